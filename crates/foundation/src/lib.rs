@@ -1,0 +1,17 @@
+//! What `mechanisms` and `network` both speak: units and random streams.
+//!
+//! Nothing here reads a clock or holds global state. [`Time`] and [`Duration`] count
+//! nanoseconds, [`Rate`] bits per second, [`Bytes`] and [`Packets`] what their names say;
+//! a bare number of unknown unit crosses no public boundary of the project. A
+//! [`RandomStream`] is drawn from one seed and one name, so that adding a stream for one
+//! purpose never shifts the numbers that another sees.
+//!
+//! Transcendental functions come from [`math`], never from the platform's libm: the same
+//! scenario and seed give the same bytes on every machine.
+
+pub mod math;
+mod random;
+mod units;
+
+pub use random::RandomStream;
+pub use units::{Bytes, Duration, Packets, Rate, Time};
