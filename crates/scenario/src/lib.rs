@@ -1,0 +1,6 @@
+//! The scenario file of ontempo.
+
+pub mod model;
+mod network;
+
+pub use network::{LaidFlow, LaidLink, Layout};

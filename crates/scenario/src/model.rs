@@ -1,0 +1,667 @@
+//! The scenario as a user writes it: one struct a table, one field a key.
+//!
+//! The doc comments here are what a user reads: the reference of the file format and its
+//! JSON Schema are generated from them.
+
+use std::collections::BTreeMap;
+
+use ontempo_foundation::{Bytes, Duration, Packets, Rate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A network, the flows that cross it, and what is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scenario {
+    /// One line that says what this scenario shows.
+    #[serde(default)]
+    pub title: String,
+    /// How long it runs, in virtual time.
+    pub duration: Duration,
+    /// What the run's random streams are drawn from, unless the command line says otherwise.
+    #[serde(default = "defaults::seed")]
+    pub seed: u64,
+    /// Nodes and links.
+    pub topology: Topology,
+    /// Groups of like flows, by name.
+    pub flows: BTreeMap<String, FlowGroup>,
+    /// What is recorded.
+    #[serde(default)]
+    pub measure: Measure,
+}
+
+/// How nodes are joined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Topology {
+    /// Two routers, `left` and `right`, joined by one bottleneck; every flow has a host of its
+    /// own on each side.
+    Dumbbell {
+        /// The link from `left` to `right`, and back unless `reverse` says otherwise.
+        bottleneck: Box<LinkSpec>,
+        /// The link from `right` to `left`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reverse: Option<Box<LinkSpec>>,
+        /// The links between each sender's host and its router, both ways.
+        access: Box<LinkSpec>,
+        /// The links between each receiver's host and its router; as `access` where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        receiver_access: Option<Box<LinkSpec>>,
+    },
+    /// A row of routers `r0`, `r1`, …, each joined to the next by a bottleneck; every flow has
+    /// a host of its own at the routers it enters and leaves by.
+    ParkingLot {
+        /// How many bottlenecks stand in the row.
+        hops: u32,
+        /// Each link between neighbouring routers, both ways.
+        bottleneck: Box<LinkSpec>,
+        /// The links between each host and its router, both ways.
+        access: Box<LinkSpec>,
+    },
+    /// Any graph. Flows begin and end at its nodes; routes are the shortest by delay, then by
+    /// number of links, then by name.
+    Graph {
+        /// The links.
+        links: Vec<GraphLink>,
+    },
+}
+
+/// One link of a graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct GraphLink {
+    /// The node it leaves.
+    pub from: String,
+    /// The node it reaches.
+    pub to: String,
+    /// False for a link that carries packets one way only.
+    #[serde(default = "defaults::yes")]
+    pub duplex: bool,
+    /// Rate, delay, queue and losses.
+    #[serde(flatten)]
+    pub link: LinkSpec,
+}
+
+/// A link: rate, delay, queue, losses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkSpec {
+    /// How fast bits leave.
+    pub rate: Rate,
+    /// Propagation delay: a duration, or a law that each packet's delay (or, with
+    /// `drawn = "per-link"`, each link's) is drawn from.
+    pub delay: Delay,
+    /// The largest packet that passes; any size where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Bytes>,
+    /// The queue before the link; without a limit where not given.
+    #[serde(default)]
+    pub queue: QueueSpec,
+    /// Losses on the wire; none where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossSpec>,
+    /// Whether a packet of smaller delay may overtake others.
+    #[serde(default)]
+    pub reordering: bool,
+}
+
+/// A fixed duration, or a law.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Delay {
+    /// Always the same.
+    Fixed(Duration),
+    /// Drawn from a law.
+    Law(DelayLaw),
+}
+
+/// The law of a random delay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum DelayLaw {
+    /// Always the same: a term of a sum.
+    Constant {
+        /// The delay.
+        value: Duration,
+    },
+    /// Between two bounds.
+    Uniform {
+        /// The smallest.
+        low: Duration,
+        /// The largest.
+        high: Duration,
+        /// Whether each packet or each link draws anew.
+        #[serde(default)]
+        drawn: Drawn,
+    },
+    /// Exponential.
+    Exponential {
+        /// Its mean.
+        mean: Duration,
+    },
+    /// A mixture of exponential laws.
+    HyperExponential {
+        /// How probable each branch is; together 1.
+        probabilities: Vec<f64>,
+        /// The mean of each branch.
+        means: Vec<Duration>,
+    },
+    /// The sum of `k` exponential stages.
+    Erlang {
+        /// The number of stages.
+        k: u32,
+        /// The mean of the sum.
+        mean: Duration,
+    },
+    /// The sum of several laws.
+    Sum {
+        /// Its terms.
+        terms: Vec<DelayLaw>,
+    },
+}
+
+/// When a random value is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drawn {
+    /// Anew for each packet.
+    #[default]
+    PerPacket,
+    /// Once for each link (the same in both directions), as the run begins.
+    PerLink,
+}
+
+/// A number of packets or of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// Packets waiting, the one in transmission not counted.
+    Packets(Packets),
+    /// Bytes waiting.
+    Bytes(Bytes),
+}
+
+/// A queue discipline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum QueueSpec {
+    /// First in, first out; what does not fit is dropped.
+    DropTail {
+        /// `"150 packets"` or `"500 kB"`; no limit where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<QueueLimit>,
+    },
+    /// Random early detection (Floyd and Jacobson, 1993). Thresholds not given are computed
+    /// from the link's rate, for a mean delay of 5 ms (as ns-2 does).
+    Red {
+        /// The most that may wait.
+        limit: QueueLimit,
+        /// Average queue below which nothing is dropped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_th: Option<Packets>,
+        /// Average queue at which `max-p` is reached.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_th: Option<Packets>,
+        /// Drop probability at `max-th`.
+        #[serde(default = "defaults::red_max_p")]
+        max_p: f64,
+        /// Weight of a new sample in the average queue; from the link's rate where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        weight: Option<f64>,
+        /// Let the probability rise from `max-p` to 1 between `max-th` and twice that.
+        #[serde(default = "defaults::yes")]
+        gentle: bool,
+        /// The size that thresholds in packets are converted by.
+        #[serde(default = "defaults::red_mean_packet")]
+        mean_packet: Bytes,
+        /// Measure the queue in bytes, so that a small packet is dropped less often.
+        #[serde(default = "defaults::yes")]
+        byte_mode: bool,
+        /// Mark packets of flows with `ecn` instead of dropping them.
+        #[serde(default)]
+        ecn: bool,
+    },
+}
+
+impl Default for QueueSpec {
+    fn default() -> Self {
+        Self::DropTail { limit: None }
+    }
+}
+
+/// Losses on the wire.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum LossSpec {
+    /// Each packet is lost independently.
+    Bernoulli {
+        /// Probability of loss, 0 to 1.
+        rate: f64,
+    },
+    /// Two states, good and bad (Gilbert, 1960); every packet in the bad state is lost.
+    Gilbert {
+        /// Probability of going from good to bad, for each packet.
+        p: f64,
+        /// Probability of going from bad to good, for each packet.
+        q: f64,
+    },
+    /// The packets named are lost.
+    Trace {
+        /// Numbers of the lost packets on this link, from 0.
+        lost: Vec<u64>,
+    },
+}
+
+/// Flows that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FlowGroup {
+    /// How many.
+    #[serde(default = "defaults::one")]
+    pub count: u32,
+    /// Where they begin: `left` or `right` of a dumbbell, a router of a parking lot, a node of
+    /// a graph. `left` in a dumbbell where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Where they end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// What sends.
+    pub application: Application,
+    /// What carries it.
+    pub transport: Transport,
+    /// When they start: a time, or a range that each flow's start is drawn from.
+    #[serde(default)]
+    pub start: Start,
+    /// When they stop sending; at the end where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Duration>,
+    /// Start-up delays for which late units are counted (`cbr` only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub playout: Vec<Duration>,
+}
+
+/// A moment, or a range that it is drawn from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Start {
+    /// At this time.
+    At(Duration),
+    /// Uniformly between two times, for each flow.
+    Between {
+        /// The earliest.
+        low: Duration,
+        /// The latest.
+        high: Duration,
+    },
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self::At(Duration::ZERO)
+    }
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Application {
+    /// As much as the transport takes, for ever.
+    Ftp {},
+    /// A given number of bytes, as fast as the transport takes them.
+    File {
+        /// How many.
+        size: Bytes,
+    },
+    /// Constant bit rate: one packet each interval. Give `rate` or `interval`.
+    Cbr {
+        /// Bits per second, headers counted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<Rate>,
+        /// Time from packet to packet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interval: Option<Duration>,
+    },
+    /// Constant bit rate while on, silent while off.
+    OnOff {
+        /// Bits per second while on, headers counted.
+        rate: Rate,
+        /// Mean time on.
+        on: Duration,
+        /// Mean time off.
+        off: Duration,
+        /// Tail exponent of Pareto times; exponential times where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shape: Option<f64>,
+    },
+    /// A web user: thinks, fetches a page of several objects, thinks again (the model of
+    /// Barford and Crovella, SIGMETRICS 1998).
+    Http {
+        /// Mean time from the end of one page to the request of the next.
+        #[serde(default = "defaults::http_think")]
+        think: Duration,
+        /// Tail exponent of the thinking time, Pareto distributed.
+        #[serde(default = "defaults::http_think_shape")]
+        think_shape: f64,
+        /// Mean number of objects in a page, Pareto distributed.
+        #[serde(default = "defaults::http_objects")]
+        objects: f64,
+        /// Tail exponent of the number of objects.
+        #[serde(default = "defaults::http_objects_shape")]
+        objects_shape: f64,
+        /// Mean size of an object, Pareto distributed.
+        #[serde(default = "defaults::http_size")]
+        size: Bytes,
+        /// Tail exponent of the size.
+        #[serde(default = "defaults::http_size_shape")]
+        size_shape: f64,
+    },
+}
+
+/// What carries a flow's packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Transport {
+    /// TCP, one way: data forward, ACKs of 40 bytes back.
+    Tcp(TcpSpec),
+    /// UDP.
+    Udp {
+        /// Size of a packet on the wire, headers counted.
+        #[serde(default = "defaults::packet")]
+        packet: Bytes,
+    },
+}
+
+/// How a TCP flow behaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TcpSpec {
+    /// The congestion controller: a name, or a table with its parameters.
+    pub congestion: Congestion,
+    /// Size of a full packet on the wire, 40 bytes of headers counted.
+    pub packet: Bytes,
+    /// How losses are found and repaired.
+    pub recovery: RecoveryKind,
+    /// When the receiver acknowledges.
+    pub ack: AckKind,
+    /// How packets are spread over a round trip.
+    pub pacing: PacingKind,
+    /// Remove the delay that a train of packets inflicts on itself from the RTT samples
+    /// (pert, ch. V).
+    pub correct_self_induced_delay: bool,
+    /// Window at the start and after an idle restart.
+    pub initial_window: Packets,
+    /// The receiver's window: the most that may be in flight.
+    pub receive_window: Packets,
+    /// Slow-start threshold at the start; none where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_ssthresh: Option<Packets>,
+    /// Send a new packet for each of the first two duplicate ACKs (RFC 3042).
+    pub limited_transmit: bool,
+    /// Least retransmission timeout.
+    pub min_rto: Duration,
+    /// Granularity of the retransmission clock; zero for an exact one.
+    pub clock: Duration,
+    /// Take an RTT sample from every ACK, as timestamps allow (RFC 7323); otherwise one a
+    /// round trip.
+    pub timestamps: bool,
+    /// Let the window grow while the application, not the window, limits what is sent (as ns-2
+    /// does; Linux does not).
+    pub grow_when_application_limited: bool,
+    /// Begin again from the initial window after an idle time of one RTO (RFC 5681, 4.1).
+    pub idle_restart: bool,
+    /// Negotiate ECN (RFC 3168).
+    pub ecn: bool,
+}
+
+impl Default for TcpSpec {
+    fn default() -> Self {
+        Self {
+            congestion: Congestion::default(),
+            packet: defaults::packet(),
+            recovery: RecoveryKind::Sack,
+            ack: AckKind::Immediate {},
+            pacing: PacingKind::Off,
+            correct_self_induced_delay: false,
+            initial_window: Packets::new(2),
+            receive_window: Packets::new(100_000),
+            initial_ssthresh: None,
+            limited_transmit: true,
+            min_rto: Duration::from_millis(200),
+            clock: Duration::ZERO,
+            timestamps: true,
+            grow_when_application_limited: true,
+            idle_restart: true,
+            ecn: false,
+        }
+    }
+}
+
+/// A congestion controller by name, or with parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Congestion {
+    /// `"reno"`, `"newreno"`, `"cubic"`, `"vegas"` or `"pert"`, with its defaults.
+    Named(CongestionName),
+    /// With parameters.
+    With(CongestionSpec),
+}
+
+impl Default for Congestion {
+    fn default() -> Self {
+        Self::Named(CongestionName::Reno)
+    }
+}
+
+/// The names of the congestion controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionName {
+    /// Reno (RFC 5681).
+    Reno,
+    /// Reno that reacts once per window of data (RFC 6582).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// Vegas (Brakmo and Peterson, 1995).
+    Vegas,
+    /// PERT (pert, ch. II).
+    Pert,
+}
+
+/// A congestion controller with its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "lowercase", rename_all_fields = "kebab-case")]
+pub enum CongestionSpec {
+    /// Reno (RFC 5681).
+    Reno {
+        /// Grow by packets acknowledged (RFC 3465) instead of by ACKs.
+        #[serde(default)]
+        count_packets: bool,
+    },
+    /// Reno that reacts once per window of data (RFC 6582).
+    NewReno {
+        /// Grow by packets acknowledged (RFC 3465) instead of by ACKs.
+        #[serde(default)]
+        count_packets: bool,
+    },
+    /// CUBIC (RFC 9438).
+    Cubic {
+        /// `rfc9438`, or `linux-2.6` for the one that ns-2 carries.
+        #[serde(default)]
+        variant: CubicVariant,
+    },
+    /// Vegas (Brakmo and Peterson, 1995).
+    Vegas {},
+    /// PERT (pert, ch. II).
+    Pert {
+        /// Which reading of PERT's open points.
+        #[serde(default)]
+        variant: PertVariant,
+        /// Queueing delay below which PERT never responds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t_min: Option<Duration>,
+        /// Queueing delay at which it responds with probability `p-max`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        t_max: Option<Duration>,
+        /// Probability of a response at `t-max`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        p_max: Option<f64>,
+        /// The largest additive increase, in packets per round trip.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha_max: Option<f64>,
+    },
+}
+
+/// Which CUBIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CubicVariant {
+    /// RFC 9438.
+    #[default]
+    #[serde(rename = "rfc9438")]
+    Rfc9438,
+    /// Linux 2.6, as ns-2 carries it.
+    #[serde(rename = "linux-2.6")]
+    Linux26,
+}
+
+/// Which reading of PERT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PertVariant {
+    /// The thesis: compete from 0.65 of the largest queueing delay, alpha at once.
+    #[default]
+    Thesis,
+    /// The public ns-3 port: a ramp from 0.5, alpha in steps.
+    Reference,
+}
+
+/// How losses are found and repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecoveryKind {
+    /// Fast retransmit and fast recovery, left at the first new ACK (RFC 5681).
+    Reno,
+    /// Fast recovery that partial ACKs prolong (RFC 6582).
+    NewReno,
+    /// Selective acknowledgements (RFC 2018, RFC 6675).
+    #[default]
+    Sack,
+}
+
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum AckKind {
+    /// Each packet.
+    Immediate {},
+    /// Each second packet, or after `timeout` (RFC 5681, 4.2).
+    Delayed {
+        /// The longest wait, at most 500 ms.
+        #[serde(default = "defaults::ack_timeout")]
+        timeout: Duration,
+    },
+    /// One ACK for up to `most` packets, adapted to order and arrival rate (pert, ch. IV).
+    Adaptive {
+        /// The most packets that one ACK covers.
+        #[serde(default = "defaults::ack_most")]
+        most: Packets,
+    },
+}
+
+/// How packets are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PacingKind {
+    /// Not at all: as the window opens.
+    #[default]
+    Off,
+    /// At `srtt / cwnd` from packet to packet.
+    Window,
+    /// At the rate that the congestion controller answers.
+    Controller,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Measure {
+    /// Where the totals of the tables `flows` and `links` begin: what happened before does not count.
+    pub from: Duration,
+    /// Sample every flow's window, RTT and goodput, and every named queue, at this interval;
+    /// no samples where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_every: Option<Duration>,
+    /// Flow groups that are sampled; all where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_flows: Option<Vec<String>>,
+    /// Links whose queue is sampled and whose queue length is counted at each arrival, by flow
+    /// group: table `queues`.
+    pub queues: Vec<String>,
+    /// Links of which every packet is recorded: table `packets`.
+    pub packets: Vec<String>,
+    /// Record every unit of the groups with a playout: table `adus`.
+    pub adus: bool,
+    /// Record window reductions, timeouts and early responses: table `events`.
+    pub events: bool,
+}
+
+impl Default for Measure {
+    fn default() -> Self {
+        Self {
+            from: Duration::ZERO,
+            sample_every: None,
+            sample_flows: None,
+            queues: Vec::new(),
+            packets: Vec::new(),
+            adus: false,
+            events: false,
+        }
+    }
+}
+
+pub(crate) mod defaults {
+    use super::{Bytes, Duration, Packets};
+
+    pub(crate) fn seed() -> u64 {
+        1
+    }
+    pub(crate) fn yes() -> bool {
+        true
+    }
+    pub(crate) fn one() -> u32 {
+        1
+    }
+    pub(crate) fn packet() -> Bytes {
+        Bytes::new(1000)
+    }
+    pub(crate) fn red_max_p() -> f64 {
+        0.1
+    }
+    pub(crate) fn red_mean_packet() -> Bytes {
+        Bytes::new(500)
+    }
+    pub(crate) fn ack_timeout() -> Duration {
+        Duration::from_millis(100)
+    }
+    pub(crate) fn ack_most() -> Packets {
+        Packets::new(4)
+    }
+    pub(crate) fn http_think() -> Duration {
+        Duration::from_secs(10)
+    }
+    pub(crate) fn http_think_shape() -> f64 {
+        1.4
+    }
+    pub(crate) fn http_objects() -> f64 {
+        1.7
+    }
+    pub(crate) fn http_objects_shape() -> f64 {
+        2.43
+    }
+    pub(crate) fn http_size() -> Bytes {
+        Bytes::new(12_000)
+    }
+    pub(crate) fn http_size_shape() -> f64 {
+        1.2
+    }
+}

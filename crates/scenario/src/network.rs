@@ -1,0 +1,59 @@
+//! A scenario laid out: every node, link and flow of one run, each random draw made.
+
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
+
+use crate::model::{Delay, LossSpec, QueueSpec};
+
+/// What a world (simulator or emulator) builds: the graph and the flows on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    /// Names of the nodes; a node is named by its place here.
+    pub nodes: Vec<String>,
+    /// Every link, one direction each.
+    pub links: Vec<LaidLink>,
+    /// Names of the flow groups, in the order of the file's sorted keys.
+    pub groups: Vec<String>,
+    /// Every flow.
+    pub flows: Vec<LaidFlow>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaidLink {
+    /// `FROM -> TO`; the bottleneck of a dumbbell is `bottleneck`, its way back `reverse`, those
+    /// of a parking lot `hop 0`, `hop 1`, … and `hop 0 reverse`, ….
+    pub name: String,
+    /// Place of the node it leaves.
+    pub from: usize,
+    /// Place of the node it reaches.
+    pub to: usize,
+    /// How fast bits leave.
+    pub rate: Rate,
+    /// Delay; a law drawn per link has become fixed.
+    pub delay: Delay,
+    /// Largest packet.
+    pub mtu: Option<Bytes>,
+    /// Queue before it.
+    pub queue: QueueSpec,
+    /// Losses on it.
+    pub loss: Option<LossSpec>,
+    /// Whether packets may overtake.
+    pub reordering: bool,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaidFlow {
+    /// Place of its group in [`Layout::groups`].
+    pub group: usize,
+    /// Its number within the group.
+    pub index: u32,
+    /// Links from sender to receiver, by place.
+    pub forward: Vec<usize>,
+    /// Links from receiver to sender, by place.
+    pub reverse: Vec<usize>,
+    /// When it starts.
+    pub start: Time,
+    /// How long it sends; to the end where `None`.
+    pub stop: Option<Duration>,
+}
