@@ -10,3 +10,5 @@
 //! every controller stands, and [`recovery::Scoreboard`], which knows what is in flight.
 
 pub mod congestion;
+pub mod receive;
+pub mod recovery;
