@@ -11,7 +11,11 @@
 
 pub mod math;
 mod random;
+#[cfg(feature = "text")]
+mod text;
 mod units;
 
 pub use random::RandomStream;
+#[cfg(feature = "text")]
+pub use text::{Quantity, UnitError, UnitProblem};
 pub use units::{Bytes, Duration, Packets, Rate, Time};

@@ -9,6 +9,10 @@
 //! The two types that matter most: [`congestion::CongestionControl`], the trait behind which
 //! every controller stands, and [`recovery::Scoreboard`], which knows what is in flight.
 
+pub mod ack;
 pub mod congestion;
+pub mod pacing;
+pub mod playout;
 pub mod receive;
 pub mod recovery;
+pub mod rtt;

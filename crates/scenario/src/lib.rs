@@ -1,6 +1,25 @@
 //! The scenario file of ontempo.
 
+mod backbone;
+mod check;
+mod document;
+mod error;
 pub mod model;
+mod nearest;
 mod network;
+mod overrides;
+mod parse;
+mod path;
+mod schema;
+mod shape;
+pub mod tables;
+mod topology;
+mod validate;
+mod written;
 
+pub use error::{Origin, Problem, ScenarioError};
 pub use network::{LaidFlow, LaidLink, Layout};
+pub use overrides::Overrides;
+pub use parse::{load, load_with, parse, parse_with};
+pub use schema::json_schema;
+pub use written::LimitError;

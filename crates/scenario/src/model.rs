@@ -68,7 +68,7 @@ pub enum Topology {
 
 /// One link of a graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct GraphLink {
     /// The node it leaves.
     pub from: String,
@@ -106,7 +106,7 @@ pub struct LinkSpec {
 }
 
 /// A fixed duration, or a law.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Delay {
     /// Always the same.
@@ -259,10 +259,11 @@ pub struct FlowGroup {
     #[serde(default = "defaults::one")]
     pub count: u32,
     /// Where they begin: `left` or `right` of a dumbbell, a router of a parking lot, a node of
-    /// a graph. `left` in a dumbbell where not given.
+    /// a graph. Where not given: `left` in a dumbbell, the first router of a parking lot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Where they end.
+    /// Where they end. Where not given: the other side of a dumbbell, the last router of a
+    /// parking lot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// What sends.
@@ -281,8 +282,8 @@ pub struct FlowGroup {
 }
 
 /// A moment, or a range that it is drawn from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Start {
     /// At this time.
     At(Duration),
@@ -437,7 +438,7 @@ impl Default for TcpSpec {
 }
 
 /// A congestion controller by name, or with parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Congestion {
     /// `"reno"`, `"newreno"`, `"cubic"`, `"vegas"` or `"pert"`, with its defaults.

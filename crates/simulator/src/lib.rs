@@ -1,0 +1,33 @@
+//! The deterministic network simulator of ontempo.
+//!
+//! A [`Simulation`] is one run of a scenario with one seed, in virtual time, on one thread; it
+//! yields [`Results`]: Arrow tables by the schemas of `ontempo_scenario::tables`. The same
+//! scenario and seed give the same bytes on every machine. Runs share nothing, so that a study
+//! runs as many at once as the machine has cores.
+//!
+//! Hosts are one-way, as in ns-2: a TCP flow sends data forward and ACKs of 40 bytes back over
+//! real links, without a handshake. What a flow does is decided by `ontempo-mechanisms`, what a
+//! link does by `ontempo-network`; here are only time, routes and counting.
+//!
+//! Two ideas make it fast. A first-in first-out link knows when a packet will have left at the
+//! moment it is offered, so that a hop is one event; a link that only one other link feeds is
+//! computed ahead and takes none. And events wait in a timing wheel, whose cost does not grow
+//! with their number.
+
+mod agents;
+mod applications;
+mod assemble;
+mod elements;
+mod fabric;
+mod packet;
+mod probes;
+mod results;
+mod simulation;
+mod tables;
+mod timer;
+mod watch;
+mod wheel;
+
+pub use results::Results;
+pub use simulation::{Cancelled, Control, SetupError, Simulation};
+pub use tables::{ResultTable, write_tables};

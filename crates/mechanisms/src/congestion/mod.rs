@@ -4,11 +4,25 @@
 //! Linux BPF program. Windows are fractional packets, as in the papers and in ns-2; a caller
 //! that counts bytes converts with [`Window::bytes`].
 
+mod controller;
+mod cubic;
+mod intervals;
+mod newreno;
+mod pert;
 mod reno;
+#[cfg(test)]
+mod tests;
+mod vegas;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
+pub use controller::Controller;
+pub use cubic::{Cubic, CubicParameters, Growth};
+pub use intervals::IntervalHistory;
+pub use newreno::NewReno;
+pub use pert::{Mode, Pert, PertParameters, Queueing};
 pub use reno::{AckCounting, Reno, RenoParameters};
+pub use vegas::{Vegas, VegasParameters};
 
 /// A congestion window: a fractional number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -90,7 +104,8 @@ pub struct Ack {
     pub next: u64,
     /// Packets in flight after this acknowledgement.
     pub in_flight: f64,
-    /// True while a loss episode lasts (RFC 6675 recovery): a window does not grow then.
+    /// True while a loss episode lasts, and for a duplicate ACK, which may begin one: a window
+    /// does not grow then (RFC 5681, section 3.1: growth is for ACKs of new data).
     pub in_recovery: bool,
     /// True where the sender had more to send than the window let pass.
     pub window_limited: bool,

@@ -103,3 +103,67 @@ impl CongestionControl for Reno {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ack, loss, start_with, timeout};
+    use super::*;
+
+    fn reno(window: f64, counting: AckCounting) -> Reno {
+        Reno::new(start_with(window), RenoParameters { counting, ..RenoParameters::default() })
+    }
+
+    #[test]
+    fn slow_start_adds_one_and_congestion_avoidance_a_windowth() {
+        let start = Start {
+            initial_window: Window::of_packets(2.0),
+            initial_ssthresh: Window::of_packets(4.0),
+            ..Start::default()
+        };
+        let mut reno = Reno::new(start, RenoParameters::default());
+        let windows: Vec<f64> = (0..3)
+            .map(|_| {
+                reno.on_ack(&ack(2.0));
+                reno.window().packets()
+            })
+            .collect();
+        assert_eq!(windows, [3.0, 4.0, 4.25]);
+    }
+
+    #[test]
+    fn counting_packets_makes_up_for_delayed_acks() {
+        let mut by_acks = reno(10.0, AckCounting::Acks);
+        let mut by_packets = reno(10.0, AckCounting::Packets);
+        by_acks.on_ack(&ack(2.0));
+        by_packets.on_ack(&ack(2.0));
+        assert_eq!(by_acks.window().packets(), 10.1);
+        assert_eq!(by_packets.window().packets(), 10.2);
+    }
+
+    #[test]
+    fn each_loss_halves_down_to_two_packets() {
+        let mut reno = reno(10.0, AckCounting::Acks);
+        let windows = [1, 2, 3].map(|packet| {
+            reno.on_loss(&loss(packet, 20));
+            reno.window().packets()
+        });
+        assert_eq!(windows, [5.0, 2.5, 2.0]);
+    }
+
+    #[test]
+    fn a_repeated_timeout_leaves_the_threshold() {
+        let mut reno = reno(16.0, AckCounting::Acks);
+        reno.on_timeout(&timeout(20));
+        reno.on_timeout(&Timeout { repeated: true, ..timeout(20) });
+        assert_eq!(reno.window().packets(), 1.0);
+        assert_eq!(reno.snapshot().ssthresh.packets(), 8.0);
+        assert_eq!(reno.snapshot().reductions, 1);
+    }
+
+    #[test]
+    fn the_window_rests_during_recovery() {
+        let mut reno = reno(16.0, AckCounting::Acks);
+        reno.on_ack(&Ack { in_recovery: true, ..ack(1.0) });
+        assert_eq!(reno.window().packets(), 16.0);
+    }
+}

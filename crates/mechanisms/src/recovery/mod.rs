@@ -56,6 +56,9 @@ pub struct LossRecovery {
     /// section 4; RFC 6675, section 5.1).
     no_episode_below: u64,
     duplicate_acks: u64,
+    /// Set when an episode begins and by partial ACKs: the first packet leaves again at once,
+    /// whatever the window (RFC 6675, section 5, step 4.3; RFC 6582, section 3.2).
+    retransmit_first: bool,
     /// Packets that duplicate ACKs say have left the network, where no SACK says which.
     departed_unnamed: u64,
 }
@@ -70,6 +73,7 @@ impl LossRecovery {
             episode_end: None,
             no_episode_below: 0,
             duplicate_acks: 0,
+            retransmit_first: false,
             departed_unnamed: 0,
         }
     }
@@ -140,6 +144,7 @@ impl LossRecovery {
             // their duplicate ACKs (RFC 6582, section 3.2, step 3).
             self.departed_unnamed = self.departed_unnamed.saturating_sub(by - 1);
             self.board.lose_first();
+            self.retransmit_first = true;
         }
     }
 
@@ -159,16 +164,21 @@ impl LossRecovery {
         }
         self.board.lose_first();
         self.episode_end = Some(self.board.next());
+        self.retransmit_first = true;
         Some(first)
     }
 
     /// The packet to send next, if `window` whole packets may be in flight and there is one;
     /// `new_available` tells whether the application has a new one.
     pub fn next_packet(&mut self, window: u64, new_available: bool) -> Option<NextPacket> {
-        if self.in_flight() >= window {
+        let lost = self.board.next_lost();
+        if lost.is_none_or(|packet| packet != self.board.first()) {
+            self.retransmit_first = false;
+        }
+        if self.in_flight() >= window && !self.retransmit_first {
             return None;
         }
-        if let Some(packet) = self.board.next_lost() {
+        if let Some(packet) = lost {
             return Some(NextPacket::Again(packet));
         }
         if new_available {
@@ -185,6 +195,7 @@ impl LossRecovery {
         match packet {
             NextPacket::New => self.board.send_new(),
             NextPacket::Again(number) => {
+                self.retransmit_first = false;
                 self.board.retransmit(number);
                 number
             }
@@ -198,6 +209,7 @@ impl LossRecovery {
         self.episode_end = None;
         self.no_episode_below = self.board.next();
         self.duplicate_acks = 0;
+        self.retransmit_first = false;
         self.departed_unnamed = 0;
     }
 }
@@ -239,6 +251,15 @@ mod tests {
         }
         without.on_ack(0, &[]);
         assert_eq!(without.next_packet(4, true), None);
+    }
+
+    #[test]
+    fn a_fast_retransmission_does_not_wait_for_the_window() {
+        let mut recovery = sent(RecoveryStyle::Sack, 10);
+        recovery.on_ack(0, &[SackBlock { start: 1, end: 4 }]);
+        assert_eq!(recovery.next_packet(2, true), Some(NextPacket::Again(0)));
+        recovery.on_sent(NextPacket::Again(0));
+        assert_eq!(recovery.next_packet(2, true), None);
     }
 
     #[test]

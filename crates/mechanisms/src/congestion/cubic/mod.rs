@@ -1,0 +1,272 @@
+//! CUBIC: the window as a cubic function of the time since the last loss (RFC 9438).
+//!
+//! Two laws of growth share the epochs and the reductions: that of the RFC, and that of the
+//! Linux 2.6 module which ns-2 2.35 runs (`kernel`), for comparison with ns-2.
+
+mod kernel;
+
+use ontempo_foundation::{Duration, Time, math};
+
+use self::kernel::Kernel;
+use super::{Ack, CongestionControl, Loss, RecoveryPoint, Snapshot, Start, Timeout, Window};
+
+/// How the window grows in congestion avoidance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// RFC 9438, section 4: in fractions of a packet, bounded by one and a half windows.
+    Rfc9438,
+    /// Linux 2.6.22 (CUBIC 2.1): in whole packets, by a count of ACKs.
+    Linux26,
+}
+
+/// What of CUBIC may be set.
+#[derive(Clone, Copy, Debug)]
+pub struct CubicParameters {
+    /// C, the curve's steepness in packets per cubic second (RFC 9438, section 5.1: 0.4).
+    pub c: f64,
+    /// The factor on the window at a loss, 0 to 1 (RFC 9438, section 4.6: 0.7).
+    pub beta: f64,
+    /// Give way to newer flows by aiming lower after a second loss below the last maximum
+    /// (RFC 9438, section 4.7).
+    pub fast_convergence: bool,
+    /// The law of growth.
+    pub growth: Growth,
+}
+
+impl Default for CubicParameters {
+    /// RFC 9438.
+    fn default() -> Self {
+        Self { c: 0.4, beta: 0.7, fast_convergence: true, growth: Growth::Rfc9438 }
+    }
+}
+
+impl CubicParameters {
+    /// The module of Linux 2.6.22 that ns-2 2.35's `Agent/TCP/Linux` runs as `cubic`: `beta`
+    /// 819/1024; C from `bic_scale` 41 over 1024, in tenths of a second; fast convergence and
+    /// the Reno-friendly region on.
+    pub fn linux_2_6() -> Self {
+        Self {
+            c: 41.0 * 10.0 / 1024.0,
+            beta: 819.0 / 1024.0,
+            fast_convergence: true,
+            growth: Growth::Linux26,
+        }
+    }
+
+    /// Additive increase that, with `beta`, gives a Reno-like flow Reno's mean window, in
+    /// packets per round trip (RFC 9438, section 4.3).
+    pub fn reno_friendly_increase(&self) -> f64 {
+        3.0 * (1.0 - self.beta) / (1.0 + self.beta)
+    }
+}
+
+/// One congestion-avoidance stage, from the first growth after a reduction to the next.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// When it began, moved forward by spells in which the application was the limit.
+    start: Time,
+    /// K: seconds from the start to the plateau.
+    k: f64,
+    /// W_max of this epoch: the height of the plateau in packets.
+    plateau: f64,
+    /// W_est: the window that Reno would have, in packets.
+    reno: f64,
+}
+
+impl Epoch {
+    /// RFC 9438, section 4.2: no way back up where the window is at the maximum already.
+    fn begin(now: Time, cwnd: f64, w_max: f64, c: f64) -> Self {
+        let (k, plateau) =
+            if w_max > cwnd { (math::cbrt((w_max - cwnd) / c), w_max) } else { (0.0, cwnd) };
+        Self { start: now, k, plateau, reno: cwnd }
+    }
+
+    /// How far the curve lies from the plateau `elapsed` after the start, in packets.
+    fn offset(&self, elapsed: Duration, c: f64) -> f64 {
+        let from_plateau = elapsed.as_secs_f64() - self.k;
+        c * from_plateau * from_plateau * from_plateau
+    }
+}
+
+/// CUBIC's window.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    parameters: CubicParameters,
+    initial_window: f64,
+    /// Congestion window in packets.
+    cwnd: f64,
+    /// Slow-start threshold in packets.
+    ssthresh: f64,
+    /// W_max in packets; zero before the first loss and after a timeout, when the next epoch
+    /// finds its own (RFC 9438, section 4.8).
+    w_max: f64,
+    /// The window before the last reduction, in packets.
+    cwnd_prior: f64,
+    /// `None` from a reduction to the first growth after it.
+    epoch: Option<Epoch>,
+    /// When the last acknowledgement in congestion avoidance came.
+    last_ack: Time,
+    kernel: Kernel,
+    recovery: RecoveryPoint,
+    reductions: u64,
+}
+
+impl Cubic {
+    /// A target is at most this many windows (RFC 9438, section 4.2).
+    const STEEPEST: f64 = 1.5;
+
+    /// A controller at the start of its connection.
+    pub fn new(start: Start, parameters: CubicParameters) -> Self {
+        Self {
+            parameters,
+            initial_window: start.initial_window.packets(),
+            cwnd: start.initial_window.packets(),
+            ssthresh: start.initial_ssthresh.packets(),
+            w_max: 0.0,
+            cwnd_prior: 0.0,
+            epoch: None,
+            last_ack: Time::ZERO,
+            kernel: Kernel::new(),
+            recovery: RecoveryPoint::default(),
+            reductions: 0,
+        }
+    }
+
+    fn in_slow_start(&self) -> bool {
+        match self.parameters.growth {
+            Growth::Rfc9438 => self.cwnd < self.ssthresh,
+            Growth::Linux26 => self.cwnd <= self.ssthresh,
+        }
+    }
+
+    /// The epoch that `ack` falls into, begun by it where there is none.
+    fn epoch_at(&mut self, ack: &Ack) -> Epoch {
+        let begin = || Epoch::begin(ack.now, self.cwnd, self.w_max, self.parameters.c);
+        let epoch = *self.epoch.get_or_insert_with(begin);
+        if self.parameters.growth == Growth::Rfc9438 {
+            self.w_max = epoch.plateau;
+        }
+        epoch
+    }
+
+    /// RFC 9438, section 5.8: time in which the application is the limit is no time of the
+    /// epoch's.
+    fn pause_epoch(&mut self, now: Time) {
+        if let (Some(epoch), Growth::Rfc9438) = (&mut self.epoch, self.parameters.growth) {
+            epoch.start += now.since(self.last_ack.max(epoch.start));
+        }
+        self.last_ack = now;
+    }
+
+    /// RFC 9438, sections 4.2 to 4.5. Growth counts packets acknowledged, so that delayed
+    /// ACKs do not slow it (as Linux since 4.0).
+    fn grow_by_rfc(&mut self, ack: &Ack) {
+        let mut epoch = self.epoch_at(ack);
+        let CubicParameters { c, .. } = self.parameters;
+        let increase = if epoch.reno >= self.cwnd_prior {
+            1.0
+        } else {
+            self.parameters.reno_friendly_increase()
+        };
+        epoch.reno += increase * ack.packets / self.cwnd;
+        self.epoch = Some(epoch);
+
+        let elapsed = ack.now.since(epoch.start);
+        if epoch.plateau + epoch.offset(elapsed, c) < epoch.reno {
+            self.cwnd = self.cwnd.max(epoch.reno);
+        } else {
+            let target = (epoch.plateau + epoch.offset(elapsed + ack.srtt, c))
+                .clamp(self.cwnd, self.cwnd * Self::STEEPEST);
+            self.cwnd = (self.cwnd + ack.packets * (target - self.cwnd) / self.cwnd).min(target);
+        }
+    }
+
+    fn grow_by_kernel(&mut self, ack: &Ack) {
+        let epoch = self.epoch_at(ack);
+        let (grown, reno) = self.kernel.grow(ack.now, self.cwnd, &epoch, &self.parameters);
+        self.cwnd = grown;
+        self.epoch = Some(Epoch { reno, ..epoch });
+    }
+
+    fn reduce(&mut self) {
+        let CubicParameters { beta, fast_convergence, growth, .. } = self.parameters;
+        self.w_max = if fast_convergence && self.cwnd < self.w_max {
+            self.cwnd * (1.0 + beta) / 2.0
+        } else {
+            self.cwnd
+        };
+        self.cwnd_prior = self.cwnd;
+        self.ssthresh = (self.cwnd * beta).max(Window::FLOOR.packets());
+        if growth == Growth::Linux26 {
+            self.w_max = self.w_max.floor();
+            self.ssthresh = self.ssthresh.floor();
+        }
+        self.epoch = None;
+        self.kernel.on_reduction();
+        self.reductions += 1;
+    }
+}
+
+impl CongestionControl for Cubic {
+    fn on_ack(&mut self, ack: &Ack) {
+        self.kernel.on_ack(ack);
+        if ack.in_recovery || ack.packets <= 0.0 {
+            return;
+        }
+        if !ack.window_limited {
+            self.pause_epoch(ack.now);
+            return;
+        }
+        if self.in_slow_start() {
+            self.cwnd += 1.0;
+            return;
+        }
+        match self.parameters.growth {
+            Growth::Rfc9438 => self.grow_by_rfc(ack),
+            Growth::Linux26 => self.grow_by_kernel(ack),
+        }
+        self.last_ack = ack.now;
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        if self.recovery.begins_with(loss) {
+            self.reduce();
+            self.cwnd = self.ssthresh;
+        }
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.recovery.restart(timeout.next);
+        if !timeout.repeated {
+            self.reduce();
+        }
+        self.w_max = 0.0;
+        self.kernel.on_timeout();
+        self.cwnd = 1.0;
+    }
+
+    fn on_idle_restart(&mut self) {
+        self.cwnd = self.cwnd.min(self.initial_window);
+        if self.parameters.growth == Growth::Rfc9438 {
+            self.epoch = None;
+        }
+    }
+
+    fn window(&self) -> Window {
+        Window::of_packets(self.cwnd)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            cwnd: Window::of_packets(self.cwnd),
+            ssthresh: Window::of_packets(self.ssthresh),
+            alpha: None,
+            queueing_delay: None,
+            early_responses: 0,
+            reductions: self.reductions,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

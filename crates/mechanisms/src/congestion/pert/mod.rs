@@ -1,0 +1,271 @@
+//! PERT: probabilistic early response to delay, before the loss (thesis, ch. II).
+//!
+//! A flow watches its smoothed queueing delay. As that grows, it gives up a little of its
+//! window, ever more probably, as if a router with RED had marked it. Where loss-based flows
+//! fill the queue all the same, it increases faster by as much as it gives up early.
+//! [`PertParameters`] holds every number and its source, and the arithmetic.
+
+mod law;
+
+use ontempo_foundation::{Duration, RandomStream, Time};
+
+use super::{
+    Ack, AckCounting, CongestionControl, IntervalHistory, Loss, RecoveryPoint, Snapshot, Start,
+    Timeout, Window,
+};
+
+pub use law::{Mode, PertParameters, Queueing};
+
+/// PERT's view of the path: smallest, largest and smoothed round-trip time, each from every
+/// raw sample, beside the transport's own estimator.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    minimum: Duration,
+    maximum: Duration,
+    /// In nanoseconds; fractional, lest rounding swallow the last hundredth.
+    smoothed: f64,
+}
+
+impl Path {
+    fn first(rtt: Duration) -> Self {
+        Self { minimum: rtt, maximum: rtt, smoothed: rtt.as_nanos() as f64 }
+    }
+
+    fn on_sample(&mut self, rtt: Duration, weight: f64) {
+        self.minimum = self.minimum.min(rtt);
+        self.maximum = self.maximum.max(rtt);
+        self.smoothed = weight * self.smoothed + (1.0 - weight) * rtt.as_nanos() as f64;
+    }
+
+    fn srtt(&self) -> Duration {
+        Duration::from_nanos(self.smoothed.round() as u64)
+    }
+
+    fn queueing(&self, maxq_floor: Duration) -> Queueing {
+        Queueing {
+            current: self.srtt() - self.minimum,
+            maximum: (self.maximum - self.minimum).max(maxq_floor),
+        }
+    }
+}
+
+/// A mode, and for how many acknowledged packets on end it has been observed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Observed {
+    mode: Mode,
+    packets: f64,
+}
+
+/// PERT's window.
+#[derive(Clone, Debug)]
+pub struct Pert {
+    parameters: PertParameters,
+    random: RandomStream,
+    initial_window: f64,
+    /// Congestion window in packets.
+    cwnd: f64,
+    /// Slow-start threshold in packets.
+    ssthresh: f64,
+    /// Additive increase in packets per round trip.
+    alpha: f64,
+    /// The mode in force.
+    mode: Mode,
+    observed: Observed,
+    /// When alpha may take its next step.
+    next_step: Time,
+    /// `None` before the first sample.
+    path: Option<Path>,
+    /// Packets between losses: `p`.
+    losses: IntervalHistory,
+    /// Packets between early responses: `p'`.
+    responses: IntervalHistory,
+    recovery: RecoveryPoint,
+    /// The first packet number not yet sent at the last early response: until all before it
+    /// are acknowledged, there is no other.
+    responded_until: u64,
+    early_responses: u64,
+    reductions: u64,
+}
+
+impl Pert {
+    /// The decrease before any round trip was measured: one half, as Reno's (D).
+    const DECREASE_UNMEASURED: f64 = 0.5;
+
+    /// A controller at the start of its connection; `random` decides its early responses.
+    pub fn new(start: Start, parameters: PertParameters, random: RandomStream) -> Self {
+        Self {
+            parameters,
+            random,
+            initial_window: start.initial_window.packets(),
+            cwnd: start.initial_window.packets(),
+            ssthresh: start.initial_ssthresh.packets(),
+            alpha: parameters.alpha_initial,
+            mode: Mode::default(),
+            observed: Observed::default(),
+            next_step: Time::ZERO,
+            path: None,
+            losses: IntervalHistory::default(),
+            responses: IntervalHistory::default(),
+            recovery: RecoveryPoint::default(),
+            responded_until: 0,
+            early_responses: 0,
+            reductions: 0,
+        }
+    }
+
+    /// The mode in force.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The queueing delay; `None` before the first sample.
+    pub fn queueing(&self) -> Option<Queueing> {
+        self.path.map(|path| path.queueing(self.parameters.maxq_floor))
+    }
+
+    /// PERT's own smoothed round-trip time; `None` before the first sample.
+    pub fn srtt(&self) -> Option<Duration> {
+        self.path.map(|path| path.srtt())
+    }
+
+    /// `p`: losses per packet; `None` before the first loss.
+    pub fn loss_rate(&self) -> Option<f64> {
+        self.losses.rate()
+    }
+
+    /// `p'`: early responses per packet; `None` before the first response.
+    pub fn response_rate(&self) -> Option<f64> {
+        self.responses.rate()
+    }
+
+    fn measure(&mut self, ack: &Ack) {
+        if let Some(rtt) = ack.rtt {
+            match &mut self.path {
+                Some(path) => path.on_sample(rtt, self.parameters.srtt_weight),
+                None => self.path = Some(Path::first(rtt)),
+            }
+        }
+        self.losses.on_packets(ack.packets);
+        self.responses.on_packets(ack.packets);
+    }
+
+    /// Finds the mode in force and lets alpha follow.
+    fn adapt(&mut self, ack: &Ack, queueing: Queueing) {
+        let mode = self.parameters.mode(queueing);
+        if mode != self.observed.mode {
+            self.observed = Observed { mode, packets: 0.0 };
+        }
+        self.observed.packets += ack.packets;
+        let settled = self.parameters.immediate || self.observed.packets >= self.cwnd;
+        self.mode = if settled { mode } else { Mode::Safe };
+
+        if self.parameters.immediate {
+            let ratio = if mode == Mode::Compete { self.early_to_loss() } else { None };
+            if let Some(alpha) = self.parameters.immediate_alpha(mode, queueing, ratio) {
+                self.alpha = alpha;
+                return;
+            }
+        }
+        if ack.now >= self.next_step {
+            let ratio = self.early_to_loss();
+            self.alpha = self.parameters.stepped_alpha(self.alpha, self.mode, queueing, ratio);
+            let srtt = self.srtt().unwrap_or(ack.srtt);
+            self.next_step = ack.now + srtt.mul_f64(self.parameters.alpha_period);
+        }
+    }
+
+    /// `p'/p`; `None` where no loss was ever seen.
+    fn early_to_loss(&self) -> Option<f64> {
+        self.losses.mean().map(|between| between * self.responses.rate().unwrap_or(0.0))
+    }
+
+    /// Draws for an early response; true where the window was reduced.
+    fn responds_early(&mut self, ack: &Ack, queueing: Queueing) -> bool {
+        let probability = self.parameters.response_probability(queueing);
+        let outstanding = ack.acked.saturating_add(1) < self.responded_until;
+        if probability <= 0.0 || outstanding || !self.random.chance(probability) {
+            return false;
+        }
+        self.reduce(self.parameters.decrease(queueing));
+        self.cwnd = self.ssthresh;
+        self.responded_until = ack.next;
+        self.responses.close();
+        self.early_responses += 1;
+        true
+    }
+
+    /// A loss, by whatever sign: the threshold falls, the loss interval is closed.
+    fn on_any_loss(&mut self) {
+        let decrease = self
+            .queueing()
+            .map_or(Self::DECREASE_UNMEASURED, |queueing| self.parameters.decrease(queueing));
+        self.reduce(decrease);
+        self.losses.close();
+    }
+
+    fn reduce(&mut self, decrease: f64) {
+        self.ssthresh = (self.cwnd * (1.0 - decrease)).max(self.parameters.window_floor);
+        self.reductions += 1;
+    }
+}
+
+impl CongestionControl for Pert {
+    fn on_ack(&mut self, ack: &Ack) {
+        self.measure(ack);
+        if ack.in_recovery || ack.packets <= 0.0 {
+            return;
+        }
+        let queueing = self.queueing();
+        if let Some(queueing) = queueing {
+            self.adapt(ack, queueing);
+        }
+        if self.cwnd < self.ssthresh {
+            self.cwnd += match self.parameters.slow_start {
+                AckCounting::Acks => 1.0,
+                AckCounting::Packets => ack.packets,
+            };
+            return;
+        }
+        if queueing.is_some_and(|queueing| self.responds_early(ack, queueing)) {
+            return;
+        }
+        self.cwnd += self.alpha * ack.packets / self.cwnd;
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        if self.recovery.begins_with(loss) {
+            self.on_any_loss();
+            self.cwnd = self.ssthresh;
+        }
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout) {
+        self.recovery.restart(timeout.next);
+        if !timeout.repeated {
+            self.on_any_loss();
+        }
+        self.cwnd = 1.0;
+    }
+
+    fn on_idle_restart(&mut self) {
+        self.cwnd = self.cwnd.min(self.initial_window);
+    }
+
+    fn window(&self) -> Window {
+        Window::of_packets(self.cwnd)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            cwnd: Window::of_packets(self.cwnd),
+            ssthresh: Window::of_packets(self.ssthresh),
+            alpha: Some(self.alpha),
+            queueing_delay: self.queueing().map(|queueing| queueing.current),
+            early_responses: self.early_responses,
+            reductions: self.reductions,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

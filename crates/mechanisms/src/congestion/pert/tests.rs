@@ -1,0 +1,231 @@
+use super::super::tests::{ack, ack_at, loss, start_with, timeout};
+use super::*;
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(seconds: f64) -> Time {
+    Time::from_secs_f64(seconds)
+}
+
+fn pert(window: f64, parameters: PertParameters) -> Pert {
+    Pert::new(start_with(window), parameters, RandomStream::new(1, "pert"))
+}
+
+/// A flow whose queueing delay stands at `queue` of at most 100 ms, with a base of 100 ms.
+fn pert_at(queue: Duration, window: f64, parameters: PertParameters) -> Pert {
+    let mut pert = pert(window, parameters);
+    let smoothed = (millis(100) + queue).as_nanos() as f64;
+    pert.path = Some(Path { minimum: millis(100), maximum: millis(200), smoothed });
+    pert
+}
+
+fn close(a: f64, b: f64) {
+    assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+}
+
+fn alpha(pert: &Pert) -> f64 {
+    pert.snapshot().alpha.expect("PERT has one")
+}
+
+#[test]
+fn the_smoothed_round_trip_takes_the_first_sample_whole_and_a_hundredth_of_each_later_one() {
+    let mut pert = pert(10.0, PertParameters::default());
+    pert.on_ack(&ack_at(Time::ZERO, millis(100)));
+    assert_eq!(pert.srtt(), Some(millis(100)));
+    pert.on_ack(&ack_at(Time::ZERO, millis(200)));
+    assert_eq!(pert.srtt(), Some(millis(101)));
+    assert_eq!(pert.snapshot().queueing_delay, Some(millis(1)));
+    assert_eq!(pert.queueing().expect("measured").maximum, millis(100));
+}
+
+#[test]
+fn the_maximum_queueing_delay_counts_as_ten_milliseconds_at_least() {
+    let mut pert = pert(10.0, PertParameters::default());
+    pert.on_ack(&ack_at(Time::ZERO, millis(100)));
+    pert.on_ack(&ack_at(Time::ZERO, millis(103)));
+    assert_eq!(pert.queueing().expect("measured").maximum, millis(10));
+}
+
+#[test]
+fn slow_start_adds_a_packet_for_each_ack_and_never_responds_early() {
+    let start = Start { initial_window: Window::of_packets(2.0), ..Start::default() };
+    let random = RandomStream::new(1, "pert");
+    let mut pert = Pert::new(start, PertParameters::default(), random);
+    pert.path = pert_at(millis(90), 2.0, PertParameters::default()).path;
+    for _ in 0..50 {
+        pert.on_ack(&ack(1.0));
+    }
+    assert_eq!(pert.window().packets(), 52.0);
+    assert_eq!(pert.snapshot().early_responses, 0);
+}
+
+#[test]
+fn congestion_avoidance_adds_alpha_over_the_window_for_each_packet() {
+    let mut pert = pert_at(millis(0), 10.0, PertParameters::default());
+    pert.alpha = 4.0;
+    pert.next_step = Time::NEVER;
+    pert.on_ack(&ack(3.0));
+    close(pert.window().packets(), 10.0 + 4.0 * 3.0 / 10.0);
+}
+
+#[test]
+fn a_certain_response_takes_beta_and_ends_in_congestion_avoidance() {
+    // T_3 is 65 ms: the probability is 1. beta = 70 / 170.
+    let mut pert = pert_at(millis(70), 34.0, PertParameters::default());
+    pert.on_ack(&ack(1.0));
+    close(pert.window().packets(), 34.0 * 100.0 / 170.0);
+    let snapshot = pert.snapshot();
+    assert_eq!(snapshot.ssthresh, snapshot.cwnd);
+    assert_eq!((snapshot.early_responses, snapshot.reductions), (1, 1));
+}
+
+#[test]
+fn there_is_one_response_until_what_was_outstanding_is_acknowledged() {
+    let mut pert = pert_at(millis(70), 100.0, PertParameters::default());
+    pert.on_ack(&Ack { acked: 10, next: 110, ..ack(1.0) });
+    for acked in 11..109 {
+        pert.on_ack(&Ack { acked, next: 160, ..ack(1.0) });
+    }
+    assert_eq!(pert.snapshot().early_responses, 1);
+    pert.on_ack(&Ack { acked: 109, next: 170, ..ack(1.0) });
+    assert_eq!(pert.snapshot().early_responses, 2);
+}
+
+#[test]
+fn no_response_takes_the_window_below_two_packets() {
+    let mut pert = pert_at(millis(100), 2.5, PertParameters::default());
+    pert.on_ack(&ack(1.0));
+    assert_eq!(pert.window().packets(), 2.0);
+}
+
+#[test]
+fn responses_come_as_often_as_their_probability_says() {
+    // At 10 ms of queue, one in twenty.
+    let mut responses = 0;
+    let mut pert = pert_at(millis(10), 50.0, PertParameters::default());
+    for _ in 0..20_000 {
+        pert.responded_until = 0;
+        pert.on_ack(&ack(1.0));
+        responses = pert.snapshot().early_responses;
+        pert.cwnd = 50.0;
+    }
+    assert!((900..1100).contains(&responses), "{responses}");
+}
+
+#[test]
+fn high_speed_mode_adds_a_half_every_five_round_trips_up_to_thirty_two() {
+    let mut pert = pert_at(millis(0), 10.0, PertParameters::thesis());
+    let mut seen = Vec::new();
+    for tenth in 0..11 {
+        pert.on_ack(&Ack { now: at(f64::from(tenth) * 0.1), ..ack(1.0) });
+        seen.push(alpha(&pert));
+    }
+    assert_eq!(pert.mode(), Mode::HighSpeed);
+    assert_eq!(seen, [1.5, 1.5, 1.5, 1.5, 1.5, 2.0, 2.0, 2.0, 2.0, 2.0, 2.5]);
+    for second in 2..200 {
+        pert.on_ack(&Ack { now: at(f64::from(second)), ..ack(1.0) });
+    }
+    assert_eq!(alpha(&pert), 32.0);
+}
+
+#[test]
+fn safe_mode_sets_alpha_to_one_at_once_as_the_thesis_has_it() {
+    let mut pert = pert_at(millis(6), 10.0, PertParameters::thesis());
+    pert.alpha = 20.0;
+    pert.on_ack(&ack(1.0));
+    assert_eq!((pert.mode(), alpha(&pert)), (Mode::Safe, 1.0));
+}
+
+#[test]
+fn safe_mode_takes_a_tenth_of_alpha_every_five_round_trips_as_the_port_has_it() {
+    let mut pert = pert_at(millis(6), 10.0, PertParameters::reference());
+    pert.alpha = 20.0;
+    pert.on_ack(&Ack { now: at(1.0), ..ack(1.0) });
+    close(alpha(&pert), 18.0);
+    pert.on_ack(&Ack { now: at(1.2), ..ack(1.0) });
+    close(alpha(&pert), 18.0);
+    pert.on_ack(&Ack { now: at(1.6), ..ack(1.0) });
+    close(alpha(&pert), 16.2);
+}
+
+#[test]
+fn compete_mode_increases_by_one_and_the_ratio_of_responses_to_losses() {
+    let mut pert = pert_at(millis(80), 10.0, PertParameters::thesis());
+    // A loss every 300 packets, a response every 100.
+    pert.losses.on_packets(300.0);
+    pert.losses.close();
+    pert.responses.on_packets(100.0);
+    pert.responses.close();
+    pert.responded_until = u64::MAX;
+    pert.on_ack(&ack(1.0));
+    assert_eq!(pert.mode(), Mode::Compete);
+    close(alpha(&pert), 4.0);
+}
+
+#[test]
+fn compete_mode_without_any_loss_creeps_upward_by_tenths() {
+    let mut pert = pert_at(millis(80), 10.0, PertParameters::thesis());
+    pert.responded_until = u64::MAX;
+    pert.on_ack(&ack(1.0));
+    close(alpha(&pert), 1.1);
+}
+
+#[test]
+fn the_port_waits_for_a_whole_window_in_one_mode() {
+    let mut pert = pert_at(millis(0), 4.0, PertParameters::reference());
+    pert.alpha = 10.0;
+    pert.next_step = Time::NEVER;
+    pert.on_ack(&ack(3.0));
+    assert_eq!(pert.mode(), Mode::Safe);
+    pert.on_ack(&ack(20.0));
+    assert_eq!(pert.mode(), Mode::HighSpeed);
+    pert.path = pert_at(millis(6), 4.0, PertParameters::reference()).path;
+    pert.on_ack(&ack(1.0));
+    assert_eq!(pert.mode(), Mode::Safe);
+    pert.path = pert_at(millis(0), 4.0, PertParameters::reference()).path;
+    pert.on_ack(&ack(1.0));
+    assert_eq!(pert.mode(), Mode::Safe);
+}
+
+#[test]
+fn a_loss_at_the_full_queue_halves_once_a_window_and_closes_the_loss_interval() {
+    let mut pert = pert_at(millis(100), 40.0, PertParameters::default());
+    pert.losses.on_packets(250.0);
+    pert.on_loss(&loss(10, 50));
+    pert.on_loss(&loss(20, 50));
+    assert_eq!(pert.window().packets(), 20.0);
+    assert_eq!(pert.snapshot().ssthresh.packets(), 20.0);
+    assert_eq!(pert.loss_rate(), Some(1.0 / 250.0));
+    assert_eq!(pert.snapshot().early_responses, 0);
+}
+
+#[test]
+fn a_timeout_leaves_one_packet_and_the_threshold_that_a_loss_would_leave() {
+    let mut pert = pert_at(millis(50), 30.0, PertParameters::default());
+    pert.on_timeout(&timeout(40));
+    assert_eq!(pert.window().packets(), 1.0);
+    close(pert.snapshot().ssthresh.packets(), 20.0);
+    pert.on_timeout(&Timeout { repeated: true, ..timeout(40) });
+    close(pert.snapshot().ssthresh.packets(), 20.0);
+    assert_eq!(pert.snapshot().reductions, 1);
+}
+
+#[test]
+fn during_recovery_delay_is_measured_but_the_window_rests() {
+    let mut pert = pert_at(millis(90), 30.0, PertParameters::default());
+    pert.on_ack(&Ack { in_recovery: true, ..ack_at(Time::ZERO, millis(300)) });
+    assert_eq!(pert.window().packets(), 30.0);
+    assert_eq!(pert.queueing().expect("measured").maximum, millis(200));
+}
+
+#[test]
+fn a_flow_that_loses_nothing_sees_its_loss_rate_fall() {
+    let mut pert = pert_at(millis(0), 30.0, PertParameters::default());
+    pert.losses.on_packets(100.0);
+    pert.on_loss(&loss(1, 2));
+    assert_eq!(pert.loss_rate(), Some(0.01));
+    pert.on_ack(&ack(400.0));
+    assert_eq!(pert.loss_rate(), Some(1.0 / 400.0));
+}

@@ -1,0 +1,325 @@
+use std::collections::VecDeque;
+
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
+
+use crate::{DelayLaw, LossModel, Offered, Queue, Verdict};
+
+/// What makes a link: one direction of it.
+#[derive(Clone, Debug)]
+pub struct LinkParameters {
+    /// How fast packets leave; [`Rate::UNLIMITED`] for a link on which nothing ever waits.
+    pub rate: Rate,
+    /// Propagation delay, from the end of a packet's transmission to its arrival.
+    pub delay: DelayLaw,
+    /// The largest packet that the link takes; any where `None`.
+    pub mtu: Option<Bytes>,
+    /// Who may wait for the link.
+    pub queue: Queue,
+    /// What the wire loses.
+    pub loss: LossModel,
+    /// Whether a packet may overtake an earlier one whose delay happens to be longer. If not,
+    /// it arrives no earlier than that one (at the same time, if need be).
+    pub reordering: bool,
+}
+
+/// What becomes of a packet that is offered to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It reaches the other end.
+    Arrives {
+        /// When its last bit does; [`Time::NEVER`] on a link of rate zero.
+        at: Time,
+        /// When its transmission starts: its wait in the queue ends.
+        starts: Time,
+        /// Whether the queue gave it a congestion mark.
+        marked: bool,
+    },
+    /// It does not.
+    Dropped(DropReason),
+}
+
+/// Why a packet does not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// The queue was at its limit.
+    QueueFull,
+    /// The queue discipline dropped it before the limit (RED).
+    Early,
+    /// The loss model took it on the wire, after the queue.
+    Loss,
+    /// It is larger than the link's largest packet.
+    TooLarge,
+}
+
+/// What waits in a queue, not counting the packet in transmission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// How many packets.
+    pub packets: Packets,
+    /// Their bytes.
+    pub bytes: Bytes,
+}
+
+/// Packets that did not arrive, by reason; each is counted when it is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// For [`DropReason::QueueFull`].
+    pub queue_full: Packets,
+    /// For [`DropReason::Early`].
+    pub early: Packets,
+    /// For [`DropReason::Loss`].
+    pub loss: Packets,
+    /// For [`DropReason::TooLarge`].
+    pub too_large: Packets,
+}
+
+/// What happened on a link up to a point in time.
+///
+/// Of all `arrivals`, some were turned away ([`Drops::refused`]), some are `waiting` and the
+/// others were `departures`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkStatistics {
+    /// Packets offered, dropped ones included.
+    pub arrivals: Packets,
+    /// Packets whose transmission has started, those lost on the wire included.
+    pub departures: Packets,
+    /// Packets that still wait.
+    pub waiting: Packets,
+    /// Packets dropped.
+    pub drops: Drops,
+    /// Packets given a congestion mark.
+    pub marks: Packets,
+    /// Bytes of the departures.
+    pub bytes_departed: Bytes,
+    /// Packets waiting, averaged over time from the start; the one in transmission not counted.
+    pub mean_packets: f64,
+    /// The share of time, 0 to 1, in which the link transmitted.
+    pub busy: f64,
+}
+
+/// A packet that waits, or waited: settled lazily.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// When its transmission starts.
+    starts: Time,
+    size: Bytes,
+}
+
+/// One direction of a link: a queue, a transmitter and a wire.
+///
+/// Packets leave in the order in which they are offered, so all of a packet's times are known
+/// the moment it is offered. What waits is settled lazily, when a later call needs to know.
+#[derive(Clone, Debug)]
+pub struct Link {
+    parameters: LinkParameters,
+    queue_random: RandomStream,
+    loss_random: RandomStream,
+    delay_random: RandomStream,
+    /// When the last packet admitted has left; the link is idle from then on.
+    busy_until: Time,
+    /// When the last packet that arrives does; unused where packets may overtake.
+    last_arrival: Time,
+    /// Packets that found the link busy, in order; ones that have started since may linger.
+    waiting: VecDeque<Waiting>,
+    /// Bytes of `waiting`, lingerers included.
+    waiting_bytes: Bytes,
+    /// The last size sent and how long it takes: sizes repeat, and division is slow.
+    last_sent: (Bytes, Duration),
+    totals: Totals,
+}
+
+/// Sums over all packets so far, each counted when it is offered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    arrivals: u64,
+    admitted: u64,
+    marks: u64,
+    bytes: Bytes,
+    drops: Drops,
+    /// Of all waits, to their ends, in nanoseconds; the integral of the queue over time.
+    wait: u128,
+    /// Of all transmissions, to their ends.
+    busy: Duration,
+}
+
+impl Link {
+    /// An idle link; `name` names its streams of random numbers (`NAME queue`, `NAME loss`,
+    /// `NAME delay`) in the run with `seed`.
+    pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
+        let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
+        Self {
+            queue_random: stream("queue"),
+            loss_random: stream("loss"),
+            delay_random: stream("delay"),
+            busy_until: Time::ZERO,
+            last_arrival: Time::ZERO,
+            waiting: VecDeque::new(),
+            waiting_bytes: Bytes::ZERO,
+            last_sent: (Bytes::ZERO, parameters.rate.time_to_send(Bytes::ZERO)),
+            totals: Totals::default(),
+            parameters,
+        }
+    }
+
+    /// The parameters it was made with; the queue and the loss model within are the live ones.
+    pub const fn parameters(&self) -> &LinkParameters {
+        &self.parameters
+    }
+
+    /// When the link will have sent all that it has admitted.
+    pub const fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
+    /// Takes a packet, or drops it. `now` must not go back from call to call.
+    #[inline]
+    pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
+        self.totals.arrivals += 1;
+        if self.parameters.mtu.is_some_and(|mtu| size > mtu) {
+            return self.drop_packet(DropReason::TooLarge);
+        }
+        self.settle(now);
+        let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
+        let offered = Offered {
+            size,
+            ecn_capable,
+            waiting: self.lingering(),
+            idle,
+            rate: self.parameters.rate,
+        };
+        let marked = match self.parameters.queue.admit(&offered, &mut self.queue_random) {
+            Verdict::Accept => false,
+            Verdict::Mark => true,
+            Verdict::Drop(reason) => return self.drop_packet(reason),
+        };
+        let starts = if idle.is_some() { now } else { self.wait(now, size) };
+        let ends = self.transmit(starts, size);
+        self.totals.marks += u64::from(marked);
+        if self.parameters.loss.lost(&mut self.loss_random) {
+            return self.drop_packet(DropReason::Loss);
+        }
+        Fate::Arrives { at: self.propagate(ends), starts, marked }
+    }
+
+    /// What waits at `now`, which must not be before the last packet was offered. A packet
+    /// whose transmission starts at `now` no longer waits.
+    pub fn occupancy(&mut self, now: Time) -> Occupancy {
+        self.settle(now);
+        self.lingering()
+    }
+
+    /// What happened from the start to `until`, which must not be before the last packet was
+    /// offered or [`Link::occupancy`] was last asked for.
+    pub fn statistics(&self, until: Time) -> LinkStatistics {
+        let started = self.waiting.partition_point(|packet| packet.starts <= until);
+        let mut left = Occupancy::default();
+        let mut wait = self.totals.wait;
+        for packet in self.waiting.range(started..) {
+            left.packets += Packets::new(1);
+            left.bytes += packet.size;
+            wait -= u128::from(packet.starts.since(until).as_nanos());
+        }
+        // From a wait on, the link is busy without a break.
+        let busy = self.totals.busy - self.busy_until.since(until);
+        let span = until.as_nanos() as f64;
+        let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
+        LinkStatistics {
+            arrivals: Packets::new(self.totals.arrivals),
+            departures: Packets::new(self.totals.admitted) - left.packets,
+            waiting: left.packets,
+            drops: self.totals.drops,
+            marks: Packets::new(self.totals.marks),
+            bytes_departed: self.totals.bytes - left.bytes,
+            mean_packets: mean(wait as f64),
+            busy: mean(busy.as_nanos() as f64),
+        }
+    }
+
+    /// Lets go of packets whose transmission has started.
+    #[inline]
+    fn settle(&mut self, now: Time) {
+        if now >= self.busy_until {
+            // The common case of a link that keeps up: nothing to look at one by one.
+            if !self.waiting.is_empty() {
+                self.waiting.clear();
+                self.waiting_bytes = Bytes::ZERO;
+            }
+            return;
+        }
+        while let Some(first) = self.waiting.front()
+            && first.starts <= now
+        {
+            self.waiting_bytes -= first.size;
+            self.waiting.pop_front();
+        }
+    }
+
+    #[inline]
+    fn lingering(&self) -> Occupancy {
+        Occupancy { packets: Packets::new(self.waiting.len() as u64), bytes: self.waiting_bytes }
+    }
+
+    /// Puts a packet behind those that wait; returns when its transmission starts.
+    #[inline]
+    fn wait(&mut self, now: Time, size: Bytes) -> Time {
+        let starts = self.busy_until;
+        self.waiting.push_back(Waiting { starts, size });
+        self.waiting_bytes += size;
+        self.totals.wait += u128::from(starts.since(now).as_nanos());
+        starts
+    }
+
+    /// Occupies the link with a packet; returns when its last bit has left.
+    #[inline]
+    fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
+        if self.last_sent.0 != size {
+            self.last_sent = (size, self.parameters.rate.time_to_send(size));
+        }
+        self.busy_until = starts + self.last_sent.1;
+        self.totals.admitted += 1;
+        self.totals.bytes += size;
+        self.totals.busy += self.busy_until.since(starts);
+        self.busy_until
+    }
+
+    /// The arrival of a packet whose last bit leaves at `ends`.
+    #[inline]
+    fn propagate(&mut self, ends: Time) -> Time {
+        let at = ends + self.parameters.delay.sample(&mut self.delay_random);
+        if self.parameters.reordering {
+            return at;
+        }
+        self.last_arrival = self.last_arrival.max(at);
+        self.last_arrival
+    }
+
+    fn drop_packet(&mut self, reason: DropReason) -> Fate {
+        *self.totals.drops.count(reason) += Packets::new(1);
+        Fate::Dropped(reason)
+    }
+}
+
+impl Drops {
+    /// All packets dropped.
+    pub fn total(&self) -> Packets {
+        self.refused() + self.loss
+    }
+
+    /// Packets that never got into the queue: all but those lost on the wire.
+    pub fn refused(&self) -> Packets {
+        self.queue_full + self.early + self.too_large
+    }
+
+    fn count(&mut self, reason: DropReason) -> &mut Packets {
+        match reason {
+            DropReason::QueueFull => &mut self.queue_full,
+            DropReason::Early => &mut self.early,
+            DropReason::Loss => &mut self.loss,
+            DropReason::TooLarge => &mut self.too_large,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

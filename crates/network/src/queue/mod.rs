@@ -1,0 +1,116 @@
+//! Queue disciplines: who may wait for the link, who is marked, who is turned away.
+
+mod droptail;
+mod red;
+
+pub use droptail::DropTail;
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate};
+pub use red::{Red, RedError, RedMeasure, RedParameters};
+
+use crate::{DropReason, Occupancy};
+
+/// The discipline of a link's queue.
+///
+/// An enum rather than a trait object: a link asks once per packet, and the compiler sees
+/// through the question.
+#[derive(Clone, Debug)]
+pub enum Queue {
+    /// First in, first out; what does not fit is dropped.
+    DropTail(DropTail),
+    /// Random early detection.
+    Red(Red),
+}
+
+/// How much may wait; a limit not given does not bind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limit {
+    /// The most packets that may wait, not counting the one in transmission.
+    pub packets: Option<Packets>,
+    /// The most bytes that may wait, not counting the packet in transmission.
+    pub bytes: Option<Bytes>,
+}
+
+/// A packet at the door of a queue, and what it finds there.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered {
+    /// The packet's size.
+    pub size: Bytes,
+    /// Whether its flow understands a congestion mark (RFC 3168).
+    pub ecn_capable: bool,
+    /// What waits ahead of it, not counting the packet in transmission.
+    pub waiting: Occupancy,
+    /// How long the link has been idle; `None` while it transmits.
+    pub idle: Option<Duration>,
+    /// The link's rate.
+    pub rate: Rate,
+}
+
+/// What a queue decides about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may wait (or go, if the link is idle).
+    Accept,
+    /// It may wait, with a congestion mark (CE of RFC 3168).
+    Mark,
+    /// It is turned away.
+    Drop(DropReason),
+}
+
+impl Queue {
+    /// A drop-tail queue without limit, the cheapest there is.
+    pub const fn unlimited() -> Self {
+        Self::DropTail(DropTail::unlimited())
+    }
+
+    /// A drop-tail queue in which at most `packets` wait.
+    pub const fn drop_tail(packets: Packets) -> Self {
+        Self::DropTail(DropTail::new(Limit::packets(packets)))
+    }
+
+    /// Decides about one packet; drop-tail draws nothing from `random`.
+    #[inline]
+    pub fn admit(&mut self, offered: &Offered, random: &mut RandomStream) -> Verdict {
+        match self {
+            Self::DropTail(queue) => queue.admit(offered),
+            Self::Red(queue) => queue.admit(offered, random),
+        }
+    }
+
+    /// RED's average queue, in packets or bytes as its [`RedMeasure`] says; `None` for a
+    /// discipline that keeps none.
+    pub fn average(&self) -> Option<f64> {
+        match self {
+            Self::DropTail(_) => None,
+            Self::Red(queue) => Some(queue.average()),
+        }
+    }
+}
+
+impl Limit {
+    /// No limit at all.
+    pub const NONE: Self = Self { packets: None, bytes: None };
+
+    /// At most `packets` may wait.
+    pub const fn packets(packets: Packets) -> Self {
+        Self { packets: Some(packets), bytes: None }
+    }
+
+    /// At most `bytes` may wait.
+    pub const fn bytes(bytes: Bytes) -> Self {
+        Self { packets: None, bytes: Some(bytes) }
+    }
+
+    /// Whether `waiting` has come up to a limit.
+    #[inline]
+    pub fn is_reached(&self, waiting: Occupancy) -> bool {
+        self.packets.is_some_and(|limit| waiting.packets >= limit)
+            || self.bytes.is_some_and(|limit| waiting.bytes >= limit)
+    }
+
+    /// Whether one more packet of `size` beside `waiting` would pass a limit.
+    #[inline]
+    pub fn is_exceeded_by(&self, waiting: Occupancy, size: Bytes) -> bool {
+        self.packets.is_some_and(|limit| waiting.packets >= limit)
+            || self.bytes.is_some_and(|limit| waiting.bytes + size > limit)
+    }
+}

@@ -1,0 +1,265 @@
+//! Holds a document against the shapes of the model, and finds everything that does not fit.
+//!
+//! Serde alone would stop at the first error, and inside tagged tables it no longer knows
+//! which field it was at.
+
+use std::str::FromStr;
+
+use ontempo_foundation::{Bytes, Duration, Packets, Quantity, Rate, UnitError};
+
+use crate::document::{Node, Table, Value};
+use crate::error::{Origin, Problem};
+use crate::model::QueueLimit;
+use crate::nearest::{listed, nearest};
+use crate::path::FieldPath;
+use crate::shape::{Field, Shape, Shapes, Variant};
+
+/// Everything in `document` that the model does not allow.
+pub(crate) fn check(document: &Node) -> Vec<Problem> {
+    let mut checker = Checker { shapes: Shapes::of_model(), problems: Vec::new() };
+    checker.value(document, &checker.shapes.root, &FieldPath::default());
+    checker.problems
+}
+
+struct Checker {
+    shapes: &'static Shapes,
+    problems: Vec<Problem>,
+}
+
+impl Checker {
+    fn report(&mut self, origin: &Origin, path: &FieldPath, what: String) {
+        self.problems.push(Problem { origin: Some(origin.clone()), field: path.to_string(), what });
+    }
+
+    fn value(&mut self, node: &Node, shape: &Shape, path: &FieldPath) {
+        let shapes = self.shapes;
+        let shape = shapes.resolve(shape);
+        let misfit = match (shape, &node.value) {
+            (Shape::Any, _) | (Shape::Text, Value::Text(_)) | (Shape::Flag, Value::Flag(_)) => None,
+            (Shape::Unit(quantity), Value::Text(text)) => unit_error(*quantity, text),
+            (Shape::Limit, Value::Text(text)) => error_of::<QueueLimit>(text),
+            (Shape::Unit(quantity), Value::Whole(number)) => bare(*quantity, number),
+            (Shape::Unit(quantity), Value::Number(number)) => bare(*quantity, number),
+            (Shape::Limit, Value::Whole(number)) => bare(Quantity::Packets, number),
+            (Shape::Limit, Value::Number(number)) => bare(Quantity::Packets, number),
+            (Shape::Whole { most }, Value::Whole(number)) => whole_error(*number, *most),
+            (Shape::Number, Value::Whole(_)) => None,
+            (Shape::Number, Value::Number(number)) if number.is_finite() => None,
+            (Shape::Number, Value::Number(number)) => {
+                Some(format!("{number} will not do; a finite number is needed"))
+            }
+            (Shape::Choice(choices), Value::Text(text)) => {
+                unknown_choice(text, choices.iter().map(|choice| choice.text.as_str()))
+            }
+            (Shape::List(item), Value::List(items)) => {
+                for (place, node) in items.iter().enumerate() {
+                    self.value(node, item, &path.index(place));
+                }
+                None
+            }
+            (Shape::Map(item), Value::Table(table)) => {
+                for (name, node) in table {
+                    self.value(node, item, &path.key(name));
+                }
+                None
+            }
+            (Shape::Table(fields), Value::Table(table)) => {
+                self.unknown_fields(table, fields, path, |_| String::new());
+                self.fields(node, table, fields, path);
+                None
+            }
+            (Shape::Tagged(variants), Value::Table(table)) => {
+                self.tagged(node, table, variants, path);
+                None
+            }
+            (Shape::Either(_, table), Value::Table(_)) => return self.value(node, table, path),
+            (Shape::Either(text, _), Value::Text(_) | Value::Whole(_) | Value::Number(_)) => {
+                return self.value(node, text, path);
+            }
+            _ => Some(format!("{}; {} is needed", node.describe(), shapes.wanted(shape))),
+        };
+        if let Some(what) = misfit {
+            self.report(&node.origin, path, what);
+        }
+    }
+
+    fn tagged(&mut self, node: &Node, table: &Table, variants: &[Variant], path: &FieldPath) {
+        let kinds = || variants.iter().map(|variant| variant.kind.as_str());
+        let Some(kind_node) = table.get("kind") else {
+            let what = format!("missing field `kind`; known kinds: {}", listed(kinds()));
+            return self.report(&node.origin, path, what);
+        };
+        let kind_path = path.key("kind");
+        let Value::Text(kind) = &kind_node.value else {
+            let what = format!("{}; known kinds: {}", kind_node.describe(), listed(kinds()));
+            return self.report(&kind_node.origin, &kind_path, what);
+        };
+        let Some(variant) = variants.iter().find(|variant| variant.kind == *kind) else {
+            let what = unknown_choice(kind, kinds()).unwrap_or_default();
+            return self.report(&kind_node.origin, &kind_path, what);
+        };
+        self.unknown_fields(table, &variant.fields, path, |name| {
+            let has_field = |other: &&Variant| other.fields.iter().any(|field| field.name == name);
+            match variants.iter().find(has_field) {
+                Some(owner) => format!(" of kind `{kind}`, but of kind `{}`", owner.kind),
+                None => format!(" of kind `{kind}`"),
+            }
+        });
+        self.fields(node, table, &variant.fields, path);
+    }
+
+    /// Reports each field of `table` that is none of `fields`; `of_what` tells more about it.
+    fn unknown_fields(
+        &mut self,
+        table: &Table,
+        fields: &[Field],
+        path: &FieldPath,
+        of_what: impl Fn(&str) -> String,
+    ) {
+        let names = || fields.iter().map(|field| field.name.as_str());
+        for (name, node) in table {
+            let is_tag = name == "kind" && !of_what("kind").is_empty();
+            if is_tag || names().any(|known| known == name) {
+                continue;
+            }
+            let hint = match nearest(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known fields: {}", listed(names())),
+            };
+            let what = format!("unknown field{}; {hint}", of_what(name));
+            self.report(&node.origin, &path.key(name), what);
+        }
+    }
+
+    fn fields(&mut self, node: &Node, table: &Table, fields: &[Field], path: &FieldPath) {
+        for field in fields {
+            match table.get(&field.name) {
+                Some(value) => self.value(value, &field.shape, &path.key(&field.name)),
+                None if field.required => {
+                    let example = self.shapes.example(&field.shape);
+                    let what =
+                        format!("missing field `{0}`; write {0} = {example}", field.name);
+                    self.report(&node.origin, path, what);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn unit_error(quantity: Quantity, text: &str) -> Option<String> {
+    match quantity {
+        Quantity::Duration => error_of::<Duration>(text),
+        Quantity::Rate => error_of::<Rate>(text),
+        Quantity::Bytes => error_of::<Bytes>(text),
+        Quantity::Packets => error_of::<Packets>(text),
+    }
+}
+
+fn error_of<T: FromStr<Err: ToString>>(text: &str) -> Option<String> {
+    text.parse::<T>().err().map(|error| error.to_string())
+}
+
+fn bare(quantity: Quantity, number: impl std::fmt::Display) -> Option<String> {
+    Some(UnitError::bare_number(quantity, number).to_string())
+}
+
+fn whole_error(number: i128, most: u64) -> Option<String> {
+    if number < 0 {
+        Some(format!("{number} is negative; a whole number from 0 is needed"))
+    } else if number > i128::from(most) {
+        Some(format!("{number} is too large; at most {most} will do"))
+    } else {
+        None
+    }
+}
+
+fn unknown_choice<'a>(
+    text: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<String> {
+    if known.clone().any(|choice| choice == text) {
+        return None;
+    }
+    let known_list = listed(known.clone());
+    Some(match nearest(text, known) {
+        Some(near) => format!("unknown name {text:?}; did you mean `{near}`? Known: {known_list}"),
+        None => format!("unknown name {text:?}; known: {known_list}"),
+    })
+}
+
+impl Shapes {
+    /// What a value of `shape` is called, with its article.
+    fn wanted(&self, shape: &Shape) -> String {
+        match self.resolve(shape) {
+            Shape::Unit(_) | Shape::Limit => {
+                format!("a text such as {}", self.example(shape))
+            }
+            Shape::Text => "a text".to_owned(),
+            Shape::Whole { .. } => "a whole number".to_owned(),
+            Shape::Number => "a number".to_owned(),
+            Shape::Flag => "true or false".to_owned(),
+            Shape::Choice(choices) => {
+                format!("one of {}", listed(choices.iter().map(|choice| choice.text.as_str())))
+            }
+            Shape::List(_) => "a list".to_owned(),
+            Shape::Map(_) | Shape::Table(_) => "a table".to_owned(),
+            Shape::Tagged(_) => format!("a table such as {}", self.example(shape)),
+            Shape::Either(text, table) => {
+                format!("{} or {}", self.wanted(text), self.wanted(table))
+            }
+            Shape::Named(_) | Shape::Any => "another value".to_owned(),
+        }
+    }
+
+    /// A value of `shape`, as TOML.
+    pub(crate) fn example(&self, shape: &Shape) -> String {
+        match self.resolve(shape) {
+            Shape::Unit(Quantity::Duration) => "\"30 ms\"".to_owned(),
+            Shape::Unit(Quantity::Rate) => "\"25 Mbit/s\"".to_owned(),
+            Shape::Unit(Quantity::Bytes) => "\"1000 bytes\"".to_owned(),
+            Shape::Unit(Quantity::Packets) | Shape::Limit => "\"150 packets\"".to_owned(),
+            Shape::Text => "\"…\"".to_owned(),
+            Shape::Whole { .. } => "1".to_owned(),
+            Shape::Number => "0.5".to_owned(),
+            Shape::Flag => "true".to_owned(),
+            Shape::Choice(choices) => match choices.first() {
+                Some(first) => format!("{:?}", first.text),
+                None => "\"…\"".to_owned(),
+            },
+            Shape::List(item) => format!("[{}]", self.example(item)),
+            Shape::Tagged(variants) => match variants.first() {
+                Some(first) => format!("{{ {} }}", self.example_fields(Some(&first.kind), &first.fields)),
+                None => "{ … }".to_owned(),
+            },
+            Shape::Table(fields) => format!("{{ {} }}", self.example_fields(None, fields)),
+            Shape::Either(text, _) => self.example(text),
+            Shape::Map(item) => format!("{{ name = {} }}", self.example(item)),
+            Shape::Named(_) | Shape::Any => "…".to_owned(),
+        }
+    }
+
+    fn example_fields(&self, kind: Option<&str>, fields: &[Field]) -> String {
+        let kind = kind.map(|kind| format!("kind = {kind:?}"));
+        let required = fields.iter().filter(|field| field.required);
+        let written = required.map(|field| format!("{} = {}", field.name, self.example(&field.shape)));
+        kind.into_iter().chain(written).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_of_the_model_has_a_shape_that_is_checked() {
+        let shapes = Shapes::of_model();
+        let all = shapes.named().map(|(_, shape, _)| shape).chain([&shapes.root]);
+        for shape in all {
+            assert!(!format!("{shape:?}").contains(": Any") && !format!("{shape:?}").contains("(Any)"), "{shape:?}");
+        }
+        assert!(shapes.named().all(|(name, shape, _)| {
+            !matches!(shape, Shape::Named(inner) if inner == name)
+        }));
+    }
+}

@@ -1,0 +1,154 @@
+//! Values set on the command line: `--set flows.video.count=30`.
+
+use std::sync::Arc;
+
+use crate::document::{Node, Table, Value};
+use crate::error::{Origin, Problem, ScenarioError};
+use crate::nearest::listed;
+use crate::path::{FieldPath, Step};
+
+/// Values that replace those of a scenario file, in the order in which they were given.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    keys: Vec<String>,
+    value: Node,
+}
+
+impl Overrides {
+    /// No override at all.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Reads each of `texts` as `KEY.KEY=VALUE`. The keys are TOML's, quoted ones too; a number
+    /// picks an item of a list. The value is TOML where it can be, a plain text otherwise.
+    pub fn parse<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self, ScenarioError> {
+        let mut overrides = Self::none();
+        for text in texts {
+            overrides.add(text.as_ref())?;
+        }
+        Ok(overrides)
+    }
+
+    /// Adds one more, which wins over those before it.
+    pub fn add(&mut self, text: &str) -> Result<(), ScenarioError> {
+        let origin = Origin::Override(Arc::from(text.trim()));
+        let problem = |what: &str| Problem {
+            origin: Some(origin.clone()),
+            field: String::new(),
+            what: what.to_owned(),
+        };
+        let (key, value) = split(text)
+            .ok_or_else(|| problem("there is no `=`; write --set KEY.KEY=VALUE"))?;
+        let keys = parse_key(key)
+            .ok_or_else(|| problem("the key is not one; write --set KEY.KEY=VALUE"))?;
+        let value = value.trim();
+        let value = Node::parse_value(value, &origin)
+            .unwrap_or_else(|| Node { value: Value::Text(value.to_owned()), origin });
+        self.entries.push(Entry { keys, value });
+        Ok(())
+    }
+
+    /// Sets the values in `document`.
+    pub(crate) fn apply(&self, document: &mut Node) -> Result<(), ScenarioError> {
+        for entry in &self.entries {
+            entry.apply(document)?;
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn apply(&self, document: &mut Node) -> Result<(), Problem> {
+        let mut node = document;
+        let mut path = FieldPath::default();
+        for key in &self.keys {
+            let is_last = path.steps().len() + 1 == self.keys.len();
+            node = self.descend(node, &mut path, key, is_last)?;
+        }
+        *node = self.value.clone();
+        Ok(())
+    }
+
+    /// The node below `node`; made where it is a field that the file leaves out.
+    fn descend<'a>(
+        &self,
+        node: &'a mut Node,
+        path: &mut FieldPath,
+        key: &str,
+        is_last: bool,
+    ) -> Result<&'a mut Node, Problem> {
+        let problem = |path: &FieldPath, what| Problem {
+            origin: Some(self.value.origin.clone()),
+            field: path.to_string(),
+            what,
+        };
+        let at_names = path.steps() == [Step::Key("flows".to_owned())];
+        let description = node.describe();
+        match &mut node.value {
+            Value::Table(table) => {
+                if at_names && !is_last && !table.contains_key(key) {
+                    let known = listed(table.keys().map(String::as_str));
+                    return Err(problem(&path.key(key), format!("there is no such name; known: {known}")));
+                }
+                *path = path.key(key);
+                let origin = self.value.origin.clone();
+                let empty = || Node { value: Value::Table(Table::new()), origin };
+                Ok(table.entry(key.to_owned()).or_insert_with(empty))
+            }
+            Value::List(items) => {
+                let count = items.len();
+                let item = key.parse().ok().and_then(|place: usize| Some((place, items.get_mut(place)?)));
+                let Some((place, item)) = item else {
+                    let what = match count {
+                        0 => format!("this list is empty, so that it has no item {key}"),
+                        _ => format!("this list has no item {key}; its items are 0 to {}", count - 1),
+                    };
+                    return Err(problem(path, what));
+                };
+                *path = path.index(place);
+                Ok(item)
+            }
+            _ => Err(problem(path, format!("{description}, so that it has no field `{key}`"))),
+        }
+    }
+}
+
+/// Splits at the first `=` outside of quotes.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let mut quote = None;
+    for (place, letter) in text.char_indices() {
+        match (quote, letter) {
+            (None, '=') => return Some((&text[..place], &text[place + 1..])),
+            (None, '"' | '\'') => quote = Some(letter),
+            (Some(open), letter) if open == letter => quote = None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The parts of a dotted key, as TOML reads it.
+fn parse_key(key: &str) -> Option<Vec<String>> {
+    if key.contains(['\n', '\r', '#', '[']) && !key.contains(['"', '\'']) {
+        return None;
+    }
+    let document = Node::parse(&format!("{key} = 0"), "").ok()?;
+    let mut keys = Vec::new();
+    let mut node = &document;
+    while let Value::Table(table) = &node.value {
+        let mut fields = table.iter();
+        let (name, below) = fields.next()?;
+        if fields.next().is_some() {
+            return None;
+        }
+        keys.push(name.clone());
+        node = below;
+    }
+    Some(keys)
+}

@@ -1,0 +1,195 @@
+//! The result tables: every world writes these, and judges read nothing else.
+
+/// The version of the tables' schemas; written into every file, checked when one is read.
+pub const TABLES_VERSION: u32 = 1;
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// Text, dictionary encoded.
+    Text,
+    /// A whole number of zero or more, 64 bits.
+    Count,
+    /// A 64-bit floating-point number.
+    Number,
+}
+
+/// One column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name; one that measures ends in its unit.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: ColumnKind,
+    /// True where a row may have no value.
+    pub optional: bool,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// One table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its name, and its file's without `.parquet`.
+    pub name: &'static str,
+    /// What a row is.
+    pub about: &'static str,
+    /// Its columns, in order.
+    pub columns: &'static [Column],
+}
+
+const fn column(name: &'static str, kind: ColumnKind, about: &'static str) -> Column {
+    Column { name, kind, optional: false, about }
+}
+
+const fn optional(name: &'static str, kind: ColumnKind, about: &'static str) -> Column {
+    Column { name, kind, optional: true, about }
+}
+
+use ColumnKind::{Count, Number, Text};
+
+const FLOW: Column = column("flow", Count, "number of the flow, from 0");
+const GROUP: Column = column("group", Text, "name of the flow's group in the scenario");
+const INDEX: Column = column("index", Count, "number of the flow in its group, from 0");
+const TIME: Column = column("time_s", Number, "seconds since the start of the run");
+
+/// One row a flow: totals over the measured span.
+pub const FLOWS: Table = Table {
+    name: "flows",
+    about: "one row a flow: totals over the measured span",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column("transport", Text, "`tcp` or `udp`"),
+        optional("congestion", Text, "congestion controller of a TCP flow"),
+        column("start_s", Number, "when the flow starts, in seconds"),
+        column("sent_packets", Count, "data packets sent, retransmissions counted"),
+        column("delivered_packets", Count, "data packets handed to the receiving application"),
+        column("delivered_bytes", Count, "the same in bytes on the wire"),
+        column("goodput_bps", Number, "delivered bits per second over the measured span"),
+        column("retransmitted", Count, "data packets sent again"),
+        column("timeouts", Count, "retransmission timeouts"),
+        column("reductions", Count, "window reductions of any kind"),
+        column("early_responses", Count, "window reductions made on delay (PERT)"),
+        column("dropped_packets", Count, "packets of the flow lost in the network"),
+        column("loss_rate", Number, "dropped_packets / sent_packets, 0 where nothing was sent"),
+        optional("srtt_s", Number, "smoothed round-trip time at the end (RFC 6298), in seconds"),
+        optional("min_rtt_s", Number, "smallest round-trip time seen, in seconds"),
+        column("acks", Count, "acknowledgements that reached the sender"),
+        column("transfers", Count, "files or web pages finished"),
+    ],
+};
+
+/// One row a link: totals over the measured span.
+pub const LINKS: Table = Table {
+    name: "links",
+    about: "one row a link (one direction): totals over the measured span",
+    columns: &[
+        column("link", Text, "name of the link"),
+        column("from", Text, "node it leaves"),
+        column("to", Text, "node it reaches"),
+        column("arrivals", Count, "packets that reached its queue"),
+        column("departures", Count, "packets whose transmission began"),
+        column("dropped_full", Count, "packets dropped by a full queue, or larger than the MTU"),
+        column("dropped_early", Count, "packets dropped by active queue management"),
+        column("dropped_loss", Count, "packets lost on the wire"),
+        column("departed_bytes", Count, "bytes whose transmission began"),
+        column("mean_packets", Number, "time average of the packets waiting"),
+        column("busy", Number, "fraction of the time spent transmitting"),
+        column("span_s", Number, "length of the measured span in seconds"),
+    ],
+};
+
+/// One row a link, group and queue length.
+pub const QUEUES: Table = Table {
+    name: "queues",
+    about: "one row a watched link, flow group and queue length found by arriving packets",
+    columns: &[
+        column("link", Text, "name of the link"),
+        GROUP,
+        column("length", Count, "packets waiting when the packet arrived"),
+        column("arrivals", Count, "packets of the group that found this length"),
+        column("drops", Count, "those of them that were dropped"),
+    ],
+};
+
+/// One row a sample.
+pub const SAMPLES: Table = Table {
+    name: "samples",
+    about: "one row a sampled quantity and time",
+    columns: &[
+        TIME,
+        column("subject", Text, "`GROUP.INDEX` of a flow, or the name of a link"),
+        column(
+            "quantity",
+            Text,
+            "`cwnd_packets`, `ssthresh_packets`, `srtt_s`, `in_flight_packets`, \
+             `delivered_bytes`, `alpha`, `queueing_delay_s` or `queue_packets`",
+        ),
+        column("value", Number, "the value, in the unit that the quantity's name ends in"),
+    ],
+};
+
+/// One row a flow and start-up delay.
+pub const PLAYOUT: Table = Table {
+    name: "playout",
+    about: "one row a flow and start-up delay: how many units came too late to be played",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column("startup_delay_s", Number, "start-up delay in seconds"),
+        column("units", Count, "units of which it is known whether they were late"),
+        column("late", Count, "units that were late"),
+    ],
+};
+
+/// One row a unit.
+pub const ADUS: Table = Table {
+    name: "adus",
+    about: "one row a delivered unit of a stream, where the scenario asks for them",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column("unit", Count, "number of the unit, from 0"),
+        column("due_s", Number, "when it was due to be sent, in seconds"),
+        column("delivered_s", Number, "when the application received it, in seconds"),
+    ],
+};
+
+/// One row a packet and watched link.
+pub const PACKETS: Table = Table {
+    name: "packets",
+    about: "one row a packet that reached a watched link",
+    columns: &[
+        TIME,
+        column("link", Text, "name of the link"),
+        FLOW,
+        column("kind", Text, "`data` or `ack`"),
+        column("number", Count, "data: its number; ack: the lowest number that has not arrived"),
+        column("size_bytes", Count, "bytes on the wire"),
+        column("retransmission", Count, "1 where it was sent before, else 0"),
+        optional("started_s", Number, "when its transmission began, in seconds"),
+        optional("dropped", Text, "why it was lost: `full`, `early`, `loss`, `too large`"),
+    ],
+};
+
+/// One row an event.
+pub const EVENTS: Table = Table {
+    name: "events",
+    about: "one row a reaction of a congestion controller, where the scenario asks for them",
+    columns: &[
+        TIME,
+        FLOW,
+        GROUP,
+        INDEX,
+        column("event", Text, "`loss`, `timeout` or `early response`"),
+        column("cwnd_packets", Number, "congestion window after it, in packets"),
+    ],
+};
+
+/// Every table, in the order in which they are written.
+pub const TABLES: [&Table; 8] =
+    [&FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS];

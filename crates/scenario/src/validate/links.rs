@@ -1,0 +1,163 @@
+//! Links: rates, delays, queues, losses; and the topology that they form.
+
+use std::collections::BTreeSet;
+
+use ontempo_foundation::{Bytes, Duration, Rate};
+
+use super::Findings;
+use crate::backbone::MOST_HOPS;
+use crate::model::{Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueSpec, Topology};
+use crate::path::FieldPath;
+
+/// The longest delay that a link can have.
+const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+/// The smallest MTU: an ACK of 40 bytes, and a byte.
+const SMALLEST_MTU: Bytes = Bytes::new(41);
+const MOST_STAGES: u32 = 1_000;
+
+pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
+    let path = FieldPath::root("topology");
+    match topology {
+        Topology::Dumbbell { bottleneck, reverse, access, receiver_access } => {
+            link(bottleneck, &path.key("bottleneck"), findings);
+            link(access, &path.key("access"), findings);
+            for (field, spec) in [("reverse", reverse), ("receiver-access", receiver_access)] {
+                if let Some(spec) = spec {
+                    link(spec, &path.key(field), findings);
+                }
+            }
+        }
+        Topology::ParkingLot { hops, bottleneck, access } => {
+            if *hops == 0 || *hops > MOST_HOPS {
+                let what = format!("{hops} hops will not do; 1 to {MOST_HOPS} are possible");
+                findings.add(&path.key("hops"), what);
+            }
+            link(bottleneck, &path.key("bottleneck"), findings);
+            link(access, &path.key("access"), findings);
+        }
+        Topology::Graph { links } => graph(links, &path.key("links"), findings),
+    }
+}
+
+fn graph(links: &[GraphLink], path: &FieldPath, findings: &mut Findings) {
+    findings.require(!links.is_empty(), path, "there is no link; write [[topology.links]]");
+    let mut taken = BTreeSet::new();
+    for (place, one) in links.iter().enumerate() {
+        let path = path.index(place);
+        link(&one.link, &path, findings);
+        for (field, name) in [("from", &one.from), ("to", &one.to)] {
+            findings.require(!name.is_empty(), &path.key(field), "a node needs a name");
+        }
+        if one.from == one.to {
+            let what = format!("the link leads from `{0}` to `{0}`; name another node", one.to);
+            findings.add(&path.key("to"), what);
+            continue;
+        }
+        let ways = [(&one.from, &one.to), (&one.to, &one.from)];
+        for (from, to) in ways.into_iter().take(if one.duplex { 2 } else { 1 }) {
+            if !taken.insert((from, to)) {
+                let what = format!(
+                    "there is a link `{from} -> {to}` already; a duplex link carries packets both \
+                     ways unless duplex = false"
+                );
+                findings.add(&path, what);
+            }
+        }
+    }
+}
+
+fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
+    let carries = spec.rate > Rate::from_bits_per_sec(0);
+    findings.require(carries, &path.key("rate"), "the rate is zero, so that nothing passes");
+    let delay_path = path.key("delay");
+    if let Delay::Law(law) = &spec.delay {
+        delay_law(law, &delay_path, findings);
+    }
+    let mean = spec.delay.mean();
+    if mean > LONGEST_DELAY {
+        findings.add(&delay_path, format!("a delay of {mean} is absurd; at most 1 h will do"));
+    }
+    if let Some(mtu) = spec.mtu.filter(|mtu| *mtu < SMALLEST_MTU) {
+        let what = format!("{mtu} are too few; headers alone are 40 bytes");
+        findings.add(&path.key("mtu"), what);
+    }
+    queue(&spec.queue, &path.key("queue"), findings);
+    if let Some(loss) = &spec.loss {
+        let path = path.key("loss");
+        match loss {
+            LossSpec::Bernoulli { rate } => findings.probability(&path.key("rate"), *rate),
+            LossSpec::Gilbert { p, q } => {
+                findings.probability(&path.key("p"), *p);
+                findings.probability(&path.key("q"), *q);
+            }
+            LossSpec::Trace { .. } => {}
+        }
+    }
+}
+
+fn delay_law(law: &DelayLaw, path: &FieldPath, findings: &mut Findings) {
+    match law {
+        DelayLaw::Constant { .. } | DelayLaw::Exponential { .. } => {}
+        DelayLaw::Uniform { low, high, .. } => {
+            if low > high {
+                let what = format!("{high} is less than `low`, {low}");
+                findings.add(&path.key("high"), what);
+            }
+        }
+        DelayLaw::HyperExponential { probabilities, means } => {
+            hyper_exponential(probabilities, means, path, findings);
+        }
+        DelayLaw::Erlang { k, .. } => {
+            if *k == 0 || *k > MOST_STAGES {
+                let what = format!("{k} stages will not do; 1 to {MOST_STAGES} are possible");
+                findings.add(&path.key("k"), what);
+            }
+        }
+        DelayLaw::Sum { terms } => {
+            let path = path.key("terms");
+            findings.require(!terms.is_empty(), &path, "the sum has no terms");
+            for (place, term) in terms.iter().enumerate() {
+                delay_law(term, &path.index(place), findings);
+            }
+        }
+    }
+}
+
+fn hyper_exponential(
+    probabilities: &[f64],
+    means: &[Duration],
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    let probabilities_path = path.key("probabilities");
+    if probabilities.len() != means.len() {
+        let (many, other) = (means.len(), probabilities.len());
+        let what = format!("{many} means for {other} probabilities; each branch needs one of both");
+        findings.add(&path.key("means"), what);
+    }
+    for (place, probability) in probabilities.iter().enumerate() {
+        findings.probability(&probabilities_path.index(place), *probability);
+    }
+    let sum: f64 = probabilities.iter().sum();
+    if (sum - 1.0).abs() > 1e-6 {
+        let what = format!("the probabilities sum to {sum}; together they must be 1");
+        findings.add(&probabilities_path, what);
+    }
+}
+
+fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
+    let QueueSpec::Red { min_th, max_th, max_p, weight, mean_packet, .. } = spec else { return };
+    findings.probability(&path.key("max-p"), *max_p);
+    if let Some(weight) = weight {
+        findings.probability(&path.key("weight"), *weight);
+        let what = "the weight is zero, so that the average never moves";
+        findings.require(*weight != 0.0, &path.key("weight"), what);
+    }
+    if let (Some(min_th), Some(max_th)) = (min_th, max_th)
+        && min_th >= max_th
+    {
+        findings.add(&path.key("max-th"), format!("{max_th} are not more than `min-th`, {min_th}"));
+    }
+    let what = "the mean packet is empty; write mean-packet = \"500 bytes\"";
+    findings.require(*mean_packet > Bytes::ZERO, &path.key("mean-packet"), what);
+}

@@ -1,0 +1,147 @@
+//! Whether a scenario makes sense, beyond having the right form.
+
+mod flows;
+mod links;
+
+use ontempo_foundation::Duration;
+
+use crate::backbone::Backbone;
+use crate::error::{Problem, ScenarioError};
+use crate::model::{Measure, Scenario};
+use crate::nearest::{listed, nearest};
+use crate::path::FieldPath;
+
+/// The most flows of one run.
+const MOST_FLOWS: u64 = 1_000_000;
+
+/// What is wrong, each with the field that should be changed.
+#[derive(Default)]
+pub(crate) struct Findings(Vec<(FieldPath, String)>);
+
+impl Findings {
+    fn add(&mut self, path: &FieldPath, what: impl Into<String>) {
+        self.0.push((path.clone(), what.into()));
+    }
+
+    fn require(&mut self, is_right: bool, path: &FieldPath, what: &str) {
+        if !is_right {
+            self.add(path, what);
+        }
+    }
+
+    fn probability(&mut self, path: &FieldPath, value: f64) {
+        if !(0.0..=1.0).contains(&value) {
+            self.add(path, format!("{value} is not a probability; a number from 0 to 1 is needed"));
+        }
+    }
+
+    /// Reports `name` as none of `known`, which are the scenario's `what`.
+    fn unknown<'a>(
+        &mut self,
+        path: &FieldPath,
+        what: &str,
+        name: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) {
+        let hint = match nearest(name, known.clone()) {
+            Some(near) => format!("did you mean `{near}`? Known"),
+            None => "known".to_owned(),
+        };
+        self.add(path, format!("there is no {what} `{name}`; {hint}: {}", listed(known)));
+    }
+}
+
+impl Scenario {
+    /// Whether the scenario makes sense; [`load`](crate::load) and [`parse`](crate::parse)
+    /// have seen to it already.
+    pub fn validate(&self) -> Result<(), ScenarioError> {
+        let problem = |(path, what): (FieldPath, String)| Problem {
+            origin: None,
+            field: path.to_string(),
+            what,
+        };
+        ScenarioError::unless_empty(self.findings().into_iter().map(problem).collect())
+    }
+
+    /// Everything that makes no sense.
+    pub(crate) fn findings(&self) -> Vec<(FieldPath, String)> {
+        let mut findings = Findings::default();
+        let duration = FieldPath::root("duration");
+        let takes_time = self.duration > Duration::ZERO;
+        findings.require(takes_time, &duration, "the run takes no time; write duration = \"200 s\"");
+        links::topology(&self.topology, &mut findings);
+        let flows = FieldPath::root("flows");
+        let has_flows = !self.flows.is_empty();
+        findings.require(has_flows, &flows, "there is no flow; write a table [flows.NAME]");
+        let total: u64 = self.flows.values().map(|group| u64::from(group.count)).sum();
+        if total > MOST_FLOWS {
+            let what = format!("{total} flows are too many; at most {MOST_FLOWS} will do");
+            findings.add(&flows, what);
+        }
+        let backbone = Backbone::new(&self.topology);
+        for (name, group) in &self.flows {
+            let path = flows.key(name);
+            findings.require(!name.is_empty(), &path, "a flow group needs a name");
+            flows::group(group, &path, &mut findings);
+            flows::route(group, &backbone, &path, &mut findings);
+        }
+        self.measure(&self.measure, &backbone, &mut findings);
+        findings.0
+    }
+
+    fn measure(&self, measure: &Measure, backbone: &Backbone<'_>, findings: &mut Findings) {
+        let path = FieldPath::root("measure");
+        if measure.from > Duration::ZERO && measure.from >= self.duration {
+            let what = format!("{} is not before the end of the run, {}", measure.from, self.duration);
+            findings.add(&path.key("from"), what);
+        }
+        let zero = measure.sample_every == Some(Duration::ZERO);
+        let what = "the interval is zero; write sample-every = \"100 ms\"";
+        findings.require(!zero, &path.key("sample-every"), what);
+        for (place, name) in measure.sample_flows.iter().flatten().enumerate() {
+            if !self.flows.contains_key(name) {
+                let path = path.key("sample-flows").index(place);
+                findings.unknown(&path, "flow group", name, self.flows.keys().map(String::as_str));
+            }
+        }
+        for (field, names) in [("queues", &measure.queues), ("packets", &measure.packets)] {
+            for (place, name) in names.iter().enumerate() {
+                if !self.has_link(name, backbone) {
+                    let path = path.key(field).index(place);
+                    let known = backbone.links.iter().map(|link| link.name.as_str());
+                    findings.unknown(&path, "link", name, known);
+                }
+            }
+        }
+    }
+
+    /// Whether the layout has a link called `name`: one between routers, or one between a
+    /// flow's own host and its router.
+    fn has_link(&self, name: &str, backbone: &Backbone<'_>) -> bool {
+        if backbone.links.iter().any(|link| link.name == name) {
+            return true;
+        }
+        let Some((from, to)) = name.split_once(" -> ") else { return false };
+        self.is_access(from, to, backbone) || self.is_access(to, from, backbone)
+    }
+
+    fn is_access(&self, host: &str, router: &str, backbone: &Backbone<'_>) -> bool {
+        let mut parts = host.rsplitn(3, '.');
+        let (Some(side), Some(index), Some(group_name)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            return false;
+        };
+        let Some(group) = self.flows.get(group_name) else { return false };
+        let Ok((from, to)) = backbone.ends(group) else { return false };
+        let end = match side {
+            "source" => from,
+            "sink" => to,
+            _ => return false,
+        };
+        let is_flow = index.parse().is_ok_and(|place: u32| {
+            place < group.count && place.to_string() == index
+        });
+        is_flow && backbone.source_access.is_some() && backbone.nodes[end] == router
+    }
+}

@@ -1,0 +1,138 @@
+//! Agents: what stands at the ends of a route.
+
+mod receiver;
+mod tcp;
+mod udp;
+
+pub(crate) use receiver::Receiver;
+pub(crate) use tcp::{SenderSettings, Tcp};
+pub(crate) use udp::Udp;
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::congestion::Snapshot;
+use ontempo_mechanisms::playout::Playout;
+
+use crate::fabric::Fabric;
+use crate::packet::Packet;
+
+/// Totals of a flow since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Data packets sent, retransmissions counted.
+    pub(crate) sent: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    pub(crate) reductions: u64,
+    pub(crate) early_responses: u64,
+    /// ACKs that reached the sender.
+    pub(crate) acks: u64,
+    /// Packets handed to the receiving application.
+    pub(crate) delivered: u64,
+    /// Packets lost in the network, ACKs counted.
+    pub(crate) dropped: u64,
+    /// Files or web pages finished.
+    pub(crate) transfers: u64,
+}
+
+impl Totals {
+    pub(crate) fn since(&self, earlier: &Totals) -> Totals {
+        Totals {
+            sent: self.sent - earlier.sent,
+            retransmitted: self.retransmitted - earlier.retransmitted,
+            timeouts: self.timeouts - earlier.timeouts,
+            reductions: self.reductions - earlier.reductions,
+            early_responses: self.early_responses - earlier.early_responses,
+            acks: self.acks - earlier.acks,
+            delivered: self.delivered - earlier.delivered,
+            dropped: self.dropped - earlier.dropped,
+            transfers: self.transfers - earlier.transfers,
+        }
+    }
+}
+
+/// Both ends of a flow.
+pub(crate) enum Agent {
+    Tcp(Tcp),
+    Udp(Udp),
+}
+
+impl Agent {
+    /// A packet of the flow has arrived at the end of its route.
+    #[inline]
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        match self {
+            Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
+            Self::Udp(udp) => udp.on_packet(now, packet),
+        }
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
+        match self {
+            Self::Tcp(tcp) => tcp.on_wake(now, fabric),
+            Self::Udp(udp) => udp.on_wake(now, fabric),
+        }
+    }
+
+    pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            tcp.on_retransmit_timer(now, fabric);
+        }
+    }
+
+    pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            tcp.on_acknowledge_timer(now, fabric);
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        match self {
+            Self::Tcp(tcp) => tcp.totals(),
+            Self::Udp(udp) => udp.totals(),
+        }
+    }
+
+    /// Bytes of a data packet on the wire.
+    pub(crate) fn packet_size(&self) -> u64 {
+        match self {
+            Self::Tcp(tcp) => tcp.packet_size(),
+            Self::Udp(udp) => udp.packet_size(),
+        }
+    }
+
+    pub(crate) fn congestion(&self) -> Option<Snapshot> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp.congestion()),
+            Self::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn playout(&self) -> Option<&Playout> {
+        match self {
+            Self::Tcp(tcp) => tcp.receiver().playout(),
+            Self::Udp(udp) => udp.receiver().playout(),
+        }
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        match self {
+            Self::Tcp(tcp) => tcp.receiver(),
+            Self::Udp(udp) => udp.receiver(),
+        }
+    }
+
+    /// The run has ended: units that never arrived count as what they are.
+    pub(crate) fn end(&mut self, now: Time) {
+        match self {
+            Self::Tcp(tcp) => tcp.end(now),
+            Self::Udp(udp) => udp.end(now),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The receiving application: counts what is delivered and when it was due.
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::playout::Playout;
+
+/// One unit of a stream: when it was due to be sent and when it was delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnitRecord {
+    pub(crate) unit: u64,
+    pub(crate) due: Time,
+    pub(crate) delivered: Time,
+}
+
+/// What a receiver keeps of its stream.
+#[derive(Default)]
+pub(crate) struct Receiver {
+    delivered: u64,
+    playout: Option<Box<Playout>>,
+    records: Option<Vec<UnitRecord>>,
+}
+
+impl Receiver {
+    pub(crate) fn new(playout: Option<Playout>, record_units: bool) -> Self {
+        let records = (record_units && playout.is_some()).then(Vec::new);
+        Self { delivered: 0, playout: playout.map(Box::new), records }
+    }
+
+    /// `unit`, due to be sent at `due` where it is one of a stream, is handed to the application.
+    #[inline]
+    pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {
+        self.delivered += 1;
+        let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
+        playout.on_unit(due, now);
+        if let Some(records) = &mut self.records {
+            records.push(UnitRecord { unit, due, delivered: now });
+        }
+    }
+
+    /// A unit due at `due` had not come when the run ended.
+    pub(crate) fn miss(&mut self, due: Time, end: Time) {
+        if let Some(playout) = &mut self.playout {
+            playout.on_missing(1, due, end);
+        }
+    }
+
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(crate) fn wants_due_times(&self) -> bool {
+        self.playout.is_some()
+    }
+
+    pub(crate) fn playout(&self) -> Option<&Playout> {
+        self.playout.as_deref()
+    }
+
+    pub(crate) fn records(&self) -> &[UnitRecord] {
+        self.records.as_deref().unwrap_or_default()
+    }
+}

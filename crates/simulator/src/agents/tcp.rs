@@ -1,0 +1,447 @@
+//! TCP, one way as ns-2 models it: data forward, ACKs of 40 bytes back, no handshake.
+
+use std::collections::VecDeque;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
+use ontempo_mechanisms::congestion::{
+    Ack, CongestionControl, Controller, Loss, RecoveryPoint, Snapshot, Timeout,
+};
+use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
+use ontempo_mechanisms::receive::{Arrival, Reassembly};
+use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
+use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay, Train};
+use ontempo_scenario::model::PacingKind;
+
+use super::{Receiver, Totals};
+use crate::applications::Source;
+use crate::fabric::{Event, Fabric};
+use crate::packet::Packet;
+use crate::timer::LazyTimer;
+
+/// An ACK on the wire: IP and TCP headers (as ns-2 models it).
+const ACK_SIZE: u32 = 40;
+
+/// What of a sender may be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SenderSettings {
+    pub(crate) packet_size: u32,
+    pub(crate) receive_window: u64,
+    pub(crate) pacing: PacingKind,
+    pub(crate) timestamps: bool,
+    pub(crate) grow_when_application_limited: bool,
+    pub(crate) idle_restart: bool,
+    pub(crate) ecn: bool,
+    pub(crate) stop: Time,
+}
+
+/// Send times of the outstanding packets, kept where self-induced delay is to be removed.
+#[derive(Debug)]
+struct TrainClock {
+    /// When each packet from the lowest outstanding one on was first sent.
+    sent: VecDeque<Time>,
+    estimate: SelfInducedDelay,
+}
+
+/// Both ends of a TCP flow.
+pub(crate) struct Tcp {
+    flow: u32,
+    route: u32,
+    back: u32,
+    settings: SenderSettings,
+    source: Source,
+    recovery: LossRecovery,
+    controller: Controller,
+    rtt: RttEstimator,
+    pacer: Pacer,
+    trains: Option<Box<TrainClock>>,
+    /// The packet whose round trip is being timed and when it was sent, where timestamps are off.
+    timed: Option<(u64, Time)>,
+    marks_answered: RecoveryPoint,
+    retransmit_timer: LazyTimer,
+    wake: LazyTimer,
+    last_sent: Time,
+    /// The lowest packet outstanding at the last timeout: the same again is a repeated one.
+    timed_out: Option<u64>,
+    window_limited: bool,
+    sent: u64,
+    retransmitted: u64,
+    timeouts: u64,
+    acks: u64,
+    transfers: u64,
+    // The receiver's end.
+    reassembly: Reassembly,
+    policy: AckPolicy,
+    ack_timer: LazyTimer,
+    unanswered: Option<Packet>,
+    receiver: Receiver,
+}
+
+impl Tcp {
+    pub(crate) fn new(
+        (flow, route, back): (u32, u32, u32),
+        settings: SenderSettings,
+        source: Source,
+        (recovery, controller, rtt): (LossRecovery, Controller, RttEstimator),
+        policy: AckPolicy,
+        correct_self_induced_delay: bool,
+        receiver: Receiver,
+    ) -> Self {
+        let trains = correct_self_induced_delay.then(|| {
+            Box::new(TrainClock { sent: VecDeque::new(), estimate: SelfInducedDelay::new() })
+        });
+        Self {
+            flow,
+            route,
+            back,
+            settings,
+            source,
+            recovery,
+            controller,
+            rtt,
+            pacer: Pacer::default(),
+            trains,
+            timed: None,
+            marks_answered: RecoveryPoint::default(),
+            retransmit_timer: LazyTimer::unset(),
+            wake: LazyTimer::unset(),
+            last_sent: Time::ZERO,
+            timed_out: None,
+            window_limited: false,
+            sent: 0,
+            retransmitted: 0,
+            timeouts: 0,
+            acks: 0,
+            transfers: 0,
+            reassembly: Reassembly::default(),
+            policy,
+            ack_timer: LazyTimer::unset(),
+            unanswered: None,
+            receiver,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        if packet.marks.ack {
+            self.on_ack(now, &packet, fabric);
+        } else {
+            self.on_data(now, packet, fabric);
+        }
+    }
+
+    /// The application or the pacer waited until now (or the flow begins).
+    pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
+        let event = Event::Wake(self.flow);
+        if !self.wake.is_set() || self.wake.expires(now, event, fabric) {
+            self.send_what_may_go(now, fabric);
+        }
+    }
+
+    // The sender's end, in the order in which things happen.
+
+    fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
+        let stopped = now >= self.settings.stop;
+        self.restart_after_idleness(now);
+        loop {
+            let window =
+                self.controller.window().whole_packets().min(self.settings.receive_window);
+            let waiting = !stopped
+                && self.recovery.next() < self.source.offered(now)
+                && self.recovery.outstanding() < self.settings.receive_window;
+            let Some(next) = self.recovery.next_packet(window, waiting) else {
+                self.window_limited = waiting;
+                break;
+            };
+            if self.settings.pacing != PacingKind::Off && self.pacer.earliest() > now {
+                self.window_limited = false;
+                self.wake.set(self.pacer.earliest(), Event::Wake(self.flow), fabric);
+                return;
+            }
+            self.send(now, next, fabric);
+        }
+        if !self.window_limited && !stopped {
+            let next = self.source.next_offer(now);
+            if next < self.settings.stop {
+                self.wake.set(next, Event::Wake(self.flow), fabric);
+            }
+        }
+    }
+
+    fn restart_after_idleness(&mut self, now: Time) {
+        let idle = self.settings.idle_restart
+            && self.recovery.outstanding() == 0
+            && self.sent > 0
+            && now.since(self.last_sent) > self.rtt.rto();
+        if idle {
+            self.controller.on_idle_restart();
+        }
+    }
+
+    fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
+        let number = self.recovery.on_sent(next);
+        let mut packet =
+            Packet::data(self.flow, self.route, number, now, self.settings.packet_size);
+        packet.marks.ecn_capable = self.settings.ecn;
+        self.sent += 1;
+        self.last_sent = now;
+        if matches!(next, NextPacket::Again(_)) {
+            packet.marks.retransmission = true;
+            self.retransmitted += 1;
+            // Karn's rule: a packet sent twice times nothing.
+            self.timed = None;
+        } else {
+            self.timed = self.timed.or(Some((number, now)));
+            if let Some(trains) = &mut self.trains {
+                trains.sent.push_back(now);
+            }
+        }
+        self.pace(now);
+        fabric.send(now, packet);
+        if !self.retransmit_timer.is_set() {
+            self.set_retransmit_timer(now, fabric);
+        }
+    }
+
+    fn pace(&mut self, now: Time) {
+        let size = ontempo_foundation::Bytes::new(u64::from(self.settings.packet_size));
+        let interval = match self.settings.pacing {
+            PacingKind::Off => return,
+            PacingKind::Window => None,
+            PacingKind::Controller => {
+                self.pacer.set_burst(self.controller.burst());
+                self.controller.pacing_rate().map(|rate| interval_at_rate(rate, size))
+            }
+        };
+        let by_window = || {
+            let srtt = self.rtt.srtt().unwrap_or(Duration::ZERO);
+            interval_of_window(srtt, self.controller.window())
+        };
+        self.pacer.on_sent(now, interval.unwrap_or_else(by_window));
+    }
+
+    fn on_ack(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
+        self.acks += 1;
+        let (blocks, block_count) = packet.blocks();
+        let in_recovery_before = self.recovery.in_recovery();
+        let first_before = self.recovery.first();
+        let outcome = self.recovery.on_ack(packet.number, &blocks[..block_count]);
+        let covered = self.recovery.first() - first_before;
+        let sample = if outcome.newly_acknowledged > 0 { self.sample(now, packet) } else { None };
+        if let Some(rtt) = sample {
+            self.rtt.on_sample(rtt);
+        }
+        let sample = self.without_self_induced_delay(now, sample, covered);
+        if outcome.advanced {
+            self.timed_out = None;
+        }
+        self.controller.on_ack(&Ack {
+            now,
+            packets: outcome.newly_acknowledged as f64,
+            rtt: sample,
+            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            acked: self.recovery.first(),
+            next: self.recovery.next(),
+            in_flight: self.recovery.in_flight() as f64,
+            in_recovery: in_recovery_before || outcome.lost.is_some() || !outcome.advanced,
+            window_limited: self.window_limited || self.settings.grow_when_application_limited,
+        });
+        if let Some(lost) = outcome.lost {
+            self.timed = None;
+            let loss = self.loss(now, lost);
+            self.controller.on_loss(&loss);
+        }
+        if packet.marks.congestion {
+            let mark = self.loss(now, self.recovery.first());
+            if self.marks_answered.begins_with(&mark) {
+                self.controller.on_ecn(&mark);
+            }
+        }
+        if outcome.advanced {
+            self.after_advance(now, fabric);
+        }
+        self.send_what_may_go(now, fabric);
+    }
+
+    fn after_advance(&mut self, now: Time, fabric: &mut Fabric) {
+        if self.source.on_acknowledged(now, self.recovery.first()) {
+            self.transfers += 1;
+        }
+        if self.recovery.outstanding() == 0 {
+            self.retransmit_timer.clear();
+        } else {
+            self.set_retransmit_timer(now, fabric);
+        }
+    }
+
+    fn loss(&self, now: Time, packet: u64) -> Loss {
+        Loss {
+            now,
+            packet,
+            next: self.recovery.next(),
+            in_flight: self.recovery.in_flight() as f64,
+        }
+    }
+
+    fn sample(&mut self, now: Time, ack: &Packet) -> Option<Duration> {
+        if self.settings.timestamps {
+            return Some(now.since(ack.stamp));
+        }
+        let (number, sent) = self.timed?;
+        (ack.number > number).then(|| {
+            self.timed = None;
+            now.since(sent)
+        })
+    }
+
+    fn without_self_induced_delay(
+        &mut self,
+        now: Time,
+        sample: Option<Duration>,
+        covered: u64,
+    ) -> Option<Duration> {
+        let Some(trains) = &mut self.trains else { return sample };
+        if covered == 0 {
+            return sample;
+        }
+        let first_sent = trains.sent.front().copied().unwrap_or(now);
+        let last_sent = trains.sent.get(covered as usize - 1).copied().unwrap_or(now);
+        trains.sent.drain(..(covered as usize).min(trains.sent.len()));
+        if self.recovery.in_recovery() {
+            trains.estimate.reset();
+            return sample;
+        }
+        let train = Train { packets: covered, first_sent, last_sent };
+        let self_induced = trains.estimate.on_ack(now, train);
+        let minimum = self.rtt.minimum_rtt()?;
+        sample.map(|rtt| SelfInducedDelay::correct(rtt, self_induced, minimum))
+    }
+
+    fn set_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        let deadline = now + self.rtt.rto();
+        self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
+    }
+
+    pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        let event = Event::Retransmit(self.flow);
+        if !self.retransmit_timer.expires(now, event, fabric) || self.recovery.outstanding() == 0 {
+            return;
+        }
+        self.timeouts += 1;
+        let first = self.recovery.first();
+        let timeout = Timeout {
+            now,
+            next: self.recovery.next(),
+            in_flight: self.recovery.in_flight() as f64,
+            repeated: self.timed_out == Some(first),
+        };
+        self.timed_out = Some(first);
+        self.timed = None;
+        self.controller.on_timeout(&timeout);
+        self.recovery.on_timeout();
+        self.rtt.back_off();
+        self.pacer.reset();
+        self.send_what_may_go(now, fabric);
+        self.set_retransmit_timer(now, fabric);
+    }
+
+    // The receiver's end.
+
+    fn on_data(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        let before = self.reassembly.next();
+        let arrival = self.reassembly.receive(packet.number);
+        for unit in before..self.reassembly.next() {
+            let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
+            self.receiver.deliver(now, unit, due);
+        }
+        let in_order = arrival == Arrival::InOrder && !packet.marks.congestion;
+        match self.policy.on_segment(now, in_order) {
+            AckDecision::SendNow => {
+                self.ack_timer.clear();
+                self.unanswered = None;
+                self.acknowledge(now, &packet, fabric);
+            }
+            AckDecision::HoldUntil(deadline) => {
+                self.unanswered = Some(packet);
+                self.ack_timer.set(deadline, Event::Acknowledge(self.flow), fabric);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time, answered: &Packet, fabric: &mut Fabric) {
+        let number = self.reassembly.next();
+        let mut ack = Packet::data(self.flow, self.back, number, now, ACK_SIZE);
+        ack.stamp = answered.stamp;
+        ack.marks.ack = true;
+        ack.marks.congestion = answered.marks.congestion;
+        ack.set_blocks(self.reassembly.blocks());
+        fabric.send(now, ack);
+    }
+
+    pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        let event = Event::Acknowledge(self.flow);
+        if self.ack_timer.expires(now, event, fabric)
+            && let Some(packet) = self.unanswered.take()
+        {
+            self.policy.on_timer(now);
+            self.acknowledge(now, &packet, fabric);
+        }
+    }
+
+    pub(crate) fn end(&mut self, now: Time) {
+        if !self.receiver.wants_due_times() {
+            return;
+        }
+        let offered = self.source.offered(now.min(self.settings.stop));
+        for unit in self.reassembly.next()..offered {
+            if let Some(due) = self.source.due(unit) {
+                self.receiver.miss(due, now);
+            }
+        }
+    }
+
+    // What probes read.
+
+    pub(crate) fn totals(&self) -> Totals {
+        let congestion = self.controller.snapshot();
+        Totals {
+            sent: self.sent,
+            retransmitted: self.retransmitted,
+            timeouts: self.timeouts,
+            reductions: congestion.reductions,
+            early_responses: congestion.early_responses,
+            acks: self.acks,
+            delivered: self.receiver.delivered(),
+            dropped: 0,
+            transfers: self.transfers,
+        }
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        u64::from(self.settings.packet_size)
+    }
+
+    pub(crate) fn congestion(&self) -> Snapshot {
+        self.controller.snapshot()
+    }
+
+    pub(crate) fn congestion_name(&self) -> &'static str {
+        self.controller.name()
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.rtt.srtt()
+    }
+
+    pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
+        self.rtt.minimum_rtt()
+    }
+
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.recovery.in_flight()
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+}

@@ -1,0 +1,87 @@
+//! UDP: each packet leaves when the application offers it.
+
+use ontempo_foundation::Time;
+
+use super::{Receiver, Totals};
+use crate::applications::Source;
+use crate::fabric::{Event, Fabric};
+use crate::packet::Packet;
+
+/// Both ends of a UDP flow.
+pub(crate) struct Udp {
+    flow: u32,
+    route: u32,
+    size: u32,
+    source: Source,
+    stop: Time,
+    sent: u64,
+    receiver: Receiver,
+    /// One bit for each number that arrived, for a stream whose missing units count.
+    arrived: Vec<u64>,
+}
+
+impl Udp {
+    pub(crate) fn new(
+        (flow, route): (u32, u32),
+        size: u32,
+        source: Source,
+        stop: Time,
+        receiver: Receiver,
+    ) -> Self {
+        Self { flow, route, size, source, stop, sent: 0, receiver, arrived: Vec::new() }
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
+        if now >= self.stop {
+            return;
+        }
+        let offered = self.source.offered(now);
+        while self.sent < offered {
+            let packet = Packet::data(self.flow, self.route, self.sent, now, self.size);
+            fabric.send(now, packet);
+            self.sent += 1;
+        }
+        self.source.on_acknowledged(now, self.sent);
+        let next = self.source.next_offer(now);
+        if next < self.stop {
+            fabric.schedule(next, Event::Wake(self.flow));
+        }
+    }
+
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
+        self.receiver.deliver(now, packet.number, self.source.due(packet.number));
+        if self.receiver.wants_due_times() {
+            let word = (packet.number / 64) as usize;
+            if self.arrived.len() <= word {
+                self.arrived.resize(word + 1, 0);
+            }
+            self.arrived[word] |= 1 << (packet.number % 64);
+        }
+    }
+
+    pub(crate) fn end(&mut self, now: Time) {
+        if !self.receiver.wants_due_times() {
+            return;
+        }
+        for number in 0..self.sent {
+            let word = self.arrived.get((number / 64) as usize).copied().unwrap_or_default();
+            if word & (1 << (number % 64)) == 0
+                && let Some(due) = self.source.due(number)
+            {
+                self.receiver.miss(due, now);
+            }
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        Totals { sent: self.sent, delivered: self.receiver.delivered(), ..Totals::default() }
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        u64::from(self.size)
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+}

@@ -1,0 +1,261 @@
+//! From a scenario to agents, links and routes.
+
+use std::sync::Arc;
+
+use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
+use ontempo_mechanisms::ack::{AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck};
+use ontempo_mechanisms::congestion::{
+    AckCounting, Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno,
+    RenoParameters, Start, Vegas, VegasParameters, Window,
+};
+use ontempo_mechanisms::playout::Playout;
+use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
+use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
+use ontempo_scenario::model::{
+    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup,
+    PertVariant, RecoveryKind, Scenario, TcpSpec, Transport,
+};
+use ontempo_scenario::{LaidFlow, Layout};
+
+use crate::agents::{Agent, Receiver, SenderSettings, Tcp, Udp};
+use crate::applications::{Cbr, Http, HttpLaws, OnOff, Source};
+use crate::elements::link;
+use crate::fabric::Fabric;
+use crate::simulation::SetupError;
+use crate::watch::Watch;
+
+/// Headers of a TCP segment: what of a packet is no payload.
+const TCP_HEADERS: u64 = 40;
+
+/// What a run is made of.
+pub(crate) struct Assembly {
+    pub(crate) layout: Layout,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) fabric: Fabric,
+}
+
+pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
+    let layout = scenario.layout(seed)?;
+    let links = layout
+        .links
+        .iter()
+        .map(|laid| link(laid, seed))
+        .collect::<Result<Vec<_>, SetupError>>()?;
+    let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
+    let watches = layout
+        .links
+        .iter()
+        .map(|laid| {
+            let count = scenario.measure.queues.contains(&laid.name);
+            let record = scenario.measure.packets.contains(&laid.name);
+            let watch = || Watch::new(groups.clone(), layout.groups.len(), count, record);
+            (count || record).then(|| Box::new(watch()))
+        })
+        .collect();
+    let routes: Vec<Vec<usize>> = layout
+        .flows
+        .iter()
+        .flat_map(|flow| [flow.forward.clone(), flow.reverse.clone()])
+        .collect();
+    let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
+    let agents = layout
+        .flows
+        .iter()
+        .enumerate()
+        .map(|(number, flow)| {
+            let name = &layout.groups[flow.group];
+            let route = (number as u32, starts[2 * number], starts[2 * number + 1]);
+            agent(scenario, name, flow, route, seed)
+        })
+        .collect::<Result<Vec<_>, SetupError>>()?;
+    Ok(Assembly { layout, agents, fabric })
+}
+
+fn agent(
+    scenario: &Scenario,
+    name: &str,
+    flow: &LaidFlow,
+    (number, route, back): (u32, u32, u32),
+    seed: u64,
+) -> Result<Agent, SetupError> {
+    let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
+    let stream = |purpose: &str| {
+        RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index))
+    };
+    let stop = flow.stop.map_or(Time::NEVER, |stop| Time::ZERO + stop);
+    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
+    let receiver = Receiver::new(playout, scenario.measure.adus);
+    Ok(match &group.transport {
+        Transport::Udp { packet } => {
+            let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
+        }
+        Transport::Tcp(tcp) => {
+            let headers = Bytes::new(TCP_HEADERS);
+            let source = source(group, flow.start, tcp.packet, headers, stream("application"));
+            let machinery = (
+                LossRecovery::new(recovery_style(tcp.recovery), tcp.limited_transmit),
+                controller(tcp, stream("congestion")),
+                RttEstimator::new(rto_parameters(tcp)),
+            );
+            Agent::Tcp(Tcp::new(
+                (number, route, back),
+                sender_settings(tcp, stop),
+                source,
+                machinery,
+                ack_policy(tcp.ack),
+                tcp.correct_self_induced_delay,
+                receiver,
+            ))
+        }
+    })
+}
+
+fn wire_size(packet: Bytes) -> u32 {
+    u32::try_from(packet.get()).unwrap_or(u32::MAX)
+}
+
+fn sender_settings(tcp: &TcpSpec, stop: Time) -> SenderSettings {
+    SenderSettings {
+        packet_size: wire_size(tcp.packet),
+        receive_window: tcp.receive_window.get(),
+        pacing: tcp.pacing,
+        timestamps: tcp.timestamps,
+        grow_when_application_limited: tcp.grow_when_application_limited,
+        idle_restart: tcp.idle_restart,
+        ecn: tcp.ecn,
+        stop,
+    }
+}
+
+fn source(
+    group: &FlowGroup,
+    start: Time,
+    packet: Bytes,
+    headers: Bytes,
+    random: RandomStream,
+) -> Source {
+    let payload = (packet - headers).get().max(1);
+    match &group.application {
+        Application::Ftp {} => Source::Ftp,
+        Application::File { size } => Source::File { packets: size.get().div_ceil(payload) },
+        Application::Cbr { rate, interval } => {
+            let by_rate = || rate.map(|rate| rate.time_to_send(packet));
+            let interval = interval.or_else(by_rate).unwrap_or(Duration::MAX);
+            Source::Cbr(Cbr { start, interval: interval.max(Duration::from_nanos(1)) })
+        }
+        Application::OnOff { rate, on, off, shape } => Source::OnOff(Box::new(OnOff::new(
+            start,
+            rate.time_to_send(packet),
+            (*on, *off),
+            *shape,
+            random,
+        ))),
+        Application::Http { think, think_shape, objects, objects_shape, size, size_shape } => {
+            let laws = HttpLaws {
+                think: *think,
+                think_shape: *think_shape,
+                objects: *objects,
+                objects_shape: *objects_shape,
+                size: size.get() as f64 / payload as f64,
+                size_shape: *size_shape,
+            };
+            Source::Http(Box::new(Http::new(start, laws, random)))
+        }
+    }
+}
+
+fn recovery_style(kind: RecoveryKind) -> RecoveryStyle {
+    match kind {
+        RecoveryKind::Reno => RecoveryStyle::Reno,
+        RecoveryKind::NewReno => RecoveryStyle::NewReno,
+        RecoveryKind::Sack => RecoveryStyle::Sack,
+    }
+}
+
+fn rto_parameters(tcp: &TcpSpec) -> RtoParameters {
+    if tcp.clock == Duration::ZERO {
+        return RtoParameters { minimum: tcp.min_rto, ..RtoParameters::default() };
+    }
+    RtoParameters {
+        minimum: tcp.min_rto,
+        granularity: tcp.clock,
+        sampling: Sampling::Ticks,
+        ..RtoParameters::ns2()
+    }
+}
+
+fn ack_policy(kind: AckKind) -> AckPolicy {
+    match kind {
+        AckKind::Immediate {} => AckPolicy::Immediate,
+        AckKind::Delayed { timeout } => {
+            AckPolicy::Delayed(DelayedAck::new(ontempo_foundation::Packets::new(2), timeout))
+        }
+        AckKind::Adaptive { most } => AckPolicy::Adaptive(AdaptiveAck::new(
+            AdaptiveAckParameters { maximum: most.get(), ..AdaptiveAckParameters::default() },
+        )),
+    }
+}
+
+fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
+    let window = |packets: u64| Window::of_packets(packets as f64);
+    let start = Start {
+        packet_size: tcp.packet,
+        initial_window: window(tcp.initial_window.get()),
+        initial_ssthresh: tcp
+            .initial_ssthresh
+            .map_or(Window::of_packets(f64::INFINITY), |packets| window(packets.get())),
+    };
+    let reno = |count_packets: bool| RenoParameters {
+        counting: if count_packets { AckCounting::Packets } else { AckCounting::Acks },
+        ..RenoParameters::default()
+    };
+    match with_parameters(&tcp.congestion) {
+        CongestionSpec::Reno { count_packets } => {
+            Reno::new(start, reno(count_packets)).into()
+        }
+        CongestionSpec::NewReno { count_packets } => {
+            NewReno::new(start, reno(count_packets)).into()
+        }
+        CongestionSpec::Cubic { variant } => {
+            let parameters = match variant {
+                CubicVariant::Rfc9438 => CubicParameters::default(),
+                CubicVariant::Linux26 => CubicParameters::linux_2_6(),
+            };
+            Cubic::new(start, parameters).into()
+        }
+        CongestionSpec::Vegas {} => {
+            Vegas::new(start, VegasParameters::default()).into()
+        }
+        CongestionSpec::Pert { variant, t_min, t_max, p_max, alpha_max } => {
+            let mut parameters = match variant {
+                PertVariant::Thesis => PertParameters::thesis(),
+                PertVariant::Reference => PertParameters::reference(),
+            };
+            parameters.t_min = t_min.unwrap_or(parameters.t_min);
+            parameters.t_max = t_max.unwrap_or(parameters.t_max);
+            parameters.p_max = p_max.unwrap_or(parameters.p_max);
+            parameters.alpha_maximum = alpha_max.unwrap_or(parameters.alpha_maximum);
+            Pert::new(start, parameters, random).into()
+        }
+    }
+}
+
+fn with_parameters(congestion: &Congestion) -> CongestionSpec {
+    match congestion {
+        Congestion::With(spec) => spec.clone(),
+        Congestion::Named(name) => match name {
+            CongestionName::Reno => CongestionSpec::Reno { count_packets: false },
+            CongestionName::NewReno => CongestionSpec::NewReno { count_packets: false },
+            CongestionName::Cubic => CongestionSpec::Cubic { variant: CubicVariant::default() },
+            CongestionName::Vegas => CongestionSpec::Vegas {},
+            CongestionName::Pert => CongestionSpec::Pert {
+                variant: PertVariant::default(),
+                t_min: None,
+                t_max: None,
+                p_max: None,
+                alpha_max: None,
+            },
+        },
+    }
+}

@@ -1,0 +1,119 @@
+//! From a scenario's links to the elements of `ontempo-network`.
+
+use std::fmt::Display;
+
+use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_network::{
+    DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel, Queue, Red, RedMeasure,
+    RedParameters,
+};
+use ontempo_scenario::LaidLink;
+use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
+
+use crate::simulation::SetupError;
+
+/// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
+const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
+
+/// The link that `laid` describes, with the random streams of its name.
+pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
+    let refused = |problem: &dyn Display| SetupError::Element {
+        link: laid.name.clone(),
+        problem: problem.to_string(),
+    };
+    let delay = match &laid.delay {
+        Delay::Fixed(delay) => DelayLaw::Constant(*delay),
+        Delay::Law(law) => delay_law(law).map_err(|error| refused(&error))?,
+    };
+    let loss = match &laid.loss {
+        None => LossModel::None,
+        Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
+    };
+    let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
+    let parameters = LinkParameters {
+        rate: laid.rate,
+        delay,
+        mtu: laid.mtu,
+        queue,
+        loss,
+        reordering: laid.reordering,
+    };
+    Ok(Link::new(parameters, seed, &format!("link {}", laid.name)))
+}
+
+fn delay_law(law: &model::DelayLaw) -> Result<DelayLaw, ontempo_network::DelayLawError> {
+    match law {
+        model::DelayLaw::Constant { value } => Ok(DelayLaw::Constant(*value)),
+        model::DelayLaw::Uniform { low, high, .. } => DelayLaw::uniform(*low, *high),
+        model::DelayLaw::Exponential { mean } => Ok(DelayLaw::Exponential(*mean)),
+        model::DelayLaw::HyperExponential { probabilities, means } => {
+            DelayLaw::hyper_exponential(probabilities.iter().copied().zip(means.iter().copied()))
+        }
+        model::DelayLaw::Erlang { k, mean } => DelayLaw::erlang(*k, *mean),
+        model::DelayLaw::Sum { terms } => {
+            DelayLaw::sum(terms.iter().map(delay_law).collect::<Result<Vec<_>, _>>()?)
+        }
+    }
+}
+
+fn loss_model(spec: &LossSpec) -> Result<LossModel, ontempo_network::LossModelError> {
+    match spec {
+        LossSpec::Bernoulli { rate } => LossModel::bernoulli(*rate),
+        LossSpec::Gilbert { p, q } => LossModel::gilbert(*p, *q),
+        LossSpec::Trace { lost } => LossModel::trace(lost.iter().copied(), None),
+    }
+}
+
+fn limit(spec: QueueLimit) -> Limit {
+    match spec {
+        QueueLimit::Packets(packets) => Limit::packets(packets),
+        QueueLimit::Bytes(bytes) => Limit::bytes(bytes),
+    }
+}
+
+fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network::RedError> {
+    let QueueSpec::Red {
+        limit: most,
+        min_th,
+        max_th,
+        max_p,
+        weight,
+        gentle,
+        mean_packet,
+        byte_mode,
+        ecn,
+    } = &laid.queue
+    else {
+        let QueueSpec::DropTail { limit: most } = &laid.queue else {
+            return Ok(Queue::unlimited());
+        };
+        return Ok(Queue::DropTail(most.map_or(DropTail::unlimited(), |most| {
+            DropTail::new(limit(most))
+        })));
+    };
+    let automatic = RedParameters::automatic(laid.rate, *mean_packet, RED_TARGET_DELAY);
+    let packets = |threshold: &Option<Packets>| threshold.map(|packets| packets.get() as f64);
+    let min_th = packets(min_th).unwrap_or(automatic.min_th);
+    let computed_weight = || RedParameters::automatic_weight(laid.rate, *mean_packet, mean_delay);
+    let parameters = RedParameters {
+        min_th,
+        max_th: packets(max_th).unwrap_or(3.0 * min_th),
+        max_p: *max_p,
+        weight: weight.unwrap_or_else(computed_weight),
+        gentle: *gentle,
+        measure: if *byte_mode { RedMeasure::Bytes } else { RedMeasure::Packets },
+        by_size: *byte_mode,
+        ecn: *ecn,
+        limit: in_measure(limit(*most), *byte_mode, *mean_packet),
+        ..automatic
+    };
+    Red::new(parameters).map(Queue::Red)
+}
+
+/// A queue measured in bytes reads a limit in packets as so many mean packets (as ns-2 does).
+fn in_measure(limit: Limit, byte_mode: bool, mean_packet: Bytes) -> Limit {
+    match limit.packets {
+        Some(packets) if byte_mode => Limit::bytes(mean_packet * packets.get()),
+        _ => limit,
+    }
+}

@@ -1,0 +1,255 @@
+//! The network between the agents: links, routes, packets on their way, and the event queue.
+
+use ontempo_foundation::{Bytes, Time};
+use ontempo_network::{DropReason, Fate, Link};
+
+use crate::packet::{Packet, Pool};
+use crate::watch::Watch;
+use crate::wheel::Wheel;
+
+/// What happens when its time comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The packet of this handle reaches its next step.
+    Packet(u32),
+    /// A flow's sender may send again: its application or its pacer waited.
+    Wake(u32),
+    /// A flow's retransmission timer.
+    Retransmit(u32),
+    /// A flow's delayed acknowledgement.
+    Acknowledge(u32),
+    /// Time to sample.
+    Sample,
+    /// The measured span begins.
+    BeginMeasuring,
+}
+
+/// A step of a route: the next link, or the end.
+#[derive(Clone, Copy, Debug)]
+struct Step(u32);
+
+impl Step {
+    const ARRIVED: Self = Self(u32::MAX);
+    /// The link's only feeder is the link before it on the route, so that packets can be
+    /// offered to it ahead of time, in the order in which they will come.
+    const AHEAD: u32 = 1 << 31;
+
+    fn link(self) -> usize {
+        (self.0 & !Self::AHEAD) as usize
+    }
+
+    fn may_be_offered_ahead(self) -> bool {
+        self.0 & Self::AHEAD != 0
+    }
+}
+
+/// Everything between the agents.
+pub(crate) struct Fabric {
+    wheel: Wheel<Event>,
+    packets: Pool,
+    links: Vec<Link>,
+    steps: Vec<Step>,
+    watches: Vec<Option<Box<Watch>>>,
+    /// Packets of each flow lost in the network.
+    dropped: Vec<u64>,
+    events: u64,
+}
+
+impl Fabric {
+    /// `routes` are lists of links; answers the fabric and where each route begins.
+    pub(crate) fn new(
+        links: Vec<Link>,
+        routes: &[Vec<usize>],
+        watches: Vec<Option<Box<Watch>>>,
+        flows: usize,
+    ) -> (Self, Vec<u32>) {
+        let ahead = links_fed_by_one(&links, routes, &watches);
+        let mut steps = Vec::new();
+        let mut starts = Vec::with_capacity(routes.len());
+        for route in routes {
+            starts.push(steps.len() as u32);
+            let mut previous_ahead = false;
+            for link in route {
+                // A link behind one that is offered ahead has its own event again: one
+                // `entered` per packet suffices to know what had reached it by a given time.
+                previous_ahead = ahead[*link] && !previous_ahead;
+                let flag = if previous_ahead { Step::AHEAD } else { 0 };
+                steps.push(Step(*link as u32 | flag));
+            }
+            steps.push(Step::ARRIVED);
+        }
+        let fabric = Self {
+            wheel: Wheel::new(),
+            packets: Pool::default(),
+            links,
+            steps,
+            watches,
+            dropped: vec![0; flows],
+            events: 0,
+        };
+        (fabric, starts)
+    }
+
+    /// The next event until `until`.
+    #[inline]
+    pub(crate) fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        self.events += 1;
+        self.wheel.pop_until(until)
+    }
+
+    #[inline]
+    pub(crate) fn schedule(&mut self, time: Time, event: Event) {
+        self.wheel.push(time, event);
+    }
+
+    /// Sends a packet on its route.
+    #[inline]
+    pub(crate) fn send(&mut self, now: Time, packet: Packet) {
+        let handle = self.packets.insert(packet);
+        self.offer(now, handle);
+    }
+
+    /// A packet's event has come: the packet itself if it has arrived, `None` if it went on.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Time, handle: u32) -> Option<Packet> {
+        let step = self.packets.get(handle).step;
+        if self.steps[step as usize].0 == Step::ARRIVED.0 {
+            return Some(self.packets.remove(handle));
+        }
+        self.offer(now, handle);
+        None
+    }
+
+    fn offer(&mut self, now: Time, handle: u32) {
+        let mut now = now;
+        loop {
+            let packet = self.packets.get_mut(handle);
+            let link = self.steps[packet.step as usize].link();
+            packet.entered = now;
+            packet.step += 1;
+            let next = self.steps[packet.step as usize];
+            let size = Bytes::new(u64::from(packet.size));
+            if self.watches[link].is_some() {
+                self.watch_before(link, now, handle);
+            }
+            let fate = self.links[link].offer(now, size, self.packets.get(handle).marks.ecn_capable);
+            if self.watches[link].is_some() {
+                self.watch_after(link, now, handle, fate);
+            }
+            match fate {
+                Fate::Arrives { at, marked, .. } => {
+                    if marked {
+                        self.packets.get_mut(handle).marks.congestion = true;
+                    }
+                    if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
+                        self.wheel.push(at, Event::Packet(handle));
+                        return;
+                    }
+                    now = at;
+                }
+                Fate::Dropped(_) => {
+                    let packet = self.packets.remove(handle);
+                    self.dropped[packet.flow as usize] += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn watch_before(&mut self, link: usize, now: Time, handle: u32) {
+        let waiting = self.links[link].occupancy(now).packets;
+        if let Some(watch) = &mut self.watches[link] {
+            watch.before(waiting, self.packets.get(handle));
+        }
+    }
+
+    #[cold]
+    fn watch_after(&mut self, link: usize, now: Time, handle: u32, fate: Fate) {
+        if let Some(watch) = &mut self.watches[link] {
+            watch.after(now, self.packets.get(handle), fate);
+        }
+    }
+
+    /// The links, by place.
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// Packets waiting before a link.
+    pub(crate) fn waiting(&mut self, link: usize, now: Time) -> u64 {
+        self.links[link].occupancy(now).packets.get()
+    }
+
+    /// What the watched links saw.
+    pub(crate) fn watches(&self) -> &[Option<Box<Watch>>] {
+        &self.watches
+    }
+
+    /// The measured span begins: watched links count anew.
+    pub(crate) fn restart_watches(&mut self) {
+        self.watches.iter_mut().flatten().for_each(|watch| watch.restart_counts());
+    }
+
+    /// Packets of a flow lost in the network so far.
+    pub(crate) fn dropped(&self, flow: u32) -> u64 {
+        self.dropped[flow as usize]
+    }
+
+    /// Events handled so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// For each link, how many packets were offered to it ahead of time and reach it only
+    /// after `now`.
+    pub(crate) fn offered_ahead(&self, now: Time) -> Vec<u64> {
+        let mut counts = vec![0; self.links.len()];
+        for (_, event) in self.wheel.iter() {
+            let Event::Packet(handle) = event else { continue };
+            let packet = self.packets.get(handle);
+            if packet.entered > now && packet.step > 0 {
+                counts[self.steps[packet.step as usize - 1].link()] += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// True for a link that only one other link feeds, where nothing overtakes on the way and
+/// nobody watches.
+fn links_fed_by_one(
+    links: &[Link],
+    routes: &[Vec<usize>],
+    watches: &[Option<Box<Watch>>],
+) -> Vec<bool> {
+    const NOBODY: usize = usize::MAX;
+    let mut feeders: Vec<Option<usize>> = vec![None; links.len()];
+    let mut several = vec![false; links.len()];
+    for route in routes {
+        let mut before = NOBODY;
+        for link in route {
+            several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
+            feeders[*link] = Some(before);
+            before = *link;
+        }
+    }
+    let ordered = |feeder: usize| feeder != NOBODY && !links[feeder].parameters().reordering;
+    feeders
+        .iter()
+        .enumerate()
+        .map(|(link, feeder)| {
+            !several[link] && watches[link].is_none() && feeder.is_some_and(ordered)
+        })
+        .collect()
+}
+
+/// The name of a drop's reason, as the tables write it.
+pub(crate) fn reason_name(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::QueueFull => "full",
+        DropReason::Early => "early",
+        DropReason::Loss => "loss",
+        DropReason::TooLarge => "too large",
+    }
+}

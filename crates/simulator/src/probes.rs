@@ -1,0 +1,155 @@
+//! Probes: samples of windows, round trips and queues, and the reactions of controllers.
+
+use std::collections::BTreeSet;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::Scenario;
+use ontempo_scenario::tables::{EVENTS, SAMPLES};
+
+use crate::agents::Agent;
+use crate::fabric::{Event, Fabric};
+use crate::tables::{Cell, Rows};
+
+/// What is recorded while a run goes on.
+pub(crate) struct Probes {
+    every: Option<Duration>,
+    /// Flows that are sampled, with their names.
+    flows: Vec<(usize, String)>,
+    /// Links that are sampled.
+    links: Vec<usize>,
+    pub(crate) samples: Rows,
+    reactions: Option<Reactions>,
+}
+
+/// Reactions of the congestion controllers.
+struct Reactions {
+    rows: Rows,
+    /// Reductions, timeouts and early responses of each flow that were noted already.
+    noted: Vec<(u64, u64, u64)>,
+    places: Vec<(String, u64)>,
+}
+
+impl Probes {
+    pub(crate) fn new(scenario: &Scenario, layout: &Layout, fabric: &mut Fabric) -> Self {
+        let measure = &scenario.measure;
+        let wanted: Option<BTreeSet<&str>> =
+            measure.sample_flows.as_ref().map(|names| names.iter().map(String::as_str).collect());
+        let flows = layout
+            .flows
+            .iter()
+            .enumerate()
+            .filter_map(|(number, flow)| {
+                let group = layout.groups[flow.group].as_str();
+                let sampled = wanted.as_ref().is_none_or(|wanted| wanted.contains(group));
+                sampled.then(|| (number, format!("{group}.{}", flow.index)))
+            })
+            .collect();
+        let links = (0..layout.links.len())
+            .filter(|place| measure.queues.contains(&layout.links[*place].name))
+            .collect();
+        let reactions = measure.events.then(|| Reactions {
+            rows: Rows::of(&EVENTS),
+            noted: vec![(0, 0, 0); layout.flows.len()],
+            places: layout
+                .flows
+                .iter()
+                .map(|flow| (layout.groups[flow.group].clone(), u64::from(flow.index)))
+                .collect(),
+        });
+        if measure.sample_every.is_some() {
+            fabric.schedule(Time::ZERO, Event::Sample);
+        }
+        Self { every: measure.sample_every, flows, links, samples: Rows::of(&SAMPLES), reactions }
+    }
+
+    pub(crate) fn sample(
+        &mut self,
+        now: Time,
+        layout: &Layout,
+        agents: &[Agent],
+        fabric: &mut Fabric,
+    ) {
+        let seconds = now.as_secs_f64();
+        for (flow, name) in &self.flows {
+            let agent = &agents[*flow];
+            let bytes = agent.receiver().delivered() * agent.packet_size();
+            let mut put = |quantity: &str, value: f64| {
+                let row: [Cell<'_>; 4] =
+                    [seconds.into(), name.as_str().into(), quantity.into(), value.into()];
+                self.samples.push(row);
+            };
+            put("delivered_bytes", bytes as f64);
+            let Some(tcp) = agent.tcp() else { continue };
+            let congestion = tcp.congestion();
+            put("cwnd_packets", congestion.cwnd.packets());
+            put("in_flight_packets", tcp.in_flight() as f64);
+            if congestion.ssthresh.packets().is_finite() {
+                put("ssthresh_packets", congestion.ssthresh.packets());
+            }
+            if let Some(srtt) = tcp.srtt() {
+                put("srtt_s", srtt.as_secs_f64());
+            }
+            if let Some(alpha) = congestion.alpha {
+                put("alpha", alpha);
+            }
+            if let Some(delay) = congestion.queueing_delay {
+                put("queueing_delay_s", delay.as_secs_f64());
+            }
+        }
+        for link in &self.links {
+            let waiting = fabric.waiting(*link, now) as f64;
+            let name = layout.links[*link].name.as_str();
+            self.samples.push([
+                seconds.into(),
+                name.into(),
+                "queue_packets".into(),
+                waiting.into(),
+            ]);
+        }
+        if let Some(every) = self.every {
+            fabric.schedule(now + every, Event::Sample);
+        }
+    }
+
+    pub(crate) fn wants_events(&self) -> bool {
+        self.reactions.is_some()
+    }
+
+    /// Notes what the flow's controller did since it was last asked.
+    #[cold]
+    pub(crate) fn note_reactions(&mut self, now: Time, flow: u32, agent: &Agent) {
+        let (Some(reactions), Some(congestion)) = (&mut self.reactions, agent.congestion()) else {
+            return;
+        };
+        let totals = agent.totals();
+        let (reductions, timeouts, early) = reactions.noted[flow as usize];
+        let event = if totals.timeouts > timeouts {
+            "timeout"
+        } else if totals.early_responses > early {
+            "early response"
+        } else if totals.reductions > reductions {
+            "loss"
+        } else {
+            return;
+        };
+        reactions.noted[flow as usize] =
+            (totals.reductions, totals.timeouts, totals.early_responses);
+        let (group, index) = &reactions.places[flow as usize];
+        reactions.rows.push([
+            now.as_secs_f64().into(),
+            u64::from(flow).into(),
+            group.as_str().into(),
+            (*index).into(),
+            event.into(),
+            congestion.cwnd.packets().into(),
+        ]);
+    }
+
+    /// The rows of `samples` and `events`.
+    pub(crate) fn finish(&mut self) -> (Rows, Rows) {
+        let samples = std::mem::replace(&mut self.samples, Rows::of(&SAMPLES));
+        let events = self.reactions.take().map_or_else(|| Rows::of(&EVENTS), |taken| taken.rows);
+        (samples, events)
+    }
+}

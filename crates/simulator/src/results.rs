@@ -1,0 +1,251 @@
+//! The tables of a finished run.
+
+use std::io;
+use std::path::Path;
+
+use ontempo_foundation::Time;
+use ontempo_network::LinkStatistics;
+use ontempo_scenario::tables::{ADUS, FLOWS, LINKS, PACKETS, PLAYOUT, QUEUES};
+
+use crate::agents::Totals;
+use crate::fabric::reason_name;
+use crate::simulation::Simulation;
+use crate::tables::{ResultTable, Rows, write_tables};
+
+/// What a run yields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Results {
+    /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
+    pub tables: Vec<ResultTable>,
+    /// Events that the run took.
+    pub events: u64,
+    /// Packets that passed the links with the longest mean queue: the bottleneck's traffic.
+    pub bottleneck_departures: u64,
+}
+
+impl Results {
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Option<&ResultTable> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// Writes every table into `folder` as Parquet; a file appears only when it is whole.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made or written, or the disk is full.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        write_tables(&self.tables, folder)
+    }
+}
+
+/// Totals of a link, those offered ahead of time taken out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LinkTotals {
+    arrivals: u64,
+    departures: u64,
+    dropped_full: u64,
+    dropped_early: u64,
+    dropped_loss: u64,
+    departed_bytes: u64,
+    /// Packets times seconds spent waiting.
+    waiting: f64,
+    /// Seconds spent transmitting.
+    busy: f64,
+}
+
+impl LinkTotals {
+    fn at(now: Time, statistics: &LinkStatistics, offered_ahead: u64) -> Self {
+        let elapsed = now.as_secs_f64();
+        let drops = &statistics.drops;
+        let arrivals = statistics.arrivals.get() - offered_ahead;
+        Self {
+            arrivals,
+            departures: statistics.departures.get().min(arrivals),
+            dropped_full: (drops.queue_full + drops.too_large).get(),
+            dropped_early: drops.early.get(),
+            dropped_loss: drops.loss.get(),
+            departed_bytes: statistics.bytes_departed.get(),
+            waiting: statistics.mean_packets * elapsed,
+            busy: statistics.busy * elapsed,
+        }
+    }
+}
+
+/// The measured span begins: what was counted before does not count.
+pub(crate) fn begin_measuring(run: &mut Simulation, now: Time) {
+    run.measured.from = now;
+    run.measured.flows = flow_totals(run);
+    run.measured.links = link_totals(run, now);
+    run.fabric.restart_watches();
+}
+
+fn flow_totals(run: &Simulation) -> Vec<Totals> {
+    let dropped = |flow: usize| run.fabric.dropped(flow as u32);
+    run.agents
+        .iter()
+        .enumerate()
+        .map(|(flow, agent)| Totals { dropped: dropped(flow), ..agent.totals() })
+        .collect()
+}
+
+fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
+    let ahead = run.fabric.offered_ahead(now);
+    let links = run.fabric.links().iter().zip(ahead);
+    links.map(|(link, ahead)| LinkTotals::at(now, &link.statistics(now), ahead)).collect()
+}
+
+/// The tables of a run that has reached its end.
+pub(crate) fn collect(run: &mut Simulation) -> Results {
+    let (samples, events) = run.probes.finish();
+    let links = link_totals(run, run.end);
+    let busiest = links.iter().max_by(|a, b| a.waiting.total_cmp(&b.waiting));
+    let bottleneck_departures = busiest.map_or(0, |link| link.departures);
+    let tables = vec![
+        flows(run).finish(),
+        links_table(run, &links).finish(),
+        queues(run).finish(),
+        samples.finish(),
+        playout(run).finish(),
+        adus(run).finish(),
+        packets(run).finish(),
+        events.finish(),
+    ];
+    Results { tables, events: run.fabric.events(), bottleneck_departures }
+}
+
+fn flows(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&FLOWS);
+    let span = run.end.since(run.measured.from).as_secs_f64();
+    for (number, now) in flow_totals(run).iter().enumerate() {
+        let flow = &run.layout.flows[number];
+        let agent = &run.agents[number];
+        let totals = now.since(&run.measured.flows[number]);
+        let bytes = totals.delivered * agent.packet_size();
+        let tcp = agent.tcp();
+        let loss_rate =
+            if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
+        rows.push([
+            (number as u64).into(),
+            run.layout.groups[flow.group].as_str().into(),
+            u64::from(flow.index).into(),
+            if tcp.is_some() { "tcp" } else { "udp" }.into(),
+            tcp.map(|tcp| tcp.congestion_name()).into(),
+            flow.start.as_secs_f64().into(),
+            totals.sent.into(),
+            totals.delivered.into(),
+            bytes.into(),
+            (bytes as f64 * 8.0 / span).into(),
+            totals.retransmitted.into(),
+            totals.timeouts.into(),
+            totals.reductions.into(),
+            totals.early_responses.into(),
+            totals.dropped.into(),
+            loss_rate.into(),
+            tcp.and_then(|tcp| tcp.srtt()).map(|srtt| srtt.as_secs_f64()).into(),
+            tcp.and_then(|tcp| tcp.minimum_rtt()).map(|rtt| rtt.as_secs_f64()).into(),
+            totals.acks.into(),
+            totals.transfers.into(),
+        ]);
+    }
+    rows
+}
+
+fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
+    let mut rows = Rows::of(&LINKS);
+    let span = run.end.since(run.measured.from).as_secs_f64();
+    for ((laid, now), before) in run.layout.links.iter().zip(now).zip(&run.measured.links) {
+        rows.push([
+            laid.name.as_str().into(),
+            run.layout.nodes[laid.from].as_str().into(),
+            run.layout.nodes[laid.to].as_str().into(),
+            (now.arrivals - before.arrivals).into(),
+            (now.departures - before.departures).into(),
+            (now.dropped_full - before.dropped_full).into(),
+            (now.dropped_early - before.dropped_early).into(),
+            (now.dropped_loss - before.dropped_loss).into(),
+            (now.departed_bytes - before.departed_bytes).into(),
+            ((now.waiting - before.waiting) / span).into(),
+            ((now.busy - before.busy) / span).into(),
+            span.into(),
+        ]);
+    }
+    rows
+}
+
+fn queues(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&QUEUES);
+    for (laid, watch) in run.layout.links.iter().zip(run.fabric.watches()) {
+        let Some(groups) = watch.as_ref().and_then(|watch| watch.lengths()) else { continue };
+        for (name, lengths) in run.layout.groups.iter().zip(groups) {
+            for (length, seen) in lengths.iter().enumerate().filter(|(_, seen)| seen.arrivals > 0) {
+                rows.push([
+                    laid.name.as_str().into(),
+                    name.as_str().into(),
+                    (length as u64).into(),
+                    seen.arrivals.into(),
+                    seen.drops.into(),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+fn playout(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&PLAYOUT);
+    for (number, agent) in run.agents.iter().enumerate() {
+        let Some(playout) = agent.playout() else { continue };
+        let flow = &run.layout.flows[number];
+        for (index, delay) in playout.delays().iter().enumerate() {
+            rows.push([
+                (number as u64).into(),
+                run.layout.groups[flow.group].as_str().into(),
+                u64::from(flow.index).into(),
+                delay.as_secs_f64().into(),
+                playout.judged(index).into(),
+                playout.late(index).into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn adus(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&ADUS);
+    for (number, agent) in run.agents.iter().enumerate() {
+        let flow = &run.layout.flows[number];
+        for record in agent.receiver().records() {
+            rows.push([
+                (number as u64).into(),
+                run.layout.groups[flow.group].as_str().into(),
+                u64::from(flow.index).into(),
+                record.unit.into(),
+                record.due.as_secs_f64().into(),
+                record.delivered.as_secs_f64().into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn packets(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&PACKETS);
+    for (laid, watch) in run.layout.links.iter().zip(run.fabric.watches()) {
+        let Some(records) = watch.as_ref().and_then(|watch| watch.records()) else { continue };
+        for record in records {
+            let packet = &record.packet;
+            rows.push([
+                record.offered.as_secs_f64().into(),
+                laid.name.as_str().into(),
+                u64::from(packet.flow).into(),
+                if packet.marks.ack { "ack" } else { "data" }.into(),
+                packet.number.into(),
+                u64::from(packet.size).into(),
+                u64::from(packet.marks.retransmission).into(),
+                record.started.map(|started| started.as_secs_f64()).into(),
+                record.dropped.map(reason_name).into(),
+            ]);
+        }
+    }
+    rows
+}

@@ -1,0 +1,191 @@
+//! A run: from a scenario and a seed to tables.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::model::Scenario;
+use ontempo_scenario::{Layout, ScenarioError};
+
+use crate::agents::{Agent, Totals};
+use crate::assemble::{Assembly, assemble};
+use crate::fabric::{Event, Fabric};
+use crate::probes::Probes;
+use crate::results::{self, Results};
+
+/// Why a scenario cannot be set up.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The scenario itself is at fault.
+    Scenario(ScenarioError),
+    /// A network element refused its parameters.
+    Element {
+        /// The link that it belongs to.
+        link: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A flow names a group that the scenario does not have.
+    UnknownGroup(String),
+}
+
+impl SetupError {
+    pub(crate) fn unknown_group(name: &str) -> Self {
+        Self::UnknownGroup(name.to_owned())
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(error) => error.fmt(f),
+            Self::Element { link, problem } => write!(f, "link `{link}`: {problem}"),
+            Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl From<ScenarioError> for SetupError {
+    fn from(error: ScenarioError) -> Self {
+        Self::Scenario(error)
+    }
+}
+
+/// A run was cancelled before its end; nothing of it remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the run was cancelled")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+/// How another thread follows a run and ends it.
+#[derive(Debug, Default)]
+pub struct Control {
+    cancelled: AtomicBool,
+    reached: AtomicU64,
+}
+
+impl Control {
+    /// Ends the run within a few milliseconds.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// True once [`cancel`](Self::cancel) was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The virtual time that the run has reached.
+    pub fn reached(&self) -> Time {
+        Time::from_nanos(self.reached.load(Ordering::Relaxed))
+    }
+}
+
+/// Events between two looks at the [`Control`].
+const EVENTS_PER_LOOK: u32 = 1 << 15;
+
+/// One run of a scenario.
+///
+/// The same scenario and seed give the same tables, byte for byte, on every machine.
+pub struct Simulation {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) fabric: Fabric,
+    pub(crate) layout: Layout,
+    pub(crate) probes: Probes,
+    pub(crate) end: Time,
+    pub(crate) measured: Measured,
+}
+
+/// The measured span, and the totals with which it began.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) from: Time,
+    pub(crate) flows: Vec<Totals>,
+    pub(crate) links: Vec<results::LinkTotals>,
+}
+
+impl Simulation {
+    /// Sets up the run of `scenario` with `seed`.
+    ///
+    /// # Errors
+    /// Where the scenario names what is not there, or an element refuses its parameters.
+    pub fn new(scenario: &Scenario, seed: u64) -> Result<Self, SetupError> {
+        let Assembly { layout, agents, mut fabric } = assemble(scenario, seed)?;
+        for (number, flow) in layout.flows.iter().enumerate() {
+            fabric.schedule(flow.start, Event::Wake(number as u32));
+        }
+        let probes = Probes::new(scenario, &layout, &mut fabric);
+        let measured = Measured {
+            flows: vec![Totals::default(); layout.flows.len()],
+            links: vec![results::LinkTotals::default(); layout.links.len()],
+            ..Measured::default()
+        };
+        if scenario.measure.from > Duration::ZERO {
+            fabric.schedule(Time::ZERO + scenario.measure.from, Event::BeginMeasuring);
+        }
+        let end = Time::ZERO + scenario.duration;
+        Ok(Self { agents, fabric, layout, probes, end, measured })
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`Cancelled`] where `control` says so.
+    pub fn run(mut self, control: &Control) -> Result<Results, Cancelled> {
+        let mut until_look = EVENTS_PER_LOOK;
+        while let Some((now, event)) = self.fabric.next_event(self.end) {
+            self.handle(now, event);
+            until_look -= 1;
+            if until_look == 0 {
+                until_look = EVENTS_PER_LOOK;
+                control.reached.store(now.as_nanos(), Ordering::Relaxed);
+                if control.is_cancelled() {
+                    return Err(Cancelled);
+                }
+            }
+        }
+        control.reached.store(self.end.as_nanos(), Ordering::Relaxed);
+        for agent in &mut self.agents {
+            agent.end(self.end);
+        }
+        Ok(results::collect(&mut self))
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, event: Event) {
+        let fabric = &mut self.fabric;
+        match event {
+            Event::Packet(handle) => {
+                if let Some(packet) = fabric.arrive(now, handle) {
+                    let agent = &mut self.agents[packet.flow as usize];
+                    let ack = packet.marks.ack;
+                    agent.on_packet(now, packet, fabric);
+                    if ack && self.probes.wants_events() {
+                        self.probes.note_reactions(now, packet.flow, agent);
+                    }
+                }
+            }
+            Event::Wake(flow) => self.agents[flow as usize].on_wake(now, fabric),
+            Event::Retransmit(flow) => {
+                let agent = &mut self.agents[flow as usize];
+                agent.on_retransmit_timer(now, fabric);
+                if self.probes.wants_events() {
+                    self.probes.note_reactions(now, flow, agent);
+                }
+            }
+            Event::Acknowledge(flow) => {
+                self.agents[flow as usize].on_acknowledge_timer(now, fabric);
+            }
+            Event::Sample => self.probes.sample(now, &self.layout, &self.agents, fabric),
+            Event::BeginMeasuring => results::begin_measuring(self, now),
+        }
+    }
+}

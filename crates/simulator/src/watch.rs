@@ -1,0 +1,89 @@
+//! Watching a link: the queue that each packet finds, and every packet that passes.
+
+use ontempo_foundation::{Packets, Time};
+use ontempo_network::{DropReason, Fate};
+
+use crate::packet::Packet;
+
+/// One packet offered to a watched link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PacketRecord {
+    pub(crate) offered: Time,
+    /// When its transmission began; `None` where it was dropped before.
+    pub(crate) started: Option<Time>,
+    pub(crate) dropped: Option<DropReason>,
+    pub(crate) packet: Packet,
+}
+
+/// Arrivals and drops at one queue length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) arrivals: u64,
+    pub(crate) drops: u64,
+}
+
+/// What is kept of one link.
+pub(crate) struct Watch {
+    /// Group of each flow.
+    groups: std::sync::Arc<[u32]>,
+    count_lengths: bool,
+    record_packets: bool,
+    /// What packets of each group saw, by queue length.
+    lengths: Vec<Vec<Seen>>,
+    records: Vec<PacketRecord>,
+    found: usize,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        groups: std::sync::Arc<[u32]>,
+        group_count: usize,
+        count_lengths: bool,
+        record_packets: bool,
+    ) -> Self {
+        Self {
+            groups,
+            count_lengths,
+            record_packets,
+            lengths: vec![Vec::new(); group_count],
+            records: Vec::new(),
+            found: 0,
+        }
+    }
+
+    pub(crate) fn before(&mut self, waiting: Packets, _packet: &Packet) {
+        self.found = waiting.get() as usize;
+    }
+
+    pub(crate) fn after(&mut self, now: Time, packet: &Packet, fate: Fate) {
+        if self.count_lengths {
+            let group = self.groups[packet.flow as usize] as usize;
+            let lengths = &mut self.lengths[group];
+            if lengths.len() <= self.found {
+                lengths.resize(self.found + 1, Seen::default());
+            }
+            lengths[self.found].arrivals += 1;
+            lengths[self.found].drops += u64::from(matches!(fate, Fate::Dropped(_)));
+        }
+        if self.record_packets {
+            let (started, dropped) = match fate {
+                Fate::Arrives { starts, .. } => (Some(starts), None),
+                Fate::Dropped(reason) => (None, Some(reason)),
+            };
+            self.records.push(PacketRecord { offered: now, started, dropped, packet: *packet });
+        }
+    }
+
+    /// Forgets what was counted so far, as the measured span begins.
+    pub(crate) fn restart_counts(&mut self) {
+        self.lengths.iter_mut().for_each(Vec::clear);
+    }
+
+    pub(crate) fn lengths(&self) -> Option<&[Vec<Seen>]> {
+        self.count_lengths.then_some(&self.lengths)
+    }
+
+    pub(crate) fn records(&self) -> Option<&[PacketRecord]> {
+        self.record_packets.then_some(&self.records)
+    }
+}

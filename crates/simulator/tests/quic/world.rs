@@ -1,0 +1,333 @@
+//! Two QUIC endpoints and a bottleneck between them, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use noq_proto::{AckFrequencyConfig, EcnCodepoint, TransportConfig};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
+use ontempo_mechanisms::congestion::{CongestionControl, Snapshot, Start, Window};
+use ontempo_network::{DelayLaw, DropTail, Fate, Limit, Link, LinkParameters, LossModel, Queue};
+
+use crate::adapter::{Epoch, Factory, Log, Pacing, SharedLog};
+use crate::checksum::Checksum;
+use crate::content::{Application, Receiver, Sender};
+use crate::endpoint::{Datagram, Node};
+
+/// UDP payload of a full packet: QUIC's smallest allowed, and fixed, path discovery being off.
+pub(crate) const PAYLOAD: Bytes = Bytes::new(1200);
+
+/// Headers of IPv4 and UDP, which the link carries as well.
+pub(crate) const HEADERS: Bytes = Bytes::new(28);
+
+/// The path: the same in both directions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    pub(crate) rate: Rate,
+    /// One way, from the end of a packet's transmission.
+    pub(crate) delay: Duration,
+    /// How many packets may wait beside the one in transmission; the next is dropped.
+    pub(crate) buffer: Packets,
+}
+
+/// All else that a run depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// Decides content, connection ids and every choice of the stack.
+    pub(crate) seed: u64,
+    pub(crate) pacing: Pacing,
+    pub(crate) initial_window: Window,
+    /// The receiver acknowledges every so many packets, by the extension that asks it to;
+    /// where `None`, the extension is left alone, and it is every second packet.
+    pub(crate) ack_every: Option<u32>,
+    /// Flips a bit in every so many-th data packet.
+    pub(crate) corrupt_every: Option<u64>,
+}
+
+impl Default for Setup {
+    /// What comes nearest to the papers' TCP: no pacing, an initial window of 2 packets.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            pacing: Pacing::Off,
+            initial_window: Start::default().initial_window,
+            ack_every: None,
+            corrupt_every: None,
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// From the client's first packet to the last byte's arrival, handshake included.
+    pub(crate) duration: Duration,
+    /// Content per time.
+    pub(crate) goodput: Rate,
+    /// Bytes that arrived, in order.
+    pub(crate) received: Bytes,
+    /// Where the content first was not what had been sent.
+    pub(crate) wrong_at: Option<u64>,
+    /// The window, whenever it changed.
+    pub(crate) window_trace: Vec<(Time, Window)>,
+    /// What else the adapter saw of the controller.
+    pub(crate) log: Log,
+    /// Packets that the bottleneck dropped on their way to the receiver.
+    pub(crate) drops: Packets,
+    /// Packets that the sender held for lost.
+    pub(crate) lost: Packets,
+    /// Packets sent by either side.
+    pub(crate) packets: Packets,
+    /// Checksum over the time, direction, size and bytes of every packet sent.
+    pub(crate) trace: u64,
+    /// How long the run took on the wall's clock.
+    pub(crate) wall: std::time::Duration,
+}
+
+impl Outcome {
+    /// The window in packets, averaged over time from `from` to the end.
+    pub(crate) fn mean_window(&self, from: Time) -> f64 {
+        let end = Time::ZERO + self.duration;
+        let ends = self.window_trace.iter().skip(1).map(|(at, _)| *at).chain([end]);
+        let area: f64 = self
+            .window_trace
+            .iter()
+            .zip(ends)
+            .map(|((at, window), until)| {
+                window.packets() * until.min(end).since((*at).max(from)).as_secs_f64()
+            })
+            .sum();
+        area / end.since(from).as_secs_f64()
+    }
+
+    /// The controller's own account at the end.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.log.snapshot.expect("a connection has a controller")
+    }
+
+    /// Packets of either side, per second of the wall's clock.
+    pub(crate) fn packets_per_second(&self) -> f64 {
+        self.packets.get() as f64 / self.wall.as_secs_f64()
+    }
+}
+
+/// Sends `bytes` over `path` under a controller that `controller` makes.
+pub(crate) fn run<C>(
+    path: Path,
+    controller: impl Fn(Start) -> C + Send + Sync + 'static,
+    bytes: Bytes,
+) -> Outcome
+where
+    C: CongestionControl + Clone + Send + Sync + 'static,
+{
+    run_with(path, Setup::default(), controller, bytes)
+}
+
+/// [`run`], with everything else chosen too.
+pub(crate) fn run_with<C>(
+    path: Path,
+    setup: Setup,
+    controller: impl Fn(Start) -> C + Send + Sync + 'static,
+    bytes: Bytes,
+) -> Outcome
+where
+    C: CongestionControl + Clone + Send + Sync + 'static,
+{
+    let wall = Instant::now();
+    let epoch = Epoch::new();
+    let log = SharedLog::default();
+    let start = Start { initial_window: setup.initial_window, ..Start::default() };
+    let factory =
+        Factory { make: controller, start, pacing: setup.pacing, epoch, log: log.clone() };
+    let mut sending = transport();
+    sending.congestion_controller_factory(Arc::new(factory));
+    sending.ack_frequency_config(setup.ack_every.map(|packets| {
+        let mut config = AckFrequencyConfig::default();
+        config.ack_eliciting_threshold(packets.saturating_sub(1).into());
+        config
+    }));
+
+    let sender = Application::Sender(Sender::new(setup.seed, bytes));
+    let receiver = Application::Receiver(Receiver::new(setup.seed));
+    let mut world = World {
+        now: Time::ZERO,
+        arrivals: BinaryHeap::new(),
+        nodes: [
+            Node::client(setup.seed, epoch, sending, sender),
+            Node::server(setup.seed, epoch, transport(), receiver),
+        ],
+        links: [
+            bottleneck(path, setup.seed, "to the receiver"),
+            bottleneck(path, setup.seed, "to the sender"),
+        ],
+        setup,
+        sent: [0; 2],
+        trace: Checksum::new(0),
+    };
+    world.run_until_received(patience(path, bytes));
+    world.outcome(log, wall)
+}
+
+/// Either side's part of the configuration.
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport.mtu_discovery_config(None);
+    transport.enable_segmentation_offload(false);
+    transport.allow_spin(false);
+    transport
+}
+
+/// One direction of the path.
+fn bottleneck(path: Path, seed: u64, name: &str) -> Link {
+    let parameters = LinkParameters {
+        rate: path.rate,
+        delay: DelayLaw::Constant(path.delay),
+        mtu: None,
+        queue: Queue::DropTail(DropTail::new(Limit::packets(path.buffer))),
+        loss: LossModel::None,
+        reordering: false,
+    };
+    Link::new(parameters, seed, name)
+}
+
+/// `payload` with a bit flipped in its middle.
+fn damaged(payload: &[u8]) -> bytes::Bytes {
+    let mut damaged = payload.to_vec();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    damaged.into()
+}
+
+/// When to give up: at a tenth of the path's rate, and a minute for the start.
+fn patience(path: Path, bytes: Bytes) -> Time {
+    Time::ZERO + path.rate.time_to_send(bytes * 10) + Duration::from_secs(60)
+}
+
+/// The sender's place among nodes, and of the link that leads away from it among links.
+const SENDER: usize = 0;
+/// The receiver's.
+const RECEIVER: usize = 1;
+
+/// A datagram and where it arrives when; of two at the same time, the one sent first.
+struct Arrival {
+    at: Time,
+    order: u64,
+    to: usize,
+    datagram: Datagram,
+}
+
+impl Ord for Arrival {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Arrival {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Arrival {}
+
+/// Two endpoints, two directions, one queue of arrivals. An endpoint's timers are not in the
+/// queue: it has one deadline, which moves with every packet.
+struct World {
+    now: Time,
+    arrivals: BinaryHeap<Reverse<Arrival>>,
+    nodes: [Node; 2],
+    links: [Link; 2],
+    setup: Setup,
+    /// Packets that each node sent.
+    sent: [u64; 2],
+    trace: Checksum,
+}
+
+impl World {
+    fn run_until_received(&mut self, give_up: Time) {
+        let mut out = Vec::new();
+        while !self.receiver().finished {
+            let node = self.step(&mut out);
+            for datagram in out.drain(..) {
+                self.send(node, datagram);
+            }
+            let (now, seed) = (self.now, self.setup.seed);
+            assert!(now < give_up, "seed {seed}: still not received at {now}");
+        }
+    }
+
+    /// Lets happen what comes next, and returns at which endpoint it did.
+    fn step(&mut self, out: &mut Vec<Datagram>) -> usize {
+        let [sender, receiver] = &self.nodes;
+        let waking = if receiver.deadline < sender.deadline { RECEIVER } else { SENDER };
+        let deadline = self.nodes[waking].deadline;
+        let arrival = self.arrivals.peek().map_or(Time::NEVER, |Reverse(next)| next.at);
+        if arrival <= deadline
+            && let Some(Reverse(arrival)) = self.arrivals.pop()
+        {
+            self.now = arrival.at;
+            self.nodes[arrival.to].receive(self.now, arrival.datagram, out);
+            return arrival.to;
+        }
+        self.now = self.now.max(deadline);
+        self.nodes[waking].wake(self.now, out);
+        waking
+    }
+
+    /// Hands a datagram to the link that leads away from the node `from`.
+    fn send(&mut self, from: usize, mut datagram: Datagram) {
+        self.sent[from] += 1;
+        self.trace.word(self.now.as_nanos());
+        self.trace.word(from as u64);
+        self.trace.bytes(&datagram.payload);
+        let sent = self.sent[from];
+        if from == SENDER && self.setup.corrupt_every.is_some_and(|n| sent.is_multiple_of(n)) {
+            datagram.payload = damaged(&datagram.payload);
+        }
+        let size = Bytes::new(datagram.payload.len() as u64) + HEADERS;
+        let capable = datagram.ecn.is_some();
+        if let Fate::Arrives { at, marked, .. } = self.links[from].offer(self.now, size, capable)
+        {
+            if marked {
+                datagram.ecn = Some(EcnCodepoint::Ce);
+            }
+            let to = SENDER + RECEIVER - from;
+            self.arrivals.push(Reverse(Arrival { at, order: self.sent.iter().sum(), to, datagram }));
+        }
+    }
+
+    fn receiver(&self) -> &Receiver {
+        match &self.nodes[RECEIVER].application {
+            Application::Receiver(receiver) => receiver,
+            Application::Sender(_) => unreachable!("the receiver's node has a receiver"),
+        }
+    }
+
+    fn outcome(mut self, log: SharedLog, wall: Instant) -> Outcome {
+        let log = log.lock().clone();
+        let lost = self.nodes[SENDER].connection().map(|sender| sender.stats().lost_packets);
+        let receiver = self.receiver();
+        let duration = self.now.since(Time::ZERO);
+        let received = Bytes::new(receiver.received);
+        Outcome {
+            duration,
+            goodput: Rate::of(received, duration),
+            received,
+            wrong_at: receiver.wrong_at,
+            window_trace: log.window.clone(),
+            log,
+            drops: self.links[SENDER].statistics(self.now).drops.total(),
+            lost: Packets::new(lost.unwrap_or(0)),
+            packets: Packets::new(self.sent.iter().sum()),
+            trace: self.trace.finish(),
+            wall: wall.elapsed(),
+        }
+    }
+}

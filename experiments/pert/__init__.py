@@ -1,0 +1,1 @@
+"""The reproduction of the thesis on video streaming over PERT."""

@@ -1,0 +1,89 @@
+"""Figure 11: success against start-up delay where bandwidth is ample."""
+
+from statistics import fmean
+
+import polars as pl
+from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.judging import Curve, about, above_everywhere, number, within_everywhere
+from ontempo.lab.plots import Figure, View, Zone
+from ontempo.lab.study import Results
+
+from ..curves import (
+    DELAY_AXIS,
+    NAMES,
+    STREAMS_NOTE,
+    SUCCESS_AXIS,
+    by_controller,
+    seconds,
+    success_series,
+)
+from ..grid import CONTROLLERS, video_cells, video_scaling
+from ..streams import STARTUP_S, delays, streams, success_by_delay
+
+TIE_CAUSE = "Once every stream of both succeeds, neither can be above the other."
+
+
+def judge(results: Results) -> Finding:
+    """PERT's and CUBIC's lead over RENO: everywhere, most while the delay is tight."""
+    table = results.derive(streams).filter(pl.col("t_mu").is_between(1.4, 1.8, closed="left"))
+    found = {name: success_by_delay(table.filter(controller=name)) for name in CONTROLLERS}
+    at = delays(results.derive(streams))
+    tight = [delay for delay in at if delay <= STARTUP_S]
+    loose = [delay for delay in at if delay > STARTUP_S]
+    checks = []
+    for name in ("pert", "cubic"):
+        checks += [
+            above_everywhere(
+                f"{NAMES[name]} is above RENO at every start-up delay.",
+                "above",
+                (NAMES[name], found[name]),
+                ("RENO", found["reno"]),
+                at,
+                seconds,
+                TIE_CAUSE,
+            ),
+            _larger_lead(name, found[name], found["reno"], tight, loose),
+            within_everywhere(
+                f"Above 11 s nearly all streams over {NAMES[name]} succeed.",
+                "almost 100 % (about 1)",
+                found[name],
+                lambda value: about(value, 1.0),
+                loose,
+                seconds,
+            ),
+        ]
+    figure = Figure(
+        "Fraction of successful streams against the start-up delay for PERT, CUBIC and RENO at"
+        " T/mu from 1.4 to 1.8.",
+        DELAY_AXIS,
+        SUCCESS_AXIS,
+        [View("", success_series(by_controller(table)))],
+        zones=[Zone(0, STARTUP_S, "1 to 11 s")],
+    )
+    return Finding([figure], checks, [STREAMS_NOTE])
+
+
+def _larger_lead(
+    name: str, curve: Curve, reno: Curve, tight: list[float], loose: list[float]
+) -> Check:
+    sentence = f"{NAMES[name]}'s lead over RENO is largest at 1 to 11 s."
+    if not all(x in curve and x in reno for x in (*tight, *loose)) or not tight or not loose:
+        return Check(sentence, "largest there", "no data", None)
+    early, late = (
+        fmean(curve[x].value - reno[x].value for x in places) for places in (tight, loose)
+    )
+    text = f"a mean lead of {number(early)} up to 11 s, of {number(late)} beyond"
+    return Check(sentence, "largest there", text, early > 0 and early > late)
+
+
+CLAIM = Claim(
+    id="pert/fig11",
+    title="Success against start-up delay, T/μ 1.4 to 1.8",
+    world=World.SIMULATION,
+    published="With ample bandwidth both PERT and CUBIC do better than RENO, most so at start-up"
+    " delays of 1 to 11 s; beyond that nearly all of their streams succeed.",
+    expectation="PERT and CUBIC above RENO, most at 1 to 11 s, both about 1 beyond.",
+    cells=lambda scale: video_cells(scale, list(CONTROLLERS)),
+    judge=judge,
+    scaling=video_scaling,
+)

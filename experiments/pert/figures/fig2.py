@@ -1,0 +1,130 @@
+"""Figure 2: how long a queue PERT's and RENO's packets find."""
+
+import math
+
+import polars as pl
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import number
+from ontempo.lab.plots import Axis, Figure, Series, View, Zone
+from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.study import Results
+
+from ..grid import queue_cells
+
+STEPS = 45
+"""Into how many steps of queue length the plot is divided."""
+
+SEED = "seed"
+
+
+def enqueued(results: Results) -> pl.DataFrame:
+    """Packets let in, by seed, group and the queue they found."""
+    return results.table("queues").select(
+        SEED, "group", "length", (pl.col("arrivals") - pl.col("drops")).alias("packets")
+    )
+
+
+def shares(table: pl.DataFrame, where: pl.Expr) -> Interval:
+    """PERT's share of the packets let in where the queue is so, over seeds."""
+    by_seed = (
+        table.filter(where)
+        .group_by(SEED)
+        .agg((pl.col("packets").filter(group="pert").sum() / pl.col("packets").sum()).alias("pert"))
+    )
+    return mean_interval(by_seed["pert"].fill_nan(None).drop_nulls())
+
+
+def frequencies(table: pl.DataFrame, group: str, step: int) -> dict[float, Interval]:
+    """The share of all packets let in that are of this group, by the queue they found."""
+    totals = table.group_by(SEED).agg(pl.col("packets").sum().alias("all"))
+    parts = (
+        table.filter(group=group)
+        .group_by(SEED, (pl.col("length") // step).alias("step"))
+        .agg(pl.col("packets").sum())
+        .join(totals, on=SEED)
+        .with_columns((pl.col("packets") / pl.col("all")).alias("share"))
+    )
+    return {
+        (number_ + 0.5) * step: mean_interval(part["share"])
+        for (number_,), part in parts.sort("step").group_by(["step"], maintain_order=True)
+    }
+
+
+def judge(results: Results) -> Finding:
+    """Compare shares by half and quarter of the queue, losses and bandwidth."""
+    table = enqueued(results)
+    longest = int(table["length"].max() or 0)  # type: ignore[call-overload]
+    step = max(1, math.ceil((longest + 1) / STEPS))
+    lower = shares(table, pl.col("length") < longest / 2)
+    upper = shares(table, pl.col("length") >= longest * 3 / 4)
+    groups = results.table("flows").group_by("group").agg(
+        pl.col("loss_rate").mean(), pl.col("goodput_bps").sum()
+    )
+    rows = {row["group"]: row for row in groups.iter_rows(named=True)}
+    pert, reno = rows["pert"], rows["reno"]
+    ratio = pert["goodput_bps"] / reno["goodput_bps"]
+    checks = [
+        _share("In the lower half of the queue PERT's packets are the more.", lower, above=True),
+        _share("In its upper quarter they are the fewer.", upper, above=False),
+        Check(
+            "PERT loses a smaller fraction of its packets than RENO.",
+            "lower",
+            f"PERT {number(pert['loss_rate'])}, RENO {number(reno['loss_rate'])}",
+            pert["loss_rate"] < reno["loss_rate"],
+        ),
+        Check(
+            "They share the bandwidth.",
+            "within 20 %",
+            f"PERT has {number(ratio)} times the bandwidth of RENO",
+            1 / 1.2 <= ratio <= 1.2,
+        ),
+    ]
+    series = [
+        Series("PERT", "pert", frequencies(table, "pert", step), markers=False),
+        Series("RENO", "reno", frequencies(table, "reno", step), "dash", markers=False),
+    ]
+    figure = Figure(
+        "Share of packets let into the queue, by the queue length they found, for PERT and RENO."
+        f" PERT has {number(lower.value)} of the packets in the lower half and"
+        f" {number(upper.value)} in the upper quarter.",
+        Axis("Packets waiting on arrival", (0, longest)),
+        Axis(f"Share of packets (steps of {step})", format=".1%"),
+        [View("", series)],
+        zones=[Zone(longest * 3 / 4, longest, "upper quarter")],
+    )
+    notes = [
+        "The paper gives no buffer size and does not say whether 60 ms is one way: taken as the"
+        " round trip, with a buffer of one bandwidth-delay product (1,125 packets of 1,000"
+        " bytes). Halves and quarters are of the longest queue seen.",
+    ]
+    return Finding([figure], checks, notes)
+
+
+def _share(sentence: str, share: Interval, *, above: bool) -> Check:
+    asked = "more than RENO's" if above else "fewer than RENO's"
+    text = f"{share.value:.1%} PERT's ({share.low:.1%} to {share.high:.1%})"
+    ok = share.value > 0.5 if above else share.value < 0.5
+    if not share.known:
+        return Check(sentence, asked, "no packet found the queue so", None)
+    return Check(sentence, asked, text, ok)
+
+
+def _scaling(scale: Scale) -> str:
+    cells = queue_cells(scale)
+    length = "90 s, 30 s of them before measuring" if scale == "quick" else "300 s"
+    return f"{len(cells)} seeds of {length}. The paper gives neither."
+
+
+CLAIM = Claim(
+    id="pert/fig2",
+    title="Queue found on arrival, 50 PERT and 50 RENO transfers",
+    world=World.SIMULATION,
+    published="Of 50 PERT and 50 RENO transfers on one link of 150 Mbit/s, PERT places more of"
+    " its packets early in the queue and fewer late in it, and so loses fewer.",
+    expectation="PERT's share of the packets enqueued is above RENO's in the lower half of the"
+    " queue and below it in the upper quarter; PERT's loss rate is lower; the two shares of the"
+    " bandwidth are within 20 %.",
+    cells=queue_cells,
+    judge=judge,
+    scaling=_scaling,
+)

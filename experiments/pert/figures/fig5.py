@@ -1,0 +1,83 @@
+"""Figure 5: how videos, file transfers and web users share the bandwidth."""
+
+from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.judging import monotone, number
+from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.statistics import Interval
+from ontempo.lab.study import Results
+
+from ..curves import COUNT_AXIS
+from ..grid import video_cells, video_scaling
+from ..streams import MU_BPS, by_count, runs
+
+PROPORTION = 0.05
+"""How far from proportional is still "in proportion"."""
+
+
+def judge(results: Results) -> Finding:
+    """Videos in proportion to their number; the others less as they become more."""
+    table = results.derive(runs)
+    video, ftp, http = (by_count(table, f"{group}_bps") for group in ("video", "ftp", "http"))
+    each = {count: point.value / count for count, point in video.items()}
+    smallest, largest = min(each.values()), max(each.values())
+
+    def falls(curve: dict[float, Interval], who: str) -> Check:
+        ends = {count: curve[count] for count in (20.0, 35.0)}
+        return monotone(
+            f"{who} together get less with 35 videos than with 20.",
+            "less",
+            {count: _mbit(point) for count, point in ends.items()},
+            rising=False,
+            place=lambda count: f"{count:g} videos (Mbit/s)",
+        )
+
+    checks = [
+        Check(
+            "The videos' bandwidth grows in proportion to their number.",
+            "in proportion",
+            f"{number(smallest / 1e3)} to {number(largest / 1e3)} kbit/s a video,"
+            f" sent at {MU_BPS / 1e3:g}",
+            largest / smallest - 1 <= PROPORTION,
+            "A video that cannot keep up delivers less than its rate.",
+        ),
+        falls(ftp, "The file transfers"),
+        falls(http, "The web users"),
+    ]
+    series = [
+        Series(name, colour, {x: _mbit(point) for x, point in curve.items()}, symbol=symbol)
+        for name, colour, symbol, curve in (
+            ("videos", "pert", "circle", video),
+            ("file transfers", "reno", "square", ftp),
+            ("web users", "cubic", "diamond", http),
+        )
+    ]
+    figure = Figure(
+        "Bandwidth of all videos, all file transfers and all web users against the number of"
+        " videos.",
+        COUNT_AXIS,
+        Axis("Bandwidth (Mbit/s)", (0, 16)),
+        [View("", series)],
+    )
+    return Finding(
+        [figure],
+        checks,
+        ["Videos over PERT, 1,000-byte packets, headers counted, all round trips together. Bands"
+         " are 95 % t-intervals over runs. “In proportion” is read as within 5 %."],
+    )
+
+
+def _mbit(point: Interval) -> Interval:
+    return Interval(point.value / 1e6, point.low / 1e6, point.high / 1e6, point.n)
+
+
+CLAIM = Claim(
+    id="pert/fig5",
+    title="Bandwidth of videos, file transfers and web users",
+    world=World.SIMULATION,
+    published="As videos are added, their bandwidth grows in proportion; file transfers and web"
+    " users have the rest.",
+    expectation="The videos' bandwidth grows in proportion to their number; the others give way.",
+    cells=lambda scale: video_cells(scale, ["pert"]),
+    judge=judge,
+    scaling=video_scaling,
+)

@@ -1,0 +1,138 @@
+"""The cells of chapter III: which are run in full, which in quick."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from ontempo.lab.claims import Scale
+from ontempo.lab.study import Cell
+
+HERE = Path(__file__).parent
+VIDEO = HERE / "video.toml"
+QUEUE_SHARE = HERE / "queue-share.toml"
+
+CONTROLLERS = {
+    "pert": '"pert"',
+    "cubic": '{ kind = "cubic", variant = "linux-2.6" }',
+    "reno": '"reno"',
+}
+"""The controllers under test. CUBIC is the one that ns-2 carried, which the paper used."""
+
+DELAYS = {50: (5, 15), 100: (10, 30), 150: (15, 45)}
+"""Access and bottleneck delay by round trip, in milliseconds; see video.toml."""
+
+PUBLISHED_RTTS = tuple(DELAYS)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the grid: every combination of its values."""
+
+    packet: int
+    counts: tuple[int, ...]
+    rtts: tuple[int, ...]
+    seeds: tuple[int, ...]
+    duration_s: int
+    cost_per_700_s: float
+
+    @property
+    def cost(self) -> float:
+        """Core-seconds a cell takes, roughly."""
+        return self.cost_per_700_s * self.duration_s / 700
+
+
+FULL = {
+    1000: Block(1000, tuple(range(20, 36)), PUBLISHED_RTTS, tuple(range(20)), 7000, 0.8),
+    200: Block(200, tuple(range(20, 36)), PUBLISHED_RTTS, tuple(range(20)), 7000, 4.0),
+}
+
+QUICK = {
+    1000: Block(1000, (20, 22, 24, 26, 29, 31, 33, 35), PUBLISHED_RTTS, (0, 1), 700, 0.8),
+    200: Block(200, (20, 24, 28, 32, 35), (100,), (0, 1), 700, 4.0),
+}
+
+
+def blocks(scale: Scale) -> dict[int, Block]:
+    """The grid by packet size."""
+    return QUICK if scale == "quick" else FULL
+
+
+def video_cells(
+    scale: Scale, controllers: Sequence[str], packets: Sequence[int] = (1000,)
+) -> list[Cell]:
+    """The cells of Table I for some controllers and packet sizes."""
+    cells = []
+    for packet in packets:
+        block = blocks(scale)[packet]
+        grid = product(controllers, block.rtts, block.counts, block.seeds)
+        cells += [_video_cell(block, *values) for values in grid]
+    return cells
+
+
+def _video_cell(block: Block, controller: str, rtt_ms: int, count: int, seed: int) -> Cell:
+    access_ms, bottleneck_ms = DELAYS[rtt_ms]
+    overrides = [
+        f'duration="{block.duration_s} s"',
+        f'topology.access.delay="{access_ms} ms"',
+        f'topology.bottleneck.delay="{bottleneck_ms} ms"',
+        f"flows.video.count={count}",
+        f"flows.ftp.count={count}",
+        f"flows.video.transport.congestion={CONTROLLERS[controller]}",
+    ]
+    overrides += [
+        f'flows.{group}.transport.packet="{block.packet} B"' for group in ("video", "ftp", "http")
+    ]
+    return Cell(
+        VIDEO,
+        tuple(overrides),
+        seed,
+        (
+            ("controller", controller),
+            ("packet", block.packet),
+            ("rtt_ms", rtt_ms),
+            ("flows", count),
+        ),
+        block.cost,
+    )
+
+
+def queue_cells(scale: Scale) -> list[Cell]:
+    """The cells of figure 2."""
+    duration_s, seeds = (90, range(3)) if scale == "quick" else (300, range(20))
+    return [
+        Cell(QUEUE_SHARE, (f'duration="{duration_s} s"',), seed, (), duration_s / 90)
+        for seed in seeds
+    ]
+
+
+def video_scaling(scale: Scale, packets: Sequence[int] = (1000,)) -> str:
+    """In words, what of the published grid is run."""
+    parts = []
+    for packet in packets:
+        block, full = blocks(scale)[packet], FULL[packet]
+        parts.append(
+            f"{packet}-byte packets: {block.duration_s:,} s of video "
+            f"({_of(block.duration_s == full.duration_s, f'published: {full.duration_s:,} s')}), "
+            f"{_listed(block.counts)} flows ({_of(block.counts == full.counts, 'every count from 20 to 35')}), "
+            f"round trips of {_listed(block.rtts)} ms "
+            f"({_of(block.rtts == full.rtts, '50, 100, 150 ms')}), "
+            f"seeds {_listed(block.seeds)} ({_of(block.seeds == full.seeds, '0 to 19')})"
+        )
+    text = "; ".join(parts) + "."
+    if scale == "quick":
+        text += (
+            " In a shorter video a single lapse weighs more: one part in 10,000 is"
+            " 2.6 packets of 1,000 bytes in 700 s and 26 in 7,000 s."
+        )
+    return text
+
+
+def _of(same: bool, published: str) -> str:
+    return "as published" if same else published.removeprefix("published: ") + " published"
+
+
+def _listed(values: Sequence[int]) -> str:
+    if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
+        return f"{values[0]} to {values[-1]}"
+    return ", ".join(map(str, values))

@@ -1,0 +1,134 @@
+"""From a study's tables to what chapter III speaks of: runs, streams, bins."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+from ontempo.lab.statistics import Interval, mean_interval, wilson
+from ontempo.lab.study import Results
+
+MU_BPS = 300_000
+"""The rate of a video, headers counted."""
+
+SUCCESS_BELOW = 1e-4
+"""A stream succeeds if a smaller fraction of its packets than this is late."""
+
+STARTUP_S = 11.0
+"""The start-up delay of figures for which the paper says only "a few seconds": the one from
+which on, it says, success is nearly complete."""
+
+RUN = ("controller", "packet", "rtt_ms", "flows", "seed")
+"""What tells one run from another."""
+
+T_BINS = ((1.0, 1.2), (1.2, 1.4), (1.4, 1.6), (1.6, 1.8), (1.8, 2.0))
+"""Ranges of T/mu; each holds its lower end, the last one also its upper."""
+
+LOSS_BINS = ((0.0, 0.02), (0.02, 0.04), (0.04, 0.06))
+"""Ranges of a video's own loss rate, likewise."""
+
+Bin = tuple[float, float]
+
+
+def runs(results: Results) -> pl.DataFrame:
+    """One row a run: T/mu, and the bandwidth of each kind of flow, headers counted."""
+    rate = pl.col("wire_bps")
+    return (
+        _flows(results)
+        .group_by(RUN, maintain_order=True)
+        .agg(
+            (rate.filter(group="ftp").mean() / MU_BPS).alias("t_mu"),
+            *(rate.filter(group=group).sum().alias(f"{group}_bps") for group in GROUPS),
+        )
+    )
+
+
+GROUPS = ("video", "ftp", "http")
+
+
+def streams(results: Results) -> pl.DataFrame:
+    """One row a video and start-up delay: late fraction, success, loss rate, T/mu of its run."""
+    own_loss = _flows(results).filter(group="video").select(*RUN, "flow", "loss_rate")
+    return (
+        results.table("playout")
+        .join(results.derive(runs).select(*RUN, "t_mu"), on=RUN)
+        .join(own_loss, on=[*RUN, "flow"])
+        .with_columns((pl.col("late") / pl.col("units")).alias("late_fraction"))
+        .with_columns((pl.col("late_fraction") < SUCCESS_BELOW).alias("success"))
+    )
+
+
+def _flows(results: Results) -> pl.DataFrame:
+    """The table of flows with each flow's rate on the wire.
+
+    T/mu compares rates, so both must count the same bytes: those of whole packets.
+    """
+    flows = results.table("flows")
+    seconds = pl.col("delivered_bytes") * 8 / pl.col("goodput_bps")
+    wire = pl.col("delivered_packets") * pl.col("packet") * 8 / seconds
+    return flows.with_columns(
+        pl.when(pl.col("goodput_bps") > 0).then(wire).otherwise(0.0).alias("wire_bps")
+    )
+
+
+def within(column: str, bounds: Bin, bins: Sequence[Bin]) -> pl.Expr:
+    """Whether a value falls into one of several adjoining bins."""
+    low, high = bounds
+    last = high == bins[-1][1]
+    return pl.col(column).is_between(low, high, closed="both" if last else "left")
+
+
+def success(table: pl.DataFrame) -> Interval:
+    """The fraction of successful streams, with its Wilson interval."""
+    return wilson(int(table["success"].sum()), table.height)
+
+
+def success_by_delay(table: pl.DataFrame) -> dict[float, Interval]:
+    """The fraction of successful streams by start-up delay."""
+    return {
+        float(delay): success(part)
+        for (delay,), part in table.sort("startup_delay_s").group_by(
+            ["startup_delay_s"], maintain_order=True
+        )
+    }
+
+
+def success_by_t(table: pl.DataFrame, delay_s: float = STARTUP_S) -> dict[float, Interval]:
+    """The fraction of successful streams by range of T/mu."""
+    chosen = table.filter(startup_delay_s=delay_s)
+    return {centre(b): success(chosen.filter(within("t_mu", b, T_BINS))) for b in T_BINS}
+
+
+def late_by_t(table: pl.DataFrame, delay_s: float) -> dict[float, Interval]:
+    """The mean late fraction of streams by range of T/mu."""
+    chosen = table.filter(startup_delay_s=delay_s)
+    return {
+        centre(b): mean_interval(chosen.filter(within("t_mu", b, T_BINS))["late_fraction"])
+        for b in T_BINS
+    }
+
+
+def by_count(table: pl.DataFrame, column: str) -> dict[float, Interval]:
+    """The mean of a column over runs, by number of videos."""
+    return {
+        float(count): mean_interval(part[column])
+        for (count,), part in table.sort("flows").group_by(["flows"], maintain_order=True)
+    }
+
+
+def delays(table: pl.DataFrame) -> list[float]:
+    """The start-up delays at hand, in order."""
+    return sorted(float(delay) for delay in table["startup_delay_s"].unique())
+
+
+def centre(bounds: Bin) -> float:
+    """Where a bin is drawn."""
+    return round(sum(bounds) / 2, 6)
+
+
+def bin_name(bounds: Bin) -> str:
+    """A bin as the paper writes it."""
+    digits = 1 if bounds[1] >= 1 else 2
+    return f"{bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}"
+
+
+T_NAMES: Mapping[float, str] = {centre(b): bin_name(b) for b in T_BINS}
+"""The bins of T/mu by the place where they are drawn."""

@@ -1,0 +1,102 @@
+"""Published claims, and what becomes of them when they are measured again.
+
+A claim is one figure, table or sentence of a paper: what was published (in our words), what
+that leads one to expect, the cells that can tell, and a function that judges their tables.
+Judging never runs anything, so a claim can be judged again from kept cells.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from ontempo.lab.plots import Figure
+from ontempo.lab.study import Cell, Results
+
+Scale = Literal["quick", "full"]
+"""How much of the published grid is run."""
+
+
+class World(StrEnum):
+    """Where a claim is checked."""
+
+    ANALYSIS = "analysis"
+    SIMULATION = "simulation"
+    EMULATION = "emulation"
+    LIVE = "live network"
+
+
+class Verdict(StrEnum):
+    """What is said of a claim in the end."""
+
+    REPRODUCED = "reproduced"
+    DIFFERS = "differs"
+    NOT_YET = "not yet"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a claim asks for, beside what was found.
+
+    `ok` is none where the tables do not suffice to tell. `cause` says why a difference is
+    likely; it is shown only where there is one.
+    """
+
+    sentence: str
+    published: str
+    measured: str
+    ok: bool | None
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What judging a claim yields: plots, checks, and remarks on how it was measured."""
+
+    figures: Sequence[Figure]
+    checks: Sequence[Check]
+    notes: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Reproduced only where every check holds; one that fails makes it differ."""
+        outcomes = [check.ok for check in self.checks]
+        if False in outcomes:
+            return Verdict.DIFFERS
+        if None in outcomes or not outcomes:
+            return Verdict.NOT_YET
+        return Verdict.REPRODUCED
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One named entry of the reproduction."""
+
+    id: str
+    title: str
+    world: World
+    published: str
+    expectation: str
+    cells: Callable[[Scale], Sequence[Cell]]
+    judge: Callable[[Results], Finding]
+    scaling: Callable[[Scale], str]
+
+    @property
+    def paper(self) -> str:
+        """The part of the id before the slash."""
+        return self.id.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A folder of experiments: a paper and its claims, in the order of its figures."""
+
+    name: str
+    title: str
+    about: str
+    claims: Sequence[Claim]
+
+
+def no_cells(_scale: Scale) -> Sequence[Cell]:
+    """For a claim that needs no run."""
+    return ()

@@ -1,0 +1,92 @@
+"""What the lab asks of a simulator, and the one it uses.
+
+Studies speak to this protocol rather than to the compiled module, so that their bookkeeping
+can be tested against a simulator that takes no time.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+from polars import selectors
+
+import ontempo
+from ontempo.lab.errors import BadInputError
+
+
+class Scenario(Protocol):
+    """A scenario that is ready to run."""
+
+    @property
+    def title(self) -> str:
+        """One line that says what it shows."""
+        ...
+
+    def canonical(self) -> str:
+        """Its content with every default written out."""
+        ...
+
+
+class Stop(Protocol):
+    """Stops a run from another thread."""
+
+    def cancel(self) -> None:
+        """Make the run raise `StoppedError` soon."""
+        ...
+
+
+class StoppedError(Exception):
+    """A run was stopped before its end."""
+
+
+class Engine(Protocol):
+    """A simulator."""
+
+    def fingerprint(self) -> str:
+        """What identifies its code: equal fingerprints give equal results."""
+        ...
+
+    def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
+        """Read a scenario, or raise `BadInputError`."""
+        ...
+
+    def stop(self) -> Stop:
+        """A fresh token for one run."""
+        ...
+
+    def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
+        """Run to the end and return every table by name."""
+        ...
+
+
+class NativeEngine:
+    """The simulator of this package."""
+
+    def fingerprint(self) -> str:
+        """Hash of the simulator's sources."""
+        return ontempo.engine_fingerprint()
+
+    def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
+        """Read a scenario file."""
+        try:
+            return ontempo.load(str(path), list(overrides))
+        except (ontempo.ScenarioError, OSError) as error:
+            raise BadInputError(str(error)) from error
+
+    def stop(self) -> Stop:
+        """A fresh token for one run."""
+        return ontempo.CancelToken()
+
+    def run(self, scenario: Scenario, seed: int, stop: Stop) -> Mapping[str, pl.DataFrame]:
+        """Simulate; other threads run meanwhile."""
+        assert isinstance(scenario, ontempo.Scenario)
+        assert isinstance(stop, ontempo.CancelToken)
+        try:
+            result = ontempo.run(scenario, seed, stop)
+        except ontempo.Cancelled as error:
+            raise StoppedError from error
+        return {
+            name: pl.DataFrame(table).with_columns(selectors.categorical().cast(pl.String))
+            for name, table in result.tables.items()
+        }

@@ -1,0 +1,294 @@
+"""The command ``ontempo-lab``."""
+
+import json
+import os
+import sys
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ontempo.lab.claims import Claim, Finding, Scale, Verdict
+from ontempo.lab.engine import Engine, NativeEngine
+from ontempo.lab.errors import InterruptedStudyError, LabError
+from ontempo.lab.experiments import choose, find_folder, load_papers
+from ontempo.lab.report import OUTCOMES, Judged, Report, write_report
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Plan, Planned, Results, Study
+
+app = typer.Typer(
+    help="Run studies, and hold published claims against what they yield.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+MARKS = {Verdict.REPRODUCED: "[green]✓[/]", Verdict.DIFFERS: "[red]≠[/]", Verdict.NOT_YET: "…"}
+
+MANY_SECONDS = 120
+
+
+@app.callback()
+def about() -> None:
+    """Run studies, and hold published claims against what they yield.
+
+    [dim]Example:[/]  ontempo-lab reproduce --quick --only pert/fig9
+    """
+
+
+@app.command()
+def reproduce(
+    quick: Annotated[
+        bool, typer.Option("--quick/--full", help="A scaled grid, or every published cell.")
+    ] = True,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A claim (pert/fig9) or a paper (pert); may be repeated."),
+    ] = None,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="List the claims and what they would run; run nothing.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="Where finished cells and the report are kept.")
+    ] = Path("out/reproduce"),
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")
+    ] = os.cpu_count() or 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print verdicts and checks as JSON on stdout.")
+    ] = False,
+    open_report: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the report in a browser.", show_default="on a terminal"
+        ),
+    ] = None,
+    experiments: Annotated[
+        Path | None,
+        typer.Option(help="The folder of experiments.", show_default="this checkout's"),
+    ] = None,
+) -> None:
+    """Run what the claims need, judge them, and write one HTML report.
+
+    Finished cells are kept: an interrupted study resumes, an unchanged one is not run again.
+
+    [dim]Examples:[/]
+
+      ontempo-lab reproduce --quick
+
+      ontempo-lab reproduce --full --only pert/fig9 --only pert/fig12 --jobs 8
+
+      ontempo-lab reproduce --only pert --json --no-open > verdicts.json
+    """
+    scale: Scale = "quick" if quick else "full"
+    command = f"ontempo-lab reproduce --{scale}"
+    if out != Path("out/reproduce"):
+        command += f" --out {out}"
+    with exit_codes(command, only or []):
+        papers = load_papers(find_folder(experiments))
+        claims = choose(papers, only or [])
+        if show_list:
+            list_claims(claims, scale, as_json=as_json)
+            return
+        engine = make_engine()
+        judged = _run(engine, claims, scale, out, jobs)
+        report = Report(scale, command, papers, judged, engine.fingerprint())
+        path = out / "report.html"
+        write_report(report, path)
+        _tell(report, path, as_json=as_json)
+        if open_report or (open_report is None and sys.stdout.isatty()):
+            webbrowser.open(path.resolve().as_uri())
+
+
+@contextmanager
+def exit_codes(command: str, only: Sequence[str]) -> Iterator[None]:
+    """Turn failures that a user can act on into one sentence and an exit code."""
+    console = Console(stderr=True, highlight=False)
+    try:
+        yield
+    except InterruptedStudyError as error:
+        again = " ".join([command, *(f"--only {name}" for name in only)])
+        console.print(f"\n{error}\nto go on: {again}", markup=False, soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+    except LabError as error:
+        console.print("[bold red]error:[/] ", end="")
+        console.print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+
+
+def make_engine() -> Engine:
+    """The simulator that studies run on."""
+    return NativeEngine()
+
+
+def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None:
+    """Show which claims there are and how many cells each needs."""
+    rows = [
+        {
+            "id": claim.id,
+            "world": claim.world,
+            "title": claim.title,
+            "cells": len(cells := claim.cells(scale)),
+            "core_seconds": round(sum(cell.cost for cell in cells)),
+        }
+        for claim in claims
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("claim", "world", "what", "cells", "core-time"):
+        table.add_column(heading, justify="right" if heading in ("cells", "core-time") else "left")
+    for row in rows:
+        cells = f"{row['cells']:,}"
+        time = duration(float(str(row["core_seconds"])))
+        table.add_row(str(row["id"]), str(row["world"]), str(row["title"]), cells, time)
+    console = Console()
+    console.print(table)
+    every = {cell for claim in claims for cell in claim.cells(scale)}
+    total = duration(sum(cell.cost for cell in every))
+    console.print(f"\n{len(every):,} different cells, about {total} of core-time in all ({scale})")
+
+
+def _run(
+    engine: Engine, claims: Sequence[Claim], scale: Scale, out: Path, jobs: int
+) -> list[Judged]:
+    needed = {claim.id: list(claim.cells(scale)) for claim in claims}
+    every: list[Cell] = [cell for cells in needed.values() for cell in cells]
+    store = Store(out / "cells", engine.fingerprint())
+    study = Study(engine, store, jobs)
+    plan = study.plan(every)
+    console = Console(stderr=True, highlight=False)
+    for rejected in store.rejected:
+        console.print(f"[yellow]run again:[/] {rejected.path}: {rejected.reason}", soft_wrap=True)
+    with ShownProgress(console, jobs) as progress:
+        results = study.run(plan, progress)
+    return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
+
+
+def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:
+    return Judged(claim, claim.judge(results), claim.scaling(scale), len(set(results.cells)))
+
+
+class ShownProgress:
+    """A bar on the terminal; a sentence where there is none."""
+
+    def __init__(self, console: Console, jobs: int) -> None:
+        self.console = console
+        self.jobs = jobs
+        self.done = 0
+        self.planned = 0
+        self.task: TaskID | None = None
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> "ShownProgress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def start(self, plan: Plan) -> None:
+        """Say what is kept and what will run."""
+        self.planned, missing = len(plan.cells), len(plan.missing)
+        kept = f"{self.planned:,} cells, {self.planned - missing:,} of them kept from before"
+        if not missing:
+            self.console.print(f"{kept}: nothing to run")
+            return
+        about = duration(plan.cost / self.jobs)
+        self.console.print(f"{kept}; running {missing:,} on {self.jobs} cores, about {about}")
+        self.done = self.planned - missing
+        self.bar.start()
+        self.task = self.bar.add_task(self._words(), total=plan.cost)
+
+    def finished(self, planned: Planned) -> None:
+        """Advance by what the cell was expected to cost."""
+        self.done += 1
+        if self.task is not None:
+            self.bar.update(self.task, advance=planned.cell.cost, description=self._words())
+
+    def _words(self) -> str:
+        return f"cells {self.done:,}/{self.planned:,}"
+
+
+def _tell(report: Report, path: Path, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(as_dict(report, path), indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for judged in report.judged:
+        verdict, checks = judged.finding.verdict, judged.finding.checks
+        held = sum(check.ok is True for check in checks)
+        of = f"[dim]{held} of {len(checks)}[/]"
+        table.add_row(MARKS[verdict], judged.claim.id, verdict.value, of, judged.claim.title)
+        for check in checks:
+            if check.ok is not True:
+                mark = MARKS[OUTCOMES[check.ok]]
+                table.add_row("", "", "", mark, f"[dim]{_escaped(check.sentence)}[/]")
+    console.print(table)
+    counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in Verdict)
+    console.print(f"\n{counts} ({report.scale})\nreport: {path}", soft_wrap=True)
+
+
+def as_dict(report: Report, path: Path) -> dict[str, Any]:
+    """Verdicts and checks, for another program."""
+
+    def finding(found: Finding) -> list[dict[str, Any]]:
+        return [
+            {
+                "sentence": check.sentence,
+                "published": check.published,
+                "measured": check.measured,
+                "ok": check.ok,
+                "cause": check.cause if check.ok is False else "",
+            }
+            for check in found.checks
+        ]
+
+    return {
+        "scale": report.scale,
+        "report": str(path),
+        "claims": [
+            {
+                "id": judged.claim.id,
+                "world": judged.claim.world,
+                "verdict": judged.finding.verdict,
+                "cells": judged.cells,
+                "scaling": judged.scaling,
+                "checks": finding(judged.finding),
+            }
+            for judged in report.judged
+        ],
+    }
+
+
+def duration(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < MANY_SECONDS:
+        return f"{seconds:.0f} s"
+    if seconds < MANY_SECONDS * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+if __name__ == "__main__":
+    app()

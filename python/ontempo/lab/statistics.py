@@ -1,0 +1,94 @@
+"""Intervals: how far a measured value may be from the one that it estimates."""
+
+import math
+from collections.abc import Iterable
+from functools import cache
+from statistics import NormalDist, fmean, stdev
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """An estimate between its confidence limits, from `n` observations.
+
+    The limits are NaN where the observations do not suffice for an interval; the value is NaN
+    where there are none.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a value at all."""
+        return self.n > 0
+
+
+def mean_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:
+    """The mean with its Student t interval, observations taken as independent and near normal."""
+    observed = [value for value in values if not math.isnan(value)]
+    n = len(observed)
+    if n == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    mean = fmean(observed)
+    if n == 1:
+        return Interval(mean, math.nan, math.nan, 1)
+    half = t_quantile((1 + confidence) / 2, n - 1) * stdev(observed) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half, n)
+
+
+def wilson(successes: int, trials: int, confidence: float = CONFIDENCE) -> Interval:
+    """A proportion with its score interval (Wilson, 1927), which stays within 0 and 1."""
+    if not 0 <= successes <= trials:
+        raise ValueError(f"{successes} successes in {trials} trials")
+    if trials == 0:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share = successes / trials
+    scale = 1 + z * z / trials
+    centre = (share + z * z / (2 * trials)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    low = 0.0 if successes == 0 else centre - half
+    high = 1.0 if successes == trials else centre + half
+    return Interval(share, low, high, trials)
+
+
+@cache
+def t_quantile(probability: float, degrees: int) -> float:
+    """The quantile of Student's t for a whole number of degrees of freedom."""
+    if not 0 < probability < 1 or degrees < 1:
+        raise ValueError(f"no t quantile at {probability} for {degrees} degrees of freedom")
+    if probability < 1 / 2:
+        return -t_quantile(1 - probability, degrees)
+    low, high = 0.0, 1.0
+    while t_distribution(high, degrees) < probability:
+        high *= 2
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        if t_distribution(middle, degrees) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def t_distribution(t: float, degrees: int) -> float:
+    """The distribution function of Student's t, by its finite series.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+    """
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine_squared = math.cos(angle) ** 2
+    odd = degrees % 2 == 1
+    term = math.cos(angle) if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(3 if odd else 2, degrees - 1, 2):
+        term *= cosine_squared * (k - 1) / k
+        total += term
+    within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+    return (1 + within) / 2

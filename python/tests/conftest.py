@@ -1,0 +1,31 @@
+"""What the tests share."""
+
+from pathlib import Path
+
+import pytest
+
+from fake import FakeEngine
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Study
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+@pytest.fixture
+def store(tmp_path: Path, engine: FakeEngine) -> Store:
+    return Store(tmp_path / "cells", engine.fingerprint())
+
+
+@pytest.fixture
+def study(engine: FakeEngine, store: Store) -> Study:
+    return Study(engine, store, jobs=2)
+
+
+@pytest.fixture
+def cells() -> list[Cell]:
+    return [Cell(Path("video.toml"), (), seed, (("kind", "a"),)) for seed in range(6)]
