@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
+
 from ontempo.lab.plots import Axis, Series, View
 
 from .streams import T_NAMES, delays, success_by_delay
@@ -10,7 +11,9 @@ from .streams import T_NAMES, delays, success_by_delay
 NAMES = {"pert": "PERT", "cubic": "CUBIC", "reno": "RENO"}
 SYMBOLS = {"pert": "circle", "cubic": "diamond", "reno": "square"}
 
-T_AXIS = Axis("T/μ: mean throughput of a file transfer over the video's rate", ticks=T_NAMES, hover="T/μ %{x}")
+T_AXIS = Axis(
+    "T/μ: mean throughput of a file transfer over the video's rate", ticks=T_NAMES, hover="T/μ %{x}"
+)
 COUNT_AXIS = Axis("Number of videos, and of file transfers", (19.5, 35.5), hover="%{x} videos")
 DELAY_AXIS = Axis("Start-up delay (s)", (0, 31), hover="start-up delay %{x} s")
 SUCCESS_AXIS = Axis("Successful streams", (-0.03, 1.05), format=".0%")

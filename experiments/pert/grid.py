@@ -107,32 +107,26 @@ def queue_cells(scale: Scale) -> list[Cell]:
 
 
 def video_scaling(scale: Scale, packets: Sequence[int] = (1000,)) -> str:
-    """In words, what of the published grid is run."""
+    """In words, how much of the published grid is run."""
     parts = []
     for packet in packets:
         block, full = blocks(scale)[packet], FULL[packet]
         parts.append(
-            f"{packet}-byte packets: {block.duration_s:,} s of video "
-            f"({_of(block.duration_s == full.duration_s, f'published: {full.duration_s:,} s')}), "
-            f"{_listed(block.counts)} flows ({_of(block.counts == full.counts, 'every count from 20 to 35')}), "
-            f"round trips of {_listed(block.rtts)} ms "
-            f"({_of(block.rtts == full.rtts, '50, 100, 150 ms')}), "
-            f"seeds {_listed(block.seeds)} ({_of(block.seeds == full.seeds, '0 to 19')})"
+            f"With {packet:,}-byte packets: {block.duration_s:,} of {full.duration_s:,} s of video;"
+            f" {_of(block.counts, full.counts, 'numbers of flows')};"
+            f" {_of(block.rtts, full.rtts, 'round trips')};"
+            f" {_of(block.seeds, full.seeds, 'seeds')}."
         )
-    text = "; ".join(parts) + "."
     if scale == "quick":
-        text += (
-            " In a shorter video a single lapse weighs more: one part in 10,000 is"
-            " 2.6 packets of 1,000 bytes in 700 s and 26 in 7,000 s."
+        parts.append(
+            "In a shorter video a single lapse weighs more: one part in 10,000 is 2.6 packets of"
+            " 1,000 bytes in 700 s, and 26 in 7,000 s."
         )
-    return text
+    return " ".join(parts)
 
 
-def _of(same: bool, published: str) -> str:
-    return "as published" if same else published.removeprefix("published: ") + " published"
-
-
-def _listed(values: Sequence[int]) -> str:
-    if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
-        return f"{values[0]} to {values[-1]}"
-    return ", ".join(map(str, values))
+def _of(run: Sequence[int], published: Sequence[int], what: str) -> str:
+    if run == published:
+        return f"all {len(published)} {what}"
+    listed = ", ".join(map(str, run))
+    return f"{len(run)} of {len(published)} {what} ({listed})"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import polars as pl
+
 from ontempo.lab.statistics import Interval, mean_interval, wilson
 from ontempo.lab.study import Results
 
@@ -19,6 +20,9 @@ which on, it says, success is nearly complete."""
 RUN = ("controller", "packet", "rtt_ms", "flows", "seed")
 """What tells one run from another."""
 
+GROUPS = ("video", "ftp", "http")
+"""The kinds of flows."""
+
 T_BINS = ((1.0, 1.2), (1.2, 1.4), (1.4, 1.6), (1.6, 1.8), (1.8, 2.0))
 """Ranges of T/mu; each holds its lower end, the last one also its upper."""
 
@@ -29,10 +33,13 @@ Bin = tuple[float, float]
 
 
 def runs(results: Results) -> pl.DataFrame:
-    """One row a run: T/mu, and the bandwidth of each kind of flow, headers counted."""
-    rate = pl.col("wire_bps")
+    """One row a run: T/mu, and the bandwidth of each kind of flow.
+
+    Like mu, the tables' goodput counts whole packets, headers included.
+    """
+    rate = pl.col("goodput_bps")
     return (
-        _flows(results)
+        results.table("flows")
         .group_by(RUN, maintain_order=True)
         .agg(
             (rate.filter(group="ftp").mean() / MU_BPS).alias("t_mu"),
@@ -41,31 +48,15 @@ def runs(results: Results) -> pl.DataFrame:
     )
 
 
-GROUPS = ("video", "ftp", "http")
-
-
 def streams(results: Results) -> pl.DataFrame:
     """One row a video and start-up delay: late fraction, success, loss rate, T/mu of its run."""
-    own_loss = _flows(results).filter(group="video").select(*RUN, "flow", "loss_rate")
+    own_loss = results.table("flows").filter(group="video").select(*RUN, "flow", "loss_rate")
     return (
         results.table("playout")
         .join(results.derive(runs).select(*RUN, "t_mu"), on=RUN)
         .join(own_loss, on=[*RUN, "flow"])
         .with_columns((pl.col("late") / pl.col("units")).alias("late_fraction"))
         .with_columns((pl.col("late_fraction") < SUCCESS_BELOW).alias("success"))
-    )
-
-
-def _flows(results: Results) -> pl.DataFrame:
-    """The table of flows with each flow's rate on the wire.
-
-    T/mu compares rates, so both must count the same bytes: those of whole packets.
-    """
-    flows = results.table("flows")
-    seconds = pl.col("delivered_bytes") * 8 / pl.col("goodput_bps")
-    wire = pl.col("delivered_packets") * pl.col("packet") * 8 / seconds
-    return flows.with_columns(
-        pl.when(pl.col("goodput_bps") > 0).then(wire).otherwise(0.0).alias("wire_bps")
     )
 
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-
 from fake import FakeEngine
+
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Study
 

@@ -100,18 +100,28 @@ def video(scenario: FakeScenario, chance: random.Random) -> dict[str, pl.DataFra
     count = int(scenario.value("flows.video.count") or 25)
     named = scenario.value("flows.video.transport.congestion")
     controller = next((name for name in STRENGTH if name in named), "pert")
-    packet = int(scenario.value("flows.video.transport.packet").strip('"').removesuffix(" B") or 1000)
+    packet = int(
+        scenario.value("flows.video.transport.packet").strip('"').removesuffix(" B") or 1000
+    )
     rtt = 2 * int(scenario.value("topology.bottleneck.delay").strip('"').removesuffix(" ms") or 30)
     t_mu = 2.0 - (count - 20) / 15 + chance.uniform(-0.04, 0.04)
     hardship = max(0.0, 1.45 - t_mu) ** 2 * rtt / 60 * (0.4 if packet == 200 else 1.0)
-    flows, playout = [], []
+    flows: list[dict[str, object]] = []
+    playout: list[tuple[object, ...]] = []
     for index in range(count):
         loss = max(0.0, chance.gauss(0.012 + 0.05 * (2 - t_mu), 0.01))
         flows.append(flow(len(flows), "video", index, controller, 0.3e6, loss, packet))
         strain = hardship * chance.expovariate(1.0) / STRENGTH[controller]
         units = 26_000
         playout += [
-            (index, "video", index, delay, units, int(units * (0.01 + 0.3 * strain) * chance.random() ** 6 / delay**1.6))
+            (
+                index,
+                "video",
+                index,
+                delay,
+                units,
+                int(units * (0.01 + 0.3 * strain) * chance.random() ** 6 / delay**1.6),
+            )
             for delay in STARTUP_S
         ]
     for index in range(count):
@@ -147,7 +157,7 @@ def queue_share(chance: random.Random) -> dict[str, pl.DataFrame]:
         for group, tilt in (("pert", 0.5 - place), ("reno", place - 0.5)):
             level = 400 * (0.3 + place) * (1 + 0.5 * tilt) * chance.uniform(0.97, 1.03)
             drops = int(level * 0.2) if length == 1125 else 0
-            rows.append(("left->right", group, length, int(level), drops))
+            rows.append(("bottleneck", group, length, int(level), drops))
     flows = [flow(i, "pert", i, "pert", 1.5e6, 0.004, 1000) for i in range(50)]
     flows += [flow(50 + i, "reno", i, "reno", 1.45e6, 0.007, 1000) for i in range(50)]
     return {
@@ -157,11 +167,10 @@ def queue_share(chance: random.Random) -> dict[str, pl.DataFrame]:
 
 
 def flow(
-    number: int, group: str, index: int, congestion: str, wire_bps: float, loss: float, packet: int
+    number: int, group: str, index: int, congestion: str, bps: float, loss: float, packet: int
 ) -> dict[str, object]:
-    """A row of the table of flows that carries `wire_bps` for 640 s."""
-    packets = int(wire_bps * 640 / 8 / packet)
-    payload = packets * (packet - 40)
+    """A row of the table of flows that carries `bps` for 640 s."""
+    packets = int(bps * 640 / 8 / packet)
     return {
         "flow": number,
         "group": group,
@@ -169,7 +178,7 @@ def flow(
         "transport": "tcp",
         "congestion": congestion,
         "delivered_packets": packets,
-        "delivered_bytes": payload,
-        "goodput_bps": payload * 8 / 640,
+        "delivered_bytes": packets * packet,
+        "goodput_bps": packets * packet * 8 / 640,
         "loss_rate": loss,
     }

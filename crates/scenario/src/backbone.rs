@@ -211,12 +211,11 @@ impl Delay {
         }
     }
 
-    /// The smallest and the largest that the delay of a link can be where packets do not
-    /// differ; the mean where they do.
+    /// The smallest and the largest delay, where there are such; the mean where there are not.
     pub(crate) fn range(&self) -> (Duration, Duration) {
         match self {
-            Self::Law(DelayLaw::Uniform { low, high, .. }) => (*low, *high),
-            _ => (self.mean(), self.mean()),
+            Self::Fixed(delay) => (*delay, *delay),
+            Self::Law(law) => law.range(),
         }
     }
 }
@@ -232,6 +231,18 @@ impl DelayLaw {
                 probabilities.iter().zip(means).map(|(p, mean)| mean.mul_f64(*p)).sum()
             }
             Self::Sum { terms } => terms.iter().map(Self::mean).sum(),
+        }
+    }
+
+    fn range(&self) -> (Duration, Duration) {
+        match self {
+            Self::Uniform { low, high, .. } => (*low, *high),
+            Self::Sum { terms } => {
+                terms.iter().map(Self::range).fold((Duration::ZERO, Duration::ZERO), |sum, term| {
+                    (sum.0 + term.0, sum.1 + term.1)
+                })
+            }
+            law => (law.mean(), law.mean()),
         }
     }
 }

@@ -85,7 +85,7 @@ impl Shapes {
     /// The shapes of the scenario model.
     pub(crate) fn of_model() -> &'static Self {
         static SHAPES: OnceLock<Shapes> = OnceLock::new();
-        SHAPES.get_or_init(|| Self::of_schema(&crate::schema::json_schema()))
+        SHAPES.get_or_init(|| Self::of_schema(&crate::schema::model_schema()))
     }
 
     fn of_schema(schema: &Json) -> Self {

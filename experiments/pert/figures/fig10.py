@@ -1,6 +1,7 @@
 """Figure 10: success against start-up delay where bandwidth is short."""
 
 import polars as pl
+
 from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.judging import above_everywhere
 from ontempo.lab.plots import Figure, View

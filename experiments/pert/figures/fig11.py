@@ -3,6 +3,7 @@
 from statistics import fmean
 
 import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import Curve, about, above_everywhere, number, within_everywhere
 from ontempo.lab.plots import Figure, View, Zone

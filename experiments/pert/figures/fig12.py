@@ -1,6 +1,7 @@
 """Figure 12: success against start-up delay where losses are many."""
 
 import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import above_everywhere
 from ontempo.lab.plots import Figure, View
@@ -30,7 +31,9 @@ def judge(results: Results) -> Finding:
     """PERT against the other two, over the caption's range of loss rates."""
     table = results.derive(streams)
     views = [
-        View(f"loss {bin_name(bounds)} ({source})", success_series(by_controller(_in(table, bounds))))
+        View(
+            f"loss {bin_name(bounds)} ({source})", success_series(by_controller(_in(table, bounds)))
+        )
         for bounds, source in ((CAPTION, "caption"), (PROSE, "prose"))
     ]
     figure = Figure(

@@ -3,6 +3,7 @@
 import math
 
 import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, Zone
@@ -19,9 +20,16 @@ SEED = "seed"
 
 def enqueued(results: Results) -> pl.DataFrame:
     """Packets let in, by seed, group and the queue they found."""
-    return results.table("queues").select(
-        SEED, "group", "length", (pl.col("arrivals") - pl.col("drops")).alias("packets")
+    return (
+        results.table("queues")
+        .select(SEED, "group", "length", (pl.col("arrivals") - pl.col("drops")).alias("packets"))
+        .filter(pl.col("packets") > 0)
     )
+
+
+def longest_seen(table: pl.DataFrame) -> int:
+    """The longest queue that let a packet in."""
+    return max(table["length"].to_list(), default=0)
 
 
 def shares(table: pl.DataFrame, where: pl.Expr) -> Interval:
@@ -35,30 +43,36 @@ def shares(table: pl.DataFrame, where: pl.Expr) -> Interval:
 
 
 def frequencies(table: pl.DataFrame, group: str, step: int) -> dict[float, Interval]:
-    """The share of all packets let in that are of this group, by the queue they found."""
-    totals = table.group_by(SEED).agg(pl.col("packets").sum().alias("all"))
+    """The share of all packets let in that are of this group, for each length of the queue.
+
+    Averaged over steps of several lengths, the last of which may be cut short.
+    """
+    first = (pl.col("length") // step * step).alias("first")
+    past = longest_seen(table) + 1
     parts = (
-        table.filter(group=group)
-        .group_by(SEED, (pl.col("length") // step).alias("step"))
-        .agg(pl.col("packets").sum())
-        .join(totals, on=SEED)
-        .with_columns((pl.col("packets") / pl.col("all")).alias("share"))
+        table.with_columns((pl.col("packets") / pl.col("packets").sum()).over(SEED).alias("share"))
+        .filter(group=group)
+        .group_by(SEED, first)
+        .agg(pl.col("share").sum())
+        .with_columns(pl.col("share") / (pl.lit(past) - pl.col("first")).clip(upper_bound=step))
     )
     return {
-        (number_ + 0.5) * step: mean_interval(part["share"])
-        for (number_,), part in parts.sort("step").group_by(["step"], maintain_order=True)
+        place + step / 2: mean_interval(part["share"])
+        for (place,), part in parts.sort("first").group_by(["first"], maintain_order=True)
     }
 
 
 def judge(results: Results) -> Finding:
     """Compare shares by half and quarter of the queue, losses and bandwidth."""
     table = enqueued(results)
-    longest = int(table["length"].max() or 0)  # type: ignore[call-overload]
+    longest = longest_seen(table)
     step = max(1, math.ceil((longest + 1) / STEPS))
     lower = shares(table, pl.col("length") < longest / 2)
     upper = shares(table, pl.col("length") >= longest * 3 / 4)
-    groups = results.table("flows").group_by("group").agg(
-        pl.col("loss_rate").mean(), pl.col("goodput_bps").sum()
+    groups = (
+        results.table("flows")
+        .group_by("group")
+        .agg(pl.col("loss_rate").mean(), pl.col("goodput_bps").sum())
     )
     rows = {row["group"]: row for row in groups.iter_rows(named=True)}
     pert, reno = rows["pert"], rows["reno"]
@@ -87,8 +101,8 @@ def judge(results: Results) -> Finding:
         "Share of packets let into the queue, by the queue length they found, for PERT and RENO."
         f" PERT has {number(lower.value)} of the packets in the lower half and"
         f" {number(upper.value)} in the upper quarter.",
-        Axis("Packets waiting on arrival", (0, longest)),
-        Axis(f"Share of packets (steps of {step})", format=".1%"),
+        Axis("Packets waiting on arrival", (0, longest), hover="%{x} packets waiting"),
+        Axis("Share of all packets enqueued, by queue length", format=".3~%"),
         [View("", series)],
         zones=[Zone(longest * 3 / 4, longest, "upper quarter")],
     )

@@ -63,8 +63,10 @@ def judge(results: Results) -> Finding:
     return Finding(
         [figure],
         checks,
-        ["Videos over PERT, 1,000-byte packets. Bands are 95 % t-intervals over runs. “About”"
-         " is read as within 0.1."],
+        [
+            "Videos over PERT, 1,000-byte packets. Bands are 95 % t-intervals over runs. “About”"
+            " is read as within 0.1."
+        ],
     )
 
 

@@ -61,8 +61,10 @@ def judge(results: Results) -> Finding:
     return Finding(
         [figure],
         checks,
-        ["Videos over PERT, 1,000-byte packets, headers counted, all round trips together. Bands"
-         " are 95 % t-intervals over runs. “In proportion” is read as within 5 %."],
+        [
+            "Videos over PERT, 1,000-byte packets, headers counted, all round trips together. Bands"
+            " are 95 % t-intervals over runs. “In proportion” is read as within 5 %."
+        ],
     )
 
 

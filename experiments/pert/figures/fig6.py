@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import Curve, number
 from ontempo.lab.plots import Axis, Figure, Series
@@ -47,9 +48,11 @@ def judge(results: Results) -> Finding:
     return Finding(
         [figure],
         checks,
-        [f"The paper states no start-up delay for this figure; judged at {STARTUP_S:g} s. Bands"
-         " are 95 % t-intervals over streams. “Steeply” and “nearly flat” are read as:"
-         f" at least {STEEP:.0%} of the fall from the first range to the last lies before 1.4."],
+        [
+            f"The paper states no start-up delay for this figure; judged at {STARTUP_S:g} s. Bands"
+            " are 95 % t-intervals over streams. “Steeply” and “nearly flat” are read as:"
+            f" at least {STEEP:.0%} of the fall from the first range to the last lies before 1.4."
+        ],
     )
 
 

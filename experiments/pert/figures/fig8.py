@@ -15,7 +15,9 @@ CAUSE = "Loss rates follow from the load, and that of the web users is not in th
 def judge(results: Results) -> Finding:
     """Little loss: nearly all succeed after 11 s; much loss: about six in ten."""
     table = results.derive(streams)
-    curves = {b: success_by_delay(table.filter(within("loss_rate", b, LOSS_BINS))) for b in LOSS_BINS}
+    curves = {
+        b: success_by_delay(table.filter(within("loss_rate", b, LOSS_BINS))) for b in LOSS_BINS
+    }
     late = [delay for delay in delays(table) if delay > STARTUP_S]
     checks = [
         within_everywhere(
@@ -37,7 +39,9 @@ def judge(results: Results) -> Finding:
             CAUSE,
         ),
     ]
-    counts = {b: table.filter(within("loss_rate", b, LOSS_BINS))["startup_delay_s"] for b in LOSS_BINS}
+    counts = {
+        b: table.filter(within("loss_rate", b, LOSS_BINS))["startup_delay_s"] for b in LOSS_BINS
+    }
     streams_in = {b: int((values == STARTUP_S).sum()) for b, values in counts.items()}
     series = [
         Series(f"loss {bin_name(b)}", f"step-{2 * step}", curve, symbol=symbol)

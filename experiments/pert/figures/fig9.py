@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import Curve, above_everywhere
 from ontempo.lab.plots import Figure, Series

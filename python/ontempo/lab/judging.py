@@ -14,6 +14,9 @@ from ontempo.lab.statistics import Interval
 ABOUT = 0.1
 """How far from a published value "about" reaches: one step of its last digit."""
 
+PLAIN = (1e-3, 1e4)
+"""Within these bounds a number is written without a power of ten."""
+
 Curve = Mapping[float, Interval]
 """Estimates by place on the x axis."""
 
@@ -24,8 +27,8 @@ def number(value: float) -> str:
     """A value as a reader wants it: three significant digits."""
     if math.isnan(value):
         return "none"
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        return f"{value:.3g}"
+    if value == 0 or PLAIN[0] <= abs(value) < PLAIN[1]:
+        return f"{float(f'{value:.3g}'):,g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")
     return f"{mantissa}·10^{int(exponent)}"
 
@@ -84,9 +87,9 @@ def within_everywhere(
     values = [curve[x].value for x in known]
     if failing:
         listed = "; ".join(f"{number(curve[x].value)} at {place(x)}" for x in failing)
-        text = f"Not at {len(failing)} of {len(known)}: {listed}"
+        text = f"Outside at {len(failing)} of {len(known)}: {listed}"
     elif known:
-        text = f"{number(min(values))} to {number(max(values))} at all {len(known)}"
+        text = f"{number(min(values))} to {number(max(values))}, within at all {len(known)}"
     else:
         text = "No data"
     text += _missing(unknown, place)

@@ -55,9 +55,9 @@ def reproduce(
     show_list: Annotated[
         bool, typer.Option("--list", help="List the claims and what they would run; run nothing.")
     ] = False,
-    out: Annotated[
-        Path, typer.Option(help="Where finished cells and the report are kept.")
-    ] = Path("out/reproduce"),
+    out: Annotated[Path, typer.Option(help="Where finished cells and the report are kept.")] = Path(
+        "out/reproduce"
+    ),
     jobs: Annotated[
         int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")
     ] = os.cpu_count() or 1,
@@ -147,9 +147,8 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
     for heading in ("claim", "world", "what", "cells", "core-time"):
         table.add_column(heading, justify="right" if heading in ("cells", "core-time") else "left")
     for row in rows:
-        cells = f"{row['cells']:,}"
         time = duration(float(str(row["core_seconds"])))
-        table.add_row(str(row["id"]), str(row["world"]), str(row["title"]), cells, time)
+        table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), time)
     console = Console()
     console.print(table)
     every = {cell for claim in claims for cell in claim.cells(scale)}

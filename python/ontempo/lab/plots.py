@@ -150,8 +150,8 @@ def plotly_layout(figure: Figure) -> dict[str, Any]:
             *(_rule(value) for value, _ in figure.reference),
         ],
         "annotations": [
-            *(_note(zone.label, x=zone.low, y=1, side="bottom") for zone in figure.zones),
-            *(_note(text, x=0, y=value, side="top") for value, text in figure.reference),
+            *(_note(zone.label, x=zone.low, y=0, on_rule=False) for zone in figure.zones),
+            *(_note(text, x=0, y=value, on_rule=True) for value, text in figure.reference),
         ],
     }
 
@@ -197,8 +197,7 @@ def _rule(value: float) -> dict[str, Any]:
     }
 
 
-def _note(text: str, *, x: float, y: float, side: str) -> dict[str, Any]:
-    on_rule = side == "top"
+def _note(text: str, *, x: float, y: float, on_rule: bool) -> dict[str, Any]:
     return {
         "text": text,
         "x": x,
@@ -206,7 +205,7 @@ def _note(text: str, *, x: float, y: float, side: str) -> dict[str, Any]:
         "xref": "paper" if on_rule else "x",
         "yref": "y" if on_rule else "paper",
         "xanchor": "left",
-        "yanchor": "bottom" if on_rule else "top",
+        "yanchor": "bottom",
         "xshift": 6,
         "showarrow": False,
         "font": {"size": 11.5, "color": "@quiet"},

@@ -121,7 +121,7 @@ def _summary_row(judged: Judged) -> str:
     return (
         f'<tr><td class="id">{escape(claim.id)}</td>'
         f'<th scope="row"><a href="#{_anchor(claim)}">{escape(claim.title)}</a></th>'
-        f"<td class=\"verdict {_slug(judged.finding.verdict)}\">"
+        f'<td class="verdict {_slug(judged.finding.verdict)}">'
         f"{_verdict(judged.finding.verdict)}</td>"
         f'<td class="held">{held} of {len(checks)} checks</td></tr>'
     )
@@ -143,10 +143,14 @@ def _claim(report: Report, judged: Judged) -> str:
         f'<div class="head"><span class="id">{escape(claim.id)}, {escape(claim.world)}</span>'
         f'<h2 id="{anchor}-title">{escape(claim.title)}</h2>'
         f'<span class="verdict {_slug(finding.verdict)}">{_verdict(finding.verdict)}</span></div>'
-        f'<dl class="terms"><div><dt>What was published</dt><dd>{escape(claim.published)}</dd></div>'
-        f"<div><dt>What that leads to expect</dt><dd>{escape(claim.expectation)}</dd></div></dl>"
+        f'<dl class="terms">{_term("What was published", claim.published)}'
+        f"{_term('What that leads to expect', claim.expectation)}</dl>"
         f"{figures}{_checks(finding.checks)}{_how(report, judged)}</section>"
     )
+
+
+def _term(name: str, text: str) -> str:
+    return f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>"
 
 
 def _checks(checks: Sequence[Check]) -> str:
@@ -229,4 +233,3 @@ def _version() -> str:
         return version("ontempo")
     except PackageNotFoundError:
         return "from source"
-

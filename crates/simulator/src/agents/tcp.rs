@@ -198,7 +198,10 @@ impl Tcp {
         }
         self.pace(now);
         fabric.send(now, packet);
-        if !self.retransmit_timer.is_set() {
+        // The timer starts anew for the first outstanding packet, or what a fast retransmission
+        // has left would not suffice for its round trip (as Linux and ns-2 do; RFC 6298 is
+        // silent).
+        if !self.retransmit_timer.is_set() || number == self.recovery.first() {
             self.set_retransmit_timer(now, fabric);
         }
     }

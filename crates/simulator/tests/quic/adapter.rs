@@ -66,9 +66,10 @@ pub(crate) enum Pacing {
 }
 
 impl Pacing {
-    /// The stack's pacer cannot be switched off, only be given a rate that never binds. At this
-    /// one a packet takes less than a microsecond, and 256 packets may leave at one instant.
-    const NEVER_BINDS: u64 = 100_000_000_000 / 8;
+    /// The fastest that the stack's pacer is told. It cannot be switched off, but at this rate it
+    /// lets 256 packets leave at one instant. No faster: what it waits for is rounded to a
+    /// nanosecond, and less than half of one becomes none, for ever.
+    const FASTEST: Rate = Rate::from_bits_per_sec(8_000_000_000);
 }
 
 /// What a controller did, read by the test while the stack owns the controller.
@@ -247,11 +248,12 @@ impl<C: CongestionControl> Adapter<C> {
     }
 
     fn paced_rate(&self) -> Option<Rate> {
-        self.controller.pacing_rate().or_else(|| match self.pacing {
-            Pacing::Off => Some(Rate::from_bits_per_sec(Pacing::NEVER_BINDS * 8)),
+        let rate = self.controller.pacing_rate().or_else(|| match self.pacing {
+            Pacing::Off => Some(Pacing::FASTEST),
             Pacing::Stack => None,
             Pacing::Window => Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?)),
-        })
+        });
+        rate.map(|rate| rate.min(Pacing::FASTEST))
     }
 }
 
@@ -271,11 +273,7 @@ where
         self.outstanding.push_back(packet);
         self.bytes_in_flight += packet.bytes;
         self.next += 1;
-        self.controller.on_sent(&Sent {
-            now,
-            packet: packet.number,
-            in_flight: self.in_flight(),
-        });
+        self.controller.on_sent(&Sent { now, packet: packet.number, in_flight: self.in_flight() });
         self.record(now);
     }
 
@@ -397,8 +395,7 @@ where
         let threshold = self.controller.snapshot().ssthresh;
         let mut metrics = ControllerMetrics::default();
         metrics.congestion_window = self.window_bytes();
-        metrics.ssthresh =
-            threshold.packets().is_finite().then(|| threshold.bytes(size).get());
+        metrics.ssthresh = threshold.packets().is_finite().then(|| threshold.bytes(size).get());
         metrics.pacing_rate = self.paced_rate().map(|rate| rate.as_bits_per_sec() / 8);
         metrics.send_quantum = Some(self.controller.burst().get().max(1) * size.get());
         metrics

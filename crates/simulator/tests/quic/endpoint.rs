@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use noq_proto::{
-    ClientConfig, Connection, ConnectionHandle, ConnectionId, ConnectionIdGenerator,
-    DatagramEvent, EcnCodepoint, Endpoint, EndpointConfig, FourTuple, ServerConfig, Transmit,
-    TransportConfig,
+    ClientConfig, Connection, ConnectionHandle, ConnectionId, ConnectionIdGenerator, DatagramEvent,
+    EcnCodepoint, Endpoint, EndpointConfig, FourTuple, ServerConfig, Transmit, TransportConfig,
 };
 use ontempo_foundation::{RandomStream, Time};
 

@@ -16,7 +16,8 @@ use crate::content::{Application, Receiver, Sender};
 use crate::endpoint::{Datagram, Node};
 
 /// UDP payload of a full packet: QUIC's smallest allowed, and fixed, path discovery being off.
-pub(crate) const PAYLOAD: Bytes = Bytes::new(1200);
+/// This is the packet that windows and paced rates count.
+pub(crate) const PAYLOAD: u16 = 1200;
 
 /// Headers of IPv4 and UDP, which the link carries as well.
 pub(crate) const HEADERS: Bytes = Bytes::new(28);
@@ -41,8 +42,18 @@ pub(crate) struct Setup {
     /// The receiver acknowledges every so many packets, by the extension that asks it to;
     /// where `None`, the extension is left alone, and it is every second packet.
     pub(crate) ack_every: Option<u32>,
-    /// Flips a bit in every so many-th data packet.
-    pub(crate) corrupt_every: Option<u64>,
+    pub(crate) mishaps: Mishaps,
+}
+
+/// What happens to the sender's packets besides the bottleneck.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mishaps {
+    /// A bit is flipped in every so many-th.
+    pub(crate) damage_every: Option<u64>,
+    /// Every so many-th is given a congestion mark.
+    pub(crate) mark_every: Option<u64>,
+    /// All are lost from the first time until the second.
+    pub(crate) outage: Option<(Time, Time)>,
 }
 
 impl Default for Setup {
@@ -53,7 +64,7 @@ impl Default for Setup {
             pacing: Pacing::Off,
             initial_window: Start::default().initial_window,
             ack_every: None,
-            corrupt_every: None,
+            mishaps: Mishaps::default(),
         }
     }
 }
@@ -79,6 +90,8 @@ pub(crate) struct Outcome {
     pub(crate) lost: Packets,
     /// Packets sent by either side.
     pub(crate) packets: Packets,
+    /// Packets that left the sender at the same instant as the one before.
+    pub(crate) back_to_back: Packets,
     /// Checksum over the time, direction, size and bytes of every packet sent.
     pub(crate) trace: u64,
     /// How long the run took on the wall's clock.
@@ -163,6 +176,8 @@ where
         ],
         setup,
         sent: [0; 2],
+        last_sent: Time::NEVER,
+        back_to_back: 0,
         trace: Checksum::new(0),
     };
     world.run_until_received(patience(path, bytes));
@@ -172,6 +187,7 @@ where
 /// Either side's part of the configuration.
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
+    transport.initial_mtu(PAYLOAD);
     transport.mtu_discovery_config(None);
     transport.enable_segmentation_offload(false);
     transport.allow_spin(false);
@@ -247,6 +263,9 @@ struct World {
     setup: Setup,
     /// Packets that each node sent.
     sent: [u64; 2],
+    /// When the sender last sent.
+    last_sent: Time,
+    back_to_back: u64,
     trace: Checksum,
 }
 
@@ -287,20 +306,45 @@ impl World {
         self.trace.word(self.now.as_nanos());
         self.trace.word(from as u64);
         self.trace.bytes(&datagram.payload);
-        let sent = self.sent[from];
-        if from == SENDER && self.setup.corrupt_every.is_some_and(|n| sent.is_multiple_of(n)) {
-            datagram.payload = damaged(&datagram.payload);
+        if from == SENDER {
+            self.back_to_back += u64::from(self.last_sent == self.now);
+            self.last_sent = self.now;
+            let Some(suffered) = self.suffer(datagram) else {
+                return;
+            };
+            datagram = suffered;
         }
         let size = Bytes::new(datagram.payload.len() as u64) + HEADERS;
         let capable = datagram.ecn.is_some();
-        if let Fate::Arrives { at, marked, .. } = self.links[from].offer(self.now, size, capable)
-        {
+        if let Fate::Arrives { at, marked, .. } = self.links[from].offer(self.now, size, capable) {
             if marked {
                 datagram.ecn = Some(EcnCodepoint::Ce);
             }
             let to = SENDER + RECEIVER - from;
-            self.arrivals.push(Reverse(Arrival { at, order: self.sent.iter().sum(), to, datagram }));
+            self.arrivals.push(Reverse(Arrival {
+                at,
+                order: self.sent.iter().sum(),
+                to,
+                datagram,
+            }));
         }
+    }
+
+    /// What becomes of a sender's datagram before the link; `None` where it is lost.
+    fn suffer(&self, mut datagram: Datagram) -> Option<Datagram> {
+        let Mishaps { damage_every, mark_every, outage } = self.setup.mishaps;
+        let due =
+            |every: Option<u64>| every.is_some_and(|every| self.sent[SENDER].is_multiple_of(every));
+        if outage.is_some_and(|(from, until)| (from..until).contains(&self.now)) {
+            return None;
+        }
+        if due(damage_every) {
+            datagram.payload = damaged(&datagram.payload);
+        }
+        if due(mark_every) && datagram.ecn.is_some() {
+            datagram.ecn = Some(EcnCodepoint::Ce);
+        }
+        Some(datagram)
     }
 
     fn receiver(&self) -> &Receiver {
@@ -326,6 +370,7 @@ impl World {
             drops: self.links[SENDER].statistics(self.now).drops.total(),
             lost: Packets::new(lost.unwrap_or(0)),
             packets: Packets::new(self.sent.iter().sum()),
+            back_to_back: Packets::new(self.back_to_back),
             trace: self.trace.finish(),
             wall: wall.elapsed(),
         }

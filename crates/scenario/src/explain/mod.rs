@@ -1,0 +1,323 @@
+//! A scenario in plain words.
+
+mod draw;
+mod words;
+
+use std::fmt::Write;
+
+use ontempo_foundation::{Bytes, Duration, Rate};
+
+use crate::backbone::Backbone;
+use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology, Transport};
+
+/// What fits into one line of a terminal.
+const COLUMNS: usize = 80;
+/// The most lines that list links or nodes one by one.
+const MOST_LINES: usize = 30;
+
+impl Scenario {
+    /// The scenario in plain words: the topology and its drawing, each group of flows with its
+    /// base round trip, what the links are offered, and what is measured.
+    pub fn explain(&self) -> String {
+        let backbone = Backbone::new(&self.topology);
+        let mut text = Text::default();
+        if !self.title.is_empty() {
+            text.paragraph("", &self.title);
+            text.blank();
+        }
+        text.paragraph("", &format!("Runs for {} with seed {}.", self.duration, self.seed));
+        text.blank();
+        self.explain_topology(&mut text);
+        text.blank();
+        text.lines(&draw::topology(self, &backbone));
+        text.blank();
+        text.paragraph("", "Flows:");
+        for (name, group) in &self.flows {
+            text.paragraph("  ", &words::group(name, group));
+            for sentence in way(group, &backbone).into_iter().flatten() {
+                text.paragraph("    ", &sentence);
+            }
+        }
+        text.blank();
+        text.paragraph("", "Offered load:");
+        self.explain_load(&backbone, &mut text);
+        text.blank();
+        text.paragraph("", "Measured:");
+        measure(&self.measure).iter().for_each(|sentence| text.paragraph("  ", sentence));
+        text.0
+    }
+
+    fn explain_topology(&self, text: &mut Text) {
+        let mut list = |heading: String, links: &[(&str, Option<&LinkSpec>)]| {
+            text.paragraph("", &heading);
+            for (name, spec) in links {
+                if let Some(spec) = spec {
+                    text.paragraph("  ", &format!("{name}: {}", words::link(spec)));
+                }
+            }
+        };
+        match &self.topology {
+            Topology::Dumbbell { bottleneck, reverse, access, receiver_access } => {
+                let links = [
+                    ("bottleneck, left to right", Some(bottleneck.as_ref())),
+                    ("right to left", reverse.as_deref()),
+                    ("each sender's access", Some(access.as_ref())),
+                    ("each receiver's access", receiver_access.as_deref()),
+                ];
+                list("A dumbbell: two routers joined by one bottleneck.".to_owned(), &links);
+            }
+            Topology::ParkingLot { hops, bottleneck, access } => {
+                let heading = format!("A parking lot: {hops} bottlenecks in a row.");
+                list(heading, &[("each bottleneck", Some(bottleneck)), ("each access", Some(access))]);
+            }
+            Topology::Graph { links } => {
+                list(format!("A graph with {}.", words::count(links.len() as u64, "link")), &[]);
+            }
+        }
+    }
+
+    /// What each link between routers is offered at a given rate, and by how many flows that
+    /// take what is left.
+    fn explain_load(&self, backbone: &Backbone<'_>, text: &mut Text) {
+        let mut loads = vec![(0.0, 0u64); backbone.links.len()];
+        for group in self.flows.values() {
+            let Ok((from, to)) = backbone.ends(group) else { continue };
+            for place in backbone.route(from, to).unwrap_or_default() {
+                match offered_bits_per_sec(group) {
+                    Some(bits) => loads[place].0 += bits * f64::from(group.count),
+                    None => loads[place].1 += u64::from(group.count),
+                }
+            }
+        }
+        let used = backbone.links.iter().zip(loads).filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
+        for (line, (link, (bits, elastic))) in used.enumerate() {
+            if line == MOST_LINES {
+                return text.paragraph("  ", "… and further links");
+            }
+            let rate = link.spec.rate;
+            let share = 100.0 * bits / rate.as_bits_per_sec() as f64;
+            let offered = Rate::from_bits_per_sec(bits.round() as u64);
+            let fixed = format!("{offered} of {rate} ({share:.0} %) is offered at a given rate");
+            let takers = words::count(elastic, "flow");
+            let takes = if elastic == 1 { "takes" } else { "take" };
+            let sentence = match (bits > 0.0, elastic) {
+                (true, 0) => fixed,
+                (true, _) => format!("{fixed}; {takers} {takes} what is left"),
+                (false, _) => format!("{takers} {takes} what there is of {rate}"),
+            };
+            text.paragraph("  ", &format!("{}: {sentence}", link.name));
+        }
+    }
+}
+
+/// The mean rate at which the application offers data; `None` where the network decides.
+fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
+    match &group.application {
+        Application::Cbr { rate: Some(rate), .. } => Some(rate.as_bits_per_sec() as f64),
+        Application::Cbr { interval: Some(interval), .. } => {
+            Some(packet_of(group).get() as f64 * 8.0 / interval.as_secs_f64())
+        }
+        Application::OnOff { rate, on, off, .. } => {
+            let share = on.as_secs_f64() / (on.as_secs_f64() + off.as_secs_f64());
+            Some(rate.as_bits_per_sec() as f64 * share)
+        }
+        _ => None,
+    }
+}
+
+fn packet_of(group: &FlowGroup) -> Bytes {
+    match &group.transport {
+        Transport::Tcp(spec) => spec.packet,
+        Transport::Udp { packet } => *packet,
+    }
+}
+
+/// The base round trip of a group's flows, and the bandwidth-delay product of their narrowest
+/// link.
+fn way(group: &FlowGroup, backbone: &Backbone<'_>) -> Option<[String; 2]> {
+    let (from, to) = backbone.ends(group).ok()?;
+    let (forward, back) = (backbone.route(from, to)?, backbone.route(to, from)?);
+    let access = [
+        ("the sender's access", backbone.source_access),
+        ("the receiver's access", backbone.sink_access),
+    ];
+    let access = || access.into_iter().filter_map(|(name, spec)| Some((name, spec?)));
+    let links = forward.iter().chain(&back).map(|place| backbone.links[*place].spec);
+    let twice = access().chain(access()).map(|(_, spec)| spec);
+    let (mut low, mut high, mut mean) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for spec in links.chain(twice) {
+        let range = spec.delay.range();
+        (low, high, mean) = (low + range.0, high + range.1, mean + spec.delay.mean());
+    }
+    let round_trip = match low == high {
+        true => format!("base round trip (propagation alone): {}", words::rounded(mean)),
+        false => format!(
+            "base round trip (propagation alone): {} to {}, {} on average",
+            words::rounded(low),
+            words::rounded(high),
+            words::rounded(mean)
+        ),
+    };
+    let on_way = forward.iter().map(|place| {
+        let link = &backbone.links[*place];
+        (link.name.as_str(), link.spec)
+    });
+    let (name, narrowest) = on_way.chain(access()).min_by_key(|(_, spec)| spec.rate)?;
+    let product = narrowest.rate.as_bits_per_sec() as f64 / 8.0 * mean.as_secs_f64();
+    let packets = product / packet_of(group).get() as f64;
+    let decimals = usize::from(packets < 100.0);
+    let product = match narrowest.rate {
+        Rate::UNLIMITED => "no link on the way limits the rate".to_owned(),
+        rate => format!(
+            "bandwidth-delay product of {name}: {rate} × {} = {} bytes, {packets:.decimals$} packets",
+            words::rounded(mean),
+            words::grouped(product.round() as u64)
+        ),
+    };
+    Some([round_trip, product])
+}
+
+fn measure(measure: &Measure) -> Vec<String> {
+    let mut sentences = vec![match measure.from {
+        Duration::ZERO => "totals of every flow and link, from the start".to_owned(),
+        from => format!("totals of every flow and link, from {from} on"),
+    }];
+    if let Some(interval) = measure.sample_every {
+        let which = match &measure.sample_flows {
+            Some(groups) => format!("the groups {}", groups.join(", ")),
+            None => "every flow".to_owned(),
+        };
+        sentences.push(format!("window, RTT and goodput of {which}, every {interval}"));
+    }
+    let lists = [
+        ("queue", &measure.queues),
+        ("every packet", &measure.packets),
+    ];
+    for (what, links) in lists {
+        if !links.is_empty() {
+            sentences.push(format!("{what} of {}", links.join(", ")));
+        }
+    }
+    if measure.adus {
+        sentences.push("every unit of the groups with a playout".to_owned());
+    }
+    if measure.events {
+        sentences.push("window reductions, timeouts and early responses".to_owned());
+    }
+    sentences
+}
+
+/// Text that is broken at [`COLUMNS`].
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn blank(&mut self) {
+        self.0.push('\n');
+    }
+
+    fn lines(&mut self, lines: &[String]) {
+        for line in lines {
+            _ = writeln!(self.0, "{}", line.trim_end());
+        }
+    }
+
+    /// Writes `words` between `indent` and the last column; further lines stand two further in.
+    fn paragraph(&mut self, indent: &str, words: &str) {
+        let mut line = indent.to_owned();
+        let mut is_first = true;
+        for word in words.split_whitespace() {
+            if !is_first && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+                _ = writeln!(self.0, "{line}");
+                line = format!("{indent}  {word}");
+                continue;
+            }
+            if !is_first {
+                line.push(' ');
+            }
+            line.push_str(word);
+            is_first = false;
+        }
+        _ = writeln!(self.0, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{VIDEO, scenario};
+
+    const LOT: &str = r#"
+        duration = "20 s"
+        [topology]
+        kind = "parking-lot"
+        hops = 3
+        bottleneck = { rate = "10 Mbit/s", delay = "10 ms" }
+        access = { rate = "unlimited", delay = "1 ms" }
+        [flows.long]
+        application = { kind = "ftp" }
+        transport = { kind = "tcp" }
+        [flows.back]
+        count = 2
+        from = "r2"
+        to = "r1"
+        application = { kind = "cbr", interval = "8 ms" }
+        transport = { kind = "udp", packet = "500 bytes" }
+        [measure]
+        queues = ["hop 1"]
+        events = true
+    "#;
+
+    #[test]
+    fn a_group_reads_as_a_sentence() {
+        let text = scenario(VIDEO).explain();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(
+            "25 video flows: 300 kbit/s constant bit rate over TCP with PERT, packets of 1000 \
+             bytes, SACK recovery, an ACK for each packet; starting within 1 s"
+        ), "{text}");
+        assert!(words.contains("base round trip (propagation alone): 80 ms"), "{text}");
+        assert!(words.contains("25 Mbit/s × 80 ms = 250,000 bytes, 250 packets"), "{text}");
+        assert!(words.contains("bottleneck: 7.5 Mbit/s of 25 Mbit/s (30 %)"), "{text}");
+    }
+
+    #[test]
+    fn a_dumbbell_is_drawn_with_its_groups_on_both_sides() {
+        let more = "[flows.back]\nfrom = \"right\"\napplication = { kind = \"ftp\" }\n\
+                    transport = { kind = \"tcp\" }\n";
+        let text = scenario(&format!("{VIDEO}{more}")).explain();
+        let drawing: Vec<&str> = text.lines().filter(|line| line.contains('×')).collect();
+        assert_eq!(drawing[..2], [
+            "   1 × back ← ─┐                                          ┌─ ← 1 × back",
+            "  25 × video → ─┴─ left ═══ 25 Mbit/s, 30 ms ═══ right ─┴─ → 25 × video",
+        ], "{text}");
+    }
+
+    #[test]
+    fn a_parking_lot_is_drawn_with_the_stretch_of_each_group() {
+        let text = scenario(LOT).explain();
+        assert!(text.contains("r0 ══ r1 ══ r2 ══ r3\n"), "{text}");
+        assert!(text.contains("2 × back       ←─────┤\n"), "{text}");
+        assert!(text.contains("1 × long ├─────────────────→\n"), "{text}");
+        assert!(text.contains("hop 1 reverse: 1 Mbit/s of 10 Mbit/s (10 %)"), "{text}");
+        assert!(text.contains("hop 0: 1 flow takes what there is of 10 Mbit/s"), "{text}");
+        assert!(text.contains("  queue of hop 1\n"), "{text}");
+    }
+
+    #[test]
+    fn a_graph_is_drawn_as_nodes_and_the_links_that_leave_them() {
+        let text = scenario(crate::testing::GRAPH).explain();
+        assert!(text.contains("  a\n  ├─→ b  10 Mbit/s, 5 ms of delay, an endless queue\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_wider_than_a_terminal() {
+        let long = "a-very-long-name-that-somebody-chose-for-a-group-of-flows-in-a-hurry";
+        for text in [VIDEO, LOT, crate::testing::GRAPH] {
+            let text = text.replace("[flows.video]", &format!("[flows.{long}]"));
+            let text = text.replace("hops = 3", "hops = 70");
+            for line in scenario(&text).explain().lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Phrases for the parts of a scenario.
+
+use ontempo_foundation::{Duration, Rate};
+
+use crate::model::{
+    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay, DelayLaw,
+    Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueSpec, RecoveryKind, Start,
+    TcpSpec, Transport,
+};
+
+/// `1 flow`, `25 flows`.
+pub(super) fn count(number: u64, noun: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", grouped(number))
+}
+
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The duration with about four digits.
+pub(super) fn rounded(duration: Duration) -> String {
+    let step = 10u64.pow(duration.as_nanos().max(1).ilog10().saturating_sub(3));
+    Duration::from_nanos(duration.as_nanos().saturating_add(step / 2) / step * step).to_string()
+}
+
+pub(super) fn link(spec: &LinkSpec) -> String {
+    let mut parts = vec![rate(spec.rate), delay(&spec.delay), queue(&spec.queue)];
+    if let Some(mtu) = spec.mtu {
+        parts.push(format!("packets of at most {mtu}"));
+    }
+    if let Some(spec) = &spec.loss {
+        parts.push(loss(spec));
+    }
+    if spec.reordering {
+        parts.push("packets may overtake".to_owned());
+    }
+    parts.join(", ")
+}
+
+pub(super) fn rate(rate: Rate) -> String {
+    match rate {
+        Rate::UNLIMITED => "no limit of rate".to_owned(),
+        rate => rate.to_string(),
+    }
+}
+
+fn delay(delay: &Delay) -> String {
+    match delay {
+        Delay::Fixed(delay) => format!("{delay} of delay"),
+        Delay::Law(law) => format!("a delay {}", self::law(law)),
+    }
+}
+
+fn law(law: &DelayLaw) -> String {
+    match law {
+        DelayLaw::Constant { value } => format!("of {value}"),
+        DelayLaw::Uniform { low, high, drawn } => {
+            let drawn = match drawn {
+                Drawn::PerPacket => "drawn for each packet",
+                Drawn::PerLink => "drawn once for each link",
+            };
+            format!("between {low} and {high} ({drawn})")
+        }
+        DelayLaw::Exponential { mean } => format!("exponential with mean {mean}"),
+        DelayLaw::HyperExponential { means, .. } => {
+            let mean = rounded(law.mean());
+            format!("hyper-exponential of {} branches with mean {mean}", means.len())
+        }
+        DelayLaw::Erlang { k, mean } => format!("Erlang of {k} stages with mean {mean}"),
+        DelayLaw::Sum { terms } => {
+            let terms: Vec<String> = terms.iter().map(self::law).collect();
+            format!("that is a sum of one {}", terms.join(", one "))
+        }
+    }
+}
+
+fn queue(spec: &QueueSpec) -> String {
+    match spec {
+        QueueSpec::DropTail { limit: None } => "an endless queue".to_owned(),
+        QueueSpec::DropTail { limit: Some(limit) } => format!("a drop-tail queue of {limit}"),
+        QueueSpec::Red { limit, ecn, .. } => {
+            let acts = if *ecn { "marks" } else { "drops" };
+            format!("a RED queue of {limit} that {acts}")
+        }
+    }
+}
+
+fn loss(spec: &LossSpec) -> String {
+    match spec {
+        LossSpec::Bernoulli { rate } => {
+            format!("each packet lost with probability {rate}")
+        }
+        LossSpec::Gilbert { p, q } => {
+            let share = 100.0 * p / (p + q);
+            format!("losses in bursts ({share:.2} % of packets, {:.1} at a time)", 1.0 / q)
+        }
+        LossSpec::Trace { lost } => format!("{} lost by number", count(lost.len() as u64, "packet")),
+    }
+}
+
+/// `25 video flows: 300 kbit/s constant bit rate over TCP with PERT, …`.
+pub(super) fn group(name: &str, group: &FlowGroup) -> String {
+    let flows = if group.count == 1 { "flow" } else { "flows" };
+    let mut text = format!("{} {name} {flows}: ", grouped(u64::from(group.count)));
+    text += &format!("{} over {}", application(&group.application), transport(&group.transport));
+    let ends = [("from", &group.from), ("to", &group.to)];
+    let ends: Vec<String> =
+        ends.iter().filter_map(|(word, node)| Some(format!("{word} {}", node.as_ref()?))).collect();
+    if !ends.is_empty() {
+        text += &format!("; {}", ends.join(" "));
+    }
+    text += &match group.start {
+        Start::At(Duration::ZERO) => "; starting at once".to_owned(),
+        Start::At(start) => format!("; starting at {start}"),
+        Start::Between { low: Duration::ZERO, high } => format!("; starting within {high}"),
+        Start::Between { low, high } => format!("; starting between {low} and {high}"),
+    };
+    if let Some(stop) = group.stop {
+        text += &format!(", stopping at {stop}");
+    }
+    if !group.playout.is_empty() {
+        let delays: Vec<String> = group.playout.iter().map(Duration::to_string).collect();
+        text += &format!("; played out after {}", delays.join(", "));
+    }
+    text
+}
+
+fn application(application: &Application) -> String {
+    match application {
+        Application::Ftp {} => "endless bulk data".to_owned(),
+        Application::File { size } => format!("a file of {size}"),
+        Application::Cbr { rate: Some(rate), .. } => format!("{rate} constant bit rate"),
+        Application::Cbr { interval: Some(interval), .. } => format!("a packet every {interval}"),
+        Application::Cbr { .. } => "constant bit rate".to_owned(),
+        Application::OnOff { rate, on, off, shape } => {
+            let law = match shape {
+                Some(shape) => format!("Pareto with exponent {shape}"),
+                None => "exponential".to_owned(),
+            };
+            format!("{rate} for {on}, silence for {off} (means, {law})")
+        }
+        Application::Http { think, objects, size, .. } => {
+            format!("web pages of {objects} objects of {size}, {think} apart (means, Pareto)")
+        }
+    }
+}
+
+fn transport(transport: &Transport) -> String {
+    match transport {
+        Transport::Udp { packet } => format!("UDP in packets of {packet}"),
+        Transport::Tcp(spec) => tcp(spec),
+    }
+}
+
+fn tcp(spec: &TcpSpec) -> String {
+    let mut parts = vec![
+        format!("TCP with {}", congestion(&spec.congestion)),
+        format!("packets of {}", spec.packet),
+        match spec.recovery {
+            RecoveryKind::Reno => "Reno recovery".to_owned(),
+            RecoveryKind::NewReno => "NewReno recovery".to_owned(),
+            RecoveryKind::Sack => "SACK recovery".to_owned(),
+        },
+        match spec.ack {
+            AckKind::Immediate {} => "an ACK for each packet".to_owned(),
+            AckKind::Delayed { timeout } => {
+                format!("an ACK for each second packet or after {timeout}")
+            }
+            AckKind::Adaptive { most } => format!("an ACK for up to {most}, adapted"),
+        },
+    ];
+    let pacing = match spec.pacing {
+        PacingKind::Off => None,
+        PacingKind::Window => Some("paced by the window"),
+        PacingKind::Controller => Some("paced by the controller"),
+    };
+    let corrected =
+        spec.correct_self_induced_delay.then_some("RTT corrected for self-induced delay");
+    let ecn = spec.ecn.then_some("ECN");
+    parts.extend([pacing, corrected, ecn].into_iter().flatten().map(str::to_owned));
+    parts.join(", ")
+}
+
+fn congestion(congestion: &Congestion) -> &'static str {
+    match congestion {
+        Congestion::Named(name) => match name {
+            CongestionName::Reno => "Reno",
+            CongestionName::NewReno => "NewReno",
+            CongestionName::Cubic => "CUBIC",
+            CongestionName::Vegas => "Vegas",
+            CongestionName::Pert => "PERT",
+        },
+        Congestion::With(spec) => match spec {
+            CongestionSpec::Reno { .. } => "Reno",
+            CongestionSpec::NewReno { .. } => "NewReno",
+            CongestionSpec::Cubic { variant: CubicVariant::Rfc9438 } => "CUBIC",
+            CongestionSpec::Cubic { variant: CubicVariant::Linux26 } => "CUBIC of Linux 2.6",
+            CongestionSpec::Vegas {} => "Vegas",
+            CongestionSpec::Pert { variant: PertVariant::Thesis, .. } => "PERT",
+            CongestionSpec::Pert { variant: PertVariant::Reference, .. } => "PERT of the ns-3 port",
+        },
+    }
+}
