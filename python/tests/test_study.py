@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from fake import FakeEngine
+
 from ontempo.lab.errors import BadInputError, InterruptedStudyError, UnfitEnvironmentError
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Plan, Planned, Study

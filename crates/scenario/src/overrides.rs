@@ -152,3 +152,110 @@ fn parse_key(key: &str) -> Option<Vec<String>> {
     }
     Some(keys)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Scenario;
+    use crate::testing::{GRAPH, VIDEO};
+
+    fn set_in(text: &str, overrides: &[&str]) -> Result<Scenario, String> {
+        let overrides = Overrides::parse(overrides).map_err(|error| error.to_string())?;
+        crate::parse_with(text, "s.toml", &overrides).map_err(|error| error.to_string())
+    }
+
+    fn set(text: &str) -> Result<Scenario, String> {
+        set_in(VIDEO, &[text])
+    }
+
+    #[test]
+    fn a_value_is_toml_or_else_a_text() {
+        let expected = crate::parse(&VIDEO.replace("25 Mbit/s", "30 Mbit/s"), "").unwrap();
+        assert_eq!(set("topology.bottleneck.rate=\"30 Mbit/s\"").unwrap(), expected);
+        assert_eq!(set("topology.bottleneck.rate=30 Mbit/s").unwrap(), expected);
+        assert_eq!(set("topology.bottleneck.rate = '30 Mbit/s'").unwrap(), expected);
+        assert_eq!(set("flows.video.count=30").unwrap().flows["video"].count, 30);
+    }
+
+    #[test]
+    fn a_value_may_be_a_table() {
+        let queue = "topology.bottleneck.queue={ kind = \"red\", limit = \"9 packets\" }";
+        assert!(set(queue).is_ok());
+    }
+
+    #[test]
+    fn keys_may_be_quoted_and_may_hold_what_parts_keys() {
+        let text = VIDEO.replace("[flows.video]", "[flows.\"a.b=c\"]");
+        let scenario = set_in(&text, &["flows.\"a.b=c\".count=3"]).unwrap();
+        assert_eq!(scenario.flows["a.b=c"].count, 3);
+    }
+
+    #[test]
+    fn a_field_that_the_file_leaves_out_can_be_set() {
+        assert!(set("measure.adus=true").unwrap().measure.adus);
+    }
+
+    #[test]
+    fn the_last_of_several_wins() {
+        let scenario = set_in(VIDEO, &["flows.video.count=3", "flows.video.count=4"]).unwrap();
+        assert_eq!(scenario.flows["video"].count, 4);
+    }
+
+    #[test]
+    fn a_number_picks_an_item_of_a_list() {
+        assert!(set_in(GRAPH, &["topology.links.1.rate=1 Gbit/s"]).is_ok());
+        assert_eq!(
+            set_in(GRAPH, &["topology.links.7.rate=1 Gbit/s"]).unwrap_err(),
+            "--set topology.links.7.rate=1 Gbit/s: topology.links: this list has no item 7; its \
+             items are 0 to 4"
+        );
+    }
+
+    #[test]
+    fn an_error_names_the_override() {
+        assert_eq!(
+            set("topology.bottleneck.rate=30").unwrap_err(),
+            "--set topology.bottleneck.rate=30: topology.bottleneck.rate: missing unit: write \
+             \"30 Mbit/s\", not 30"
+        );
+        assert_eq!(
+            set("flows.video.count=0").unwrap_err(),
+            "--set flows.video.count=0: flows.video.count: 0 flows will not do; 1 to 1000000 are \
+             possible"
+        );
+    }
+
+    #[test]
+    fn an_unknown_path_is_answered_with_what_exists_there() {
+        assert_eq!(
+            set("flows.vidio.count=30").unwrap_err(),
+            "--set flows.vidio.count=30: flows.vidio: there is no such name; known: `video`"
+        );
+        assert_eq!(
+            set("topology.access.speed=30").unwrap_err(),
+            "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: \
+             `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`"
+        );
+        assert_eq!(
+            set("duration.long=1").unwrap_err(),
+            "--set duration.long=1: duration: \"20 s\" is a text, so that it has no field `long`"
+        );
+    }
+
+    #[test]
+    fn a_text_that_sets_nothing_is_refused() {
+        assert_eq!(
+            set("duration").unwrap_err(),
+            "--set duration: there is no `=`; write --set KEY.KEY=VALUE"
+        );
+        let what = "the key is not one; write --set KEY.KEY=VALUE";
+        for text in ["=1", "a b=1", "a..b=1", "[a]\nb=1", "a\nb=1", "# a=1"] {
+            assert_eq!(set(text).unwrap_err(), format!("--set {text}: {what}"));
+        }
+    }
+
+    #[test]
+    fn a_value_cannot_smuggle_in_further_keys() {
+        assert_eq!(set("title=1\nseed = 9").unwrap().title, "1\nseed = 9");
+    }
+}

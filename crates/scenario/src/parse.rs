@@ -145,3 +145,124 @@ impl Loader {
         names.join(" includes ")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::VIDEO;
+
+    /// A folder of its own for a test, gone with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let folder = std::env::temp_dir().join(format!("ontempo-{}-{name}", std::process::id()));
+            for (file, text) in files {
+                let path = folder.join(file);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            Self(folder)
+        }
+
+        fn load(&self, file: &str) -> Result<Scenario, String> {
+            load(self.0.join(file)).map_err(|error| {
+                error.to_string().replace(&format!("{}/", self.0.display()), "")
+            })
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_including_file_wins_over_what_it_includes() {
+        let main = "include = [\"parts/base.toml\"]\nduration = \"5 s\"\n\
+                    [topology.bottleneck]\nrate = \"10 Mbit/s\"\n";
+        let folder = Folder::new("wins", &[("main.toml", main), ("parts/base.toml", VIDEO)]);
+        let scenario = folder.load("main.toml").unwrap();
+        let expected = VIDEO.replace("25 Mbit/s", "10 Mbit/s").replace("20 s", "5 s");
+        assert_eq!(scenario, parse(&expected, "").unwrap());
+    }
+
+    #[test]
+    fn a_table_of_another_kind_replaces_the_included_one() {
+        let main = "include = [\"base.toml\"]\n[topology.bottleneck.queue]\nkind = \"red\"\n\
+                    limit = \"9 packets\"\nmin-th = \"3 packets\"\n\
+                    [flows.video.application]\nkind = \"ftp\"\n";
+        let folder = Folder::new("kind", &[("main.toml", main), ("base.toml", VIDEO)]);
+        let scenario = folder.load("main.toml").unwrap();
+        assert_eq!(scenario.flows["video"].application, crate::model::Application::Ftp {});
+    }
+
+    #[test]
+    fn an_error_names_the_very_file_that_holds_it() {
+        let main = "include = [\"base.toml\"]\n[topology.access]\nrate = \"fast\"\n";
+        let base = VIDEO.replace("count = 25", "count = 0");
+        let folder = Folder::new("names", &[("main.toml", main), ("base.toml", &base)]);
+        assert_eq!(
+            folder.load("main.toml").unwrap_err(),
+            "main.toml:3: topology.access.rate: `fast` does not begin with a number; a rate is \
+             needed, such as \"25 Mbit/s\""
+        );
+        let fixed = main.replace("fast", "1 Gbit/s");
+        let folder = Folder::new("names", &[("main.toml", &fixed), ("base.toml", &base)]);
+        assert_eq!(
+            folder.load("main.toml").unwrap_err(),
+            "base.toml:17: flows.video.count: 0 flows will not do; 1 to 1000000 are possible"
+        );
+    }
+
+    #[test]
+    fn a_loop_of_includes_is_shown_as_a_chain() {
+        let include = |file: &str| format!("# a comment\ninclude = [\"{file}\"]\n");
+        let files = [("a.toml", include("b.toml")), ("b.toml", include("a.toml"))];
+        let files: Vec<(&str, &str)> = files.iter().map(|(n, text)| (*n, text.as_str())).collect();
+        assert_eq!(
+            Folder::new("loop", &files).load("a.toml").unwrap_err(),
+            "b.toml:2: include: a.toml includes b.toml includes a.toml; a file cannot include itself"
+        );
+    }
+
+    #[test]
+    fn includes_end_at_a_depth() {
+        let names: Vec<String> = (0..20).map(|place| format!("{place}.toml")).collect();
+        let texts: Vec<String> =
+            (0..20).map(|place| format!("include = [\"{}.toml\"]\n", place + 1)).collect();
+        let files: Vec<(&str, &str)> =
+            names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let error = Folder::new("depth", &files).load("0.toml").unwrap_err();
+        assert!(error.starts_with("15.toml:1: include: 0.toml includes 1.toml includes"), "{error}");
+        assert!(error.ends_with("includes 16.toml; at most 16 files deep will do"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_where_it_is_included() {
+        let folder = Folder::new("absent", &[("main.toml", "include = [\"no.toml\"]")]);
+        let error = folder.load("main.toml").unwrap_err();
+        assert!(error.starts_with("main.toml:1: include: cannot read no.toml: "), "{error}");
+        let error = folder.load("nowhere.toml").unwrap_err();
+        assert!(error.starts_with("cannot read nowhere.toml: "), "{error}");
+    }
+
+    #[test]
+    fn an_include_is_a_list_of_files() {
+        let folder = Folder::new("list", &[("main.toml", "include = \"base.toml\"")]);
+        assert_eq!(
+            folder.load("main.toml").unwrap_err(),
+            "main.toml:1: include: \"base.toml\" is a text; a list of files is needed, such as \
+             [\"base.toml\"]"
+        );
+    }
+
+    #[test]
+    fn a_text_includes_nothing() {
+        assert_eq!(
+            parse("include = [\"/etc/passwd\"]", "s.toml").unwrap_err().to_string(),
+            "s.toml:1: include: a text cannot include files; load the scenario from a file"
+        );
+    }
+}

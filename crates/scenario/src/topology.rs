@@ -194,3 +194,154 @@ impl DelayLaw {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{GRAPH, VIDEO, scenario};
+
+    fn names(layout: &Layout, links: &[usize]) -> Vec<String> {
+        links.iter().map(|place| layout.links[*place].name.clone()).collect()
+    }
+
+    fn many() -> Scenario {
+        crate::load("tests/scenarios/many.toml").unwrap()
+    }
+
+    #[test]
+    fn each_flow_of_a_dumbbell_has_its_own_hosts() {
+        let layout = scenario(VIDEO).layout(1).unwrap();
+        assert_eq!(layout.nodes.len(), 2 + 2 * 25);
+        assert_eq!(layout.links.len(), 2 + 4 * 25);
+        assert_eq!(layout.nodes[..4], ["left", "right", "video.0.source", "video.0.sink"]);
+        let flow = &layout.flows[24];
+        assert_eq!(
+            names(&layout, &flow.forward),
+            ["video.24.source -> left", "bottleneck", "right -> video.24.sink"]
+        );
+        assert_eq!(
+            names(&layout, &flow.reverse),
+            ["video.24.sink -> right", "reverse", "left -> video.24.source"]
+        );
+        assert_eq!(layout.groups, ["video"]);
+    }
+
+    #[test]
+    fn routes_are_unbroken_from_sender_to_receiver_and_back() {
+        for text in [VIDEO, GRAPH] {
+            let layout = scenario(text).layout(1).unwrap();
+            for flow in &layout.flows {
+                for route in [&flow.forward, &flow.reverse] {
+                    for pair in route.windows(2) {
+                        assert_eq!(layout.links[pair[0]].to, layout.links[pair[1]].from);
+                    }
+                }
+                let ends = |route: &[usize]| {
+                    (layout.links[route[0]].from, layout.links[route[route.len() - 1]].to)
+                };
+                let (source, sink) = ends(&flow.forward);
+                assert_eq!(ends(&flow.reverse), (sink, source));
+            }
+        }
+    }
+
+    #[test]
+    fn a_flow_may_run_from_right_to_left() {
+        let layout = scenario(&VIDEO.replace("count = 25", "from = \"right\"")).layout(1).unwrap();
+        assert_eq!(
+            names(&layout, &layout.flows[0].forward),
+            ["video.0.source -> right", "reverse", "left -> video.0.sink"]
+        );
+    }
+
+    #[test]
+    fn both_directions_of_an_access_link_share_one_draw_and_links_differ() {
+        let layout = many().layout(7).unwrap();
+        let delay = |name: &str| match &layout.links.iter().find(|link| link.name == name).unwrap().delay {
+            Delay::Fixed(delay) => *delay,
+            law => panic!("{law:?} was not drawn"),
+        };
+        for index in 0..25 {
+            let there = delay(&format!("long.{index}.source -> left"));
+            assert_eq!(there, delay(&format!("left -> long.{index}.source")));
+            assert!(there >= Duration::from_millis(5) && there <= Duration::from_millis(15));
+        }
+        assert_ne!(delay("long.0.source -> left"), delay("long.1.source -> left"));
+        let mut stream = RandomStream::new(7, "link long.3.source -> left delay");
+        let expected = stream.duration_between(Duration::from_millis(5), Duration::from_millis(15));
+        assert_eq!(delay("long.3.source -> left"), expected);
+    }
+
+    #[test]
+    fn starts_are_drawn_from_a_stream_of_each_flow() {
+        let layout = many().layout(7).unwrap();
+        let mut stream = RandomStream::new(7, "flow long.3 start");
+        let expected = stream.duration_between(Duration::ZERO, Duration::from_secs(1));
+        assert_eq!(layout.flows[3].start, Time::ZERO + expected);
+    }
+
+    #[test]
+    fn the_seed_alone_decides_the_layout() {
+        assert_eq!(many().layout(1).unwrap(), many().layout(1).unwrap());
+        assert_ne!(many().layout(1).unwrap(), many().layout(2).unwrap());
+    }
+
+    #[test]
+    fn a_moment_to_stop_becomes_the_time_that_a_flow_sends() {
+        let text = VIDEO.replace("count = 25", "stop = \"9 s\"");
+        let layout = scenario(&text).layout(1).unwrap();
+        let flow = &layout.flows[0];
+        assert_eq!(flow.start + flow.stop.unwrap(), Time::ZERO + Duration::from_secs(9));
+    }
+
+    #[test]
+    fn a_parking_lot_is_crossed_in_part_and_backwards() {
+        let text = VIDEO
+            .replace("kind = \"dumbbell\"", "kind = \"parking-lot\"\nhops = 3")
+            .replace("count = 25", "from = \"r3\"\nto = \"r1\"");
+        let layout = scenario(&text).layout(1).unwrap();
+        assert_eq!(layout.nodes[..4], ["r0", "r1", "r2", "r3"]);
+        let (first, last) = ("video.0.source -> r3", "r1 -> video.0.sink");
+        let forward = names(&layout, &layout.flows[0].forward);
+        assert_eq!(forward, [first, "hop 2 reverse", "hop 1 reverse", last]);
+        assert_eq!(names(&layout, &layout.flows[0].reverse)[1..3], ["hop 1", "hop 2"]);
+    }
+
+    #[test]
+    fn of_two_equal_ways_through_a_graph_the_first_by_name_is_taken() {
+        let layout = scenario(GRAPH).layout(1).unwrap();
+        assert_eq!(layout.nodes, ["a", "b", "c", "d", "e"]);
+        assert_eq!(names(&layout, &layout.flows[0].forward), ["a -> b", "b -> d"]);
+        assert_eq!(names(&layout, &layout.flows[0].reverse), ["d -> b", "b -> a"]);
+    }
+
+    #[test]
+    fn a_graph_is_crossed_by_delay_first_and_then_by_number_of_links() {
+        let slow = GRAPH.replacen("delay = \"5 ms\"", "delay = \"6 ms\"", 1);
+        let layout = scenario(&slow).layout(1).unwrap();
+        assert_eq!(names(&layout, &layout.flows[0].forward), ["a -> c", "c -> d"]);
+        let direct = "{ from = \"a\", to = \"d\", rate = \"1 Mbit/s\", delay = \"10 ms\" },\n]";
+        let layout = scenario(&GRAPH.replacen(']', direct, 1)).layout(1).unwrap();
+        assert_eq!(names(&layout, &layout.flows[0].forward), ["a -> d"]);
+    }
+
+    #[test]
+    fn a_sum_keeps_what_is_drawn_for_each_packet() {
+        let law = "{ kind = \"sum\", terms = [{ kind = \"exponential\", mean = \"1 ms\" }, \
+                   { kind = \"uniform\", low = \"5 ms\", high = \"9 ms\", drawn = \"per-link\" }] }";
+        let text = VIDEO.replace("delay = \"5 ms\"", &format!("delay = {law}"));
+        let layout = scenario(&text).layout(1).unwrap();
+        let Delay::Law(DelayLaw::Sum { terms }) = &layout.links[2].delay else { panic!() };
+        assert!(matches!(terms[..], [DelayLaw::Exponential { .. }, DelayLaw::Constant { .. }]));
+        assert_eq!(layout.links[2].delay, layout.links[3].delay);
+    }
+
+    #[test]
+    fn a_hundred_thousand_flows_are_laid_out_in_a_moment() {
+        let text = VIDEO.replace("count = 25", "count = 100_000");
+        let began = std::time::Instant::now();
+        let layout = scenario(&text).layout(1).unwrap();
+        assert_eq!(layout.flows.len(), 100_000);
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    }
+}

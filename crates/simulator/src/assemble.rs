@@ -58,7 +58,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .flat_map(|flow| [flow.forward.clone(), flow.reverse.clone()])
         .collect();
     let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
-    let agents = layout
+    let mut agents = layout
         .flows
         .iter()
         .enumerate()
@@ -68,7 +68,22 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             agent(scenario, name, flow, route, seed)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
+    allow_answers_ahead(&mut agents, &layout, &fabric);
     Ok(Assembly { layout, agents, fabric })
+}
+
+fn allow_answers_ahead(agents: &mut [Agent], layout: &Layout, fabric: &Fabric) {
+    let mut users = vec![0u32; layout.links.len()];
+    for link in layout.flows.iter().flat_map(|flow| flow.forward.iter().chain(&flow.reverse)) {
+        users[*link] += 1;
+    }
+    for (agent, flow) in agents.iter_mut().zip(&layout.flows) {
+        if let Agent::Tcp(tcp) = agent
+            && fabric.answers_can_be_computed_ahead(&flow.forward, &flow.reverse, &users)
+        {
+            tcp.allow_answers_ahead();
+        }
+    }
 }
 
 fn agent(

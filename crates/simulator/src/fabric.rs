@@ -43,6 +43,16 @@ impl Step {
     }
 }
 
+/// What became of a packet whose event has come.
+pub(crate) enum Transit {
+    /// It has arrived.
+    Arrived(Packet),
+    /// It will arrive at this time, with nothing in between: the caller puts it there.
+    Arriving(Time, u32),
+    /// It is under way to its next link, or lost.
+    Underway,
+}
+
 /// Everything between the agents.
 pub(crate) struct Fabric {
     wheel: Wheel<Event>,
@@ -106,21 +116,40 @@ impl Fabric {
     #[inline]
     pub(crate) fn send(&mut self, now: Time, packet: Packet) {
         let handle = self.packets.insert(packet);
-        self.offer(now, handle);
+        if let Some(at) = self.offer(now, handle) {
+            self.wheel.push(at, Event::Packet(handle));
+        }
     }
 
-    /// A packet's event has come: the packet itself if it has arrived, `None` if it went on.
+    /// A packet's event has come.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Time, handle: u32) -> Option<Packet> {
+    pub(crate) fn advance(&mut self, now: Time, handle: u32) -> Transit {
         let step = self.packets.get(handle).step;
         if self.steps[step as usize].0 == Step::ARRIVED.0 {
-            return Some(self.packets.remove(handle));
+            return Transit::Arrived(self.packets.remove(handle));
         }
-        self.offer(now, handle);
-        None
+        match self.offer(now, handle) {
+            Some(at) => Transit::Arriving(at, handle),
+            None => Transit::Underway,
+        }
     }
 
-    fn offer(&mut self, now: Time, handle: u32) {
+    /// The packet of this handle.
+    #[inline]
+    pub(crate) fn packet(&self, handle: u32) -> &Packet {
+        self.packets.get(handle)
+    }
+
+    /// Takes a packet out of the network.
+    #[inline]
+    pub(crate) fn take(&mut self, handle: u32) -> Packet {
+        self.packets.remove(handle)
+    }
+
+    /// Offers a packet to the next link of its route, and to those behind it that can be offered
+    /// to ahead of time; answers when it arrives, if no event comes before that.
+    #[inline]
+    fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
         let mut now = now;
         loop {
             let packet = self.packets.get_mut(handle);
@@ -129,30 +158,31 @@ impl Fabric {
             packet.step += 1;
             let next = self.steps[packet.step as usize];
             let size = Bytes::new(u64::from(packet.size));
-            if self.watches[link].is_some() {
+            let ecn_capable = packet.marks.ecn_capable;
+            let watched = self.watches[link].is_some();
+            if watched {
                 self.watch_before(link, now, handle);
             }
-            let fate = self.links[link].offer(now, size, self.packets.get(handle).marks.ecn_capable);
-            if self.watches[link].is_some() {
+            let fate = self.links[link].offer(now, size, ecn_capable);
+            if watched {
                 self.watch_after(link, now, handle, fate);
             }
-            match fate {
-                Fate::Arrives { at, marked, .. } => {
-                    if marked {
-                        self.packets.get_mut(handle).marks.congestion = true;
-                    }
-                    if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
-                        self.wheel.push(at, Event::Packet(handle));
-                        return;
-                    }
-                    now = at;
-                }
-                Fate::Dropped(_) => {
-                    let packet = self.packets.remove(handle);
-                    self.dropped[packet.flow as usize] += 1;
-                    return;
-                }
+            let Fate::Arrives { at, marked, .. } = fate else {
+                let packet = self.packets.remove(handle);
+                self.dropped[packet.flow as usize] += 1;
+                return None;
+            };
+            if marked {
+                self.packets.get_mut(handle).marks.congestion = true;
             }
+            if next.0 == Step::ARRIVED.0 {
+                return Some(at);
+            }
+            if !next.may_be_offered_ahead() {
+                self.wheel.push(at, Event::Packet(handle));
+                return None;
+            }
+            now = at;
         }
     }
 
@@ -169,6 +199,20 @@ impl Fabric {
         if let Some(watch) = &mut self.watches[link] {
             watch.after(now, self.packets.get(handle), fate);
         }
+    }
+
+    /// True where a route's packets come in the order of sending and the first link of the way
+    /// back carries nothing else: what the receiver answers can then be computed ahead.
+    pub(crate) fn answers_can_be_computed_ahead(
+        &self,
+        forward: &[usize],
+        back: &[usize],
+        users: &[u32],
+    ) -> bool {
+        let ordered = forward.iter().all(|link| !self.links[*link].parameters().reordering);
+        let alone = back.first().is_some_and(|link| users[*link] == 1);
+        let unwatched = back.first().is_some_and(|link| self.watches[*link].is_none());
+        ordered && alone && unwatched
     }
 
     /// The links, by place.

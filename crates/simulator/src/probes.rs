@@ -112,6 +112,11 @@ impl Probes {
         }
     }
 
+    /// When the next sample is taken, one being taken or due at `now`.
+    pub(crate) fn next_sample(&self, now: Time) -> Time {
+        self.every.map_or(Time::NEVER, |every| now + every)
+    }
+
     pub(crate) fn wants_events(&self) -> bool {
         self.reactions.is_some()
     }

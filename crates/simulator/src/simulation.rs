@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::Time;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Layout, ScenarioError};
 
 use crate::agents::{Agent, Totals};
 use crate::assemble::{Assembly, assemble};
-use crate::fabric::{Event, Fabric};
+use crate::fabric::{Event, Fabric, Transit};
 use crate::probes::Probes;
 use crate::results::{self, Results};
 
@@ -102,6 +102,11 @@ pub struct Simulation {
     pub(crate) probes: Probes,
     pub(crate) end: Time,
     pub(crate) measured: Measured,
+    /// When the measured span begins.
+    begins: Time,
+    /// The next time at which something is read off the agents: nothing that happens later is
+    /// computed ahead.
+    horizon: Time,
 }
 
 /// The measured span, and the totals with which it began.
@@ -128,11 +133,15 @@ impl Simulation {
             links: vec![results::LinkTotals::default(); layout.links.len()],
             ..Measured::default()
         };
-        if scenario.measure.from > Duration::ZERO {
-            fabric.schedule(Time::ZERO + scenario.measure.from, Event::BeginMeasuring);
+        let begins = Time::ZERO + scenario.measure.from;
+        if begins > Time::ZERO {
+            fabric.schedule(begins, Event::BeginMeasuring);
         }
         let end = Time::ZERO + scenario.duration;
-        Ok(Self { agents, fabric, layout, probes, end, measured })
+        let mut simulation =
+            Self { agents, fabric, layout, probes, end, measured, begins, horizon: Time::ZERO };
+        simulation.horizon = simulation.next_reading(Time::ZERO);
+        Ok(simulation)
     }
 
     /// Runs to the end.
@@ -163,8 +172,8 @@ impl Simulation {
     fn handle(&mut self, now: Time, event: Event) {
         let fabric = &mut self.fabric;
         match event {
-            Event::Packet(handle) => {
-                if let Some(packet) = fabric.arrive(now, handle) {
+            Event::Packet(handle) => match fabric.advance(now, handle) {
+                Transit::Arrived(packet) => {
                     let agent = &mut self.agents[packet.flow as usize];
                     let ack = packet.marks.ack;
                     agent.on_packet(now, packet, fabric);
@@ -172,7 +181,9 @@ impl Simulation {
                         self.probes.note_reactions(now, packet.flow, agent);
                     }
                 }
-            }
+                Transit::Arriving(at, handle) => self.arriving(now, at, handle),
+                Transit::Underway => {}
+            },
             Event::Wake(flow) => self.agents[flow as usize].on_wake(now, fabric),
             Event::Retransmit(flow) => {
                 let agent = &mut self.agents[flow as usize];
@@ -184,8 +195,38 @@ impl Simulation {
             Event::Acknowledge(flow) => {
                 self.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
-            Event::Sample => self.probes.sample(now, &self.layout, &self.agents, fabric),
-            Event::BeginMeasuring => results::begin_measuring(self, now),
+            Event::Sample => {
+                self.probes.sample(now, &self.layout, &self.agents, fabric);
+                self.horizon = self.next_reading(now);
+            }
+            Event::BeginMeasuring => {
+                results::begin_measuring(self, now);
+                self.horizon = self.next_reading(now);
+            }
         }
+    }
+
+    /// A packet will arrive at `at`. Where its receiver answers at once and nobody looks before
+    /// then, it is handed over now, which spares an event.
+    #[inline]
+    fn arriving(&mut self, now: Time, at: Time, handle: u32) {
+        let packet = self.fabric.packet(handle);
+        let agent = &mut self.agents[packet.flow as usize];
+        if at <= self.horizon && agent.takes_ahead(now, packet) {
+            let packet = self.fabric.take(handle);
+            agent.on_packet(at, packet, &mut self.fabric);
+            return;
+        }
+        if !packet.marks.ack {
+            agent.await_arrival(at);
+        }
+        self.fabric.schedule(at, Event::Packet(handle));
+    }
+
+    /// When something is next read off the agents, after `now`.
+    fn next_reading(&self, now: Time) -> Time {
+        let sample = self.probes.next_sample(now);
+        let begin = if self.begins > now { self.begins } else { Time::NEVER };
+        self.end.min(sample).min(begin)
     }
 }

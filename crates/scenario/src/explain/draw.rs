@@ -57,7 +57,7 @@ fn further_groups(scenario: &Scenario) -> Option<String> {
 fn dumbbell(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSpec) -> Vec<String> {
     let middle = format!(" left ═══ {} ═══ right ", short_link(bottleneck));
     let middle_width = middle.chars().count();
-    let widest = (COLUMNS - middle_width - 12) / 2;
+    let widest = COLUMNS.saturating_sub(middle_width + 14) / 2;
     let groups: Vec<(String, bool)> = groups(scenario, backbone)
         .map(|(label, (from, to))| (clip(&label, widest), from < to))
         .collect();
@@ -89,14 +89,13 @@ fn parking_lot(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSp
     let last = backbone.nodes.len() - 1;
     let legend = format!("  each ══ is {}", short_link(bottleneck));
     let cell = format!("r{last} ══ ").chars().count();
-    let room = COLUMNS - 2 - cell * (last + 1).min(COLUMNS / cell);
-    let is_narrow = (last + 1) * cell + 16 <= COLUMNS;
-    if !is_narrow {
+    let room = COLUMNS.saturating_sub((last + 1) * cell + 3);
+    if room < 12 {
         let row = format!("  r0 ══ r1 ══ r2 ══ … ══ r{} ══ r{last}", last - 1);
         return vec![row, legend];
     }
     let labels: Vec<(String, (usize, usize))> = groups(scenario, backbone)
-        .map(|(label, ends)| (clip(&label, room.saturating_sub(3)), ends))
+        .map(|(label, ends)| (clip(&label, room), ends))
         .collect();
     let width = labels.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
     let mut row = format!("  {:width$} ", "");

@@ -287,7 +287,7 @@ mod tests {
         let text = scenario(&format!("{VIDEO}{more}")).explain();
         let drawing: Vec<&str> = text.lines().filter(|line| line.contains('×')).collect();
         assert_eq!(drawing[..2], [
-            "   1 × back ← ─┐                                          ┌─ ← 1 × back",
+            "    1 × back ← ─┐                                       ┌─ ← 1 × back",
             "  25 × video → ─┴─ left ═══ 25 Mbit/s, 30 ms ═══ right ─┴─ → 25 × video",
         ], "{text}");
     }
@@ -314,7 +314,7 @@ mod tests {
         let long = "a-very-long-name-that-somebody-chose-for-a-group-of-flows-in-a-hurry";
         for text in [VIDEO, LOT, crate::testing::GRAPH] {
             let text = text.replace("[flows.video]", &format!("[flows.{long}]"));
-            let text = text.replace("hops = 3", "hops = 70");
+            let text = text.replace("hops = 3", "hops = 700");
             for line in scenario(&text).explain().lines() {
                 assert!(line.chars().count() <= 80, "{line}");
             }

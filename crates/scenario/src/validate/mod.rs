@@ -2,6 +2,8 @@
 
 mod flows;
 mod links;
+#[cfg(test)]
+mod tests;
 
 use ontempo_foundation::Duration;
 

@@ -66,6 +66,23 @@ impl Agent {
         }
     }
 
+    /// True where `packet` may be handed over before it arrives.
+    #[inline]
+    pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
+            Self::Udp(_) => false,
+        }
+    }
+
+    /// A data packet's arrival waits as an event.
+    #[inline]
+    pub(crate) fn await_arrival(&mut self, at: Time) {
+        if let Self::Tcp(tcp) = self {
+            tcp.await_arrival(at);
+        }
+    }
+
     pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
         match self {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),

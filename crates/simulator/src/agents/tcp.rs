@@ -75,6 +75,10 @@ pub(crate) struct Tcp {
     ack_timer: LazyTimer,
     unanswered: Option<Packet>,
     receiver: Receiver,
+    /// What the receiver answers depends on what arrives alone, and on no timer or other flow.
+    answers_ahead: bool,
+    /// The latest arrival that waits as an event.
+    awaited: Time,
 }
 
 impl Tcp {
@@ -118,6 +122,8 @@ impl Tcp {
             ack_timer: LazyTimer::unset(),
             unanswered: None,
             receiver,
+            answers_ahead: false,
+            awaited: Time::ZERO,
         }
     }
 
@@ -349,6 +355,25 @@ impl Tcp {
     }
 
     // The receiver's end.
+
+    /// The way back belongs to this flow alone and nothing overtakes on the way here, so that
+    /// what the receiver answers at once can be computed when the arrival is known.
+    pub(crate) fn allow_answers_ahead(&mut self) {
+        self.answers_ahead = matches!(self.policy, AckPolicy::Immediate);
+    }
+
+    /// True where `packet` may be handed over before it arrives: nothing that arrives before it
+    /// still waits as an event.
+    #[inline]
+    pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
+        self.answers_ahead && !packet.marks.ack && self.awaited <= now
+    }
+
+    /// A packet's arrival waits as an event.
+    #[inline]
+    pub(crate) fn await_arrival(&mut self, at: Time) {
+        self.awaited = self.awaited.max(at);
+    }
 
     fn on_data(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         let before = self.reassembly.next();

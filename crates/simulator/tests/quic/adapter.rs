@@ -61,7 +61,8 @@ pub(crate) enum Pacing {
     Off,
     /// The stack's own pacer: 1.25 windows per round trip, in bursts of 10 packets or 2 ms.
     Stack,
-    /// One window per round trip.
+    /// One window per round trip. The stack saves up what goes unused, to 10 packets or 10 ms, so
+    /// where acknowledgements clock packets out this bounds bursts and does not space packets.
     Window,
 }
 

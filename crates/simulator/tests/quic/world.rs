@@ -215,9 +215,11 @@ fn damaged(payload: &[u8]) -> bytes::Bytes {
     damaged.into()
 }
 
-/// When to give up: at a tenth of the path's rate, and a minute for the start.
+/// When to give up: at a tenth of the path's rate, at one packet a round trip, and with a minute
+/// for the start.
 fn patience(path: Path, bytes: Bytes) -> Time {
-    Time::ZERO + path.rate.time_to_send(bytes * 10) + Duration::from_secs(60)
+    let round_trips = (path.delay * 2) * (bytes.get() / u64::from(PAYLOAD));
+    Time::ZERO + path.rate.time_to_send(bytes * 10) + round_trips + Duration::from_secs(60)
 }
 
 /// The sender's place among nodes, and of the link that leads away from it among links.

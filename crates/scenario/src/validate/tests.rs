@@ -1,0 +1,361 @@
+//! What validation says, word for word.
+
+use crate::testing::{GRAPH, VIDEO, refused, scenario};
+
+fn video(old: &str, new: &str) -> String {
+    refused(VIDEO, old, new)
+}
+
+fn bottleneck_delay(law: &str) -> String {
+    video("delay = \"30 ms\"", &format!("delay = {law}"))
+}
+
+fn transport(table: &str) -> String {
+    video("{ kind = \"tcp\", congestion = \"pert\" }", table)
+}
+
+fn application(table: &str) -> String {
+    video("{ kind = \"cbr\", rate = \"300 kbit/s\" }", table)
+}
+
+#[test]
+fn a_run_takes_time() {
+    assert_eq!(
+        video("\"20 s\"", "\"0 s\""),
+        "s.toml:2: duration: the run takes no time; write duration = \"200 s\""
+    );
+}
+
+#[test]
+fn a_count_is_neither_nothing_nor_absurd() {
+    assert_eq!(
+        video("count = 25", "count = 0"),
+        "s.toml:17: flows.video.count: 0 flows will not do; 1 to 1000000 are possible"
+    );
+    assert_eq!(
+        video("count = 25", "count = 1_000_001"),
+        "s.toml:1: flows: 1000001 flows are too many; at most 1000000 will do\n\
+         s.toml:17: flows.video.count: 1000001 flows will not do; 1 to 1000000 are possible"
+            .replace("s.toml:1: flows", "s.toml:16: flows")
+    );
+}
+
+#[test]
+fn there_are_flows() {
+    let (head, _) = VIDEO.split_once("[flows.video]").unwrap();
+    assert_eq!(
+        crate::parse(&format!("{head}[flows]\n"), "s.toml").unwrap_err().to_string(),
+        "s.toml:16: flows: there is no flow; write a table [flows.NAME]"
+    );
+}
+
+#[test]
+fn a_link_carries_something_in_bounded_time() {
+    assert_eq!(
+        video("\"25 Mbit/s\"", "\"0 bit/s\""),
+        "s.toml:8: topology.bottleneck.rate: the rate is zero, so that nothing passes"
+    );
+    assert_eq!(
+        bottleneck_delay("\"2 h\""),
+        "s.toml:9: topology.bottleneck.delay: a delay of 7200 s is absurd; at most 1 h will do"
+    );
+    assert_eq!(
+        video("[topology.access]", "[topology.access]\nmtu = \"20 bytes\""),
+        "s.toml:13: topology.access.mtu: 20 bytes are too few; headers alone are 40 bytes\n\
+         s.toml:19: flows.video.transport.packet: packets of 1000 bytes do not pass the sender's \
+         access, whose mtu is 20 bytes"
+            .split('\n')
+            .next()
+            .unwrap()
+    );
+}
+
+#[test]
+fn a_law_of_delay_is_one() {
+    assert_eq!(
+        bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),
+        "s.toml:9: topology.bottleneck.delay.high: 1 ms is less than `low`, 2 ms"
+    );
+    assert_eq!(
+        bottleneck_delay("{ kind = \"erlang\", k = 0, mean = \"1 ms\" }"),
+        "s.toml:9: topology.bottleneck.delay.k: 0 stages will not do; 1 to 1000 are possible"
+    );
+    assert_eq!(
+        bottleneck_delay("{ kind = \"sum\", terms = [] }"),
+        "s.toml:9: topology.bottleneck.delay.terms: the sum has no terms"
+    );
+}
+
+#[test]
+fn a_hyper_exponential_law_has_as_many_means_as_probabilities_which_sum_to_one() {
+    let law = |probabilities, means| {
+        format!("{{ kind = \"hyper-exponential\", probabilities = {probabilities}, means = {means} }}")
+    };
+    assert_eq!(
+        bottleneck_delay(&law("[0.5, 0.5]", "[\"1 ms\"]")),
+        "s.toml:9: topology.bottleneck.delay.means: 1 means for 2 probabilities; each branch needs \
+         one of both"
+    );
+    assert_eq!(
+        bottleneck_delay(&law("[0.5, 0.25]", "[\"1 ms\", \"2 ms\"]")),
+        "s.toml:9: topology.bottleneck.delay.probabilities: the probabilities sum to 0.75; \
+         together they must be 1"
+    );
+    assert_eq!(
+        bottleneck_delay(&law("[1.5, -0.5]", "[\"1 ms\", \"2 ms\"]")),
+        "s.toml:9: topology.bottleneck.delay.probabilities[0]: 1.5 is not a probability; a number \
+         from 0 to 1 is needed\n\
+         s.toml:9: topology.bottleneck.delay.probabilities[1]: -0.5 is not a probability; a number \
+         from 0 to 1 is needed"
+    );
+}
+
+#[test]
+fn probabilities_lie_between_nothing_and_certainty() {
+    let lossy = |loss: &str| video("delay = \"30 ms\"", &format!("delay = \"30 ms\"\nloss = {loss}"));
+    assert_eq!(
+        lossy("{ kind = \"bernoulli\", rate = 1.5 }"),
+        "s.toml:10: topology.bottleneck.loss.rate: 1.5 is not a probability; a number from 0 to 1 \
+         is needed"
+    );
+    assert_eq!(
+        lossy("{ kind = \"gilbert\", p = 0.1, q = -0.1 }"),
+        "s.toml:10: topology.bottleneck.loss.q: -0.1 is not a probability; a number from 0 to 1 is \
+         needed"
+    );
+    let red = "queue = { kind = \"red\", limit = \"50 packets\", max-p = 2 }";
+    assert_eq!(
+        video("queue = { kind = \"drop-tail\", limit = \"150 packets\" }", red),
+        "s.toml:10: topology.bottleneck.queue.max-p: 2 is not a probability; a number from 0 to 1 \
+         is needed"
+    );
+}
+
+#[test]
+fn thresholds_of_red_are_in_order() {
+    let red = "queue = { kind = \"red\", limit = \"50 packets\", min-th = \"9 packets\", \
+               max-th = \"3 packets\" }";
+    assert_eq!(
+        video("queue = { kind = \"drop-tail\", limit = \"150 packets\" }", red),
+        "s.toml:10: topology.bottleneck.queue.max-th: 3 packets are not more than `min-th`, 9 \
+         packets"
+    );
+}
+
+#[test]
+fn a_packet_holds_more_than_headers_and_passes_every_link_on_its_way() {
+    assert_eq!(
+        transport("{ kind = \"tcp\", packet = \"40 bytes\" }"),
+        "s.toml:19: flows.video.transport.packet: 40 bytes are too few: headers take 40 of them; \
+         at least 41 bytes are needed"
+    );
+    assert_eq!(
+        transport("{ kind = \"udp\", packet = \"70 kB\" }"),
+        "s.toml:19: flows.video.transport.packet: 70000 bytes are too many; at most 65535 bytes \
+         will do"
+    );
+    assert_eq!(
+        video("delay = \"30 ms\"", "delay = \"30 ms\"\nmtu = \"576 bytes\""),
+        "s.toml:20: flows.video.transport.packet: packets of 1000 bytes do not pass `bottleneck`, \
+         whose mtu is 576 bytes"
+    );
+    assert_eq!(
+        refused(GRAPH, "{ kind = \"tcp\" }", "{ kind = \"tcp\", packet = \"2 kB\" }"),
+        "s.toml:15: flows.long.transport.packet: packets of 2000 bytes do not pass `b -> d`, whose \
+         mtu is 1500 bytes"
+    );
+}
+
+#[test]
+fn acknowledgements_neither_wait_too_long_nor_cover_nothing() {
+    assert_eq!(
+        transport("{ kind = \"tcp\", ack = { kind = \"delayed\", timeout = \"501 ms\" } }"),
+        "s.toml:19: flows.video.transport.ack.timeout: 501 ms is too long; at most 500 ms will do \
+         (RFC 5681, 4.2)"
+    );
+    assert_eq!(
+        transport("{ kind = \"tcp\", ack = { kind = \"adaptive\", most = \"0 packets\" } }"),
+        "s.toml:19: flows.video.transport.ack.most: an ACK covers at least one packet; write most \
+         = \"4 packets\""
+    );
+}
+
+#[test]
+fn windows_open_and_timers_run() {
+    assert_eq!(
+        transport("{ kind = \"tcp\", receive-window = \"0 packets\", min-rto = \"0 s\" }"),
+        "s.toml:19: flows.video.transport.receive-window: the window is zero, so that nothing is \
+         sent\n\
+         s.toml:19: flows.video.transport.min-rto: the timeout is zero; write min-rto = \"200 ms\""
+    );
+}
+
+#[test]
+fn pert_is_given_thresholds_in_order() {
+    assert_eq!(
+        transport(
+            "{ kind = \"tcp\", congestion = { kind = \"pert\", t-min = \"9 ms\", t-max = \"5 ms\" } }"
+        ),
+        "s.toml:19: flows.video.transport.congestion.t-max: 5 ms is not more than `t-min`, 9 ms"
+    );
+}
+
+#[test]
+fn cbr_has_a_rate_or_an_interval_but_not_both() {
+    assert_eq!(
+        application("{ kind = \"cbr\" }"),
+        "s.toml:18: flows.video.application: neither `rate` nor `interval` is given; write rate = \
+         \"300 kbit/s\""
+    );
+    assert_eq!(
+        application("{ kind = \"cbr\", rate = \"1 Mbit/s\", interval = \"1 ms\" }"),
+        "s.toml:18: flows.video.application: both `rate` and `interval` are given; give one of them"
+    );
+    assert_eq!(
+        application("{ kind = \"cbr\", rate = \"0 bit/s\" }"),
+        "s.toml:18: flows.video.application.rate: 0 bit/s is no rate to send at; write rate = \
+         \"300 kbit/s\""
+    );
+}
+
+#[test]
+fn a_law_of_pareto_has_a_mean() {
+    assert_eq!(
+        application("{ kind = \"http\", size-shape = 1.0 }"),
+        "s.toml:18: flows.video.application.size-shape: a tail exponent of 1 has no mean; more \
+         than 1 is needed"
+    );
+}
+
+#[test]
+fn udp_carries_what_paces_itself() {
+    let text = VIDEO.replace("{ kind = \"cbr\", rate = \"300 kbit/s\" }", "{ kind = \"ftp\" }");
+    assert_eq!(
+        refused(&text, "{ kind = \"tcp\", congestion = \"pert\" }", "{ kind = \"udp\" }"),
+        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only `cbr` \
+         and `on-off` can feed; write transport = { kind = \"tcp\" }"
+    );
+}
+
+#[test]
+fn playout_is_for_cbr() {
+    let ftp = "{ kind = \"ftp\" }\nplayout = [\"1 s\"]";
+    assert_eq!(
+        application(ftp),
+        "s.toml:19: flows.video.playout: only a `cbr` application has units that are played out"
+    );
+}
+
+#[test]
+fn a_flow_stops_after_it_starts() {
+    assert_eq!(
+        video("count = 25", "stop = \"1 s\""),
+        "s.toml:17: flows.video.stop: 1 s is not after the start, 1 s"
+    );
+    assert_eq!(
+        video("low = \"0 s\"", "low = \"2 s\""),
+        "s.toml:20: flows.video.start.high: 1 s is less than `low`, 2 s"
+    );
+}
+
+#[test]
+fn nodes_are_those_of_the_topology() {
+    assert_eq!(
+        video("count = 25", "from = \"letf\""),
+        "s.toml:17: flows.video.from: there is no node `letf`; did you mean `left`? Known: `left`, \
+         `right`"
+    );
+    assert_eq!(
+        refused(GRAPH, "to = \"d\"\n", "to = \"z\"\n"),
+        "s.toml:13: flows.long.to: there is no node `z`; did you mean `a`? Known: `a`, `b`, `c`, \
+         `d`, `e`"
+            .replace("did you mean `a`? Known", "known")
+    );
+    assert_eq!(
+        video("count = 25", "from = \"left\"\nto = \"left\""),
+        "s.toml:18: flows.video.to: the flow begins and ends at `left`; name two nodes"
+    );
+    assert_eq!(
+        refused(GRAPH, "from = \"a\"\nto", "to"),
+        "s.toml:11: flows.long: missing field `from`; a flow of a graph needs `from` and `to`"
+    );
+}
+
+#[test]
+fn a_way_leads_there_and_back() {
+    assert_eq!(
+        refused(GRAPH, "to = \"d\"\n", "to = \"e\"\n"),
+        "s.toml:13: flows.long.to: no way leads back from `e` to `a`"
+    );
+    let island = "{ from = \"e\", to = \"f\", rate = \"1 Mbit/s\", delay = \"1 ms\" },\n]";
+    let text = GRAPH.replace("to = \"e\"", "to = \"d2\"").replace("]\n", &format!("{island}\n"));
+    assert_eq!(
+        refused(&text, "to = \"d\"\na", "to = \"f\"\na"),
+        "s.toml:14: flows.long.to: no way leads from `a` to `f`"
+    );
+}
+
+#[test]
+fn links_of_a_graph_join_two_nodes_and_are_there_once() {
+    assert_eq!(
+        refused(GRAPH, "from = \"a\", to = \"c\"", "from = \"b\", to = \"a\""),
+        "s.toml:6: topology.links[1]: there is a link `b -> a` already; a duplex link carries \
+         packets both ways unless duplex = false\n\
+         s.toml:6: topology.links[1]: there is a link `a -> b` already; a duplex link carries \
+         packets both ways unless duplex = false"
+    );
+    assert_eq!(
+        refused(GRAPH, "from = \"a\", to = \"c\"", "from = \"a\", to = \"a\""),
+        "s.toml:6: topology.links[1].to: the link leads from `a` to `a`; name another node"
+    );
+}
+
+#[test]
+fn a_parking_lot_has_hops() {
+    let text = VIDEO.replace("kind = \"dumbbell\"", "kind = \"parking-lot\"\nhops = 2");
+    scenario(&text);
+    assert_eq!(
+        refused(&text, "hops = 2", "hops = 0"),
+        "s.toml:6: topology.hops: 0 hops will not do; 1 to 1000 are possible"
+    );
+}
+
+#[test]
+fn what_is_measured_exists() {
+    let measured = |field: &str| video("title", &format!("measure.{field}\ntitle"));
+    assert_eq!(
+        measured("queues = [\"botleneck\"]"),
+        "s.toml:1: measure.queues[0]: there is no link `botleneck`; did you mean `bottleneck`? \
+         Known: `bottleneck`, `reverse`"
+    );
+    assert_eq!(
+        measured("sample-flows = [\"audio\"]"),
+        "s.toml:1: measure.sample-flows[0]: there is no flow group `audio`; known: `video`"
+    );
+    assert_eq!(
+        measured("sample-every = \"0 s\""),
+        "s.toml:1: measure.sample-every: the interval is zero; write sample-every = \"100 ms\""
+    );
+    assert_eq!(
+        measured("from = \"20 s\""),
+        "s.toml:1: measure.from: 20 s is not before the end of the run, 20 s"
+    );
+}
+
+#[test]
+fn access_links_can_be_measured_by_the_names_of_the_layout() {
+    let text = format!("{VIDEO}[measure]\npackets = [\"video.24.source -> left\"]\n");
+    let layout = scenario(&text).layout(1).unwrap();
+    assert!(layout.links.iter().any(|link| link.name == "video.24.source -> left"));
+    let error = refused(&text, "video.24.", "video.25.");
+    assert!(error.starts_with("s.toml:22: measure.packets[0]: there is no link"), "{error}");
+}
+
+#[test]
+fn a_scenario_that_no_file_gave_is_refused_without_a_line() {
+    let mut scenario = scenario(VIDEO);
+    scenario.duration = ontempo_foundation::Duration::ZERO;
+    let what = "duration: the run takes no time; write duration = \"200 s\"";
+    assert_eq!(scenario.validate().unwrap_err().to_string(), what);
+    assert_eq!(scenario.layout(1).unwrap_err().to_string(), what);
+}

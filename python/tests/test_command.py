@@ -1,0 +1,127 @@
+"""The command line: what it prints, what it refuses, what it exits with."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from fake import FakeEngine
+from typer.testing import CliRunner, Result
+
+from ontempo.lab import main
+from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, INTERRUPTED
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _use_fake(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "make_engine", lambda: engine)
+
+
+def reproduce(out: Path, *more: str) -> Result:
+    return runner.invoke(main.app, ["reproduce", "--no-open", "--out", str(out), *more])
+
+
+def test_a_reproduction_writes_a_report_and_says_where(tmp_path: Path) -> None:
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5")
+    assert result.exit_code == 0
+    assert "pert/fig4" in result.output
+    assert f"report: {tmp_path / 'report.html'}" in result.output
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig5" in text
+    assert "pert/fig9" not in text
+
+
+def test_a_second_time_nothing_runs(tmp_path: Path, engine: FakeEngine) -> None:
+    reproduce(tmp_path, "--only", "pert/fig4")
+    runs = engine.runs
+    assert "nothing to run" in reproduce(tmp_path, "--only", "pert/fig4").output
+    assert engine.runs == runs
+
+
+def test_json_holds_every_check_and_nothing_else_is_on_stdout(tmp_path: Path) -> None:
+    result = reproduce(tmp_path, "--only", "pert", "--json")
+    found = json.loads(result.stdout)
+    assert found["scale"] == "quick"
+    assert [claim["id"] for claim in found["claims"]][:2] == ["pert/fig1", "pert/fig2"]
+    for claim in found["claims"]:
+        assert claim["verdict"] in ("reproduced", "differs", "not yet")
+        assert claim["checks"]
+        assert {"sentence", "published", "measured", "ok", "cause"} == set(claim["checks"][0])
+
+
+def test_the_list_runs_nothing(tmp_path: Path, engine: FakeEngine) -> None:
+    result = reproduce(tmp_path / "out", "--list", "--full")
+    assert result.exit_code == 0
+    assert "pert/fig12" in result.output
+    assert "different cells" in result.output
+    assert engine.runs == 0
+    assert not (tmp_path / "out").exists()
+    rows = json.loads(reproduce(tmp_path / "out", "--list", "--json").stdout)
+    assert rows[0]["id"] == "pert/fig1"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("pert/fig99", "pert/fig9"), ("prt/fig4", "pert/fig4"), ("x/fig9", "fig9")]
+)
+def test_an_unknown_claim_is_answered_with_near_ones(tmp_path: Path, name: str, near: str) -> None:
+    result = reproduce(tmp_path, "--only", name)
+    assert result.exit_code == BAD_INPUT
+    assert f"no claim is called '{name}'" in result.output
+    assert near in result.output
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "many"])
+def test_a_number_of_jobs_that_is_none_is_refused(tmp_path: Path, jobs: str) -> None:
+    assert reproduce(tmp_path, "--jobs", jobs).exit_code == BAD_INPUT
+
+
+def test_an_output_that_cannot_be_written_is_an_environment_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    result = reproduce(tmp_path / "file" / "out", "--only", "pert/fig4")
+    assert result.exit_code == ENVIRONMENT
+    assert "cannot write here" in result.output
+
+
+def test_a_folder_without_experiments_is_refused(tmp_path: Path) -> None:
+    result = reproduce(tmp_path, "--experiments", str(tmp_path))
+    assert result.exit_code == BAD_INPUT
+    assert "no folder of experiments" in result.output
+
+
+def test_a_damaged_cell_is_reported_and_run_again(tmp_path: Path, engine: FakeEngine) -> None:
+    reproduce(tmp_path, "--only", "pert/fig4")
+    runs = engine.runs
+    cell = next((tmp_path / "cells").rglob("*.zip"))
+    cell.write_bytes(b"no zip at all")
+    result = reproduce(tmp_path, "--only", "pert/fig4")
+    assert result.exit_code == 0
+    assert "run again:" in result.output
+    assert cell.name in result.output
+    assert engine.runs == runs + 1
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path: Path, engine: FakeEngine) -> None:
+    engine.stall_after = 5
+
+    def press() -> None:
+        engine.stalling.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--jobs", "1")
+    assert result.exit_code == INTERRUPTED
+    assert "5 of 48 cells are kept" in result.output
+    again = f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig4"
+    assert f"to go on: {again}" in result.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"]])
+def test_every_help_has_an_example(arguments: list[str]) -> None:
+    result = runner.invoke(main.app, arguments)
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert "ontempo-lab reproduce" in result.output
