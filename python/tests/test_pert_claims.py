@@ -309,7 +309,7 @@ def test_fig12_judges_by_the_captions_range_and_tells_of_the_proses() -> None:
 def test_every_claim_states_its_scaling_and_its_cells_in_both_scales() -> None:
     for claim in CLAIMS.values():
         for scale in ("quick", "full"):
-            assert claim.scaling(scale)  # type: ignore[arg-type]
+            assert claim.scaling(scale)
         assert len(claim.cells("quick")) <= len(claim.cells("full"))
 
 

@@ -63,6 +63,12 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
+@pytest.fixture(autouse=True)
+def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing five megabytes for every test would take most of their time."""
+    monkeypatch.setattr("ontempo.lab.report.get_plotlyjs", lambda: "/* plotly.js v0 */")
+
+
 def make(*checks: Check, published: str = "something") -> Report:
     points = {1.0: Interval(0.5, 0.4, 0.6, 9), 2.0: Interval(0.75, 0.7, 0.8, 9)}
     figure = Figure(
@@ -133,8 +139,11 @@ def test_the_page_loads_nothing_and_forbids_loading() -> None:
     assert "@import" not in style
 
 
-def test_plotly_is_embedded_once() -> None:
-    assert len(re.findall(r"plotly\.js v\d", render(make(HOLDS)))) == 1
+def test_plotly_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    text = render(make(HOLDS))
+    assert len(re.findall(r"plotly\.js v\d", text)) == 1
+    assert text.count("</script") == 3
 
 
 def test_words_from_a_paper_cannot_break_the_page() -> None:
@@ -150,7 +159,8 @@ def test_figure_data_is_json_with_a_band_and_named_places() -> None:
     band, line = views[0]
     assert band["fill"] == "toself"
     assert line["x"] == ["here", "there"]
-    assert line["customdata"] == [" (40% to 60%)", " (70% to 80%)"]
+    assert line["customdata"] == [[0.4, 0.6], [0.7, 0.8]]
+    assert line["hovertemplate"][0] == "%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})"
     assert views[1] == []
 
 

@@ -99,8 +99,7 @@ mod tests {
         assert_eq!(first, PINNED);
     }
 
-    const PINNED: [u64; 3] =
-        [16070240736735349854, 4758093963102747691, 7265888649314111095];
+    const PINNED: [u64; 3] = [16070240736735349854, 4758093963102747691, 7265888649314111095];
 
     #[test]
     fn laws_have_the_means_they_are_named_for() {

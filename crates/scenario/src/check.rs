@@ -137,8 +137,7 @@ impl Checker {
                 Some(value) => self.value(value, &field.shape, &path.key(&field.name)),
                 None if field.required => {
                     let example = self.shapes.example(&field.shape);
-                    let what =
-                        format!("missing field `{0}`; write {0} = {example}", field.name);
+                    let what = format!("missing field `{0}`; write {0} = {example}", field.name);
                     self.report(&node.origin, path, what);
                 }
                 None => {}
@@ -174,10 +173,7 @@ fn whole_error(number: i128, most: u64) -> Option<String> {
     }
 }
 
-fn unknown_choice<'a>(
-    text: &str,
-    known: impl Iterator<Item = &'a str> + Clone,
-) -> Option<String> {
+fn unknown_choice<'a>(text: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if known.clone().any(|choice| choice == text) {
         return None;
     }
@@ -229,7 +225,9 @@ impl Shapes {
             },
             Shape::List(item) => format!("[{}]", self.example(item)),
             Shape::Tagged(variants) => match variants.first() {
-                Some(first) => format!("{{ {} }}", self.example_fields(Some(&first.kind), &first.fields)),
+                Some(first) => {
+                    format!("{{ {} }}", self.example_fields(Some(&first.kind), &first.fields))
+                }
                 None => "{ … }".to_owned(),
             },
             Shape::Table(fields) => format!("{{ {} }}", self.example_fields(None, fields)),
@@ -242,7 +240,8 @@ impl Shapes {
     fn example_fields(&self, kind: Option<&str>, fields: &[Field]) -> String {
         let kind = kind.map(|kind| format!("kind = {kind:?}"));
         let required = fields.iter().filter(|field| field.required);
-        let written = required.map(|field| format!("{} = {}", field.name, self.example(&field.shape)));
+        let written =
+            required.map(|field| format!("{} = {}", field.name, self.example(&field.shape)));
         kind.into_iter().chain(written).collect::<Vec<_>>().join(", ")
     }
 }
@@ -256,10 +255,15 @@ mod tests {
         let shapes = Shapes::of_model();
         let all = shapes.named().map(|(_, shape, _)| shape).chain([&shapes.root]);
         for shape in all {
-            assert!(!format!("{shape:?}").contains(": Any") && !format!("{shape:?}").contains("(Any)"), "{shape:?}");
+            assert!(
+                !format!("{shape:?}").contains(": Any") && !format!("{shape:?}").contains("(Any)"),
+                "{shape:?}"
+            );
         }
-        assert!(shapes.named().all(|(name, shape, _)| {
-            !matches!(shape, Shape::Named(inner) if inner == name)
-        }));
+        assert!(
+            shapes
+                .named()
+                .all(|(name, shape, _)| { !matches!(shape, Shape::Named(inner) if inner == name) })
+        );
     }
 }

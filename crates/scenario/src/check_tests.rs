@@ -92,7 +92,8 @@ fn the_tag_of_a_tcp_table_is_no_unknown_field() {
     assert!(serde_json::from_value::<crate::model::Transport>(json).is_ok());
     let json = serde_json::json!({ "kind": "tcp", "pakcet": "500 bytes" });
     assert!(serde_json::from_value::<crate::model::Transport>(json).is_err());
-    let json = serde_json::json!({ "from": "a", "to": "b", "rate": "1 bit/s", "delay": "1 s", "x": 1 });
+    let json =
+        serde_json::json!({ "from": "a", "to": "b", "rate": "1 bit/s", "delay": "1 s", "x": 1 });
     assert!(serde_json::from_value::<crate::model::GraphLink>(json).is_err());
 }
 
@@ -212,6 +213,7 @@ fn names_that_need_quotes_are_shown_in_them() {
 fn text_and_table_forms_are_both_read() {
     let table = "congestion = { kind = \"pert\", t-min = \"5 ms\" }";
     let one = scenario(&VIDEO.replace("congestion = \"pert\"", table));
-    let other = scenario(&VIDEO.replace("start = { low = \"0 s\", high = \"1 s\" }", "start = \"1 s\""));
+    let other =
+        scenario(&VIDEO.replace("start = { low = \"0 s\", high = \"1 s\" }", "start = \"1 s\""));
     assert_ne!(one.flows, other.flows);
 }

@@ -62,7 +62,8 @@ impl Node {
     /// Lays `over` over this node: tables are merged field by field, all else is replaced. A
     /// table of another `kind` replaces too, since its fields are others.
     pub(crate) fn merge(&mut self, over: Node) {
-        let same_kind = self.kind().is_none() || over.kind().is_none() || self.kind() == over.kind();
+        let same_kind =
+            self.kind().is_none() || over.kind().is_none() || self.kind() == over.kind();
         match (&mut self.value, over) {
             (Value::Table(base), Node { value: Value::Table(fields), origin }) if same_kind => {
                 self.origin = origin;

@@ -1,4 +1,15 @@
-//! The scenario file of ontempo.
+//! The scenario file of ontempo: one TOML file that says which network, which flows, and what
+//! is measured, for the simulator and the emulator alike.
+//!
+//! [`load`] reads a file, with what it includes and what [`Overrides`] set, and answers a
+//! [`Scenario`](model::Scenario) that is known to make sense, or a [`ScenarioError`] that names
+//! file, line and field of everything that is wrong. A scenario can be laid out
+//! ([`layout`](model::Scenario::layout): every node, link and flow, with the draws of one
+//! seed), told in plain words ([`explain`](model::Scenario::explain)) and used as the key of a
+//! cache ([`canonical`](model::Scenario::canonical)). [`json_schema`] and [`reference`]
+//! describe the format; both come from the types in [`model`], as does the check of a file.
+//!
+//! Nothing here runs a scenario, reads a clock, or knows a mechanism other than by name.
 
 mod backbone;
 mod canonical;
@@ -16,9 +27,9 @@ mod parse;
 mod path;
 mod schema;
 mod shape;
+pub mod tables;
 #[cfg(test)]
 mod testing;
-pub mod tables;
 mod topology;
 mod validate;
 mod written;

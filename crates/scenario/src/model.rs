@@ -32,7 +32,12 @@ pub struct Scenario {
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum Topology {
     /// Two routers, `left` and `right`, joined by one bottleneck; every flow has a host of its
     /// own on each side.
@@ -117,7 +122,12 @@ pub enum Delay {
 
 /// The law of a random delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum DelayLaw {
     /// Always the same: a term of a sum.
     Constant {
@@ -182,7 +192,12 @@ pub enum QueueLimit {
 
 /// A queue discipline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum QueueSpec {
     /// First in, first out; what does not fit is dropped.
     DropTail {
@@ -230,7 +245,12 @@ impl Default for QueueSpec {
 
 /// Losses on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum LossSpec {
     /// Each packet is lost independently.
     Bernoulli {
@@ -304,7 +324,12 @@ impl Default for Start {
 
 /// What a flow sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum Application {
     /// As much as the transport takes, for ever.
     Ftp {},
@@ -360,7 +385,12 @@ pub enum Application {
 
 /// What carries a flow's packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum Transport {
     /// TCP, one way: data forward, ACKs of 40 bytes back.
     Tcp(TcpSpec),
@@ -471,7 +501,12 @@ pub enum CongestionName {
 
 /// A congestion controller with its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "lowercase", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "lowercase",
+    rename_all_fields = "kebab-case"
+)]
 pub enum CongestionSpec {
     /// Reno (RFC 5681).
     Reno {
@@ -551,7 +586,12 @@ pub enum RecoveryKind {
 
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
 pub enum AckKind {
     /// Each packet.
     Immediate {},

@@ -6,7 +6,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     if name.chars().count() > LONGEST {
         return None;
     }
-    let most = (name.chars().count() / 3).max(1);
+    let letters = name.chars().count();
+    let most = (letters / 3).max(1).min(letters.saturating_sub(1));
     let distances = known.into_iter().map(|other| (distance(name, other), other));
     distances.filter(|(distance, _)| *distance <= most).min().map(|(_, other)| other)
 }
@@ -63,6 +64,7 @@ mod tests {
     #[test]
     fn another_word_is_not_taken_for_a_slip() {
         assert_eq!(nearest("colour", ["queue", "rate"]), None);
+        assert_eq!(nearest("z", ["a", "b"]), None);
         assert_eq!(nearest(&"x".repeat(100_000), ["queue"]), None);
     }
 }

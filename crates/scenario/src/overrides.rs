@@ -43,8 +43,8 @@ impl Overrides {
             field: String::new(),
             what: what.to_owned(),
         };
-        let (key, value) = split(text)
-            .ok_or_else(|| problem("there is no `=`; write --set KEY.KEY=VALUE"))?;
+        let (key, value) =
+            split(text).ok_or_else(|| problem("there is no `=`; write --set KEY.KEY=VALUE"))?;
         let keys = parse_key(key)
             .ok_or_else(|| problem("the key is not one; write --set KEY.KEY=VALUE"))?;
         let value = value.trim();
@@ -94,7 +94,10 @@ impl Entry {
             Value::Table(table) => {
                 if at_names && !is_last && !table.contains_key(key) {
                     let known = listed(table.keys().map(String::as_str));
-                    return Err(problem(&path.key(key), format!("there is no such name; known: {known}")));
+                    return Err(problem(
+                        &path.key(key),
+                        format!("there is no such name; known: {known}"),
+                    ));
                 }
                 *path = path.key(key);
                 let origin = self.value.origin.clone();
@@ -103,11 +106,14 @@ impl Entry {
             }
             Value::List(items) => {
                 let count = items.len();
-                let item = key.parse().ok().and_then(|place: usize| Some((place, items.get_mut(place)?)));
+                let item =
+                    key.parse().ok().and_then(|place: usize| Some((place, items.get_mut(place)?)));
                 let Some((place, item)) = item else {
                     let what = match count {
                         0 => format!("this list is empty, so that it has no item {key}"),
-                        _ => format!("this list has no item {key}; its items are 0 to {}", count - 1),
+                        _ => {
+                            format!("this list has no item {key}; its items are 0 to {}", count - 1)
+                        }
                     };
                     return Err(problem(path, what));
                 };

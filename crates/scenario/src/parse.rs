@@ -20,10 +20,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
 }
 
 /// Reads the scenario in the file `path`, with some of its values replaced.
-pub fn load_with(
-    path: impl AsRef<Path>,
-    overrides: &Overrides,
-) -> Result<Scenario, ScenarioError> {
+pub fn load_with(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
     let document = Loader::default().file(path.as_ref())?;
     finish(document, overrides)
 }
@@ -112,7 +109,10 @@ impl Loader {
         let misfit = |node: &Node| Problem {
             origin: Some(node.origin.clone()),
             field: field.to_string(),
-            what: format!("{}; a list of files is needed, such as [\"base.toml\"]", node.describe()),
+            what: format!(
+                "{}; a list of files is needed, such as [\"base.toml\"]",
+                node.describe()
+            ),
         };
         let Value::List(items) = &include.value else { return Err(misfit(&include)) };
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -156,7 +156,8 @@ mod tests {
 
     impl Folder {
         fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let folder = std::env::temp_dir().join(format!("ontempo-{}-{name}", std::process::id()));
+            let folder =
+                std::env::temp_dir().join(format!("ontempo-{}-{name}", std::process::id()));
             for (file, text) in files {
                 let path = folder.join(file);
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -166,9 +167,8 @@ mod tests {
         }
 
         fn load(&self, file: &str) -> Result<Scenario, String> {
-            load(self.0.join(file)).map_err(|error| {
-                error.to_string().replace(&format!("{}/", self.0.display()), "")
-            })
+            load(self.0.join(file))
+                .map_err(|error| error.to_string().replace(&format!("{}/", self.0.display()), ""))
         }
     }
 
@@ -235,7 +235,10 @@ mod tests {
         let files: Vec<(&str, &str)> =
             names.iter().zip(&texts).map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let error = Folder::new("depth", &files).load("0.toml").unwrap_err();
-        assert!(error.starts_with("15.toml:1: include: 0.toml includes 1.toml includes"), "{error}");
+        assert!(
+            error.starts_with("15.toml:1: include: 0.toml includes 1.toml includes"),
+            "{error}"
+        );
         assert!(error.ends_with("includes 16.toml; at most 16 files deep will do"), "{error}");
     }
 

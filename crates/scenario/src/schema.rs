@@ -112,7 +112,12 @@ fn contents(page: &mut String, shape: &Shape, shapes: &Shapes) {
         }
         Shape::Either(text, table) => {
             let (text, table) = (text.as_ref(), table.as_ref());
-            _ = writeln!(page, "\nEither {}, or {}.", type_name(text, shapes), type_name(table, shapes));
+            _ = writeln!(
+                page,
+                "\nEither {}, or {}.",
+                type_name(text, shapes),
+                type_name(table, shapes)
+            );
             [text, table].iter().for_each(|shape| contents(page, shape, shapes));
         }
         _ => {}
@@ -143,7 +148,11 @@ fn type_name(shape: &Shape, shapes: &Shapes) -> String {
             unit @ (Shape::Unit(_) | Shape::Limit) => type_name(unit, shapes),
             _ => {
                 let heading = heading(name);
-                format!("[{}](#{})", heading.to_lowercase(), heading.to_lowercase().replace(' ', "-"))
+                format!(
+                    "[{}](#{})",
+                    heading.to_lowercase(),
+                    heading.to_lowercase().replace(' ', "-")
+                )
             }
         },
         Shape::Unit(Quantity::Duration) => "duration".to_owned(),

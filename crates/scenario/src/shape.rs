@@ -166,7 +166,8 @@ fn either(alternatives: &[Json]) -> Shape {
 }
 
 fn one_of(alternatives: &[Json]) -> Shape {
-    let choice = |one: &Json| Some(Choice { text: one["const"].as_str()?.to_owned(), doc: doc(one) });
+    let choice =
+        |one: &Json| Some(Choice { text: one["const"].as_str()?.to_owned(), doc: doc(one) });
     if let Some(choices) = alternatives.iter().map(choice).collect() {
         return Shape::Choice(choices);
     }
@@ -181,8 +182,9 @@ fn one_of(alternatives: &[Json]) -> Shape {
 }
 
 fn fields(schema: &Json) -> Fields {
-    let is_required =
-        |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name));
+    let is_required = |name: &str| {
+        schema["required"].as_array().is_some_and(|names| names.iter().any(|n| n == name))
+    };
     let properties = schema["properties"].as_object().into_iter().flatten();
     let field = |(name, property): (&String, &Json)| Field {
         name: name.clone(),

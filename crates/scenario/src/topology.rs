@@ -257,10 +257,11 @@ mod tests {
     #[test]
     fn both_directions_of_an_access_link_share_one_draw_and_links_differ() {
         let layout = many().layout(7).unwrap();
-        let delay = |name: &str| match &layout.links.iter().find(|link| link.name == name).unwrap().delay {
-            Delay::Fixed(delay) => *delay,
-            law => panic!("{law:?} was not drawn"),
-        };
+        let delay =
+            |name: &str| match &layout.links.iter().find(|link| link.name == name).unwrap().delay {
+                Delay::Fixed(delay) => *delay,
+                law => panic!("{law:?} was not drawn"),
+            };
         for index in 0..25 {
             let there = delay(&format!("long.{index}.source -> left"));
             assert_eq!(there, delay(&format!("left -> long.{index}.source")));
@@ -320,8 +321,9 @@ mod tests {
         let slow = GRAPH.replacen("delay = \"5 ms\"", "delay = \"6 ms\"", 1);
         let layout = scenario(&slow).layout(1).unwrap();
         assert_eq!(names(&layout, &layout.flows[0].forward), ["a -> c", "c -> d"]);
-        let direct = "{ from = \"a\", to = \"d\", rate = \"1 Mbit/s\", delay = \"10 ms\" },\n]";
-        let layout = scenario(&GRAPH.replacen(']', direct, 1)).layout(1).unwrap();
+        let direct =
+            "{ from = \"a\", to = \"d\", rate = \"1 Mbit/s\", delay = \"10 ms\" },\n]\n[flows";
+        let layout = scenario(&GRAPH.replace("]\n[flows", direct)).layout(1).unwrap();
         assert_eq!(names(&layout, &layout.flows[0].forward), ["a -> d"]);
     }
 

@@ -12,7 +12,9 @@ use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::model::{Congestion, CongestionName, CongestionSpec, Delay, DelayLaw, QueueLimit, Start};
+use crate::model::{
+    Congestion, CongestionName, CongestionSpec, Delay, DelayLaw, QueueLimit, Start,
+};
 
 /// Why a text is not the limit of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,6 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Plan, Planned, Results, Study
 
 app = typer.Typer(
-    help="Run studies, and hold published claims against what they yield.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     add_completion=False,

@@ -111,7 +111,6 @@ def _band(series: Series, points: Sequence[tuple[float, Interval]], x: Axis) -> 
 
 
 def _line(series: Series, points: Sequence[tuple[float, Interval]], x: Axis, y: Axis) -> Trace:
-    unit = y.format or ".3~g"
     return {
         "type": "scatter",
         "mode": "lines+markers" if series.markers else "lines",
@@ -119,8 +118,8 @@ def _line(series: Series, points: Sequence[tuple[float, Interval]], x: Axis, y: 
         "legendgroup": series.name,
         "x": [x.ticks.get(place, place) for place, _ in points],
         "y": [point.value for _, point in points],
-        "customdata": [_hover(point, unit) for _, point in points],
-        "hovertemplate": f"%{{y:{unit}}}%{{customdata}}",
+        "customdata": [_limits(point) for _, point in points],
+        "hovertemplate": [_hover(point, y.format or ".3~g") for _, point in points],
         "line": {"color": f"@{series.colour}", "width": 2, "dash": series.style},
         "marker": {
             "color": f"@{series.colour}",
@@ -131,13 +130,15 @@ def _line(series: Series, points: Sequence[tuple[float, Interval]], x: Axis, y: 
     }
 
 
+def _limits(point: Interval) -> list[float] | None:
+    return None if math.isnan(point.low) else [point.low, point.high]
+
+
 def _hover(point: Interval, unit: str) -> str:
+    value = f"%{{y:{unit}}}"
     if math.isnan(point.low):
-        return ""
-    if unit.endswith("%"):
-        digits = int(unit[1:-1] or 0)
-        return f" ({point.low:.{digits}%} to {point.high:.{digits}%})"
-    return f" ({point.low:.3g} to {point.high:.3g})"
+        return value
+    return f"{value} (%{{customdata[0]:{unit}}} to %{{customdata[1]:{unit}}})"
 
 
 def plotly_layout(figure: Figure) -> dict[str, Any]:

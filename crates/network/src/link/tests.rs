@@ -271,7 +271,7 @@ proptest! {
             prop_assert_eq!(statistics.busy, slow.busy as f64 / until as f64);
         }
         let departed = offers.iter().zip(&slow.starts).filter(|(_, start)| start.is_some());
-        prop_assert_eq!(statistics.bytes_departed.get(), departed.map(|(offer, _)| offer.1).sum());
+        prop_assert_eq!(statistics.bytes_departed.get(), departed.map(|(offer, _)| offer.1).sum::<u64>());
         slow.run_to(u64::MAX / 2);
         for ((fate, start), (_, size)) in fates.into_iter().zip(slow.starts).zip(offers) {
             let sent = MEGABIT.time_to_send(Bytes::new(size));

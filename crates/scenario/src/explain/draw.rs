@@ -94,9 +94,8 @@ fn parking_lot(scenario: &Scenario, backbone: &Backbone<'_>, bottleneck: &LinkSp
         let row = format!("  r0 ══ r1 ══ r2 ══ … ══ r{} ══ r{last}", last - 1);
         return vec![row, legend];
     }
-    let labels: Vec<(String, (usize, usize))> = groups(scenario, backbone)
-        .map(|(label, ends)| (clip(&label, room), ends))
-        .collect();
+    let labels: Vec<(String, (usize, usize))> =
+        groups(scenario, backbone).map(|(label, ends)| (clip(&label, room), ends)).collect();
     let width = labels.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
     let mut row = format!("  {:width$} ", "");
     for (place, name) in backbone.nodes.iter().enumerate() {

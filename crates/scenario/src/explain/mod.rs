@@ -68,7 +68,10 @@ impl Scenario {
             }
             Topology::ParkingLot { hops, bottleneck, access } => {
                 let heading = format!("A parking lot: {hops} bottlenecks in a row.");
-                list(heading, &[("each bottleneck", Some(bottleneck)), ("each access", Some(access))]);
+                list(
+                    heading,
+                    &[("each bottleneck", Some(bottleneck)), ("each access", Some(access))],
+                );
             }
             Topology::Graph { links } => {
                 list(format!("A graph with {}.", words::count(links.len() as u64, "link")), &[]);
@@ -89,7 +92,8 @@ impl Scenario {
                 }
             }
         }
-        let used = backbone.links.iter().zip(loads).filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
+        let used =
+            backbone.links.iter().zip(loads).filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
         for (line, (link, (bits, elastic))) in used.enumerate() {
             if line == MOST_LINES {
                 return text.paragraph("  ", "… and further links");
@@ -189,10 +193,7 @@ fn measure(measure: &Measure) -> Vec<String> {
         };
         sentences.push(format!("window, RTT and goodput of {which}, every {interval}"));
     }
-    let lists = [
-        ("queue", &measure.queues),
-        ("every packet", &measure.packets),
-    ];
+    let lists = [("queue", &measure.queues), ("every packet", &measure.packets)];
     for (what, links) in lists {
         if !links.is_empty() {
             sentences.push(format!("{what} of {}", links.join(", ")));
@@ -271,10 +272,13 @@ mod tests {
     fn a_group_reads_as_a_sentence() {
         let text = scenario(VIDEO).explain();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains(
-            "25 video flows: 300 kbit/s constant bit rate over TCP with PERT, packets of 1000 \
+        assert!(
+            words.contains(
+                "25 video flows: 300 kbit/s constant bit rate over TCP with PERT, packets of 1000 \
              bytes, SACK recovery, an ACK for each packet; starting within 1 s"
-        ), "{text}");
+            ),
+            "{text}"
+        );
         assert!(words.contains("base round trip (propagation alone): 80 ms"), "{text}");
         assert!(words.contains("25 Mbit/s × 80 ms = 250,000 bytes, 250 packets"), "{text}");
         assert!(words.contains("bottleneck: 7.5 Mbit/s of 25 Mbit/s (30 %)"), "{text}");
@@ -286,10 +290,14 @@ mod tests {
                     transport = { kind = \"tcp\" }\n";
         let text = scenario(&format!("{VIDEO}{more}")).explain();
         let drawing: Vec<&str> = text.lines().filter(|line| line.contains('×')).collect();
-        assert_eq!(drawing[..2], [
-            "    1 × back ← ─┐                                       ┌─ ← 1 × back",
-            "  25 × video → ─┴─ left ═══ 25 Mbit/s, 30 ms ═══ right ─┴─ → 25 × video",
-        ], "{text}");
+        assert_eq!(
+            drawing[..2],
+            [
+                "    1 × back ← ─┐                                       ┌─ ← 1 × back",
+                "  25 × video → ─┴─ left ═══ 25 Mbit/s, 30 ms ═══ right ─┴─ → 25 × video",
+            ],
+            "{text}"
+        );
     }
 
     #[test]
@@ -306,7 +314,10 @@ mod tests {
     #[test]
     fn a_graph_is_drawn_as_nodes_and_the_links_that_leave_them() {
         let text = scenario(crate::testing::GRAPH).explain();
-        assert!(text.contains("  a\n  ├─→ b  10 Mbit/s, 5 ms of delay, an endless queue\n"), "{text}");
+        assert!(
+            text.contains("  a\n  ├─→ b  10 Mbit/s, 5 ms of delay, an endless queue\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use ontempo_foundation::{Duration, Rate};
 
 use crate::model::{
-    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay, DelayLaw,
-    Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueSpec, RecoveryKind, Start,
-    TcpSpec, Transport,
+    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
+    DelayLaw, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueSpec,
+    RecoveryKind, Start, TcpSpec, Transport,
 };
 
 /// `1 flow`, `25 flows`.
@@ -104,7 +104,9 @@ fn loss(spec: &LossSpec) -> String {
             let share = 100.0 * p / (p + q);
             format!("losses in bursts ({share:.2} % of packets, {:.1} at a time)", 1.0 / q)
         }
-        LossSpec::Trace { lost } => format!("{} lost by number", count(lost.len() as u64, "packet")),
+        LossSpec::Trace { lost } => {
+            format!("{} lost by number", count(lost.len() as u64, "packet"))
+        }
     }
 }
 

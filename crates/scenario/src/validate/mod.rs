@@ -70,7 +70,11 @@ impl Scenario {
         let mut findings = Findings::default();
         let duration = FieldPath::root("duration");
         let takes_time = self.duration > Duration::ZERO;
-        findings.require(takes_time, &duration, "the run takes no time; write duration = \"200 s\"");
+        findings.require(
+            takes_time,
+            &duration,
+            "the run takes no time; write duration = \"200 s\"",
+        );
         let before = findings.0.len();
         links::topology(&self.topology, &mut findings);
         let is_sound = findings.0.len() == before;
@@ -98,7 +102,8 @@ impl Scenario {
     fn measure(&self, measure: &Measure, backbone: &Backbone<'_>, findings: &mut Findings) {
         let path = FieldPath::root("measure");
         if measure.from > Duration::ZERO && measure.from >= self.duration {
-            let what = format!("{} is not before the end of the run, {}", measure.from, self.duration);
+            let what =
+                format!("{} is not before the end of the run, {}", measure.from, self.duration);
             findings.add(&path.key("from"), what);
         }
         let zero = measure.sample_every == Some(Duration::ZERO);
@@ -145,9 +150,8 @@ impl Scenario {
             "sink" => to,
             _ => return false,
         };
-        let is_flow = index.parse().is_ok_and(|place: u32| {
-            place < group.count && place.to_string() == index
-        });
+        let is_flow =
+            index.parse().is_ok_and(|place: u32| place < group.count && place.to_string() == index);
         is_flow && backbone.source_access.is_some() && backbone.nodes[end] == router
     }
 }

@@ -34,9 +34,8 @@ fn a_count_is_neither_nothing_nor_absurd() {
     );
     assert_eq!(
         video("count = 25", "count = 1_000_001"),
-        "s.toml:1: flows: 1000001 flows are too many; at most 1000000 will do\n\
+        "s.toml:16: flows: 1000001 flows are too many; at most 1000000 will do\n\
          s.toml:17: flows.video.count: 1000001 flows will not do; 1 to 1000000 are possible"
-            .replace("s.toml:1: flows", "s.toml:16: flows")
     );
 }
 
@@ -59,15 +58,9 @@ fn a_link_carries_something_in_bounded_time() {
         bottleneck_delay("\"2 h\""),
         "s.toml:9: topology.bottleneck.delay: a delay of 7200 s is absurd; at most 1 h will do"
     );
-    assert_eq!(
-        video("[topology.access]", "[topology.access]\nmtu = \"20 bytes\""),
-        "s.toml:13: topology.access.mtu: 20 bytes are too few; headers alone are 40 bytes\n\
-         s.toml:19: flows.video.transport.packet: packets of 1000 bytes do not pass the sender's \
-         access, whose mtu is 20 bytes"
-            .split('\n')
-            .next()
-            .unwrap()
-    );
+    let error = video("[topology.access]", "[topology.access]\nmtu = \"20 bytes\"");
+    let what = "s.toml:13: topology.access.mtu: 20 bytes are too few; headers alone are 40 bytes";
+    assert_eq!(error, what);
 }
 
 #[test]
@@ -89,7 +82,9 @@ fn a_law_of_delay_is_one() {
 #[test]
 fn a_hyper_exponential_law_has_as_many_means_as_probabilities_which_sum_to_one() {
     let law = |probabilities, means| {
-        format!("{{ kind = \"hyper-exponential\", probabilities = {probabilities}, means = {means} }}")
+        format!(
+            "{{ kind = \"hyper-exponential\", probabilities = {probabilities}, means = {means} }}"
+        )
     };
     assert_eq!(
         bottleneck_delay(&law("[0.5, 0.5]", "[\"1 ms\"]")),
@@ -112,7 +107,8 @@ fn a_hyper_exponential_law_has_as_many_means_as_probabilities_which_sum_to_one()
 
 #[test]
 fn probabilities_lie_between_nothing_and_certainty() {
-    let lossy = |loss: &str| video("delay = \"30 ms\"", &format!("delay = \"30 ms\"\nloss = {loss}"));
+    let lossy =
+        |loss: &str| video("delay = \"30 ms\"", &format!("delay = \"30 ms\"\nloss = {loss}"));
     assert_eq!(
         lossy("{ kind = \"bernoulli\", rate = 1.5 }"),
         "s.toml:10: topology.bottleneck.loss.rate: 1.5 is not a probability; a number from 0 to 1 \
@@ -267,9 +263,7 @@ fn nodes_are_those_of_the_topology() {
     );
     assert_eq!(
         refused(GRAPH, "to = \"d\"\n", "to = \"z\"\n"),
-        "s.toml:13: flows.long.to: there is no node `z`; did you mean `a`? Known: `a`, `b`, `c`, \
-         `d`, `e`"
-            .replace("did you mean `a`? Known", "known")
+        "s.toml:13: flows.long.to: there is no node `z`; known: `a`, `b`, `c`, `d`, `e`"
     );
     assert_eq!(
         video("count = 25", "from = \"left\"\nto = \"left\""),
@@ -287,8 +281,8 @@ fn a_way_leads_there_and_back() {
         refused(GRAPH, "to = \"d\"\n", "to = \"e\"\n"),
         "s.toml:13: flows.long.to: no way leads back from `e` to `a`"
     );
-    let island = "{ from = \"e\", to = \"f\", rate = \"1 Mbit/s\", delay = \"1 ms\" },\n]";
-    let text = GRAPH.replace("to = \"e\"", "to = \"d2\"").replace("]\n", &format!("{island}\n"));
+    let island = "{ from = \"e\", to = \"f\", rate = \"1 Mbit/s\", delay = \"1 ms\" },\n]\n[flows";
+    let text = GRAPH.replace("to = \"e\"", "to = \"d2\"").replace("]\n[flows", island);
     assert_eq!(
         refused(&text, "to = \"d\"\na", "to = \"f\"\na"),
         "s.toml:14: flows.long.to: no way leads from `a` to `f`"

@@ -1,0 +1,41 @@
+//! The compiled core of the Python package: it converts and forwards, nothing else.
+//!
+//! What a Python user reads (signatures, docstrings) is `python/ontempo/_native.pyi`.
+
+mod result;
+mod run;
+mod scenario;
+mod table;
+
+use pyo3::pymodule;
+
+#[pymodule]
+mod _native {
+    use ontempo_foundation::Duration;
+    use ontempo_mechanisms::congestion::{PertParameters, Queueing};
+    use pyo3::pyfunction;
+
+    #[pymodule_export]
+    use crate::result::RunResult;
+    #[pymodule_export]
+    use crate::run::{CancelToken, Cancelled, run};
+    #[pymodule_export]
+    use crate::scenario::{Scenario, ScenarioError, load, parse};
+    #[pymodule_export]
+    use crate::table::Table;
+
+    /// A hash of the simulator's sources: results of equal fingerprints are comparable.
+    #[pyfunction]
+    fn engine_fingerprint() -> &'static str {
+        env!("ONTEMPO_ENGINE_FINGERPRINT")
+    }
+
+    /// PERT's probability of an early response to a smoothed queueing delay.
+    #[pyfunction]
+    fn pert_response_probability(queueing_delay_s: f64, largest_queueing_delay_s: f64) -> f64 {
+        PertParameters::thesis().response_probability(Queueing {
+            current: Duration::from_secs_f64(queueing_delay_s),
+            maximum: Duration::from_secs_f64(largest_queueing_delay_s),
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The tables of one run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ontempo_simulator::Results;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::table::Table;
+
+/// The tables of one run.
+#[pyclass(frozen, name = "Result", module = "ontempo._native")]
+pub(crate) struct RunResult {
+    seed: u64,
+    results: Results,
+}
+
+impl RunResult {
+    pub(crate) fn new(seed: u64, results: Results) -> Self {
+        Self { seed, results }
+    }
+
+    fn table(&self, name: &str) -> PyResult<Table> {
+        let table = self.results.table(name);
+        let table = table.ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(Table::new(table.name, table.batch.clone()))
+    }
+}
+
+#[pymethods]
+impl RunResult {
+    /// The seed that the run was drawn from.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Every table by name.
+    #[getter]
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tables = PyDict::new(py);
+        for table in &self.results.tables {
+            tables.set_item(table.name, Table::new(table.name, table.batch.clone()))?;
+        }
+        Ok(tables)
+    }
+
+    #[getter]
+    fn flows(&self) -> PyResult<Table> {
+        self.table("flows")
+    }
+
+    #[getter]
+    fn links(&self) -> PyResult<Table> {
+        self.table("links")
+    }
+
+    #[getter]
+    fn queues(&self) -> PyResult<Table> {
+        self.table("queues")
+    }
+
+    #[getter]
+    fn samples(&self) -> PyResult<Table> {
+        self.table("samples")
+    }
+
+    #[getter]
+    fn playout(&self) -> PyResult<Table> {
+        self.table("playout")
+    }
+
+    #[getter]
+    fn adus(&self) -> PyResult<Table> {
+        self.table("adus")
+    }
+
+    #[getter]
+    fn packets(&self) -> PyResult<Table> {
+        self.table("packets")
+    }
+
+    #[getter]
+    fn events(&self) -> PyResult<Table> {
+        self.table("events")
+    }
+
+    /// Write every table as Parquet into a directory, all or none.
+    fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
+        Ok(py.detach(|| write_all_or_none(&self.results, &directory))?)
+    }
+
+    fn __repr__(&self) -> String {
+        let rows = |name| self.results.table(name).map_or(0, |table| table.batch.num_rows());
+        format!("<Result of seed {}: {} flows, {} links>", self.seed, rows("flows"), rows("links"))
+    }
+}
+
+/// Writes next to the destination first, so that a full disk leaves what was there before.
+fn write_all_or_none(results: &Results, folder: &Path) -> io::Result<()> {
+    let partial = folder.join(".partial");
+    let written = results.write(&partial).and_then(|()| {
+        for table in &results.tables {
+            let file = format!("{}.parquet", table.name);
+            fs::rename(partial.join(&file), folder.join(&file))?;
+        }
+        Ok(())
+    });
+    let cleared = fs::remove_dir_all(&partial);
+    written.and(cleared)
+}

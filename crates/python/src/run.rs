@@ -1,0 +1,102 @@
+//! Running a scenario while Python goes on.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use ontempo_scenario::model;
+use ontempo_simulator::{Control, Results, SetupError, Simulation};
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::prelude::*;
+
+use crate::result::RunResult;
+use crate::scenario::{Scenario, ScenarioError};
+
+pyo3::create_exception!(
+    ontempo._native,
+    Cancelled,
+    PyException,
+    "A run was stopped by its `CancelToken`; it has no result."
+);
+
+/// How long a signal or a cancelled token may go unseen.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Stops a run from another thread.
+#[pyclass(frozen, module = "ontempo._native")]
+#[derive(Default)]
+pub(crate) struct CancelToken {
+    cancelled: AtomicBool,
+}
+
+#[pymethods]
+impl CancelToken {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Make the run that holds this token raise `Cancelled` soon.
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Outcome {
+    Done(Results),
+    Refused(SetupError),
+    Cancelled,
+}
+
+fn simulate(scenario: &model::Scenario, seed: u64, control: &Control) -> Outcome {
+    let simulation = match Simulation::new(scenario, seed) {
+        Ok(simulation) => simulation,
+        Err(error) => return Outcome::Refused(error),
+    };
+    simulation.run(control).map_or(Outcome::Cancelled, Outcome::Done)
+}
+
+/// Simulate a scenario.
+///
+/// The run has a thread of its own. The calling one waits without the interpreter's lock and
+/// takes it back now and then, since only Python's main thread may look for signals.
+#[pyfunction]
+#[pyo3(signature = (scenario, seed=None, cancel=None))]
+pub(crate) fn run(
+    py: Python<'_>,
+    scenario: &Bound<'_, Scenario>,
+    seed: Option<u64>,
+    cancel: Option<&Bound<'_, CancelToken>>,
+) -> PyResult<RunResult> {
+    let model = Arc::clone(&scenario.get().model);
+    let seed = seed.unwrap_or(model.seed);
+    let is_cancelled = || cancel.is_some_and(|token| token.get().cancelled.load(Ordering::Relaxed));
+    let control = Arc::new(Control::default());
+    let (report, mut outcomes) = mpsc::channel();
+    let worker = thread::Builder::new().name(format!("ontempo seed {seed}")).spawn({
+        let control = Arc::clone(&control);
+        move || {
+            // The receiver is gone only where the caller was interrupted.
+            let _ = report.send(simulate(&model, seed, &control));
+        }
+    })?;
+    loop {
+        if is_cancelled() {
+            control.cancel();
+        }
+        let waiting = &mut outcomes;
+        match py.detach(move || waiting.recv_timeout(LOOK_EVERY)) {
+            Ok(Outcome::Done(results)) => return Ok(RunResult::new(seed, results)),
+            Ok(Outcome::Refused(error)) => return Err(ScenarioError::new_err(error.to_string())),
+            Ok(Outcome::Cancelled) => return Err(Cancelled::new_err("the run was cancelled")),
+            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| control.cancel())?,
+            Err(RecvTimeoutError::Disconnected) => match worker.join() {
+                Err(panic) => resume_unwind(panic),
+                Ok(()) => return Err(PyRuntimeError::new_err("the run gave no result")),
+            },
+        }
+    }
+}

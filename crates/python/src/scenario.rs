@@ -1,0 +1,103 @@
+//! Scenarios, read and found valid.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ontempo_scenario::{Overrides, load_with, model, parse_with};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    ontempo._native,
+    ScenarioError,
+    PyValueError,
+    "A scenario that cannot be run as written.\n\nThe message names file, line and field."
+);
+
+/// Where a scenario was read from, so that it can be read again with other values.
+#[derive(Clone)]
+enum Source {
+    File(PathBuf),
+    Text { text: String, name: String },
+}
+
+/// A scenario that has been read and found valid.
+#[pyclass(frozen, module = "ontempo._native")]
+pub(crate) struct Scenario {
+    pub(crate) model: Arc<model::Scenario>,
+    source: Source,
+    overrides: Vec<String>,
+}
+
+impl Scenario {
+    fn read(source: Source, overrides: Vec<String>) -> PyResult<Self> {
+        let read = || {
+            let values = Overrides::parse(&overrides)?;
+            match &source {
+                Source::File(path) => load_with(path, &values),
+                Source::Text { text, name } => parse_with(text, name, &values),
+            }
+        };
+        let model = Arc::new(read().map_err(|error| ScenarioError::new_err(error.to_string()))?);
+        Ok(Self { model, source, overrides })
+    }
+}
+
+#[pymethods]
+impl Scenario {
+    /// One line that says what it shows.
+    #[getter]
+    fn title(&self) -> &str {
+        &self.model.title
+    }
+
+    /// How long it runs, in virtual seconds.
+    #[getter]
+    fn duration_s(&self) -> f64 {
+        self.model.duration.as_secs_f64()
+    }
+
+    /// The seed used when `run` is given none.
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.model.seed
+    }
+
+    /// The scenario as JSON with every default written out.
+    fn canonical(&self) -> String {
+        self.model.canonical()
+    }
+
+    /// The scenario in words, with its topology drawn as text.
+    fn explain(&self) -> String {
+        self.model.explain()
+    }
+
+    /// A copy with some values replaced, read anew from its source.
+    fn with_overrides(&self, overrides: Vec<String>) -> PyResult<Self> {
+        let mut all = self.overrides.clone();
+        all.extend(overrides);
+        Self::read(self.source.clone(), all)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Scenario {:?}, {}>", self.model.title, self.model.duration)
+    }
+}
+
+/// Read a scenario file, replacing some of its values.
+#[pyfunction]
+#[pyo3(signature = (path, overrides=Vec::new()), text_signature = "(path, overrides=())")]
+pub(crate) fn load(path: PathBuf, overrides: Vec<String>) -> PyResult<Scenario> {
+    Scenario::read(Source::File(path), overrides)
+}
+
+/// Read a scenario from a string; `name` stands for the file in messages.
+#[pyfunction]
+#[pyo3(
+    signature = (text, name="<text>".to_owned(), overrides=Vec::new()),
+    text_signature = "(text, name='<text>', overrides=())"
+)]
+pub(crate) fn parse(text: String, name: String, overrides: Vec<String>) -> PyResult<Scenario> {
+    Scenario::read(Source::Text { text, name }, overrides)
+}

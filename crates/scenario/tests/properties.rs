@@ -1,0 +1,114 @@
+//! Whatever a scenario file holds, it is read or refused; and what is read can be written.
+
+use ontempo_scenario::model::Scenario;
+use ontempo_scenario::{Overrides, parse, parse_with};
+use proptest::prelude::*;
+
+const MANY: &str = include_str!("scenarios/many.toml");
+const MIXED: &str = include_str!("scenarios/mixed.toml");
+const GRAPH: &str = include_str!("scenarios/graph.toml");
+const LOT: &str = include_str!("scenarios/parking-lot.toml");
+
+fn valid() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![MANY, MIXED, GRAPH, LOT])
+}
+
+/// Reads the text, and where it is a scenario does with it all that can be done.
+fn use_up(text: &str) {
+    let Ok(scenario) = parse(text, "arbitrary.toml") else { return };
+    assert!(!scenario.explain().is_empty());
+    let flows: u64 = scenario.flows.values().map(|group| u64::from(group.count)).sum();
+    if flows < 1_000 {
+        scenario.layout(1).unwrap();
+    }
+    assert_same_when_written(&scenario);
+}
+
+fn assert_same_when_written(scenario: &Scenario) {
+    let json: Scenario = serde_json::from_str(&scenario.canonical()).unwrap();
+    assert_eq!(&json, scenario);
+    assert_eq!(json.canonical(), scenario.canonical());
+    if scenario.seed <= i64::MAX as u64 {
+        let toml = toml::to_string(scenario).unwrap();
+        assert_eq!(&parse(&toml, "written.toml").unwrap(), scenario);
+    }
+}
+
+#[test]
+fn the_scenarios_of_the_tests_are_valid_and_survive_being_written() {
+    for text in [MANY, MIXED, GRAPH, LOT] {
+        assert_same_when_written(&parse(text, "valid.toml").unwrap());
+    }
+}
+
+#[test]
+fn nesting_without_end_is_refused() {
+    let lists = format!("title = {}", "[".repeat(100_000));
+    let keys = format!("{}x = 1", "a.".repeat(100_000));
+    let tables = format!("title = {}", "{ a = ".repeat(100_000));
+    let sums = format!("x = {}", "{ kind = \"sum\", terms = [".repeat(10_000));
+    for text in [lists, keys, tables, sums] {
+        assert!(parse(&text, "deep.toml").is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "\\PC{0,200}") {
+        use_up(&text);
+    }
+
+    #[test]
+    fn arbitrary_keys_and_values_never_panic(
+        lines in prop::collection::vec(
+            ("(duration|topology|flows|measure|kind|rate|delay|[a-z.\"]{1,8})",
+             "([0-9]{1,3}|\"[0-9]{1,4} ?[a-zA-Z/]{0,6}\"|\\{ kind = \"[a-z-]{1,8}\" \\}|\\[\\]|nan)"),
+            0..8,
+        )
+    ) {
+        let text: String = lines.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        use_up(&text);
+    }
+
+    #[test]
+    fn a_valid_file_with_a_piece_replaced_never_panics(
+        text in valid(), at in 0.0..1.0f64, length in 0usize..12, piece in "[ -~\n]{0,8}"
+    ) {
+        let from = (at * text.len() as f64) as usize;
+        let to = (from + length).min(text.len());
+        if text.is_char_boundary(from) && text.is_char_boundary(to) {
+            use_up(&format!("{}{piece}{}", &text[..from], &text[to..]));
+        }
+    }
+
+    #[test]
+    fn a_valid_file_with_two_words_swapped_never_panics(
+        text in valid(), one in 0usize..400, other in 0usize..400
+    ) {
+        let mut words: Vec<&str> = text.split_inclusive([' ', '\n']).collect();
+        let count = words.len();
+        words.swap(one % count, other % count);
+        use_up(&words.concat());
+    }
+
+    #[test]
+    fn a_number_replaced_by_any_other_never_panics(
+        text in valid(), which in 0usize..60, number in any::<u64>()
+    ) {
+        let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).collect();
+        let (at, digit) = numbers[which % numbers.len()];
+        use_up(&format!("{}{number}{}", &text[..at], &text[at + digit.len()..]));
+    }
+
+    #[test]
+    fn arbitrary_overrides_never_panic(key in "[a-z.\"']{0,20}", value in "\\PC{0,20}") {
+        if let Ok(overrides) = Overrides::parse([format!("{key}={value}")]) {
+            _ = parse_with(MANY, "many.toml", &overrides);
+        }
+        if let Ok(overrides) = Overrides::parse([format!("flows.long.{key}={value}")]) {
+            _ = parse_with(MANY, "many.toml", &overrides);
+        }
+    }
+}
