@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 Label = str | int | float
 """A value by which cells are told apart in their common table."""
+
+LOOK_EVERY_S = 0.1
+"""How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
+interrupts, so a wait without a limit would never see it."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +190,11 @@ class _Run:
         with ThreadPoolExecutor(self.study.jobs, thread_name_prefix="cell") as pool:
             futures = {pool.submit(self._work, planned): planned for planned in order}
             try:
-                for future in as_completed(futures):
-                    self._finish(futures[future], future)
+                pending = set(futures)
+                while pending:
+                    done, pending = wait(pending, LOOK_EVERY_S, FIRST_COMPLETED)
+                    for future in done:
+                        self._finish(futures[future], future)
             except KeyboardInterrupt:
                 self._stop(pool)
                 kept = self.before + len(self.kept)
