@@ -3,7 +3,18 @@ fn main() {
     let seed = std::env::args().nth(2).map_or(1, |s| s.parse().unwrap());
     let s = ontempo_scenario::load(std::path::Path::new(&path)).unwrap_or_else(|e| panic!("{e}"));
     let t = std::time::Instant::now();
-    let r = ontempo_simulator::Simulation::new(&s, seed).unwrap().run(&Default::default()).unwrap();
+    let hw = || {
+        std::fs::read_to_string("/proc/self/status")
+            .unwrap()
+            .lines()
+            .find(|l| l.starts_with("VmHWM"))
+            .unwrap()
+            .to_owned()
+    };
+    println!("{}", hw());
+    let sim = ontempo_simulator::Simulation::new(&s, seed).unwrap();
+    println!("{}", hw());
+    let r = sim.run(&Default::default()).unwrap();
     let dt = t.elapsed().as_secs_f64();
     println!(
         "{} events in {:.3}s; {}",

@@ -11,25 +11,48 @@
 //! Events of the same time come out in the order in which they were pushed: an event and its
 //! successor fall together, first in, first out, and sorting is stable.
 
+use std::iter::successors;
+
 use ontempo_foundation::Time;
 
 const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+const NONE: u32 = u32::MAX;
+/// A chunk of events of 16 bytes is 512 bytes.
+const CHUNK: usize = 31;
 
 /// At most so many events are sorted at once: beyond, falling is cheaper.
 pub(crate) const MOST_NEAR: usize = 64;
+
+/// A piece of a slot's list. Pieces rather than single events: to follow a list through more
+/// memory than the cache holds, event by event, would cost more than everything else here.
+struct Chunk<E> {
+    events: [(u64, E); CHUNK],
+    len: u32,
+    next: u32,
+}
+
+/// A list of chunks.
+#[derive(Clone, Copy)]
+struct Slot {
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+const EMPTY: Slot = Slot { first: NONE, last: NONE, len: 0 };
 
 /// Events in order of time, and of pushing where times are equal.
 pub(crate) struct Wheel<E> {
     /// The events before `near_end`, the next one last.
     near: Vec<(u64, E)>,
     near_end: u64,
-    /// All later events by level and digit. Arrays rather than linked lists: to follow a list
-    /// through more memory than the cache holds would cost more than everything else here.
-    slots: Vec<Vec<(u64, E)>>,
-    /// Emptied slots' memory, to be used again.
-    spare: Vec<Vec<(u64, E)>>,
+    /// All later events, in slots by level and digit.
+    slots: [[Slot; SLOTS]; LEVELS],
+    chunks: Vec<Chunk<E>>,
+    /// The first chunk of those that no slot has.
+    free: u32,
     /// One bit a slot: which hold events.
     occupied: [u64; LEVELS],
     /// One bit a level: which have an occupied slot.
@@ -42,8 +65,9 @@ impl<E: Copy> Wheel<E> {
         Self {
             near: Vec::with_capacity(2 * MOST_NEAR),
             near_end: 0,
-            slots: (0..LEVELS * SLOTS).map(|_| Vec::new()).collect(),
-            spare: Vec::new(),
+            slots: [[EMPTY; SLOTS]; LEVELS],
+            chunks: Vec::new(),
+            free: NONE,
             occupied: [0; LEVELS],
             levels: 0,
             present: 0,
@@ -85,7 +109,12 @@ impl<E: Copy> Wheel<E> {
 
     /// Every waiting event with its time, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Time, E)> + '_ {
-        let all = self.slots.iter().chain([&self.near]).flatten();
+        let chunk = |index: u32| self.chunks.get(index as usize);
+        let slots = self.slots.iter().flatten();
+        let far = slots
+            .flat_map(move |slot| successors(chunk(slot.first), move |piece| chunk(piece.next)))
+            .flat_map(|chunk| &chunk.events[..chunk.len as usize]);
+        let all = self.near.iter().chain(far);
         all.map(|(time, event)| (Time::from_nanos(*time), *event))
     }
 
@@ -104,14 +133,17 @@ impl<E: Copy> Wheel<E> {
     fn gather(&mut self, level: usize) {
         let mut end = None;
         while let Some(digit) = self.first_digit(level) {
-            let slot = &mut self.slots[level * SLOTS + digit];
             let from = self.near.len();
-            if from + slot.len() > MOST_NEAR {
+            if from + self.slots[level][digit].len as usize > MOST_NEAR {
                 break;
             }
-            self.near.append(slot);
+            let mut index = self.vacate(level, digit);
+            while index != NONE {
+                let chunk = &self.chunks[index as usize];
+                self.near.extend_from_slice(&chunk.events[..chunk.len as usize]);
+                index = self.release(index);
+            }
             self.near[from..].sort_by_key(|(time, _)| *time);
-            self.vacate(level, digit);
             end =
                 Some(self.start_of(level, digit).saturating_add(1 << (DIGIT_BITS * level as u32)));
         }
@@ -130,12 +162,14 @@ impl<E: Copy> Wheel<E> {
             return false;
         }
         self.present = start;
-        let mut falling = std::mem::take(&mut self.slots[level * SLOTS + digit]);
-        self.vacate(level, digit);
-        for (time, event) in falling.drain(..) {
-            self.append(time, event);
+        let mut index = self.vacate(level, digit);
+        while index != NONE {
+            for place in 0..self.chunks[index as usize].len as usize {
+                let (time, event) = self.chunks[index as usize].events[place];
+                self.append(time, event);
+            }
+            index = self.release(index);
         }
-        self.spare.push(falling);
         true
     }
 
@@ -154,12 +188,23 @@ impl<E: Copy> Wheel<E> {
         higher | (digit as u64) << shift
     }
 
+    /// Empties a slot; answers the first chunk of what it held.
     #[inline]
-    fn vacate(&mut self, level: usize, digit: usize) {
+    fn vacate(&mut self, level: usize, digit: usize) -> u32 {
         self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
         }
+        std::mem::replace(&mut self.slots[level][digit], EMPTY).first
+    }
+
+    /// Gives a chunk back; answers the one behind it.
+    #[inline]
+    fn release(&mut self, index: u32) -> u32 {
+        std::mem::replace(
+            &mut self.chunks[index as usize].next,
+            std::mem::replace(&mut self.free, index),
+        )
     }
 
     #[inline]
@@ -167,15 +212,39 @@ impl<E: Copy> Wheel<E> {
         let differing = time ^ self.present;
         let level = ((u64::BITS - 1 - (differing | 1).leading_zeros()) / DIGIT_BITS) as usize;
         let digit = (time >> (DIGIT_BITS * level as u32)) as usize & (SLOTS - 1);
+        let slot = &mut self.slots[level][digit];
+        slot.len += 1;
+        if let Some(chunk) = self.chunks.get_mut(slot.last as usize)
+            && (chunk.len as usize) < CHUNK
+        {
+            chunk.events[chunk.len as usize] = (time, event);
+            chunk.len += 1;
+            return;
+        }
+        self.append_to_new_chunk(level, digit, (time, event));
+    }
+
+    fn append_to_new_chunk(&mut self, level: usize, digit: usize, entry: (u64, E)) {
+        let index = if self.free == NONE {
+            self.chunks.push(Chunk { events: [entry; CHUNK], len: 1, next: NONE });
+            (self.chunks.len() - 1) as u32
+        } else {
+            let index = self.free;
+            let chunk = &mut self.chunks[index as usize];
+            self.free = std::mem::replace(&mut chunk.next, NONE);
+            chunk.events[0] = entry;
+            chunk.len = 1;
+            index
+        };
         self.occupied[level] |= 1 << digit;
         self.levels |= 1 << level;
-        let slot = &mut self.slots[level * SLOTS + digit];
-        if slot.capacity() == 0
-            && let Some(spare) = self.spare.pop()
-        {
-            *slot = spare;
+        let slot = &mut self.slots[level][digit];
+        if let Some(last) = self.chunks.get_mut(slot.last as usize) {
+            last.next = index;
+        } else {
+            slot.first = index;
         }
-        slot.push((time, event));
+        slot.last = index;
     }
 }
 

@@ -292,7 +292,7 @@ proptest! {
             ..RedParameters::automatic(MEGABIT, Bytes::new(500), Duration::from_millis(5))
         };
         let queue = if red {
-            Queue::Red(Red::new(red_parameters).unwrap())
+            Queue::Red(Box::new(Red::new(red_parameters).unwrap()))
         } else {
             Queue::drop_tail(Packets::new(5))
         };
