@@ -25,9 +25,11 @@ mod results;
 mod simulation;
 mod tables;
 mod timer;
+mod trace;
 mod watch;
 mod wheel;
 
 pub use results::Results;
 pub use simulation::{Cancelled, Control, SetupError, Simulation};
 pub use tables::{ResultTable, write_tables};
+pub use trace::Trace;
