@@ -137,7 +137,10 @@ fn tshark_sees_the_blocks_and_the_retransmissions_that_the_simulator_counted() {
         let (ack, lefts) = edge.split_once('\t').unwrap();
         let ack: u64 = ack.parse().unwrap();
         for left in lefts.split(',').map(|left| left.parse::<u64>().unwrap()) {
-            assert!(left > ack && (left - ack) % 960 == 0, "a block at {left}, {ack} acknowledged");
+            assert!(
+                left > ack && (left - ack).is_multiple_of(960),
+                "a block at {left}, {ack} acknowledged"
+            );
         }
     }
     let without = ["--set", "flows.bulk.transport.recovery=newreno"];
