@@ -44,7 +44,10 @@ impl fmt::Display for ReadError {
             ReadErrorReason::Io(error) => error.fmt(f),
             ReadErrorReason::Damaged(what) => write!(f, "not a whole Parquet file: {what}"),
             ReadErrorReason::NoTable => {
-                write!(f, "a Parquet file, but no table of ontempo: it does not say `{VERSION_KEY}`")
+                write!(
+                    f,
+                    "a Parquet file, but no table of ontempo: it does not say `{VERSION_KEY}`"
+                )
             }
             ReadErrorReason::OtherVersion(found) => write!(
                 f,
