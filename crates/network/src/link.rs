@@ -326,11 +326,10 @@ impl Link {
     /// Occupies the link with a packet; returns when its last bit has left.
     #[inline]
     fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
-        let duration = self.time_to_send(size);
-        self.busy_until = starts + duration;
+        self.busy_until = starts + self.time_to_send(size);
         self.admitted += 1;
         self.bytes_admitted += size;
-        self.busy += duration;
+        self.busy += self.busy_until.since(starts);
         self.busy_until
     }
 
