@@ -259,7 +259,7 @@ impl Tcp {
             packets: outcome.newly_acknowledged as f64,
             rtt: sample,
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
-            acked: self.recovery.first(),
+            acked: self.recovery.first().saturating_sub(1),
             next: self.recovery.next(),
             in_flight: self.recovery.in_flight() as f64,
             in_recovery: in_recovery_before || outcome.lost.is_some() || !outcome.advanced,
