@@ -80,8 +80,8 @@ pub struct Pert {
     /// Packets between early responses: `p'`.
     responses: IntervalHistory,
     recovery: RecoveryPoint,
-    /// The first packet number not yet sent at the last early response: until all before it
-    /// are acknowledged, there is no other.
+    /// The first packet number not yet sent at the last early response: until it is
+    /// acknowledged, there is no other.
     responded_until: u64,
     early_responses: u64,
     reductions: u64,
@@ -182,8 +182,10 @@ impl Pert {
     /// Draws for an early response; true where the window was reduced.
     fn responds_early(&mut self, ack: &Ack, queueing: Queueing) -> bool {
         let probability = self.parameters.response_probability(queueing);
-        let outstanding = ack.acked.saturating_add(1) < self.responded_until;
-        if probability <= 0.0 || outstanding || !self.random.chance(probability) {
+        // Only a packet sent after the last response can have felt it. To wait for no more than
+        // what was outstanding would allow a window of two a response to every ACK.
+        let felt = ack.acked >= self.responded_until;
+        if probability <= 0.0 || !felt || !self.random.chance(probability) {
             return false;
         }
         self.reduce(self.parameters.decrease(queueing));

@@ -82,15 +82,29 @@ fn a_certain_response_takes_beta_and_ends_in_congestion_avoidance() {
 }
 
 #[test]
-fn there_is_one_response_until_what_was_outstanding_is_acknowledged() {
+fn there_is_one_response_until_a_packet_sent_after_it_is_acknowledged() {
     let mut pert = pert_at(millis(70), 100.0, PertParameters::default());
     pert.on_ack(&Ack { acked: 10, next: 110, ..ack(1.0) });
-    for acked in 11..109 {
+    for acked in 11..110 {
         pert.on_ack(&Ack { acked, next: 160, ..ack(1.0) });
     }
     assert_eq!(pert.snapshot().early_responses, 1);
-    pert.on_ack(&Ack { acked: 109, next: 170, ..ack(1.0) });
+    pert.on_ack(&Ack { acked: 110, next: 170, ..ack(1.0) });
     assert_eq!(pert.snapshot().early_responses, 2);
+}
+
+#[test]
+fn the_smallest_window_grows_again_however_certain_its_responses() {
+    let mut pert = pert_at(millis(70), 2.0, PertParameters::default());
+    let mut largest = 0.0f64;
+    let mut next = 2;
+    for acked in 0..1000 {
+        pert.on_ack(&Ack { acked, next, ..ack(1.0) });
+        next = next.max(acked + 1 + pert.window().whole_packets());
+        largest = largest.max(pert.window().packets());
+    }
+    assert!(pert.snapshot().early_responses <= 500);
+    assert!(largest > 2.4, "{largest}");
 }
 
 #[test]
