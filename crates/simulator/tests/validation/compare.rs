@@ -1,6 +1,6 @@
 //! The rules of agreement, and the rows that they yield.
 
-use crate::known::Known;
+use crate::known::{Known, known};
 use crate::reference::{Numbers, Run};
 
 /// How near ontempo must come to ns-2.
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     pub(crate) ns2: Estimate,
     pub(crate) ontempo: Estimate,
     pub(crate) rule: Rule,
-    pub(crate) known: Option<&'static Known>,
+    pub(crate) known: Option<Known>,
 }
 
 /// The runs of one scenario in both simulators.
@@ -42,8 +42,7 @@ pub(crate) struct Pair {
 }
 
 /// Students's t for 95 % with as many degrees of freedom, from 1.
-const STUDENT: [f64; 10] =
-    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
 const ONE_FLOW: &[(&str, Rule)] = &[
     ("flow goodput_mbps", Rule::Fraction(0.01)),
@@ -116,7 +115,7 @@ impl Pair {
     }
 
     /// One row for each quantity that a rule speaks of.
-    pub(crate) fn rows(&self, known: &'static [Known]) -> Vec<Row> {
+    pub(crate) fn rows(&self) -> Vec<Row> {
         let row = |(quantity, rule): &(&'static str, Rule)| Row {
             scenario: self.scenario.clone(),
             runs: self.ns2.len(),
@@ -124,7 +123,7 @@ impl Pair {
             ns2: Estimate::of(&self.ns2, quantity),
             ontempo: Estimate::of(&self.ontempo, quantity),
             rule: *rule,
-            known: known.iter().find(|known| known.speaks_of(&self.scenario, quantity)),
+            known: known(&self.scenario, quantity),
         };
         self.rules().iter().map(row).collect()
     }
@@ -190,11 +189,13 @@ impl Row {
         match (self.agrees(), self.known) {
             (true, None) => None,
             (false, None) => Some(format!("{measured}: no such difference is known")),
-            (true, Some(known)) => Some(format!("{measured}: {:?} has disappeared", known.name)),
-            (false, Some(known)) if known.holds(self.ontempo.mean) => None,
+            (true, Some(known)) => {
+                Some(format!("{measured}: {:?} has disappeared", known.difference.name))
+            }
+            (false, Some(known)) if known.bounds.hold(self.ontempo.mean) => None,
             (false, Some(known)) => Some(format!(
                 "{measured}: outside {} to {}, as {:?} is stated",
-                known.least, known.most, known.name
+                known.bounds.least, known.bounds.most, known.difference.name
             )),
         }
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use crate::compare::{Estimate, Row, Rule};
 
-const BEGIN: &str = "<!-- Generated from here on: see \"How to regenerate\". -->\n";
+const SUMMARY: &str = "<!-- summary: generated -->\n";
+const SUMMARY_END: &str = "<!-- end of summary -->\n";
+const TABLES: &str = "<!-- tables: generated -->\n";
 const WRITE: &str = "ONTEMPO_WRITE_VALIDATION";
 
 const SECTIONS: [(&str, &str); 5] = [
@@ -28,18 +30,24 @@ pub(crate) fn committed() -> String {
 /// Compares the committed tables with these rows, or writes them where the environment says so.
 pub(crate) fn check_or_write(rows: &[Row]) {
     let document = committed();
-    let (prose, old) = document.split_once(BEGIN).expect("a place for the tables");
-    let new = tables(rows);
+    let (title, rest) = document.split_once(SUMMARY).expect("a place for the summary");
+    let (_summary, rest) = rest.split_once(SUMMARY_END).expect("an end of the summary");
+    let (prose, _tables) = rest.split_once(TABLES).expect("a place for the tables");
+    let (summary, tables) = (summary(rows), tables(rows));
+    let new = format!("{title}{SUMMARY}{summary}{SUMMARY_END}{prose}{TABLES}{tables}");
     if std::env::var_os(WRITE).is_some() {
-        std::fs::write(path(), format!("{prose}{BEGIN}{new}")).expect("it can be written");
+        std::fs::write(path(), new).expect("it can be written");
         return;
     }
-    let different = old.lines().zip(new.lines()).find(|(old, new)| old != new);
-    assert!(old == new, "docs/validation.md is not current ({WRITE}=1 writes it): {different:?}");
+    let different = document.lines().zip(new.lines()).find(|(old, new)| old != new);
+    assert!(
+        document == new,
+        "docs/validation.md is not current ({WRITE}=1 writes it): {different:?}"
+    );
 }
 
 fn tables(rows: &[Row]) -> String {
-    let mut text = summary(rows);
+    let mut text = String::new();
     for (script, title) in SECTIONS {
         let of_script = rows.iter().filter(|row| row.scenario.starts_with(script));
         let _ = write!(text, "\n## {title}\n");
@@ -75,8 +83,8 @@ fn summary(rows: &[Row]) -> String {
             .map_or_else(|| "none".to_owned(), describe)
     };
     format!(
-        "\n# Tables\n\n{} rows have a rule: {agree} keep it, {known} are known differences, {} \
-         are not explained.\n\nFurthest from ns-2: {}\n\nFurthest of those that agree: {}\n",
+        "\n{} rows have a rule: {agree} keep it, {known} are known differences, {} \
+         are not explained.\n\nThe worst row: {}\n\nFurthest of those that agree: {}\n\n",
         judged().count(),
         judged().count() - agree - known,
         worst(false),
@@ -160,7 +168,8 @@ fn verdict(row: &Row) -> String {
         (Rule::Shown, _, _) => "shown".to_owned(),
         (_, true, _) => "agrees".to_owned(),
         (_, false, Some(known)) => {
-            let anchor = known.name.to_lowercase().replace(' ', "-").replace([',', '\''], "");
+            let anchor =
+                known.difference.name.to_lowercase().replace(' ', "-").replace([',', '\''], "");
             format!("[known](#{anchor})")
         }
         (_, false, None) => "**differs**".to_owned(),

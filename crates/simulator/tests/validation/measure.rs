@@ -13,11 +13,13 @@ use crate::scenarios::scenario;
 pub(crate) fn run(run: &Run) -> Numbers {
     let text = scenario(run.script, &run.arguments);
     let seed = run.seed().map_or(1, |seed| seed.parse().expect("a seed"));
-    let parsed = ontempo_scenario::parse(&text, run.script).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let parsed =
+        ontempo_scenario::parse(&text, run.script).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let simulation = Simulation::new(&parsed, seed).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let results = simulation.run(&Control::default()).expect("nobody cancels");
     let flows = Flows::of(&results);
-    let mut numbers = queue(&results, if run.script == "spacing.tcl" { "mid -> sink" } else { "bottleneck" });
+    let mut numbers =
+        queue(&results, if run.script == "spacing.tcl" { "mid -> sink" } else { "bottleneck" });
     match run.script {
         "many.tcl" => numbers.extend(flows.together()),
         "spacing.tcl" => numbers.extend(flows.spacing()),

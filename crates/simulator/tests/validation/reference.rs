@@ -20,13 +20,13 @@ impl Run {
     /// The seed that draws delays and starts, where there is one.
     pub(crate) fn seed(&self) -> Option<&'static str> {
         match (self.script, self.arguments.as_slice()) {
-            ("many.tcl", [.., seed]) | ("spacing.tcl", [_, _, _, _, _, seed]) => Some(seed),
+            ("many.tcl", [.., seed]) | ("spacing.tcl", [_, _, _, _, _, seed, ..]) => Some(seed),
             _ => None,
         }
     }
 
-    /// The script and what of its arguments tells one scenario from another: not the seed, and
-    /// not when the second of two flows starts.
+    /// The script and what of its arguments tells one scenario from another: not the seed, not
+    /// when the second of two flows starts, and not the fraction of its delay in milliseconds.
     pub(crate) fn scenario(&self) -> String {
         let shared = match self.script {
             "many.tcl" => self.arguments.len() - 1,
@@ -34,7 +34,17 @@ impl Run {
             "spacing.tcl" => 5,
             _ => self.arguments.len(),
         };
-        format!("{} {}", self.script, self.arguments[..shared].join(" "))
+        let shared =
+            self.arguments[..shared].iter().map(|argument| match argument.split_once('.') {
+                Some((whole, _fraction)) if self.script == "two.tcl" => format!("{whole}.xx"),
+                _ => (*argument).to_owned(),
+            });
+        let mut scenario = format!("{} {}", self.script, shared.collect::<Vec<_>>().join(" "));
+        if let ("spacing.tcl", [_, _, _, _, _, _, delay]) = (self.script, &self.arguments[..]) {
+            let whole = delay.split_once('.').map_or(*delay, |(whole, _fraction)| whole);
+            scenario += &format!(" {whole}.xx");
+        }
+        scenario
     }
 }
 

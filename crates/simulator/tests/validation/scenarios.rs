@@ -37,22 +37,34 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
             ];
             graph(seconds, &links)
                 + &ftp("flow1", ("a1", "b1"), &tcp(first, "Sack1", ""), r#""100 ms""#)
-                + &ftp("flow2", ("a2", "b2"), &tcp(second, "Sack1", ""), &format!(r#""{start2} s""#))
+                + &ftp(
+                    "flow2",
+                    ("a2", "b2"),
+                    &tcp(second, "Sack1", ""),
+                    &format!(r#""{start2} s""#),
+                )
         }
         ("many.tcl", [variant, sink, count, rate, buffer, queue, seconds, _seed]) => {
             many((variant, sink, count), rate, &queue_of(queue, buffer), seconds)
         }
-        ("spacing.tcl", [senders, spacing, tcps, window, seconds, seed @ ..]) => {
+        ("spacing.tcl", [senders, spacing, tcps, window, seconds, rest @ ..]) => {
             let count = |word: &str| word.parse().expect("a count");
-            let starts = if seed.is_empty() { spacing_starts() } else { Vec::new() };
-            evenly_spaced((count(senders), spacing), (count(tcps), window), seconds, &starts)
+            let known = matches!(rest, [] | ["7", ..]);
+            let starts = if known { spacing_starts() } else { Vec::new() };
+            let times = (*seconds, *rest.get(1).unwrap_or(&"40"));
+            evenly_spaced((count(senders), spacing), (count(tcps), window), times, &starts)
         }
         _ => panic!("no scenario for {script} {arguments:?}"),
     }
 }
 
 /// Many flows: each one's access delay and start are drawn, as there, by the run's seed.
-fn many((variant, sink, count): (&str, &str, &str), rate: &str, queue: &str, seconds: &str) -> String {
+fn many(
+    (variant, sink, count): (&str, &str, &str),
+    rate: &str,
+    queue: &str,
+    seconds: &str,
+) -> String {
     let transport = tcp(variant, sink, "");
     format!(
         r#"duration = "{seconds} s"
@@ -82,14 +94,14 @@ start = {{ low = "0 s", high = "1 s" }}
 fn evenly_spaced(
     (senders, spacing): (usize, &str),
     (tcps, window): (usize, &str),
-    seconds: &str,
+    (seconds, delay): (&str, &str),
     starts: &[f64],
 ) -> String {
     let at = |place: usize| match starts.get(place) {
         Some(start) => format!(r#""{} ns""#, (start * 1e9).round()),
         None => r#"{ low = "0 ms", high = "100 ms" }"#.to_owned(),
     };
-    let mut links = vec![link("mid", "sink", "155", "40", &drop_tail("10"))];
+    let mut links = vec![link("mid", "sink", "155", delay, &drop_tail("10"))];
     let mut flows = String::new();
     for (place, name) in (0..senders).map(|i| format!("udp{i}")).enumerate() {
         links.push(link(&name, "mid", "100", "2", ""));
@@ -116,7 +128,9 @@ start = {}
 
 fn graph(seconds: &str, links: &[String]) -> String {
     let links = links.join(",\n    ");
-    format!("duration = \"{seconds} s\"\n[topology]\nkind = \"graph\"\nlinks = [\n    {links},\n]\n")
+    format!(
+        "duration = \"{seconds} s\"\n[topology]\nkind = \"graph\"\nlinks = [\n    {links},\n]\n"
+    )
 }
 
 fn link(from: &str, to: &str, megabits: &str, millis: &str, queue: &str) -> String {

@@ -26,5 +26,8 @@ for s in 0.17 0.31 0.48 0.63 0.79 0.94 1.11 1.27 1.42 1.58; do
   one two.tcl Sack1 Sack1 10 18 38 50 600 $s; one two.tcl Sack1 Sack1 10 18 18 50 600 $s
   one two.tcl cubic Sack1 50 28 28 375 300 $s; one two.tcl cubic cubic 50 28 58 375 300 $s
 done
+for d in 38.03 38.07 38.11 38.15 38.19 38.23 38.27 38.31 38.35 38.39; do one two.tcl Sack1 Sack1 10 18 $d 50 600; done
+for d in 58.01 58.02 58.03 58.04 58.05 58.06 58.07; do one two.tcl cubic cubic 50 28 $d 375 300; done
 for w in 20 800; do for us in 500 800 1000 1050 1150 1500 2000 3000 5000; do for s in 1 2 3 4 5; do one spacing.tcl 16 $us 16 $w 100 $s; done; done; done
+for d in 40.000 40.006 40.012 40.018 40.024 40.030; do one spacing.tcl 16 1050 16 20 100 7 $d; done
 one starts.tcl

@@ -1,10 +1,11 @@
-# K senders of 1400-byte UDP packets at one spacing, with M TCPs of 1400-byte packets: ns spacing.tcl K SPACING_US M WINDOW SECONDS [SEED]
+# K senders of 1400-byte UDP packets at one spacing, with M TCPs of 1400-byte packets: ns spacing.tcl K SPACING_US M WINDOW SECONDS [SEED [DELAY_MS]]
 source lib.tcl
-lassign $argv k us m win dur seed
+lassign $argv k us m win dur seed delay
 if {$seed eq ""} {set seed 7}
+if {$delay eq ""} {set delay 40}
 Agent/UDP set packetSize_ 2000
 set mid [$ns node]; set sink [$ns node]
-$ns duplex-link $mid $sink 155Mb 40ms DropTail; $ns queue-limit $mid $sink 10
+$ns duplex-link $mid $sink 155Mb ${delay}ms DropTail; $ns queue-limit $mid $sink 10
 set rng [new RNG]; $rng seed $seed
 for {set i 0} {$i<$k} {incr i} {
   set a [$ns node]; $ns duplex-link $a $mid 100Mb 2ms DropTail; $ns queue-limit $a $mid 100000
