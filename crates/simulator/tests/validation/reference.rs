@@ -77,9 +77,12 @@ fn numbers(line: &str) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// When `spacing.tcl` starts its senders, in seconds, in the order in which it draws.
-pub(crate) fn spacing_starts() -> Vec<f64> {
+/// When `spacing.tcl` starts its senders with this seed, in seconds, in the order in which it
+/// draws.
+pub(crate) fn spacing_starts(seed: &str) -> Vec<f64> {
     let (_measured, draws) = RESULTS.split_once(STARTS).expect("the start times are last");
+    let of_seed = format!("seed {seed} ");
     let seconds = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse().ok());
-    draws.lines().map(|line| seconds(line).expect("a start time")).collect()
+    let lines = draws.lines().filter(|line| line.starts_with(&of_seed));
+    lines.map(|line| seconds(line).expect("a start time")).collect()
 }

@@ -49,8 +49,7 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
         }
         ("spacing.tcl", [senders, spacing, tcps, window, seconds, rest @ ..]) => {
             let count = |word: &str| word.parse().expect("a count");
-            let known = matches!(rest, [] | ["7", ..]);
-            let starts = if known { spacing_starts() } else { Vec::new() };
+            let starts = spacing_starts(rest.first().unwrap_or(&"7"));
             let times = (*seconds, *rest.get(1).unwrap_or(&"40"));
             evenly_spaced((count(senders), spacing), (count(tcps), window), times, &starts)
         }
@@ -90,17 +89,14 @@ start = {{ low = "0 s", high = "1 s" }}
 }
 
 /// Senders of evenly spaced packets and TCP flows, each with an access link of its own. They
-/// start when ns-2 started them, or, where that is not known, at a time that the seed draws.
+/// start when ns-2 started them.
 fn evenly_spaced(
     (senders, spacing): (usize, &str),
     (tcps, window): (usize, &str),
     (seconds, delay): (&str, &str),
     starts: &[f64],
 ) -> String {
-    let at = |place: usize| match starts.get(place) {
-        Some(start) => format!(r#""{} ns""#, (start * 1e9).round()),
-        None => r#"{ low = "0 ms", high = "100 ms" }"#.to_owned(),
-    };
+    let at = |place: usize| format!(r#""{} ns""#, (starts[place] * 1e9).round());
     let mut links = vec![link("mid", "sink", "155", delay, &drop_tail("10"))];
     let mut flows = String::new();
     for (place, name) in (0..senders).map(|i| format!("udp{i}")).enumerate() {
