@@ -75,10 +75,11 @@ fn summary(rows: &[Row]) -> String {
     let judged = || rows.iter().filter(|row| row.rule != Rule::Shown);
     let agree = judged().filter(|row| row.agrees()).count();
     let known = judged().filter(|row| !row.agrees() && row.known.is_some()).count();
-    let furthest = |row: &&Row| row.difference().map_or(f64::INFINITY, f64::abs);
+    // By ratio: ten times as much is as far away as a tenth.
+    let furthest = |row: &&Row| (row.ontempo.mean / row.ns2.mean).ln().abs();
     let worst = |agrees: bool| {
         judged()
-            .filter(|row| row.agrees() == agrees && row.ns2.mean != 0.0)
+            .filter(|row| row.agrees() == agrees && row.ns2.mean > 0.0 && row.ontempo.mean > 0.0)
             .max_by(|a, b| furthest(a).total_cmp(&furthest(b)))
             .map_or_else(|| "none".to_owned(), describe)
     };

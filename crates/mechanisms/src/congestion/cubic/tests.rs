@@ -149,6 +149,18 @@ fn beyond_its_plateau_the_kernel_adds_at_most_sixteen_packets_a_tenth_of_a_secon
     assert!((100.0..=400.0).contains(&grown), "{grown}");
 }
 
+#[test]
+fn without_timestamps_the_kernel_grows_beyond_its_plateau_without_that_bound() {
+    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6(false));
+    cubic.on_loss(&loss(1, 2));
+    run(&mut cubic, 0.0, 30.0, 0.1);
+    let before = packets(&cubic);
+    run(&mut cubic, 30.0, 31.0, 0.1);
+    // The curve itself: 0.4 * 3 * 22^2 packets a second.
+    let grown = packets(&cubic) - before;
+    assert!((500.0..=700.0).contains(&grown), "{grown}");
+}
+
 proptest! {
     #[test]
     fn between_losses_the_window_never_shrinks(
