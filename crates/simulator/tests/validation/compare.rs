@@ -41,7 +41,7 @@ pub(crate) struct Pair {
     pub(crate) ontempo: Vec<Numbers>,
 }
 
-/// Students's t for 95 % with as many degrees of freedom, from 1.
+/// Student's t for 95 % with as many degrees of freedom, from 1.
 const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
 const ONE_FLOW: &[(&str, Rule)] = &[

@@ -85,7 +85,7 @@ fn summary(rows: &[Row]) -> String {
     };
     format!(
         "\n{} rows have a rule: {agree} keep it, {known} are known differences, {} \
-         are not explained.\n\nThe worst row: {}\n\nFurthest of those that agree: {}\n\n",
+         are others.\n\nThe worst row: {}\n\nFurthest of those that agree: {}\n\n",
         judged().count(),
         judged().count() - agree - known,
         worst(false),
