@@ -229,7 +229,7 @@ fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
         CongestionSpec::Cubic { variant } => {
             let parameters = match variant {
                 CubicVariant::Rfc9438 => CubicParameters::default(),
-                CubicVariant::Linux26 => CubicParameters::linux_2_6(),
+                CubicVariant::Linux26 => CubicParameters::linux_2_6(tcp.timestamps),
             };
             Cubic::new(start, parameters).into()
         }

@@ -48,7 +48,7 @@ fn controllers(start: Start) -> [Controller; 7] {
         Reno::new(start, RenoParameters::default()).into(),
         NewReno::new(start, RenoParameters::default()).into(),
         Cubic::new(start, CubicParameters::default()).into(),
-        Cubic::new(start, CubicParameters::linux_2_6()).into(),
+        Cubic::new(start, CubicParameters::linux_2_6(true)).into(),
         Vegas::new(start, VegasParameters::default()).into(),
         Pert::new(start, PertParameters::thesis(), random("thesis")).into(),
         Pert::new(start, PertParameters::reference(), random("reference")).into(),

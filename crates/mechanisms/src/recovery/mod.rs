@@ -61,6 +61,8 @@ pub struct LossRecovery {
     retransmit_first: bool,
     /// Packets that duplicate ACKs say have left the network, where no SACK says which.
     departed_unnamed: u64,
+    /// Partial ACKs of this episode, where they prolong it (RFC 6582).
+    partial_acks: u64,
 }
 
 impl LossRecovery {
@@ -75,6 +77,7 @@ impl LossRecovery {
             duplicate_acks: 0,
             retransmit_first: false,
             departed_unnamed: 0,
+            partial_acks: 0,
         }
     }
 
@@ -105,6 +108,14 @@ impl LossRecovery {
     /// True while a loss episode lasts.
     pub fn in_recovery(&self) -> bool {
         self.episode_end.is_some()
+    }
+
+    /// Whether new data acknowledged, or the first packet sent again, restarts the
+    /// retransmission timer. Of an episode's partial ACKs only the first does, so that a long
+    /// one ends by the timer rather than with a packet a round trip (RFC 6582, section 3.2,
+    /// step 3, and section 4, the "impatient" variant).
+    pub fn restarts_timer(&self) -> bool {
+        self.partial_acks <= 1
     }
 
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
@@ -139,12 +150,14 @@ impl LossRecovery {
         if over {
             self.episode_end = None;
             self.departed_unnamed = 0;
+            self.partial_acks = 0;
         } else if self.style == RecoveryStyle::NewReno {
             // Partial window deflation: all but the retransmitted packet had been counted by
             // their duplicate ACKs (RFC 6582, section 3.2, step 3).
             self.departed_unnamed = self.departed_unnamed.saturating_sub(by - 1);
             self.board.lose_first();
             self.retransmit_first = true;
+            self.partial_acks += 1;
         }
     }
 
@@ -211,6 +224,7 @@ impl LossRecovery {
         self.duplicate_acks = 0;
         self.retransmit_first = false;
         self.departed_unnamed = 0;
+        self.partial_acks = 0;
     }
 }
 
@@ -274,6 +288,18 @@ mod tests {
             assert_eq!(recovery.in_recovery(), prolonged);
             let next = recovery.next_packet(100, false);
             assert_eq!(next, prolonged.then_some(NextPacket::Again(4)));
+        }
+    }
+
+    #[test]
+    fn only_the_first_partial_ack_of_an_episode_restarts_the_timer() {
+        let mut recovery = sent(RecoveryStyle::NewReno, 10);
+        for _ in 0..3 {
+            recovery.on_ack(0, &[]);
+        }
+        for (partial, restarts) in [(2, true), (4, false), (6, false), (10, true)] {
+            recovery.on_ack(partial, &[]);
+            assert_eq!(recovery.restarts_timer(), restarts, "{partial}");
         }
     }
 

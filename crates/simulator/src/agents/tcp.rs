@@ -217,7 +217,8 @@ impl Tcp {
         // The timer starts anew for the first outstanding packet, or what a fast retransmission
         // has left would not suffice for its round trip (as Linux and ns-2 do; RFC 6298 is
         // silent).
-        if !self.retransmit_timer.is_set() || number == self.recovery.first() {
+        let first = number == self.recovery.first() && self.recovery.restarts_timer();
+        if first || !self.retransmit_timer.is_set() {
             self.set_retransmit_timer(now, fabric);
         }
     }
@@ -288,7 +289,7 @@ impl Tcp {
         }
         if self.recovery.outstanding() == 0 {
             self.retransmit_timer.clear();
-        } else {
+        } else if self.recovery.restarts_timer() {
             self.set_retransmit_timer(now, fabric);
         }
     }

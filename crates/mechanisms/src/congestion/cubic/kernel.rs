@@ -24,6 +24,8 @@ pub(super) struct Kernel {
     reno_acks: f64,
     /// Sixteenths of a packet per ACK, averaged.
     packets_per_ack: f64,
+    /// Whether round trips are measured at all.
+    timestamps: bool,
     /// The least round trip since the last timeout.
     least_rtt: Option<Duration>,
     /// Whether a window was lost since the last timeout.
@@ -46,7 +48,7 @@ impl Kernel {
     /// (a third of the sum over the difference, rounded down at each step): 23.
     const RENO_EIGHTHS: f64 = (8 * (1024 + 819) / 3 / (1024 - 819)) as f64;
 
-    pub(super) fn new() -> Self {
+    pub(super) fn new(timestamps: bool) -> Self {
         Self {
             every: 0.0,
             counted_for: 0.0,
@@ -54,6 +56,7 @@ impl Kernel {
             acks: 0.0,
             reno_acks: 0.0,
             packets_per_ack: Self::DELAYED_ACKS,
+            timestamps,
             least_rtt: None,
             seen_loss: false,
         }
@@ -63,7 +66,7 @@ impl Kernel {
     /// packet an ACK it never falls below 31 sixteenths, so that ns-2's CUBIC without delayed
     /// ACKs grows nearly twice as fast as meant.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
-        if let Some(rtt) = ack.rtt {
+        if let (Some(rtt), true) = (ack.rtt, self.timestamps) {
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
         }
         if !ack.in_recovery && ack.packets >= 1.0 {
@@ -81,7 +84,7 @@ impl Kernel {
 
     /// A timeout forgets everything, the losses before it too.
     pub(super) fn on_timeout(&mut self) {
-        *self = Self::new();
+        *self = Self::new(self.timestamps);
     }
 
     /// One ACK in congestion avoidance: the window and the Reno estimate after it, in packets.

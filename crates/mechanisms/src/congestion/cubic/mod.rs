@@ -31,25 +31,35 @@ pub struct CubicParameters {
     pub fast_convergence: bool,
     /// The law of growth.
     pub growth: Growth,
+    /// Whether ACKs echo timestamps: without them Linux 2.6 knows no least round trip, and
+    /// grows beyond the plateau without bound. The RFC's law does not ask.
+    pub timestamps: bool,
 }
 
 impl Default for CubicParameters {
     /// RFC 9438.
     fn default() -> Self {
-        Self { c: 0.4, beta: 0.7, fast_convergence: true, growth: Growth::Rfc9438 }
+        Self {
+            c: 0.4,
+            beta: 0.7,
+            fast_convergence: true,
+            growth: Growth::Rfc9438,
+            timestamps: true,
+        }
     }
 }
 
 impl CubicParameters {
     /// The module of Linux 2.6.22 that ns-2 2.35's `Agent/TCP/Linux` runs as `cubic`: `beta`
     /// 819/1024; C from `bic_scale` 41 over 1024, in tenths of a second; fast convergence and
-    /// the Reno-friendly region on.
-    pub fn linux_2_6() -> Self {
+    /// the Reno-friendly region on. ns-2 echoes no timestamps unless told to.
+    pub fn linux_2_6(timestamps: bool) -> Self {
         Self {
             c: 41.0 * 10.0 / 1024.0,
             beta: 819.0 / 1024.0,
             fast_convergence: true,
             growth: Growth::Linux26,
+            timestamps,
         }
     }
 
@@ -126,7 +136,7 @@ impl Cubic {
             cwnd_prior: 0.0,
             epoch: None,
             last_ack: Time::ZERO,
-            kernel: Kernel::new(),
+            kernel: Kernel::new(parameters.timestamps),
             recovery: RecoveryPoint::default(),
             reductions: 0,
         }

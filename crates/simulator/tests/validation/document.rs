@@ -1,0 +1,178 @@
+//! The tables of `docs/validation.md`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use crate::compare::{Estimate, Row, Rule};
+
+const SUMMARY: &str = "<!-- summary: generated -->\n";
+const SUMMARY_END: &str = "<!-- end of summary -->\n";
+const TABLES: &str = "<!-- tables: generated -->\n";
+const WRITE: &str = "ONTEMPO_WRITE_VALIDATION";
+
+const SECTIONS: [(&str, &str); 5] = [
+    ("single.tcl", "One flow"),
+    ("steady.tcl", "One flow past its start"),
+    ("two.tcl", "Two flows"),
+    ("many.tcl", "Many flows"),
+    ("spacing.tcl", "Evenly spaced packets"),
+];
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/validation.md")
+}
+
+/// The document as it is committed.
+pub(crate) fn committed() -> String {
+    std::fs::read_to_string(path()).expect("docs/validation.md can be read")
+}
+
+/// Compares the committed tables with these rows, or writes them where the environment says so.
+pub(crate) fn check_or_write(rows: &[Row]) {
+    let document = committed();
+    let (title, rest) = document.split_once(SUMMARY).expect("a place for the summary");
+    let (_summary, rest) = rest.split_once(SUMMARY_END).expect("an end of the summary");
+    let (prose, _tables) = rest.split_once(TABLES).expect("a place for the tables");
+    let (summary, tables) = (summary(rows), tables(rows));
+    let new = format!("{title}{SUMMARY}{summary}{SUMMARY_END}{prose}{TABLES}{tables}");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(path(), new).expect("it can be written");
+        return;
+    }
+    let different = document.lines().zip(new.lines()).find(|(old, new)| old != new);
+    assert!(
+        document == new,
+        "docs/validation.md is not current ({WRITE}=1 writes it): {different:?}"
+    );
+}
+
+fn tables(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for (script, title) in SECTIONS {
+        let of_script = rows.iter().filter(|row| row.scenario.starts_with(script));
+        let _ = write!(text, "\n## {title}\n");
+        let mut scenario = "";
+        for row in of_script {
+            if row.scenario != scenario {
+                scenario = &row.scenario;
+                let _ = write!(text, "\n`{scenario}`{}\n\n{HEAD}", runs(row));
+            }
+            text += &line(row);
+        }
+    }
+    text
+}
+
+const HEAD: &str = "| quantity | ns-2 | ontempo | difference | rule | verdict |\n\
+                    | --- | ---: | ---: | ---: | --- | --- |\n";
+
+fn runs(row: &Row) -> String {
+    if row.runs > 1 { format!(", {} runs", row.runs) } else { String::new() }
+}
+
+/// The counts, and the row that is furthest from ns-2 of those that a rule speaks of.
+fn summary(rows: &[Row]) -> String {
+    let judged = || rows.iter().filter(|row| row.rule != Rule::Shown);
+    let agree = judged().filter(|row| row.agrees()).count();
+    let known = judged().filter(|row| !row.agrees() && row.known.is_some()).count();
+    // By ratio: ten times as much is as far away as a tenth.
+    let furthest = |row: &&Row| (row.ontempo.mean / row.ns2.mean).ln().abs();
+    let worst = |agrees: bool| {
+        judged()
+            .filter(|row| row.agrees() == agrees && row.ns2.mean > 0.0 && row.ontempo.mean > 0.0)
+            .max_by(|a, b| furthest(a).total_cmp(&furthest(b)))
+            .map_or_else(|| "none".to_owned(), describe)
+    };
+    format!(
+        "\n{} rows have a rule: {agree} keep it, {known} are known differences, {} \
+         are others.\n\nThe worst row: {}\n\nFurthest of those that agree: {}\n\n",
+        judged().count(),
+        judged().count() - agree - known,
+        worst(false),
+        worst(true),
+    )
+}
+
+fn describe(row: &Row) -> String {
+    format!(
+        "`{}`, {}: {} in ontempo, {} in ns-2 ({}; {}).",
+        row.scenario,
+        name(row),
+        number(row, row.ontempo),
+        number(row, row.ns2),
+        difference(row),
+        verdict(row),
+    )
+}
+
+fn line(row: &Row) -> String {
+    format!(
+        "| {} | {} | {} | {} | {} | {} |\n",
+        name(row),
+        number(row, row.ns2),
+        number(row, row.ontempo),
+        difference(row),
+        rule(row),
+        verdict(row),
+    )
+}
+
+fn name(row: &Row) -> String {
+    let words = [
+        ("goodput_mbps", "goodput (Mbit/s)"),
+        ("udp_received_mbps", "UDP received, per sender (Mbit/s)"),
+        ("tcp_mbps", "TCP goodput, per flow (Mbit/s)"),
+        ("mean_packets", "mean (packets)"),
+        ("cwnd_cuts", "window reductions"),
+        ("jain", "Jain's index"),
+    ];
+    let mut name = row.quantity.to_owned();
+    for (from, to) in words {
+        name = name.replace(from, to);
+    }
+    name.trim_start_matches("flow ").to_owned()
+}
+
+fn number(row: &Row, estimate: Estimate) -> String {
+    let digits = match row.quantity.rsplit([' ', '_']).next() {
+        Some("mbps" | "jain") => 4,
+        Some("packets") => 3,
+        _ if row.runs > 1 => 1,
+        _ => 0,
+    };
+    let half = estimate.half.map(|half| format!(" ± {half:.digits$}")).unwrap_or_default();
+    let mean = format!("{:.digits$}", estimate.mean);
+    // No quantity is negative but for the zero of an empty sum and ns-2's count from -1.
+    format!("{}{half}", if estimate.mean == 0.0 { mean.trim_start_matches('-') } else { &mean })
+}
+
+fn difference(row: &Row) -> String {
+    match row.difference() {
+        Some(difference) => {
+            let percent = format!("{:+.1} %", difference * 100.0);
+            if percent == "-0.0 %" { "+0.0 %".to_owned() } else { percent }
+        }
+        None => "from zero".to_owned(),
+    }
+}
+
+fn rule(row: &Row) -> String {
+    match row.rule {
+        Rule::Fraction(fraction) => format!("{:.0} %", fraction * 100.0),
+        Rule::Means => "95 % interval or 5 %".to_owned(),
+        Rule::Shown => "none".to_owned(),
+    }
+}
+
+fn verdict(row: &Row) -> String {
+    match (row.rule, row.agrees(), row.known) {
+        (Rule::Shown, _, _) => "shown".to_owned(),
+        (_, true, _) => "agrees".to_owned(),
+        (_, false, Some(known)) => {
+            let anchor =
+                known.difference.name.to_lowercase().replace(' ', "-").replace([',', '\''], "");
+            format!("[known](#{anchor})")
+        }
+        (_, false, None) => "**differs**".to_owned(),
+    }
+}
