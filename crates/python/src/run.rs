@@ -92,7 +92,9 @@ pub(crate) fn run(
             Ok(Outcome::Done(results)) => return Ok(RunResult::new(seed, results)),
             Ok(Outcome::Refused(error)) => return Err(ScenarioError::new_err(error.to_string())),
             Ok(Outcome::Cancelled) => return Err(Cancelled::new_err("the run was cancelled")),
-            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| control.cancel())?,
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().inspect_err(|_| control.cancel())?
+            }
             Err(RecvTimeoutError::Disconnected) => match worker.join() {
                 Err(panic) => resume_unwind(panic),
                 Ok(()) => return Err(PyRuntimeError::new_err("the run gave no result")),

@@ -222,8 +222,7 @@ mod tests {
     fn an_on_off_source_is_on_for_its_share_of_the_time() {
         let random = RandomStream::new(3, "on-off");
         let (on, off) = (Duration::from_millis(500), Duration::from_millis(1500));
-        let mut source =
-            OnOff::new(Time::ZERO, Duration::from_millis(10), (on, off), None, random);
+        let mut source = OnOff::new(Time::ZERO, Duration::from_millis(10), (on, off), None, random);
         let offered = source.offered(Time::from_secs_f64(20_000.0));
         let share = offered as f64 / 2_000_000.0;
         assert!((share - 0.25).abs() < 0.01, "on for {share} of the time");

@@ -36,11 +36,8 @@ pub(crate) struct Assembly {
 
 pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
     let layout = scenario.layout(seed)?;
-    let links = layout
-        .links
-        .iter()
-        .map(|laid| link(laid, seed))
-        .collect::<Result<Vec<_>, SetupError>>()?;
+    let links =
+        layout.links.iter().map(|laid| link(laid, seed)).collect::<Result<Vec<_>, SetupError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let watches = layout
         .links
@@ -52,11 +49,8 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             (count || record).then(|| Box::new(watch()))
         })
         .collect();
-    let routes: Vec<Vec<usize>> = layout
-        .flows
-        .iter()
-        .flat_map(|flow| [flow.forward.clone(), flow.reverse.clone()])
-        .collect();
+    let routes: Vec<Vec<usize>> =
+        layout.flows.iter().flat_map(|flow| [flow.forward.clone(), flow.reverse.clone()]).collect();
     let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
     let mut agents = layout
         .flows
@@ -94,10 +88,9 @@ fn agent(
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
-    let stream = |purpose: &str| {
-        RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index))
-    };
-    let stop = flow.stop.map_or(Time::NEVER, |stop| Time::ZERO + stop);
+    let stream =
+        |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
+    let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
     let receiver = Receiver::new(playout, scenario.measure.adus);
     Ok(match &group.transport {
@@ -206,9 +199,12 @@ fn ack_policy(kind: AckKind) -> AckPolicy {
         AckKind::Delayed { timeout } => {
             AckPolicy::Delayed(DelayedAck::new(ontempo_foundation::Packets::new(2), timeout))
         }
-        AckKind::Adaptive { most } => AckPolicy::Adaptive(AdaptiveAck::new(
-            AdaptiveAckParameters { maximum: most.get(), ..AdaptiveAckParameters::default() },
-        )),
+        AckKind::Adaptive { most } => {
+            AckPolicy::Adaptive(AdaptiveAck::new(AdaptiveAckParameters {
+                maximum: most.get(),
+                ..AdaptiveAckParameters::default()
+            }))
+        }
     }
 }
 
@@ -226,9 +222,7 @@ fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
         ..RenoParameters::default()
     };
     match with_parameters(&tcp.congestion) {
-        CongestionSpec::Reno { count_packets } => {
-            Reno::new(start, reno(count_packets)).into()
-        }
+        CongestionSpec::Reno { count_packets } => Reno::new(start, reno(count_packets)).into(),
         CongestionSpec::NewReno { count_packets } => {
             NewReno::new(start, reno(count_packets)).into()
         }
@@ -239,9 +233,7 @@ fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
             };
             Cubic::new(start, parameters).into()
         }
-        CongestionSpec::Vegas {} => {
-            Vegas::new(start, VegasParameters::default()).into()
-        }
+        CongestionSpec::Vegas {} => Vegas::new(start, VegasParameters::default()).into(),
         CongestionSpec::Pert { variant, t_min, t_max, p_max, alpha_max } => {
             let mut parameters = match variant {
                 PertVariant::Thesis => PertParameters::thesis(),

@@ -87,9 +87,9 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         let QueueSpec::DropTail { limit: most } = &laid.queue else {
             return Ok(Queue::unlimited());
         };
-        return Ok(Queue::DropTail(most.map_or(DropTail::unlimited(), |most| {
-            DropTail::new(limit(most))
-        })));
+        return Ok(Queue::DropTail(
+            most.map_or(DropTail::unlimited(), |most| DropTail::new(limit(most))),
+        ));
     };
     let automatic = RedParameters::automatic(laid.rate, *mean_packet, RED_TARGET_DELAY);
     let packets = |threshold: &Option<Packets>| threshold.map(|packets| packets.get() as f64);

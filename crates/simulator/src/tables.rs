@@ -5,9 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, Float64Builder, RecordBatch, StringDictionaryBuilder, UInt64Builder,
-};
+use arrow::array::{ArrayRef, Float64Builder, RecordBatch, StringDictionaryBuilder, UInt64Builder};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use ontempo_scenario::tables::{Column, ColumnKind, TABLES_VERSION, Table};
 use parquet::arrow::ArrowWriter;
@@ -99,8 +97,7 @@ impl Rows {
     /// Adds a row; its cells are those of the table's columns, in order.
     pub(crate) fn push<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
         debug_assert_eq!(N, self.table.columns.len(), "cells of a row of {}", self.table.name);
-        for ((builder, cell), column) in
-            self.builders.iter_mut().zip(cells).zip(self.table.columns)
+        for ((builder, cell), column) in self.builders.iter_mut().zip(cells).zip(self.table.columns)
         {
             builder.push(cell, column);
         }
@@ -152,8 +149,8 @@ pub fn write_tables(tables: &[ResultTable], folder: &Path) -> io::Result<()> {
     for table in tables {
         let whole = folder.join(format!("{}.parquet", table.name));
         let partial = folder.join(format!(".{}.parquet.partial", table.name));
-        let written = write_parquet(&table.batch, &partial)
-            .and_then(|()| fs::rename(&partial, &whole));
+        let written =
+            write_parquet(&table.batch, &partial).and_then(|()| fs::rename(&partial, &whole));
         if let Err(error) = written {
             // What is left of it must not look whole; that it cannot be removed changes nothing.
             let _ = fs::remove_file(&partial);
@@ -165,11 +162,10 @@ pub fn write_tables(tables: &[ResultTable], folder: &Path) -> io::Result<()> {
 
 fn write_parquet(batch: &RecordBatch, path: &Path) -> io::Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
-    let properties =
-        WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
     let file = File::create(path)?;
-    let mut writer = ArrowWriter::try_new(&file, batch.schema(), Some(properties))
-        .map_err(into_io_error)?;
+    let mut writer =
+        ArrowWriter::try_new(&file, batch.schema(), Some(properties)).map_err(into_io_error)?;
     writer.write(batch).map_err(into_io_error)?;
     writer.close().map_err(into_io_error)?;
     file.sync_all()

@@ -150,8 +150,7 @@ impl Tcp {
         let stopped = now >= self.settings.stop;
         self.restart_after_idleness(now);
         loop {
-            let window =
-                self.controller.window().whole_packets().min(self.settings.receive_window);
+            let window = self.controller.window().whole_packets().min(self.settings.receive_window);
             let waiting = !stopped
                 && self.recovery.next() < self.source.offered(now)
                 && self.recovery.outstanding() < self.settings.receive_window;
