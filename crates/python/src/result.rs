@@ -1,8 +1,6 @@
 //! The tables of one run.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ontempo_simulator::Results;
 use pyo3::exceptions::PyKeyError;
@@ -90,25 +88,11 @@ impl RunResult {
 
     /// Write every table as Parquet into a directory, all or none.
     fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
-        Ok(py.detach(|| write_all_or_none(&self.results, &directory))?)
+        Ok(py.detach(|| self.results.write(&directory))?)
     }
 
     fn __repr__(&self) -> String {
         let rows = |name| self.results.table(name).map_or(0, |table| table.batch.num_rows());
         format!("<Result of seed {}: {} flows, {} links>", self.seed, rows("flows"), rows("links"))
     }
-}
-
-/// Writes next to the destination first, so that a full disk leaves what was there before.
-fn write_all_or_none(results: &Results, folder: &Path) -> io::Result<()> {
-    let partial = folder.join(".partial");
-    let written = results.write(&partial).and_then(|()| {
-        for table in &results.tables {
-            let file = format!("{}.parquet", table.name);
-            fs::rename(partial.join(&file), folder.join(&file))?;
-        }
-        Ok(())
-    });
-    let cleared = fs::remove_dir_all(&partial);
-    written.and(cleared)
 }

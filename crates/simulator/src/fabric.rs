@@ -4,6 +4,7 @@ use ontempo_foundation::{Bytes, Time};
 use ontempo_network::{DropReason, Fate, Link};
 
 use crate::packet::{Packet, Pool};
+use crate::trace::Tap;
 use crate::watch::Watch;
 use crate::wheel::Wheel;
 
@@ -161,7 +162,7 @@ impl Fabric {
             let ecn_capable = packet.marks.ecn_capable;
             let watched = self.watches[link].is_some();
             if watched {
-                self.watch_before(link, now, handle);
+                self.watch_before(link, now);
             }
             let fate = self.links[link].offer(now, size, ecn_capable);
             if watched {
@@ -187,10 +188,11 @@ impl Fabric {
     }
 
     #[cold]
-    fn watch_before(&mut self, link: usize, now: Time, handle: u32) {
+    fn watch_before(&mut self, link: usize, now: Time) {
         let waiting = self.links[link].occupancy(now).packets;
+        let starts = now.max(self.links[link].busy_until());
         if let Some(watch) = &mut self.watches[link] {
-            watch.before(waiting, self.packets.get(handle));
+            watch.before(waiting, starts);
         }
     }
 
@@ -213,6 +215,18 @@ impl Fabric {
         let alone = back.first().is_some_and(|link| users[*link] == 1);
         let unwatched = back.first().is_some_and(|link| self.watches[*link].is_none());
         ordered && alone && unwatched
+    }
+
+    /// Hands what leaves a link to `tap`. A tap only listens: packets come to each link in the
+    /// order of their times, computed ahead or not, so that a run goes the same way without it.
+    pub(crate) fn set_tap(&mut self, link: usize, tap: Tap) {
+        self.watches[link].get_or_insert_with(|| Box::new(Watch::of_nothing())).set_tap(tap);
+    }
+
+    /// True where the tap of `link` cannot go on.
+    pub(crate) fn tap_has_failed(&self, link: usize) -> bool {
+        let watch = self.watches[link].as_ref();
+        watch.and_then(|watch| watch.tap()).is_some_and(Tap::has_failed)
     }
 
     /// The links, by place.

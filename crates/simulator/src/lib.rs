@@ -19,15 +19,24 @@ mod applications;
 mod assemble;
 mod elements;
 mod fabric;
+mod folder;
 mod packet;
 mod probes;
+mod read;
 mod results;
 mod simulation;
 mod tables;
 mod timer;
+mod trace;
 mod watch;
 mod wheel;
 
+/// The version of this engine, as a run's manifest names it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub use folder::{MANIFEST, RunFolder};
+pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use results::Results;
 pub use simulation::{Cancelled, Control, SetupError, Simulation};
-pub use tables::{ResultTable, write_tables};
+pub use tables::ResultTable;
+pub use trace::Trace;

@@ -9,8 +9,9 @@ use ontempo_scenario::tables::{ADUS, FLOWS, LINKS, PACKETS, PLAYOUT, QUEUES};
 
 use crate::agents::Totals;
 use crate::fabric::reason_name;
+use crate::folder::RunFolder;
 use crate::simulation::Simulation;
-use crate::tables::{ResultTable, Rows, write_tables};
+use crate::tables::{ResultTable, Rows};
 
 /// What a run yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,12 +30,14 @@ impl Results {
         self.tables.iter().find(|table| table.name == name)
     }
 
-    /// Writes every table into `folder` as Parquet; a file appears only when it is whole.
+    /// Writes every table into `folder` as Parquet, all or none.
     ///
     /// # Errors
     /// Where the folder cannot be made or written, or the disk is full.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        write_tables(&self.tables, folder)
+        let mut run = RunFolder::begin(folder)?;
+        run.write_tables(&self.tables)?;
+        run.keep(None)
     }
 }
 

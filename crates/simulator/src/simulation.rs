@@ -1,6 +1,8 @@
 //! A run: from a scenario and a seed to tables.
 
 use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ontempo_foundation::Time;
@@ -12,6 +14,7 @@ use crate::assemble::{Assembly, assemble};
 use crate::fabric::{Event, Fabric, Transit};
 use crate::probes::Probes;
 use crate::results::{self, Results};
+use crate::trace::{self, Ends, Tap, Trace};
 
 /// Why a scenario cannot be set up.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub enum SetupError {
     },
     /// A flow names a group that the scenario does not have.
     UnknownGroup(String),
+    /// A link that is to be traced is not there.
+    UnknownLink(String),
 }
 
 impl SetupError {
@@ -41,6 +46,7 @@ impl fmt::Display for SetupError {
             Self::Scenario(error) => error.fmt(f),
             Self::Element { link, problem } => write!(f, "link `{link}`: {problem}"),
             Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
+            Self::UnknownLink(name) => write!(f, "no link is called `{name}`"),
         }
     }
 }
@@ -107,6 +113,10 @@ pub struct Simulation {
     /// The next time at which something is read off the agents: nothing that happens later is
     /// computed ahead.
     horizon: Time,
+    /// How flows appear in traces.
+    ends: Arc<[Ends]>,
+    /// Places of the links that are traced.
+    traced: Vec<usize>,
 }
 
 /// The measured span, and the totals with which it began.
@@ -138,16 +148,46 @@ impl Simulation {
             fabric.schedule(begins, Event::BeginMeasuring);
         }
         let end = Time::ZERO + scenario.duration;
-        let mut simulation =
-            Self { agents, fabric, layout, probes, end, measured, begins, horizon: Time::ZERO };
+        let mut simulation = Self {
+            agents,
+            fabric,
+            probes,
+            end,
+            measured,
+            begins,
+            horizon: Time::ZERO,
+            ends: trace::ends_of_flows(scenario, &layout),
+            traced: Vec::new(),
+            layout,
+        };
         simulation.horizon = simulation.next_reading(Time::ZERO);
         Ok(simulation)
+    }
+
+    /// Writes what crosses the link called `link` to `out` as it happens, as pcapng. The run
+    /// takes the same way and gives the same tables as without; where `out` fails, it ends as
+    /// if cancelled, and [`Trace::finish`] says why.
+    ///
+    /// # Errors
+    /// Where there is no such link.
+    pub fn trace(
+        &mut self,
+        link: &str,
+        out: impl Write + Send + 'static,
+    ) -> Result<Trace, SetupError> {
+        let mut links = self.layout.links.iter();
+        let place = links.position(|laid| laid.name == link);
+        let place = place.ok_or_else(|| SetupError::UnknownLink(link.to_owned()))?;
+        let (tap, trace) = Tap::new(link, self.ends.clone(), self.end, Box::new(out));
+        self.fabric.set_tap(place, tap);
+        self.traced.push(place);
+        Ok(trace)
     }
 
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`Cancelled`] where `control` says so.
+    /// [`Cancelled`] where `control` says so, or where a trace cannot be written.
     pub fn run(mut self, control: &Control) -> Result<Results, Cancelled> {
         let mut until_look = EVENTS_PER_LOOK;
         while let Some((now, event)) = self.fabric.next_event(self.end) {
@@ -156,7 +196,9 @@ impl Simulation {
             if until_look == 0 {
                 until_look = EVENTS_PER_LOOK;
                 control.reached.store(now.as_nanos(), Ordering::Relaxed);
-                if control.is_cancelled() {
+                let mut traced = self.traced.iter();
+                let failed = traced.any(|link| self.fabric.tap_has_failed(*link));
+                if failed || control.is_cancelled() {
                     return Err(Cancelled);
                 }
             }

@@ -1,8 +1,7 @@
 //! Tables in memory and on disk: Arrow columns by the schemas of `ontempo-scenario`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Builder, RecordBatch, StringDictionaryBuilder, UInt64Builder};
@@ -111,7 +110,10 @@ impl Rows {
     }
 }
 
-fn schema(table: &Table) -> Schema {
+/// Where a file keeps the version of its table.
+pub(crate) const VERSION_KEY: &str = "ontempo.tables";
+
+pub(crate) fn schema(table: &Table) -> Schema {
     let fields: Vec<Field> = table
         .columns
         .iter()
@@ -126,7 +128,7 @@ fn schema(table: &Table) -> Schema {
             Field::new(column.name, kind, column.optional)
         })
         .collect();
-    let version = ("ontempo.tables".to_owned(), TABLES_VERSION.to_string());
+    let version = (VERSION_KEY.to_owned(), TABLES_VERSION.to_string());
     Schema::new(fields).with_metadata([version])
 }
 
@@ -139,33 +141,12 @@ pub struct ResultTable {
     pub batch: RecordBatch,
 }
 
-/// Writes `tables` into `folder`, one Parquet file each. A file appears under its own name only
-/// when it is whole.
-///
-/// # Errors
-/// Where the folder cannot be made or written, or the disk is full.
-pub fn write_tables(tables: &[ResultTable], folder: &Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    for table in tables {
-        let whole = folder.join(format!("{}.parquet", table.name));
-        let partial = folder.join(format!(".{}.parquet.partial", table.name));
-        let written =
-            write_parquet(&table.batch, &partial).and_then(|()| fs::rename(&partial, &whole));
-        if let Err(error) = written {
-            // What is left of it must not look whole; that it cannot be removed changes nothing.
-            let _ = fs::remove_file(&partial);
-            return Err(io::Error::new(error.kind(), format!("{}: {error}", whole.display())));
-        }
-    }
-    Ok(())
-}
-
-fn write_parquet(batch: &RecordBatch, path: &Path) -> io::Result<()> {
+/// Writes `batch` to `file`, down to the disk.
+pub(crate) fn write_parquet(batch: &RecordBatch, file: &File) -> io::Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let file = File::create(path)?;
     let mut writer =
-        ArrowWriter::try_new(&file, batch.schema(), Some(properties)).map_err(into_io_error)?;
+        ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(into_io_error)?;
     writer.write(batch).map_err(into_io_error)?;
     writer.close().map_err(into_io_error)?;
     file.sync_all()

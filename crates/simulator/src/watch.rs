@@ -4,6 +4,7 @@ use ontempo_foundation::{Packets, Time};
 use ontempo_network::{DropReason, Fate};
 
 use crate::packet::Packet;
+use crate::trace::Tap;
 
 /// One packet offered to a watched link.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,9 @@ pub(crate) struct Watch {
     lengths: Vec<Vec<Seen>>,
     records: Vec<PacketRecord>,
     found: usize,
+    /// When the packet that is being offered would begin its transmission.
+    starts: Time,
+    tap: Option<Tap>,
 }
 
 impl Watch {
@@ -48,11 +52,28 @@ impl Watch {
             lengths: vec![Vec::new(); group_count],
             records: Vec::new(),
             found: 0,
+            starts: Time::ZERO,
+            tap: None,
         }
     }
 
-    pub(crate) fn before(&mut self, waiting: Packets, _packet: &Packet) {
+    /// One that neither counts nor records.
+    pub(crate) fn of_nothing() -> Self {
+        Self::new(std::sync::Arc::new([]), 0, false, false)
+    }
+
+    /// Traces every packet that leaves, too.
+    pub(crate) fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    pub(crate) fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref()
+    }
+
+    pub(crate) fn before(&mut self, waiting: Packets, starts: Time) {
         self.found = waiting.get() as usize;
+        self.starts = starts;
     }
 
     pub(crate) fn after(&mut self, now: Time, packet: &Packet, fate: Fate) {
@@ -71,6 +92,14 @@ impl Watch {
                 Fate::Dropped(reason) => (None, Some(reason)),
             };
             self.records.push(PacketRecord { offered: now, started, dropped, packet: *packet });
+        }
+        if let Some(tap) = &mut self.tap {
+            match fate {
+                Fate::Arrives { starts, marked, .. } => tap.departs(starts, packet, marked),
+                // It is lost on the wire, behind the queue: it has left.
+                Fate::Dropped(DropReason::Loss) => tap.departs(self.starts, packet, false),
+                Fate::Dropped(_) => {}
+            }
         }
     }
 

@@ -53,16 +53,30 @@ impl Findings {
     }
 }
 
+/// The error that findings about a scenario of no particular file amount to.
+fn into_result(findings: Vec<(FieldPath, String)>) -> Result<(), ScenarioError> {
+    let problem =
+        |(path, what): (FieldPath, String)| Problem { origin: None, field: path.to_string(), what };
+    ScenarioError::unless_empty(findings.into_iter().map(problem).collect())
+}
+
 impl Scenario {
     /// Whether the scenario makes sense; [`load`](crate::load) and [`parse`](crate::parse)
     /// have seen to it already.
     pub fn validate(&self) -> Result<(), ScenarioError> {
-        let problem = |(path, what): (FieldPath, String)| Problem {
-            origin: None,
-            field: path.to_string(),
-            what,
-        };
-        ScenarioError::unless_empty(self.findings().into_iter().map(problem).collect())
+        into_result(self.findings())
+    }
+
+    /// Whether the layout will have a link called `name`; `field` is what an error calls the
+    /// place where the name was given.
+    pub fn check_link(&self, name: &str, field: &str) -> Result<(), ScenarioError> {
+        let backbone = Backbone::new(&self.topology);
+        let mut findings = Findings::default();
+        if !self.has_link(name, &backbone) {
+            let known = backbone.links.iter().map(|link| link.name.as_str());
+            findings.unknown(&FieldPath::root(field), "link", name, known);
+        }
+        into_result(findings.0)
     }
 
     /// Everything that makes no sense.

@@ -1,0 +1,109 @@
+//! What may be written on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::seeds::Seeds;
+
+/// Will this media arrive on time, over this network, with this transport?
+#[derive(Debug, Parser)]
+#[command(name = "ontempo", version, after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    all went well
+  2    the input is wrong: a scenario, an option, a folder without a run
+  3    the environment is: an output that cannot be written, a full disk, tables of another version
+  130  interrupted by Ctrl-C; finished runs are kept
+
+Example:
+  ontempo simulate dumbbell.toml --out run";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Explain a scenario in words and draw its network, or say what is wrong with it
+    #[command(after_help = "\
+Example:
+  ontempo check dumbbell.toml --set flows.video.count=30")]
+    Check(Check),
+    /// Simulate a scenario and write its result tables
+    #[command(after_help = "\
+Each run's folder holds its tables as Parquet, the traces asked for as pcapng, and run.json, which \
+is written last: a folder without it holds no whole run. Runs that are in the way are overwritten.
+
+Examples:
+  ontempo simulate dumbbell.toml --out run --trace bottleneck
+  ontempo simulate dumbbell.toml --out study --seeds 0..19 --set flows.video.count=30")]
+    Simulate(Simulate),
+    /// Print the summary of finished runs again, from their tables
+    #[command(after_help = "\
+Example:
+  ontempo summary study --json")]
+    Summary(Summary),
+    /// Print the JSON Schema of the scenario file
+    #[command(after_help = "\
+Example:
+  ontempo schema > scenario.schema.json")]
+    Schema,
+    /// Print the reference of the scenario file, as Markdown
+    #[command(after_help = "\
+Example:
+  ontempo reference | less")]
+    Reference,
+}
+
+/// The scenario and what is changed of it.
+#[derive(Debug, Args)]
+pub(crate) struct Input {
+    /// The scenario file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Set a value of the scenario; may be given several times
+    #[arg(long = "set", value_name = "KEY.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) input: Input,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// Folder that the results are written to, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// What the random streams are drawn from; the scenario's own seed where not given
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    /// Several seeds, each with a folder DIR/seed-N: 0..19, or 0,3,5..7; both ends count
+    #[arg(long, value_name = "LIST")]
+    pub(crate) seeds: Option<Seeds>,
+    /// Runs at once; as many as there are cores where not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: Option<u16>,
+    /// Write what crosses a link to LINK.pcapng; may be given several times
+    #[arg(long, value_name = "LINK")]
+    pub(crate) trace: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Summary {
+    /// Folder of a run, or of a study with its folders seed-N
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,43 @@
+//! `ontempo`: will this media arrive on time, over this network, with this transport?
+
+mod arguments;
+mod check;
+mod columns;
+mod failure;
+mod manifest;
+mod output;
+mod progress;
+mod runs;
+mod seeds;
+mod show;
+mod simulate;
+mod stored;
+mod summary;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+use crate::failure::Failure;
+use crate::output::emit;
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            failure.code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Check(arguments) => check::check(&arguments),
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
+        Command::Summary(arguments) => stored::summary(&arguments),
+        Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
+        Command::Reference => emit(&ontempo_scenario::reference()),
+    }
+}

@@ -1,0 +1,125 @@
+//! `run.json`: what a folder of results holds, and what it came from.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use ontempo_scenario::model::Scenario;
+use ontempo_scenario::tables::TABLES_VERSION;
+use ontempo_simulator::{MANIFEST, ResultTable};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// What a folder holds. The same scenario and seed give the same text, so that there is no word
+/// of when, where and how fast.
+#[derive(Serialize)]
+pub(crate) struct Manifest<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) seed: u64,
+    engine: Engine<'a>,
+    tables_version: u32,
+    tables: Vec<TableEntry<'a>>,
+    traces: &'a [TraceEntry],
+    /// With its defaults filled in.
+    scenario: &'a Scenario,
+}
+
+#[derive(Serialize)]
+struct Engine<'a> {
+    name: &'a str,
+    version: &'a str,
+}
+
+#[derive(Serialize)]
+struct TableEntry<'a> {
+    name: &'a str,
+    file: String,
+    rows: usize,
+}
+
+/// One trace.
+#[derive(Serialize)]
+pub(crate) struct TraceEntry {
+    pub(crate) link: String,
+    pub(crate) file: String,
+    pub(crate) packets: u64,
+}
+
+impl<'a> Manifest<'a> {
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        seed: u64,
+        tables: &'a [ResultTable],
+        traces: &'a [TraceEntry],
+    ) -> Self {
+        let entry = |table: &'a ResultTable| TableEntry {
+            name: table.name,
+            file: format!("{}.parquet", table.name),
+            rows: table.batch.num_rows(),
+        };
+        Self {
+            title: &scenario.title,
+            seed,
+            engine: Engine { name: "simulator", version: ontempo_simulator::VERSION },
+            tables_version: TABLES_VERSION,
+            tables: tables.iter().map(entry).collect(),
+            traces,
+            scenario,
+        }
+    }
+
+    pub(crate) fn to_text(&self) -> Result<String, Failure> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|error| Failure::Environment(format!("cannot write {MANIFEST}: {error}")))
+    }
+}
+
+/// What is read back of a manifest.
+#[derive(Deserialize)]
+pub(crate) struct StoredManifest {
+    #[serde(default)]
+    pub(crate) title: String,
+    pub(crate) seed: u64,
+    pub(crate) tables_version: u32,
+    #[serde(default)]
+    traces: Vec<StoredTrace>,
+}
+
+#[derive(Deserialize)]
+struct StoredTrace {
+    file: String,
+}
+
+impl StoredManifest {
+    /// That of the run in `folder`; `None` where there is none.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
+        let path = folder.join(MANIFEST);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if is_absence(&error) => return Ok(None),
+            read => read,
+        };
+        let failure = |error: &dyn std::fmt::Display| {
+            Failure::Environment(format!("{}: {error}", path.display()))
+        };
+        let text = text.map_err(|error| failure(&error))?;
+        serde_json::from_str(&text).map(Some).map_err(|error| failure(&error))
+    }
+
+    /// Removes from `folder` what this run traced and `traces` did not.
+    pub(crate) fn remove_other_traces(&self, folder: &Path, traces: &[TraceEntry]) {
+        for old in &self.traces {
+            // A name that leads elsewhere was not written by us.
+            let is_ours = old.file.ends_with(".pcapng") && !old.file.contains('/');
+            if is_ours && traces.iter().all(|new| new.file != old.file) {
+                // No run names it any more; that it cannot be removed changes nothing.
+                let _ = fs::remove_file(folder.join(&old.file));
+            }
+        }
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

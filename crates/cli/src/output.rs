@@ -1,0 +1,54 @@
+//! Writing to the terminal, or to whatever stands in its place.
+
+use std::io::{self, Write};
+
+use ontempo_scenario::{Origin, Problem, ScenarioError};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::Failure;
+
+/// Writes `text` to standard output. A reader that has seen enough is no failure.
+pub(crate) fn emit(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let ending = if text.ends_with('\n') { "" } else { "\n" };
+    let written = write!(out, "{text}{ending}").and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Environment(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes `document` to standard output as JSON.
+pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Failure::Environment(format!("cannot write JSON: {error}")))?;
+    emit(&text)
+}
+
+/// Writes `text` to standard error; where that is impossible, there is nobody to tell.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The failure that `error` is; where JSON is wanted, its problems are printed as that, too.
+pub(crate) fn refuse(error: ScenarioError, json: bool) -> Failure {
+    if json {
+        let problems: Vec<_> = error.problems().iter().map(describe).collect();
+        if let Err(failure) = emit_json(&json!({ "problems": problems })) {
+            return failure;
+        }
+    }
+    error.into()
+}
+
+fn describe(problem: &Problem) -> serde_json::Value {
+    let (file, line, set) = match &problem.origin {
+        Some(Origin::File { name, line }) => (Some(name.as_ref()), Some(line), None),
+        Some(Origin::Override(text)) => (None, None, Some(text.as_ref())),
+        None => (None, None, None),
+    };
+    json!({ "file": file, "line": line, "set": set, "field": problem.field, "what": problem.what })
+}

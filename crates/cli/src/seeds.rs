@@ -1,0 +1,68 @@
+//! Lists of seeds: `0..19`, or `0,3,5..7`; a range holds both its ends.
+
+use std::str::FromStr;
+
+/// The most seeds of one study.
+const MOST: u64 = 1_000_000;
+
+/// Seeds, each once, in the order in which they were written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seeds(pub(crate) Vec<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut seeds = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = match part.split_once("..") {
+                Some((first, last)) => (seed(first)?, seed(last)?),
+                None => (seed(part)?, seed(part)?),
+            };
+            if first > last {
+                return Err(format!("`{part}` runs backwards; write {last}..{first}"));
+            }
+            if last - first >= MOST || seeds.len() as u64 + (last - first) >= MOST {
+                return Err(format!("more than {MOST} seeds"));
+            }
+            seeds.extend(first..=last);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        seeds.retain(|seed| seen.insert(*seed));
+        Ok(Self(seeds))
+    }
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    text.parse().map_err(|_| format!("`{text}` is no seed; write 0..19, or 0,3,5..7"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Vec<u64>, String> {
+        text.parse().map(|Seeds(seeds)| seeds)
+    }
+
+    #[test]
+    fn a_list_may_hold_seeds_and_ranges_with_both_ends() {
+        assert_eq!(parse("4").unwrap(), [4]);
+        assert_eq!(parse("0..3").unwrap(), [0, 1, 2, 3]);
+        assert_eq!(parse("0, 3,5..7").unwrap(), [0, 3, 5, 6, 7]);
+        assert_eq!(parse("2..4,3,9").unwrap(), [2, 3, 4, 9]);
+        assert_eq!(parse("18446744073709551615").unwrap(), [u64::MAX]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_answered_with_what_one_is() {
+        let form = "is no seed; write 0..19, or 0,3,5..7";
+        for (text, part) in [("", ""), ("1,", ""), ("a", "a"), ("-1", "-1"), ("1...3", ".3")] {
+            assert_eq!(parse(text).unwrap_err(), format!("`{part}` {form}"));
+        }
+        assert_eq!(parse("7..5").unwrap_err(), "`7..5` runs backwards; write 5..7");
+        assert_eq!(parse("0..18446744073709551615").unwrap_err(), "more than 1000000 seeds");
+        assert_eq!(parse("0..999999,1000000").unwrap_err(), "more than 1000000 seeds");
+    }
+}

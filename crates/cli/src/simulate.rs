@@ -1,0 +1,104 @@
+//! `ontempo simulate`: from a scenario to tables, traces and a summary.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::Path;
+use std::thread::available_parallelism;
+
+use ontempo_scenario::model::Scenario;
+use serde_json::json;
+
+use crate::arguments::Simulate;
+use crate::check::load;
+use crate::failure::Failure;
+use crate::output::{emit, emit_json, refuse};
+use crate::runs::{Finished, Outcome, Plan, run_all};
+use crate::show::show;
+
+pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
+    let scenario = load(&arguments.input)?;
+    let plan = plan(arguments, scenario)?;
+    let Outcome { finished, stopped } = run_all(&plan)?;
+    let printed = if arguments.input.json {
+        emit_json(&document(&plan.scenario.title, &finished, stopped.is_none()))
+    } else if finished.is_empty() {
+        Ok(())
+    } else {
+        emit(&text(&plan, &finished, &arguments.out))
+    };
+    match stopped {
+        Some(failure) => Err(failure.and(&kept(&plan, &finished))),
+        None => printed,
+    }
+}
+
+fn plan(arguments: &Simulate, scenario: Scenario) -> Result<Plan, Failure> {
+    let out = &arguments.out;
+    let runs = match &arguments.seeds {
+        Some(seeds) => {
+            let folder = |seed: &u64| (*seed, out.join(format!("seed-{seed}")));
+            seeds.0.iter().map(folder).collect()
+        }
+        None => vec![(arguments.seed.unwrap_or(scenario.seed), out.clone())],
+    };
+    let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
+    let cores = || available_parallelism().map_or(1, NonZero::get);
+    let jobs = arguments.jobs.map_or_else(cores, usize::from);
+    Ok(Plan { scenario, runs, traces, jobs })
+}
+
+/// The links that are traced and their files' names, in which a `/` has no place.
+fn traces(
+    scenario: &Scenario,
+    links: &[String],
+    json: bool,
+) -> Result<Vec<(String, String)>, Failure> {
+    let mut by_file: BTreeMap<String, String> = BTreeMap::new();
+    for link in links {
+        scenario.check_link(link, "--trace").map_err(|error| refuse(error, json))?;
+        let file = format!("{}.pcapng", link.replace('/', "_"));
+        let other = by_file.insert(file.clone(), link.clone());
+        if let Some(other) = other.filter(|other| other != link) {
+            return Err(Failure::Input(format!(
+                "--trace: `{other}` and `{link}` would both be written to `{file}`; trace one \
+                 of them"
+            )));
+        }
+    }
+    Ok(by_file.into_iter().map(|(file, link)| (link, file)).collect())
+}
+
+/// What is printed for people.
+fn text(plan: &Plan, finished: &[Finished], out: &Path) -> String {
+    let summaries: Vec<_> = finished.iter().map(|run| run.summary.clone()).collect();
+    let title = &plan.scenario.title;
+    let title = if title.is_empty() { String::new() } else { format!("{title}\n\n") };
+    let place = match finished {
+        [only] => only.folder.display().to_string(),
+        _ => format!("{} folders in {}", finished.len(), out.display()),
+    };
+    format!("{title}{}\n\nWritten to {place}", show(&summaries))
+}
+
+/// What is printed for programs; of a study that was stopped, the runs that are whole.
+pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> serde_json::Value {
+    let runs: Vec<_> = finished
+        .iter()
+        .map(|run| json!({ "seed": run.seed, "folder": run.folder, "summary": run.summary }))
+        .collect();
+    json!({ "title": title, "complete": complete, "runs": runs })
+}
+
+/// Says what is left of a plan that was stopped.
+fn kept(plan: &Plan, finished: &[Finished]) -> String {
+    const MOST_NAMED: usize = 10;
+    if finished.is_empty() {
+        return "no run was finished; nothing was written".to_owned();
+    }
+    let mut names: Vec<String> =
+        finished.iter().take(MOST_NAMED).map(|run| run.folder.display().to_string()).collect();
+    if finished.len() > MOST_NAMED {
+        names.push(format!("and {} more", finished.len() - MOST_NAMED));
+    }
+    format!("kept {} of {} runs: {}", finished.len(), plan.runs.len(), names.join(", "))
+}

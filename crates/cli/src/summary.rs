@@ -1,0 +1,195 @@
+//! What a run came to, computed from its tables alone.
+
+use std::collections::BTreeSet;
+
+use arrow::array::AsArray;
+use ontempo_simulator::ResultTable;
+use serde::Serialize;
+
+use crate::columns::{Columns, optional};
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) flows: Vec<Group>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// The flows of one group together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Group {
+    pub(crate) group: String,
+    pub(crate) transport: String,
+    pub(crate) congestion: Option<String>,
+    pub(crate) flows: u64,
+    /// Of all flows together.
+    pub(crate) goodput_bps: f64,
+    pub(crate) sent_packets: u64,
+    pub(crate) dropped_packets: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+    /// Mean over the flows that have one.
+    pub(crate) srtt_s: Option<f64>,
+    /// Smallest of all flows.
+    pub(crate) min_rtt_s: Option<f64>,
+    pub(crate) playout: Vec<Playout>,
+}
+
+impl Group {
+    /// Packets lost in the network, of those sent.
+    pub(crate) fn loss(&self) -> f64 {
+        share(self.dropped_packets, self.sent_packets)
+    }
+
+    /// Packets sent again, of those sent.
+    pub(crate) fn retransmissions(&self) -> f64 {
+        share(self.retransmitted, self.sent_packets)
+    }
+}
+
+/// Units of a group's streams with one start-up delay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Playout {
+    pub(crate) startup_delay_s: f64,
+    pub(crate) units: u64,
+    pub(crate) late: u64,
+}
+
+impl Playout {
+    pub(crate) fn late_share(&self) -> f64 {
+        share(self.late, self.units)
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Link {
+    pub(crate) link: String,
+    /// Share of the time in which it transmitted.
+    pub(crate) busy: f64,
+    pub(crate) arrivals: u64,
+    pub(crate) dropped: u64,
+    /// Packets waiting, averaged over time.
+    pub(crate) mean_packets: f64,
+}
+
+impl Link {
+    pub(crate) fn drop_rate(&self) -> f64 {
+        share(self.dropped, self.arrivals)
+    }
+}
+
+/// `part` of `whole`; nothing of nothing is none.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+impl Summary {
+    pub(crate) fn of(tables: &[ResultTable]) -> Self {
+        let mut flows = groups(tables);
+        add_playout(tables, &mut flows);
+        Self { flows, links: links(tables) }
+    }
+}
+
+/// Rows of one group follow one another in the table.
+fn groups(tables: &[ResultTable]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let Some(flows) = Columns::of(tables, "flows") else { return groups };
+    let names = (flows.text("group"), flows.text("transport"), flows.text("congestion"));
+    let (goodput, srtt) = (flows.number("goodput_bps"), flows.number("srtt_s"));
+    let (sent, dropped) = (flows.count("sent_packets"), flows.count("dropped_packets"));
+    let (again, timeouts) = (flows.count("retransmitted"), flows.count("timeouts"));
+    let minimum = flows.number("min_rtt_s");
+    let mut timed = 0.0;
+    for row in flows.rows() {
+        let name = names.0.get(row).unwrap_or_default();
+        if groups.last().is_none_or(|group| group.group != name) {
+            groups.push(Group {
+                group: name.to_owned(),
+                transport: names.1.get(row).unwrap_or_default().to_owned(),
+                congestion: names.2.get(row).map(str::to_owned),
+                ..Group::default()
+            });
+            timed = 0.0;
+        }
+        let Some(group) = groups.last_mut() else { continue };
+        group.flows += 1;
+        group.goodput_bps += goodput.value(row);
+        group.sent_packets += sent.value(row);
+        group.dropped_packets += dropped.value(row);
+        group.retransmitted += again.value(row);
+        group.timeouts += timeouts.value(row);
+        if let Some(rtt) = optional(srtt, row) {
+            timed += 1.0;
+            let mean = group.srtt_s.unwrap_or_default();
+            group.srtt_s = Some(mean + (rtt - mean) / timed);
+        }
+        if let Some(rtt) = optional(minimum, row) {
+            group.min_rtt_s = Some(group.min_rtt_s.map_or(rtt, |least| least.min(rtt)));
+        }
+    }
+    groups
+}
+
+fn add_playout(tables: &[ResultTable], groups: &mut [Group]) {
+    let Some(playout) = Columns::of(tables, "playout") else { return };
+    let names = playout.text("group");
+    let delays = playout.number("startup_delay_s");
+    let (units, late) = (playout.count("units"), playout.count("late"));
+    for row in playout.rows() {
+        let name = names.get(row).unwrap_or_default();
+        let Some(group) = groups.iter_mut().find(|group| group.group == name) else { continue };
+        let delay = delays.value(row);
+        let known = group.playout.iter().position(|known| known.startup_delay_s == delay);
+        let place = known.unwrap_or(group.playout.len());
+        if known.is_none() {
+            group.playout.push(Playout { startup_delay_s: delay, units: 0, late: 0 });
+        }
+        group.playout[place].units += units.value(row);
+        group.playout[place].late += late.value(row);
+    }
+}
+
+/// Links between routers, and those between a host and its router where somebody watched or
+/// where packets were dropped.
+fn links(tables: &[ResultTable]) -> Vec<Link> {
+    let Some(links) = Columns::of(tables, "links") else { return Vec::new() };
+    let watched = watched(tables);
+    let (names, from, to) = (links.text("link"), links.text("from"), links.text("to"));
+    let dropped =
+        ["dropped_full", "dropped_early", "dropped_loss"].map(|reason| links.count(reason));
+    let (arrivals, busy) = (links.count("arrivals"), links.number("busy"));
+    let queue = links.number("mean_packets");
+    let summarise = |row: usize| {
+        let name = names.get(row).unwrap_or_default();
+        let dropped = dropped.iter().map(|count| count.value(row)).sum();
+        let between_routers = ![from.get(row), to.get(row)].into_iter().flatten().any(is_host);
+        (between_routers || dropped > 0 || watched.contains(name)).then(|| Link {
+            link: name.to_owned(),
+            busy: busy.value(row),
+            arrivals: arrivals.value(row),
+            dropped,
+            mean_packets: queue.value(row),
+        })
+    };
+    links.rows().filter_map(summarise).collect()
+}
+
+/// The layout names a flow's own hosts `GROUP.INDEX.source` and `GROUP.INDEX.sink`.
+fn is_host(node: &str) -> bool {
+    node.ends_with(".source") || node.ends_with(".sink")
+}
+
+/// The links whose queues or packets were measured.
+fn watched(tables: &[ResultTable]) -> BTreeSet<String> {
+    let measured = ["queues", "packets"].into_iter().filter_map(|name| Columns::of(tables, name));
+    let names = measured.map(|columns| columns.different("link"));
+    names
+        .flat_map(|names| {
+            let names: Vec<String> =
+                names.as_string::<i32>().iter().flatten().map(str::to_owned).collect();
+            names
+        })
+        .collect()
+}

@@ -1,0 +1,120 @@
+//! Packet traces: what crosses a link, as a pcapng file that Wireshark and tshark read.
+//!
+//! A packet is written at the moment its transmission begins, if that is before the run ends,
+//! as IPv4 with TCP or UDP. Headers are kept, payload is not: the model has none. What differs
+//! from a capture of real traffic, because the model does:
+//!
+//! - A connection has no SYN and no FIN. Data begins at sequence number 1.
+//! - An ACK with SACK blocks is 40 bytes in the model, as in ns-2; its frame is longer by the
+//!   options (12, 20 or 28 bytes). Every other frame is as long as the model's packet.
+//! - Timestamps that a scenario's TCP times round trips by are not written as options, for
+//!   which its 40 bytes of headers leave no room.
+//! - A packet that is lost on the wire, behind the queue, has left and is in the trace.
+
+mod frame;
+mod pcapng;
+
+pub(crate) use frame::{Carrier, Ends};
+
+use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ontempo_foundation::Time;
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::{RecoveryKind, Scenario, Transport};
+
+use crate::packet::Packet;
+use frame::{Frame, MOST_HEADERS};
+
+/// How a flow of each number appears in traces.
+pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]> {
+    let node = |link: Option<&usize>, end: fn(&ontempo_scenario::LaidLink) -> usize| {
+        link.map_or(0, |link| end(&layout.links[*link]))
+    };
+    let flows = layout.flows.iter().enumerate().map(|(number, flow)| {
+        let source = node(flow.forward.first(), |link| link.from);
+        let sink = node(flow.forward.last(), |link| link.to);
+        let group = scenario.flows.get(&layout.groups[flow.group]);
+        let carrier = match group.map(|group| &group.transport) {
+            Some(Transport::Tcp(tcp)) => Carrier::Tcp {
+                packet_size: u32::try_from(tcp.packet.get()).unwrap_or(u32::MAX),
+                sack: tcp.recovery == RecoveryKind::Sack,
+            },
+            _ => Carrier::Udp,
+        };
+        Ends::new(number as u32, (source, sink), carrier)
+    });
+    flows.collect()
+}
+
+/// A trace under way: kept by whoever asked for it, and finished after the run.
+#[must_use = "a trace is whole only when it was finished"]
+pub struct Trace(Arc<Mutex<State>>);
+
+struct State {
+    out: BufWriter<Box<dyn Write + Send>>,
+    frames: u64,
+    /// Why nothing more is written.
+    error: Option<io::Error>,
+}
+
+impl Trace {
+    /// Writes what is still buffered; answers how many packets the trace holds.
+    ///
+    /// # Errors
+    /// Where this or an earlier write failed, such as on a full disk.
+    pub fn finish(self) -> io::Result<u64> {
+        let mut state = lock(&self.0);
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        state.out.flush()?;
+        Ok(state.frames)
+    }
+}
+
+/// The side of a trace that the traced link writes to.
+pub(crate) struct Tap {
+    state: Arc<Mutex<State>>,
+    ends: Arc<[Ends]>,
+    /// The run's end: what leaves later does not leave.
+    until: Time,
+}
+
+impl Tap {
+    /// Begins a trace of the link `name` in `out`.
+    pub(crate) fn new(
+        name: &str,
+        ends: Arc<[Ends]>,
+        until: Time,
+        out: Box<dyn Write + Send>,
+    ) -> (Self, Trace) {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        let error = pcapng::begin(&mut out, name, MOST_HEADERS as u32).err();
+        let state = Arc::new(Mutex::new(State { out, frames: 0, error }));
+        (Self { state: state.clone(), ends, until }, Trace(state))
+    }
+
+    /// `packet` leaves the queue at `starts`.
+    pub(crate) fn departs(&mut self, starts: Time, packet: &Packet, marked: bool) {
+        let mut state = lock(&self.state);
+        if starts > self.until || state.error.is_some() {
+            return;
+        }
+        let frame = Frame::new(&self.ends[packet.flow as usize], packet, marked);
+        match pcapng::packet(&mut state.out, starts, frame.captured(), frame.length) {
+            Ok(()) => state.frames += 1,
+            Err(error) => state.error = Some(error),
+        }
+    }
+
+    /// True where nothing more can be written, so that the run may end.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.state).error.is_some()
+    }
+}
+
+/// A panic of the run's thread leaves the state as good as it was.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
