@@ -14,9 +14,12 @@ yields a few tables, the same from every world that ontempo can run in::
 
 The same scenario and seed give the same tables, to the byte, on every machine.
 
-Tables are Arrow (`arro3.core.Table`) and speak its PyCapsule protocol: pandas, polars, DuckDB
-and pyarrow take them as they are. ``ontempo.lab`` builds studies, statistics and reports on
-top; its command is ``ontempo-lab``.
+A `Table` speaks Arrow's PyCapsule protocol: polars, DuckDB and pyarrow take it as it is, without
+a copy, and so does pandas by way of pyarrow::
+
+    frame = pyarrow.table(result.flows).to_pandas(split_blocks=True)
+
+``ontempo.lab`` builds studies, statistics and reports on top; its command is ``ontempo-lab``.
 """
 
 from ontempo._native import (
@@ -25,6 +28,7 @@ from ontempo._native import (
     Result,
     Scenario,
     ScenarioError,
+    Table,
     engine_fingerprint,
     load,
     parse,
@@ -38,6 +42,7 @@ __all__ = [
     "Result",
     "Scenario",
     "ScenarioError",
+    "Table",
     "engine_fingerprint",
     "load",
     "parse",

@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import final
 
-from arro3.core import Table
+__all__ = [
+    "CancelToken",
+    "Cancelled",
+    "Result",
+    "Scenario",
+    "ScenarioError",
+    "Table",
+    "engine_fingerprint",
+    "load",
+    "parse",
+    "pert_response_probability",
+    "run",
+]
 
 class ScenarioError(ValueError):
     """A scenario that cannot be run as written.
@@ -37,6 +49,25 @@ class Scenario:
         """The scenario in words, with its topology drawn as text."""
     def with_overrides(self, overrides: Sequence[str]) -> Scenario:
         """A copy with some values replaced, as in ``["flows.video.count=30"]``."""
+
+@final
+class Table:
+    """One table of results, by Arrow's PyCapsule protocol: who reads it shares its memory."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+    @property
+    def num_rows(self) -> int:
+        """How many rows it has."""
+    @property
+    def column_names(self) -> list[str]:
+        """The names of its columns, in order."""
+    def __len__(self) -> int: ...
+    def __arrow_c_schema__(self) -> object:
+        """Its schema, as a capsule."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Its rows, as a capsule; a requested schema is left aside."""
 
 @final
 class Result:

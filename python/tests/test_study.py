@@ -3,8 +3,10 @@
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
+import polars as pl
 import pytest
 from fake import FakeEngine
 
@@ -104,6 +106,28 @@ def test_ctrl_c_keeps_what_has_finished_and_the_rest_resumes(
     assert len(plan.missing) == 3
     study.run(plan)
     assert engine.runs == len(cells)
+
+
+def test_a_cell_that_was_being_written_as_ctrl_c_came_is_kept(
+    study: Study, engine: FakeEngine, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, broken = study.store.keep, threading.Event()
+
+    def broken_off_once(
+        key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, object]
+    ) -> None:
+        if not broken.is_set():
+            broken.set()
+            raise KeyboardInterrupt
+        keep(key, tables, about)
+
+    monkeypatch.setattr(study.store, "keep", broken_off_once)
+    one = Study(engine, study.store, jobs=1)
+    with pytest.raises(InterruptedStudyError, match="of 6 cells are kept") as raised:
+        one.run(one.plan(cells))
+    monkeypatch.undo()
+    assert raised.value.kept == engine.runs >= 1
+    assert len(one.plan(cells).missing) == 6 - engine.runs
 
 
 def test_a_failing_run_names_its_cell_and_stops_the_study(

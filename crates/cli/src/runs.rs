@@ -1,6 +1,6 @@
 //! Running a scenario with many seeds at once, each run into a folder of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -106,7 +106,7 @@ fn stop_on_interrupt(controls: &Arc<[Control]>) -> Result<Arc<AtomicBool>, Failu
 fn run(
     plan: &Plan,
     seed: u64,
-    folder: &PathBuf,
+    folder: &Path,
     control: &Control,
 ) -> Result<Option<Finished>, Failure> {
     let writing = |error| Failure::writing(&error);
@@ -137,5 +137,5 @@ fn run(
         earlier.remove_other_traces(folder, &traces);
     }
     let summary = Summary::of(&results.tables);
-    Ok(Some(Finished { seed, folder: folder.clone(), summary }))
+    Ok(Some(Finished { seed, folder: folder.to_owned(), summary }))
 }

@@ -1,5 +1,7 @@
 //! Summaries as tables for people.
 
+use std::collections::HashMap;
+
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::summary::{Group, Link, Playout, Summary};
@@ -52,9 +54,9 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
             ]);
         }
     }
-    let mut parts = vec![flows.to_string()];
+    let mut parts = vec![flows.trim_fmt()];
     if late.row_iter().next().is_some() {
-        parts.push(late.to_string());
+        parts.push(late.trim_fmt());
     }
     parts.push(links(summaries));
     let mut text = parts.join("\n\n");
@@ -64,51 +66,56 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
     text
 }
 
+/// Figures of one link, added up over runs.
+#[derive(Default)]
+struct LinkSums<'a> {
+    name: &'a str,
+    runs: f64,
+    busy: f64,
+    dropped: f64,
+    drop_rate: f64,
+    queue: f64,
+}
+
+impl LinkSums<'_> {
+    fn add(&mut self, link: &Link) {
+        self.runs += 1.0;
+        self.busy += link.busy;
+        self.dropped += link.dropped as f64;
+        self.drop_rate += link.drop_rate();
+        self.queue += link.mean_packets;
+    }
+}
+
 /// The links, at most so many: those with the longest queues.
 fn links(summaries: &[Summary]) -> String {
-    struct Means<'a>(&'a str, [Option<f64>; 4]);
-    let mut names: Vec<&str> = Vec::new();
+    let mut rows: Vec<LinkSums<'_>> = Vec::new();
+    let mut places = HashMap::new();
     for link in summaries.iter().flat_map(|summary| &summary.links) {
-        if names.len() <= 10_000 && !names.contains(&link.link.as_str()) {
-            names.push(&link.link);
-        }
+        let place = *places.entry(link.link.as_str()).or_insert_with(|| {
+            rows.push(LinkSums { name: &link.link, ..LinkSums::default() });
+            rows.len() - 1
+        });
+        rows[place].add(link);
     }
-    let means = |name| {
-        let every = |figure: fn(&Link) -> f64| {
-            let links = summaries.iter().flat_map(|summary| &summary.links);
-            mean(links.filter(|link| link.link == name).map(figure))
-        };
-        let figures = [
-            every(|link| link.busy),
-            every(|link| link.dropped as f64),
-            every(Link::drop_rate),
-            every(|link| link.mean_packets),
-        ];
-        Means(name, figures)
-    };
-    let mut rows: Vec<Means> = names.into_iter().map(means).collect();
-    let all = rows.len();
-    let queue = |row: &Means| row.1[3].unwrap_or_default();
-    if all > MOST_LINKS {
+    let more = rows.len().saturating_sub(MOST_LINKS);
+    if more > 0 {
+        let queue = |row: &LinkSums<'_>| row.queue / row.runs;
         rows.sort_by(|a, b| queue(b).total_cmp(&queue(a)));
         rows.truncate(MOST_LINKS);
     }
-    let mut links = table(&["link", "busy", "dropped", "drop rate", "mean queue"]);
-    for Means(name, [busy, dropped, drop_rate, queue]) in rows {
-        links.add_row([
-            name.to_owned(),
-            or_dash(busy, percent),
-            or_dash(dropped, count),
-            or_dash(drop_rate, percent),
-            or_dash(queue, |packets| format!("{packets:.1} packets")),
+    let mut table = table(&["link", "busy", "dropped", "drop rate", "mean queue"]);
+    for row in rows {
+        table.add_row([
+            row.name.to_owned(),
+            percent(row.busy / row.runs),
+            count(row.dropped / row.runs),
+            percent(row.drop_rate / row.runs),
+            format!("{:.1} packets", row.queue / row.runs),
         ]);
     }
-    let more = if all > MOST_LINKS {
-        format!("\nand {} more, in the table `links`", all - MOST_LINKS)
-    } else {
-        String::new()
-    };
-    format!("{links}{more}")
+    let rest = format!("\nand {more} more, in the table `links`");
+    format!("{}{}", table.trim_fmt(), if more > 0 { &rest } else { "" })
 }
 
 fn table(heads: &[&str]) -> Table {
@@ -116,7 +123,7 @@ fn table(heads: &[&str]) -> Table {
     table.load_style(presets::NOTHING).set_header(heads.iter().copied());
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        if place > 0 {
+        if place > 0 && heads[place] != "transport" {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

@@ -82,10 +82,11 @@ fn text(plan: &Plan, finished: &[Finished], out: &Path) -> String {
 
 /// What is printed for programs; of a study that was stopped, the runs that are whole.
 pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> serde_json::Value {
-    let runs: Vec<_> = finished
-        .iter()
-        .map(|run| json!({ "seed": run.seed, "folder": run.folder, "summary": run.summary }))
-        .collect();
+    let entry = |run: &Finished| {
+        let folder = run.folder.to_string_lossy();
+        json!({ "seed": run.seed, "folder": folder, "summary": run.summary })
+    };
+    let runs: Vec<_> = finished.iter().map(entry).collect();
     json!({ "title": title, "complete": complete, "runs": runs })
 }
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 Label = str | int | float
 """A value by which cells are told apart in their common table."""
+
+LOOK_EVERY_S = 0.1
+"""How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
+interrupts, so a wait without a limit would never see it."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,8 @@ class _Run:
         self.study = study
         self.plan = plan
         self.progress = progress
-        self.kept = len(plan.cells) - len(plan.missing)
+        self.before = len(plan.cells) - len(plan.missing)
+        self.kept: set[str] = set()
         self.stopping = threading.Event()
         self.running: set[Stop] = set()
         self.lock = threading.Lock()
@@ -185,11 +190,15 @@ class _Run:
         with ThreadPoolExecutor(self.study.jobs, thread_name_prefix="cell") as pool:
             futures = {pool.submit(self._work, planned): planned for planned in order}
             try:
-                for future in as_completed(futures):
-                    self._finish(futures[future], future)
+                pending = set(futures)
+                while pending:
+                    done, pending = wait(pending, LOOK_EVERY_S, FIRST_COMPLETED)
+                    for future in done:
+                        self._finish(futures[future], future)
             except KeyboardInterrupt:
                 self._stop(pool)
-                raise InterruptedStudyError(self._count(futures), len(self.plan.cells)) from None
+                kept = self.before + len(self.kept)
+                raise InterruptedStudyError(kept, len(self.plan.cells)) from None
             except BaseException:
                 self._stop(pool)
                 raise
@@ -209,10 +218,25 @@ class _Run:
                 "seed": cell.seed,
                 "engine": engine.fingerprint(),
             }
-            self.study.store.keep(planned.key, tables, about)
+            self._keep(planned.key, tables, about)
         finally:
             with self.lock:
                 self.running.discard(stop)
+
+    def _keep(self, key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> None:
+        """Keep a finished cell, even if Ctrl-C is pressed meanwhile.
+
+        polars raises `KeyboardInterrupt` in every thread that is inside it at that moment, so
+        the write that it broke off is done again before the study is told.
+        """
+        try:
+            self.study.store.keep(key, tables, about)
+        except KeyboardInterrupt:
+            self.study.store.keep(key, tables, about)
+            raise
+        finally:
+            if self.study.store.path(key).exists():
+                self.kept.add(key)
 
     def _finish(self, planned: Planned, future: "Future[None]") -> None:
         try:
@@ -229,7 +253,3 @@ class _Run:
             for stop in self.running:
                 stop.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
-
-    def _count(self, futures: "Mapping[Future[None], Planned]") -> int:
-        done = [f for f in futures if f.done() and not f.cancelled() and f.exception() is None]
-        return self.kept + len(done)

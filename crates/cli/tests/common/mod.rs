@@ -1,0 +1,168 @@
+//! A folder of its own for each test, and the program run in it.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A dumbbell whose lines the tests count on; it drops packets within its three seconds.
+pub(crate) const SCENARIO: &str = r#"title = "Video and bulk"
+duration = "3 s"
+
+[topology]
+kind = "dumbbell"
+
+[topology.bottleneck]
+rate = "2 Mbit/s"
+delay = "20 ms"
+queue = { kind = "drop-tail", limit = "15 packets" }
+
+[topology.access]
+rate = "100 Mbit/s"
+delay = "2 ms"
+
+[flows.bulk]
+application = { kind = "ftp" }
+transport = { kind = "tcp" }
+
+[flows.video]
+count = 2
+application = { kind = "cbr", rate = "300 kbit/s" }
+transport = { kind = "tcp", congestion = "pert" }
+playout = ["1 s"]
+
+[flows.voice]
+application = { kind = "cbr", rate = "64 kbit/s" }
+transport = { kind = "udp", packet = "201 B" }
+"#;
+
+/// The same, for longer than any test waits.
+pub(crate) fn endless() -> String {
+    SCENARIO.replace("duration = \"3 s\"", "duration = \"100000000 s\"")
+}
+
+/// A folder with `s.toml` in it, gone when the test ends.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(test: &str, scenario: &str) -> Self {
+        let place = std::env::temp_dir().join(format!("ontempo-{test}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(&place).expect("a folder for the test");
+        fs::write(place.join("s.toml"), scenario).expect("a scenario for the test");
+        Self(place)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ontempo"));
+        command.args(arguments).current_dir(&self.0);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().expect("the program starts"))
+    }
+
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the program starts")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a finished program said.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).expect("text"),
+            err: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    /// Checks the exit code and that every one of `words` was said on standard error.
+    #[track_caller]
+    pub(crate) fn fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` was not said: {}", self.err);
+        }
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeds(&self) -> &Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).expect("standard output is one JSON document")
+    }
+}
+
+/// Everything below `folder`, hidden files too, by name.
+pub(crate) fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The files of a whole run without traces.
+pub(crate) const WHOLE: [&str; 9] = [
+    "adus.parquet",
+    "events.parquet",
+    "flows.parquet",
+    "links.parquet",
+    "packets.parquet",
+    "playout.parquet",
+    "queues.parquet",
+    "run.json",
+    "samples.parquet",
+];
+
+/// Waits until `condition` holds.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "in vain waited for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Presses Ctrl-C.
+pub(crate) fn interrupt(child: &Child) {
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
+}
+
+/// Says that a test was not done and why, past the harness, which would keep it to itself.
+pub(crate) fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {why}");
+}

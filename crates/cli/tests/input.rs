@@ -1,0 +1,129 @@
+//! What a user can get wrong, and what is then said: exit code 2.
+
+mod common;
+
+use common::{Place, SCENARIO, files};
+use std::fs;
+
+/// The scenario with `old` replaced by `new` is refused by `check` and by `simulate`, which
+/// leaves nothing behind.
+#[track_caller]
+fn refused(test: &str, old: &str, new: &str, words: &[&str]) {
+    assert!(SCENARIO.contains(old), "{old} is not in the scenario");
+    let place = Place::new(test, &SCENARIO.replacen(old, new, 1));
+    place.run(&["check", "s.toml"]).fails(2, words);
+    place.run(&["simulate", "s.toml", "--out", "out"]).fails(2, words);
+    assert_eq!(files(&place.0), ["s.toml"]);
+    let problems = place.run(&["check", "s.toml", "--json"]).json();
+    let problem = &problems["problems"][0];
+    assert_eq!(problem["file"], "s.toml");
+    assert!(problem["line"].as_u64().is_some_and(|line| line > 0), "{problem}");
+}
+
+#[test]
+fn an_unknown_field_is_answered_with_the_one_that_was_meant() {
+    let words = ["s.toml:21: flows.video.cuont", "unknown field", "did you mean `count`?"];
+    refused("unknown", "count = 2", "cuont = 2", &words);
+}
+
+#[test]
+fn a_missing_unit_is_answered_with_one() {
+    let words = ["s.toml:8: topology.bottleneck.rate: missing unit", "\"2 Mbit/s\""];
+    refused("unitless", "\"2 Mbit/s\"", "2", &words);
+}
+
+#[test]
+fn a_unit_of_another_kind_is_answered_with_the_right_kind() {
+    let words = ["s.toml:9: topology.bottleneck.delay", "ms"];
+    refused("kind", "\"20 ms\"", "\"20 Mbit/s\"", &words);
+}
+
+#[test]
+fn a_negative_value_is_refused() {
+    refused("negative", "\"20 ms\"", "\"-20 ms\"", &["s.toml:9: topology.bottleneck.delay"]);
+}
+
+#[test]
+fn an_absurd_value_is_answered_with_what_is_possible() {
+    let words = ["s.toml:21: flows.video.count", "1 to 1000000"];
+    refused("absurd", "count = 2", "count = 2000000000", &words);
+}
+
+#[test]
+fn a_node_that_no_way_leads_to_is_named() {
+    let text = r#"duration = "20 s"
+[topology]
+kind = "graph"
+links = [
+    { from = "a", to = "b", rate = "10 Mbit/s", delay = "5 ms" },
+    { from = "b", to = "c", rate = "10 Mbit/s", delay = "5 ms", duplex = false },
+]
+[flows.long]
+from = "a"
+to = "c"
+application = { kind = "ftp" }
+transport = { kind = "tcp" }
+"#;
+    let place = Place::new("unreachable", text);
+    place.run(&["check", "s.toml"]).fails(2, &["s.toml:", "flows.long", "`c`", "`a`"]);
+}
+
+#[test]
+fn files_that_include_one_another_are_shown_as_a_chain() {
+    let place = Place::new("loop", "include = [\"other.toml\"]\n");
+    fs::write(place.path("other.toml"), "include = [\"s.toml\"]\n").unwrap();
+    let words = ["other.toml:1: include: s.toml includes other.toml includes s.toml"];
+    place.run(&["check", "s.toml"]).fails(2, &words);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let place = Place::new("absent", SCENARIO);
+    place.run(&["check", "absent.toml"]).fails(2, &["cannot read absent.toml"]);
+}
+
+#[test]
+fn a_wrong_value_on_the_command_line_is_named_as_it_was_given() {
+    let place = Place::new("set", SCENARIO);
+    let arguments = ["check", "s.toml", "--set", "flows.vidio.count=3"];
+    place.run(&arguments).fails(2, &["--set flows.vidio.count=3", "known: `bulk`, `video`"]);
+}
+
+#[test]
+fn seeds_that_are_none_are_refused() {
+    let place = Place::new("seeds", SCENARIO);
+    for (seeds, words) in [("5..2", "write 2..5"), ("a", "`a` is no seed"), ("", "is no seed")] {
+        place.run(&["simulate", "s.toml", "--out", "out", "--seeds", seeds]).fails(2, &[words]);
+    }
+    let both = ["simulate", "s.toml", "--out", "out", "--seeds", "1", "--seed", "1"];
+    place.run(&both).fails(2, &["--seed"]);
+    place.run(&["simulate", "s.toml", "--out", "out", "--jobs", "0"]).fails(2, &["--jobs"]);
+    assert_eq!(files(&place.0), ["s.toml"]);
+}
+
+#[test]
+fn a_trace_of_a_link_that_is_not_there_is_answered_with_the_one_that_was_meant() {
+    let place = Place::new("link", SCENARIO);
+    let arguments = ["simulate", "s.toml", "--out", "out", "--trace", "botleneck"];
+    place.run(&arguments).fails(2, &["--trace: there is no link `botleneck`", "`bottleneck`?"]);
+    assert_eq!(files(&place.0), ["s.toml"]);
+}
+
+#[test]
+fn a_folder_without_a_whole_run_has_no_summary() {
+    let place = Place::new("unwhole", SCENARIO);
+    place.run(&["summary", "."]).fails(2, &["no whole run", "run.json"]);
+    place.run(&["summary", "absent"]).fails(2, &["cannot read absent"]);
+}
+
+#[test]
+fn each_command_explains_itself_with_an_example() {
+    let place = Place::new("help", SCENARIO);
+    for command in ["check", "simulate", "summary", "schema", "reference"] {
+        let help = place.run(&[command, "--help"]);
+        let example = format!("ontempo {command}");
+        let lines = help.succeeds().out.lines().skip_while(|line| !line.starts_with("Example"));
+        assert!(lines.skip(1).any(|line| line.contains(&example)), "{}", help.out);
+    }
+    assert!(place.run(&["--help"]).succeeds().out.contains("130"));
+}

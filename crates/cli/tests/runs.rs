@@ -1,0 +1,140 @@
+//! Runs that succeed, and runs that the user ends.
+
+mod common;
+
+use common::{Place, Ran, SCENARIO, WHOLE, endless, files, interrupt, wait_until};
+use std::fs;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_check_explains_and_gives_the_canonical_form() {
+    let place = Place::new("check", SCENARIO);
+    let words = place.run(&["check", "s.toml", "--set", "flows.video.count=7"]);
+    assert!(words.succeeds().out.contains("7 video flows"), "{}", words.out);
+    assert!(words.out.contains("left ═══ 2 Mbit/s"), "{}", words.out);
+    let canonical = place.run(&["check", "s.toml", "--json"]);
+    assert_eq!(canonical.succeeds().json()["topology"]["bottleneck"]["rate"], "2 Mbit/s");
+}
+
+#[test]
+fn the_same_scenario_and_seed_give_the_same_bytes_in_every_file() {
+    let place = Place::new("bytes", SCENARIO);
+    let run = |out: &str, seed: &str| {
+        let trace = ["--trace", "bottleneck", "--trace", "bulk.0.source -> left"];
+        let arguments = ["simulate", "s.toml", "--out", out, "--seed", seed];
+        place.run(&[arguments.as_slice(), &trace].concat()).succeeds();
+    };
+    run("a", "4");
+    run("b", "4");
+    run("c", "5");
+    let names = files(&place.path("a"));
+    assert_eq!(names.len(), WHOLE.len() + 2);
+    let read = |out: &str, name: &String| fs::read(place.path(out).join(name)).unwrap();
+    for name in &names {
+        assert!(read("a", name) == read("b", name), "{name} differs");
+    }
+    assert!(read("a", &"run.json".to_owned()) != read("c", &"run.json".to_owned()));
+}
+
+#[test]
+fn a_trace_only_listens() {
+    let place = Place::new("listens", SCENARIO);
+    place.run(&["simulate", "s.toml", "--out", "plain"]).succeeds();
+    let links = ["bottleneck", "reverse", "right -> video.0.sink", "bulk.0.sink -> right"];
+    let mut arguments = vec!["simulate", "s.toml", "--out", "traced"];
+    links.iter().for_each(|link| arguments.extend(["--trace", link]));
+    place.run(&arguments).succeeds();
+    for name in WHOLE.iter().filter(|name| name.ends_with(".parquet")) {
+        let read = |out: &str| fs::read(place.path(out).join(name)).unwrap();
+        assert!(read("plain") == read("traced"), "{name} differs");
+    }
+}
+
+#[test]
+fn a_run_overwrites_the_one_before_it() {
+    let place = Place::new("overwrites", SCENARIO);
+    place.run(&["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"]).succeeds();
+    assert!(place.path("out/bottleneck.pcapng").exists());
+    place.run(&["simulate", "s.toml", "--out", "out", "--seed", "9"]).succeeds();
+    assert_eq!(files(&place.path("out")), WHOLE);
+    let manifest: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(place.path("out/run.json")).unwrap()).unwrap();
+    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &1.into()));
+    assert_eq!(manifest["title"], "Video and bulk");
+    assert_eq!(manifest["scenario"]["duration"], "3 s");
+}
+
+#[test]
+fn a_summary_is_the_same_from_the_run_and_from_its_files() {
+    let place = Place::new("summary", SCENARIO);
+    let arguments = ["simulate", "s.toml", "--out", "out", "--seeds", "0..2,7", "--jobs", "2"];
+    let json = place.run(&[arguments.as_slice(), &["--json"]].concat());
+    let json = json.succeeds().json();
+    assert_eq!(files(&place.path("out")), ["seed-0", "seed-1", "seed-2", "seed-7"]);
+    assert_eq!(json, place.run(&["summary", "out", "--json"]).succeeds().json());
+    assert_eq!(json["complete"], true);
+    let runs = json["runs"].as_array().unwrap();
+    let seeds: Vec<_> = runs.iter().map(|run| run["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [0, 1, 2, 7]);
+    let flows = runs[0]["summary"]["flows"].as_array().unwrap();
+    let goodput: f64 = flows.iter().map(|group| group["goodput_bps"].as_f64().unwrap()).sum();
+    assert!((1e6..2e6).contains(&goodput), "{goodput} bit/s through 2 Mbit/s");
+    assert_eq!(flows[1]["playout"][0]["startup_delay_s"], 1.0);
+    let bottleneck = &runs[0]["summary"]["links"][0];
+    assert_eq!(bottleneck["link"], "bottleneck");
+    assert!(bottleneck["dropped"].as_u64().unwrap() > 0);
+    let text = place.run(&["summary", "out"]);
+    let said = place.run(&arguments).out;
+    assert!(said.starts_with(text.succeeds().out.trim_end()), "{said}\n{}", text.out);
+    assert!(text.out.contains("Means of 4 runs"));
+}
+
+#[test]
+fn a_schema_and_a_reference_are_printed() {
+    let place = Place::new("schema", SCENARIO);
+    assert!(place.run(&["schema"]).succeeds().json()["properties"]["topology"].is_object());
+    assert!(place.run(&["reference"]).succeeds().out.starts_with("# "));
+}
+
+#[test]
+fn ctrl_c_ends_many_runs_at_once_and_keeps_those_that_are_finished() {
+    let place = Place::new("interrupted", SCENARIO);
+    let child =
+        place.spawn(&["simulate", "s.toml", "--out", "out", "--seeds", "0..99999", "--json"]);
+    wait_until("two finished runs", || {
+        (0..2).all(|seed| place.path(&format!("out/seed-{seed}/run.json")).exists())
+    });
+    interrupt(&child);
+    let pressed = Instant::now();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert!(pressed.elapsed() < Duration::from_secs(10), "{:?}", pressed.elapsed());
+    ran.fails(130, &["interrupted", "of 100000 runs", "out/seed-0"]);
+    let kept = files(&place.path("out"));
+    for run in &kept {
+        assert_eq!(files(&place.path("out").join(run)), WHOLE, "{run}");
+    }
+    let json = ran.json();
+    assert_eq!(json["complete"], false);
+    assert_eq!(json["runs"].as_array().unwrap().len(), kept.len());
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_of_a_single_run_and_all_of_the_one_before_it() {
+    let place = Place::new("single", &endless());
+    let arguments = ["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"];
+    let child = place.spawn(&arguments);
+    let trace = || fs::metadata(place.path("out/.partial/bottleneck.pcapng"));
+    wait_until("a trace", || trace().is_ok_and(|data| data.len() > 100_000));
+    interrupt(&child);
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    ran.fails(130, &["interrupted", "nothing was written"]);
+    assert_eq!(files(&place.0), ["s.toml"]);
+
+    place.run(&["simulate", "s.toml", "--out", "out", "--set", "duration=1 s"]).succeeds();
+    let child = place.spawn(&arguments);
+    wait_until("a trace", || trace().is_ok_and(|data| data.len() > 100_000));
+    interrupt(&child);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert_eq!(files(&place.path("out")), WHOLE);
+    place.run(&["summary", "out"]).succeeds();
+}

@@ -1,0 +1,144 @@
+"""What the paper leaves open, tried both ways: which readings change which verdicts.
+
+Run from the checkout's root::
+
+    python -m experiments.pert.readings load        # the web users' load, for figures 4 and 5
+    python -m experiments.pert.readings compare     # PERT's two readings, CUBIC's two, the queues
+
+Both print tables of Markdown, as they stand in docs/experiments-pert.md. Cells are kept beside
+those of ``ontempo-lab reproduce``, so nothing is run twice.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+
+from ontempo.lab.claims import Claim, Verdict
+from ontempo.lab.engine import NativeEngine
+from ontempo.lab.judging import number
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Results, Study
+
+from .claims import PAPER
+from .grid import CUBIC, PERT, QUICK, Block, video_cell
+from .streams import runs
+
+STORE = Path("out/reproduce/cells")
+
+THINK_S = (4, 5, 5.5, 6, 6.5, 7, 8)
+"""Mean think times tried."""
+
+ENDS = {20: 2.0, 35: 1.0}
+"""T/mu that the paper states for the fewest and the most videos."""
+
+CALIBRATED_WITH = "reno"
+"""The videos' controller while the load is chosen: the paper's baseline, so that no behaviour of
+the controllers that are compared enters the setup."""
+
+Reading = Callable[[Cell], Cell]
+
+
+def replaced(old: str, new: str) -> Reading:
+    """One override's value in place of another."""
+    return lambda cell: replace(
+        cell, overrides=tuple(one.replace(f"={old}", f"={new}") for one in cell.overrides)
+    )
+
+
+def with_more(*overrides: str) -> Reading:
+    """More overrides, for the scenarios of chapter III."""
+    return lambda cell: (
+        replace(cell, overrides=(*cell.overrides, *overrides))
+        if cell.scenario.name == "video.toml"
+        else cell
+    )
+
+
+READINGS: Mapping[str, Reading] = {
+    "PERT thesis": replaced(PERT["reference"], PERT["thesis"]),
+    "PERT reference": replaced(PERT["thesis"], PERT["reference"]),
+    "CUBIC RFC 9438": replaced(CUBIC["linux-2.6"], CUBIC["rfc9438"]),
+    "150 packets on access links too": with_more(
+        'topology.access.queue={ kind = "drop-tail", limit = "150 packets" }'
+    ),
+}
+"""Each differs in one thing from what ``ontempo-lab reproduce`` runs (or in nothing)."""
+
+
+def run(cells: Iterable[Cell], jobs: int) -> Results:
+    """Run what is not kept yet."""
+    engine = NativeEngine()
+    study = Study(engine, Store(STORE, engine.fingerprint()), jobs)
+    return study.run(study.plan(cells))
+
+
+def load_table(jobs: int) -> Iterator[str]:
+    """T/mu at both ends of the range, for each think time."""
+    block = replace(QUICK[1000], counts=tuple(ENDS))
+    cells = {think: _load_cells(block, think) for think in THINK_S}
+    results = run((cell for each in cells.values() for cell in each), jobs)
+    yield "| think time | web users, Mbit/s | T/μ at 20 | T/μ at 35 | squared distance |"
+    yield "| --- | --- | --- | --- | --- |"
+    for think, each in cells.items():
+        table = results.of(each).derive(runs)
+        ends = {n: _mean(table.filter(flows=n), "t_mu") for n in ENDS}
+        off = sum((ends[n] - asked) ** 2 for n, asked in ENDS.items())
+        web = " to ".join(number(_mean(table.filter(flows=n), "http_bps") / 1e6) for n in ENDS)
+        yield f"| {think:g} s | {web} | {ends[20]:.2f} | {ends[35]:.2f} | {off:.4f} |"
+
+
+def _load_cells(block: Block, think: float) -> list[Cell]:
+    thinking = with_more(f'flows.http.application.think="{think:g} s"')
+    grid = product(block.rtts, block.counts, block.seeds)
+    return [thinking(video_cell(block, CALIBRATED_WITH, *values)) for values in grid]
+
+
+def _mean(table: pl.DataFrame, column: str) -> float:
+    return float(table[column].to_numpy().mean())
+
+
+def comparison(jobs: int) -> Iterator[str]:
+    """Verdict and checks held of every claim, under each reading."""
+    needed = {
+        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in PAPER.claims}
+        for name, reading in READINGS.items()
+    }
+    every = (cell for claims in needed.values() for cells in claims.values() for cell in cells)
+    results = run(every, jobs)
+    yield "| claim | " + " | ".join(READINGS) + " |"
+    yield "| --- |" + " --- |" * len(READINGS)
+    totals = dict.fromkeys(READINGS, (0, 0, 0))
+    for claim in PAPER.claims:
+        cells = []
+        for name in READINGS:
+            verdict, held, checks = _judged(claim, results.of(needed[name][claim.id]))
+            cells.append(f"{verdict}, {held} of {checks}")
+            before = totals[name]
+            reproduced = before[0] + (verdict is Verdict.REPRODUCED)
+            totals[name] = (reproduced, before[1] + held, before[2] + checks)
+        yield f"| {claim.id} | " + " | ".join(cells) + " |"
+    summed = (f"{r} reproduced, {held} of {checks}" for r, held, checks in totals.values())
+    yield "| all | " + " | ".join(summed) + " |"
+
+
+def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
+    finding = claim.judge(results)
+    return finding.verdict, sum(check.ok is True for check in finding.checks), len(finding.checks)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the table asked for."""
+    tables = {"load": load_table, "compare": comparison}
+    if not arguments or arguments[0] not in tables:
+        raise SystemExit(__doc__)
+    jobs = int(arguments[1]) if len(arguments) > 1 else 2
+    for line in tables[arguments[0]](jobs):
+        print(line)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,239 @@
+"""The compiled core as Python sees it: tables, seeds, threads, interruptions, messages."""
+
+import _thread
+import ast
+import hashlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from small import LONG, TEXT, scenario
+
+import ontempo as ot
+
+STUB = Path(ot.__file__).with_name("_native.pyi")
+
+
+@pytest.fixture(scope="module")
+def result() -> ot.Result:
+    return ot.run(scenario())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+# Tables.
+
+
+def test_every_flow_has_a_row_that_names_its_group(result: ot.Result) -> None:
+    flows = pl.DataFrame(result.flows)
+    assert flows["group"].value_counts().sort("group").rows() == [("ftp", 2), ("video", 3)]
+    assert flows["goodput_bps"].sum() <= 3e6
+    assert flows["goodput_bps"].sum() > 2.5e6
+    assert len(result.flows) == result.flows.num_rows == flows.height == 5
+    assert result.flows.column_names == flows.columns
+
+
+def test_tables_by_name_are_the_tables_by_attribute(result: ot.Result) -> None:
+    for name, table in result.tables.items():
+        assert table.name == name
+        assert pl.DataFrame(table).equals(pl.DataFrame(getattr(result, name)))
+    assert pl.DataFrame(result.playout)["startup_delay_s"].to_list() == [1.0, 5.0] * 3
+
+
+def address_in_pyarrow(table: ot.Table) -> int:
+    values = pa.table(table)["goodput_bps"].chunk(0).buffers()[1]
+    return int(values.address)
+
+
+def address_in_polars(table: ot.Table) -> int:
+    values = pl.DataFrame(table)["goodput_bps"].to_numpy(allow_copy=False)
+    return int(values.__array_interface__["data"][0])
+
+
+def address_in_pandas(table: ot.Table) -> int:
+    frame: pd.DataFrame = pa.table(table).to_pandas(split_blocks=True)
+    return int(frame["goodput_bps"].to_numpy().__array_interface__["data"][0])
+
+
+@pytest.mark.parametrize("reader", [address_in_polars, address_in_pandas])
+def test_readers_share_the_memory_of_a_table(
+    result: ot.Result, reader: Callable[[ot.Table], int]
+) -> None:
+    table = result.flows
+    assert reader(table) == reader(table) == address_in_pyarrow(table)
+
+
+def test_a_frame_outlives_the_result_that_it_shares_memory_with() -> None:
+    result = ot.run(scenario())
+    frame = pl.DataFrame(result.flows)
+    before = frame.clone().with_columns(pl.col("goodput_bps") + 0.0)
+    del result
+    assert frame.equals(before)
+
+
+# Seeds.
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+        ot.run(scenario(), seed).save(tmp_path / name)
+    a, b, c = (digests(tmp_path / name) for name in "abc")
+    assert set(a) == {f"{name}.parquet" for name in ot.run(scenario()).tables}
+    assert a == b
+    assert a["flows.parquet"] != c["flows.parquet"]
+
+
+def test_saved_tables_read_back_as_they_were(tmp_path: Path, result: ot.Result) -> None:
+    result.save(tmp_path)
+    read = pl.read_parquet(tmp_path / "flows.parquet")
+    assert read["goodput_bps"].equals(pl.DataFrame(result.flows)["goodput_bps"])
+
+
+def test_a_run_without_a_seed_takes_the_scenarios(result: ot.Result) -> None:
+    assert scenario().seed == result.seed == 4
+    assert ot.run(scenario("seed=9")).seed == 9
+
+
+def test_equal_canonical_forms_are_equal_scenarios() -> None:
+    assert scenario().canonical() == ot.parse("# a remark\n" + TEXT).canonical()
+    assert scenario().canonical() != scenario("flows.ftp.count=3").canonical()
+    assert scenario().with_overrides(["flows.ftp.count=3"]).canonical() == (
+        scenario("flows.ftp.count=3").canonical()
+    )
+
+
+# Threads.
+
+
+def test_another_thread_advances_while_a_run_goes_on() -> None:
+    token, outcome = ot.CancelToken(), []
+
+    def work() -> None:
+        try:
+            ot.run(scenario(LONG), cancel=token)
+        except ot.Cancelled as stopped:
+            outcome.append(stopped)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    steps, until = 0, time.monotonic() + 0.3
+    while time.monotonic() < until:
+        steps += 1
+    assert worker.is_alive()
+    token.cancel()
+    worker.join(10)
+    assert len(outcome) == 1
+    # The interpreter's lock changes hands every 5 ms at best: a run that held it between
+    # would have let through some dozens of steps.
+    assert steps > 1000
+
+
+def test_two_runs_at_once_give_what_each_gives_alone(tmp_path: Path) -> None:
+    def work(seed: int) -> None:
+        ot.run(scenario(), seed).save(tmp_path / f"together-{seed}")
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for seed in (1, 2):
+        ot.run(scenario(), seed).save(tmp_path / f"alone-{seed}")
+        assert digests(tmp_path / f"alone-{seed}") == digests(tmp_path / f"together-{seed}")
+
+
+# Interruptions.
+
+
+def test_a_token_cancelled_before_the_run_stops_it() -> None:
+    token = ot.CancelToken()
+    token.cancel()
+    with pytest.raises(ot.Cancelled):
+        ot.run(scenario(LONG), cancel=token)
+
+
+def test_ctrl_c_in_the_main_thread_stops_a_run() -> None:
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        ot.run(scenario(LONG))
+    assert ot.run(scenario()).flows.num_rows == 5
+
+
+# Messages.
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "message"),
+    [
+        ('rate = "3 Mbit/s"', "rate = 3", r"small\.toml:10: topology\.bottleneck\.rate: .*unit"),
+        ("count = 3", "cuont = 3", r"small\.toml:15: flows\.video\.cuont: .*`count`"),
+        ('"pert"', '"perl"', r"small\.toml:18: flows\.video\.transport\.congestion.*pert"),
+        ('queue = { kind = "drop-tail"', 'queue = { kind = "tail-drop"', r"small\.toml:12: "),
+        ("[measure]", "[measure", r"small\.toml:25"),
+    ],
+)
+def test_a_mistake_is_reported_with_file_line_and_field(
+    line: str, instead: str, message: str
+) -> None:
+    assert line in TEXT
+    with pytest.raises(ot.ScenarioError, match=message):
+        ot.parse(TEXT.replace(line, instead, 1), "small.toml")
+
+
+def test_a_mistaken_override_is_reported_as_it_was_given() -> None:
+    with pytest.raises(ot.ScenarioError, match=r"--set duration=.*unknown unit `parsec`"):
+        scenario('duration="1 parsec"')
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ot.ScenarioError, match=r"none\.toml"):
+        ot.load(tmp_path / "none.toml")
+
+
+def test_the_explanation_draws_the_network() -> None:
+    text = scenario().explain()
+    assert "3 Mbit/s" in text
+    assert "left" in text
+
+
+# What a reader of the package sees.
+
+
+def test_stubs_agree_with_the_compiled_module() -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "ontempo._native"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_package_exports_what_the_module_has() -> None:
+    assert sorted(ot.__all__) == sorted(set(ot._native.__all__))
+
+
+@pytest.mark.parametrize("name", ot.__all__)
+def test_every_public_name_is_documented_when_asked_for(name: str) -> None:
+    assert (getattr(ot, name).__doc__ or "").strip()
+
+
+def test_every_public_method_is_documented_in_the_stub() -> None:
+    tree = ast.parse(STUB.read_text("utf-8"))
+    bare = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and not node.name.startswith("__")
+        and ast.get_docstring(node) is None
+    ]
+    assert bare == []
