@@ -4,6 +4,7 @@ Run from the checkout's root::
 
     python -m experiments.pert.readings load        # the web users' load, for figures 4 and 5
     python -m experiments.pert.readings compare     # PERT's two readings, CUBIC's two, the queues
+    python -m experiments.pert.readings length      # videos of 700 s and of the published 7,000 s
 
 Both print tables of Markdown, as they stand in docs/experiments-pert.md. Cells are kept beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
@@ -24,8 +25,8 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
 from .claims import PAPER
-from .grid import CUBIC, PERT, QUICK, Block, video_cell
-from .streams import runs
+from .grid import CUBIC, FULL, PERT, QUICK, Block, video_cell
+from .streams import runs, streams, success_by_delay
 
 STORE = Path("out/reproduce/cells")
 
@@ -38,6 +39,9 @@ ENDS = {20: 2.0, 35: 1.0}
 CALIBRATED_WITH = "reno"
 """The videos' controller while the load is chosen: the paper's baseline, so that no behaviour of
 the controllers that are compared enters the setup."""
+
+LENGTH_COUNTS = (22, 26, 31)
+"""Numbers of videos for which short and long runs are compared: much, middling, little T/mu."""
 
 Reading = Callable[[Cell], Cell]
 
@@ -125,6 +129,27 @@ def comparison(jobs: int) -> Iterator[str]:
     yield "| all | " + " | ".join(summed) + " |"
 
 
+def length_table(jobs: int) -> Iterator[str]:
+    """Success in short and in long videos: how much of a tie is owed to the length."""
+    lengths = {block.duration_s: block for block in (QUICK[1000], FULL[1000])}
+    cells = {
+        (name, seconds): [
+            video_cell(replace(block, seeds=(0,)), name, rtt, count, 0)
+            for rtt, count in product(block.rtts, LENGTH_COUNTS)
+        ]
+        for name, (seconds, block) in product(("cubic", "reno"), lengths.items())
+    }
+    results = run((cell for each in cells.values() for cell in each), jobs)
+    yield "| videos | length | T/μ | 1 s | 3 s | 5 s | 11 s | 30 s |"
+    yield "| --- | --- |" + " --- |" * 6
+    for count, ((name, seconds), each) in product(LENGTH_COUNTS, cells.items()):
+        table = results.of(each).derive(streams).filter(flows=count)
+        found = success_by_delay(table)
+        shares = " | ".join(f"{found[delay].value:.3f}" for delay in (1, 3, 5, 11, 30))
+        what = f"{count} over {name.upper()} | {seconds:,} s | {_mean(table, 't_mu'):.2f}"
+        yield f"| {what} | {shares} |"
+
+
 def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
     finding = claim.judge(results)
     return finding.verdict, sum(check.ok is True for check in finding.checks), len(finding.checks)
@@ -132,7 +157,7 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table asked for."""
-    tables = {"load": load_table, "compare": comparison}
+    tables = {"load": load_table, "compare": comparison, "length": length_table}
     if not arguments or arguments[0] not in tables:
         raise SystemExit(__doc__)
     jobs = int(arguments[1]) if len(arguments) > 1 else 2

@@ -177,6 +177,8 @@ def flow(
         "index": index,
         "transport": "tcp",
         "congestion": congestion,
+        "sent_packets": packets,
+        "early_responses": packets // 50 if congestion == "pert" else 0,
         "delivered_packets": packets,
         "delivered_bytes": packets * packet,
         "goodput_bps": packets * packet * 8 / 640,

@@ -73,7 +73,7 @@ def test_about_reaches_one_tenth_and_no_further() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (0.12345, "0.123"), (1234.0, "1,230"), (math.nan, "none"), (2e-5, "2.0·10^-5")],
+    [(0.0, "0"), (0.12345, "0.123"), (1234.0, "1,230"), (math.nan, "none"), (2e-5, "2.0·10⁻⁵")],
 )
 def test_numbers_read_as_people_write_them(value: float, text: str) -> None:
     assert number(value) == text
@@ -88,3 +88,14 @@ def test_a_claim_is_reproduced_only_if_every_check_holds() -> None:
     assert verdict(True, None) is Verdict.NOT_YET
     assert verdict(True, False, None) is Verdict.DIFFERS
     assert verdict() is Verdict.NOT_YET
+
+
+def test_many_places_are_summed_up_and_few_are_listed() -> None:
+    low = {float(x): Interval(0.1 * x, 0, 1, 9) for x in range(6)}
+    high = {float(x): Interval(0.0, 0, 1, 9) for x in range(6)}
+    many = above_everywhere("", "", ("A", high), ("B", low), list(low))
+    assert many.measured == "Below at 5 of 6: most A 0, B 0.5 at 5. Equal at 1 of 6: 0 at 0"
+    few = above_everywhere("", "", ("A", high), ("B", low), [1.0, 2.0])
+    assert few.measured == "Below at 2 of 2: A 0, B 0.1 at 1; A 0, B 0.2 at 2"
+    same = above_everywhere("", "", ("A", high), ("B", high), list(high))
+    assert same.measured == "Equal at 6 of 6: 0, between 0 and 5"

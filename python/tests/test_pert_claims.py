@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from conftest import EXPERIMENTS
 from synthetic import Given, Run, queue_results, results
@@ -316,3 +317,20 @@ def test_every_claim_states_its_scaling_and_its_cells_in_both_scales() -> None:
 def test_the_quick_grid_fits_its_budget() -> None:
     cells = {cell for claim in CLAIMS.values() for cell in claim.cells("quick")}
     assert sum(cell.cost for cell in cells) < 270
+
+
+@pytest.mark.parametrize(("share", "faulty"), [(0.45, False), (0.9, True)])
+def test_a_difference_is_blamed_on_the_simulator_only_where_pert_broke_its_own_rule(
+    share: float, faulty: bool
+) -> None:
+    given = queue_results(pert_at=lambda _place: 0.1, pert_bps=0.1e6)
+    flows = given.table("flows").with_columns(
+        pl.when(pl.col("group") == "pert")
+        .then((pl.col("sent_packets") * share).cast(pl.Int64))
+        .otherwise(0)
+        .alias("early_responses")
+    )
+    finding = judge("fig2", Given(flows=flows, queues=given.table("queues")))
+    off = [check for check in finding.checks if check.ok is False]
+    assert off
+    assert all(("fault of the simulator" in check.cause) is faulty for check in off)

@@ -157,3 +157,53 @@ fn count(count: f64) -> String {
 fn milliseconds(seconds: f64) -> String {
     format!("{:.1} ms", 1e3 * seconds)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(goodput_bps: f64, timeouts: u64, links: usize) -> Summary {
+        let group = Group {
+            group: "bulk".to_owned(),
+            transport: "tcp".to_owned(),
+            flows: 3,
+            goodput_bps,
+            sent_packets: 200,
+            retransmitted: 3,
+            timeouts,
+            srtt_s: (timeouts == 0).then_some(0.05),
+            ..Group::default()
+        };
+        let link = |number: usize| Link {
+            link: format!("hop {number}"),
+            busy: 0.5,
+            arrivals: 10,
+            dropped: 1,
+            mean_packets: number as f64,
+        };
+        Summary { flows: vec![group], links: (0..links).map(link).collect() }
+    }
+
+    fn words<'a>(text: &'a str, line: &str) -> Vec<&'a str> {
+        let found = text.lines().find(|text| text.starts_with(line));
+        found.unwrap_or_default().split_whitespace().collect()
+    }
+
+    #[test]
+    fn several_runs_are_shown_by_their_means_over_those_that_have_the_figure() {
+        let text = show(&[run(1e6, 0, 1), run(2e6, 1, 1)]);
+        assert!(text.starts_with("Means of 2 runs\n"), "{text}");
+        let bulk = ["bulk", "3", "tcp", "1.500", "Mbit/s", "0.00", "%", "1.50", "%"];
+        assert_eq!(words(&text, "bulk"), [&bulk[..], &["0.5", "50.0", "ms", "-"]].concat());
+        let hop = ["hop", "0", "50.00", "%", "1", "10.00", "%", "0.0", "packets"];
+        assert_eq!(words(&text, "hop 0"), hop);
+    }
+
+    #[test]
+    fn of_many_links_those_with_the_longest_queues_are_shown_and_the_rest_counted() {
+        let text = show(&[run(1e6, 0, MOST_LINKS + 5)]);
+        assert_eq!(text.lines().filter(|line| line.starts_with("hop")).count(), MOST_LINKS);
+        assert!(words(&text, "hop 4 ").is_empty() && !words(&text, "hop 5 ").is_empty());
+        assert!(text.ends_with("and 5 more, in the table `links`"), "{text}");
+    }
+}

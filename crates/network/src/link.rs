@@ -109,37 +109,48 @@ struct Waiting {
 ///
 /// Packets leave in the order in which they are offered, so all of a packet's times are known
 /// the moment it is offered. What waits is settled lazily, when a later call needs to know.
+///
+/// A large simulation has tens of thousands of links, more than a processor's cache holds, so
+/// all that a packet needs which finds a plain link idle is one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Link {
-    parameters: LinkParameters,
-    queue_random: RandomStream,
-    loss_random: RandomStream,
-    delay_random: RandomStream,
     /// When the last packet admitted has left; the link is idle from then on.
     busy_until: Time,
-    /// When the last packet that arrives does; unused where packets may overtake.
-    last_arrival: Time,
+    /// The last size sent, in bytes, and how long it takes: sizes repeat, and division is slow.
+    last_size: u32,
+    last_duration: Duration,
+    /// Whether a packet that finds the link idle can only pass: no loss, no MTU, a constant
+    /// delay, and a queue that does not see it.
+    plain: bool,
+    /// Whether `waiting` holds anything.
+    lingers: bool,
+    /// The delay of a plain link.
+    constant_delay: Duration,
+    admitted: u64,
+    bytes_admitted: Bytes,
+    /// Of all transmissions, to their ends.
+    busy: Duration,
+    rest: Box<Rest>,
+}
+
+/// What a link needs where packets wait, are lost, or vary in delay.
+#[derive(Clone, Debug)]
+struct Rest {
     /// Packets that found the link busy, in order; ones that have started since may linger.
     waiting: VecDeque<Waiting>,
     /// Bytes of `waiting`, lingerers included.
     waiting_bytes: Bytes,
-    /// The last size sent and how long it takes: sizes repeat, and division is slow.
-    last_sent: (Bytes, Duration),
-    totals: Totals,
-}
-
-/// Sums over all packets so far, each counted when it is offered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Totals {
-    arrivals: u64,
-    admitted: u64,
-    marks: u64,
-    bytes: Bytes,
-    drops: Drops,
     /// Of all waits, to their ends, in nanoseconds; the integral of the queue over time.
     wait: u128,
-    /// Of all transmissions, to their ends.
-    busy: Duration,
+    parameters: LinkParameters,
+    /// When the last packet that arrives does; unused where packets may overtake.
+    last_arrival: Time,
+    marks: u64,
+    drops: Drops,
+    queue_random: RandomStream,
+    loss_random: RandomStream,
+    delay_random: RandomStream,
 }
 
 impl Link {
@@ -147,23 +158,42 @@ impl Link {
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
+        let constant_delay = match parameters.delay {
+            DelayLaw::Constant(delay) => Some(delay),
+            _ => None,
+        };
+        let is_plain = constant_delay.is_some()
+            && parameters.mtu.is_none()
+            && matches!(parameters.queue, Queue::DropTail(_))
+            && matches!(parameters.loss, LossModel::None);
         Self {
-            queue_random: stream("queue"),
-            loss_random: stream("loss"),
-            delay_random: stream("delay"),
             busy_until: Time::ZERO,
-            last_arrival: Time::ZERO,
-            waiting: VecDeque::new(),
-            waiting_bytes: Bytes::ZERO,
-            last_sent: (Bytes::ZERO, parameters.rate.time_to_send(Bytes::ZERO)),
-            totals: Totals::default(),
-            parameters,
+            last_size: 0,
+            last_duration: parameters.rate.time_to_send(Bytes::ZERO),
+            plain: is_plain,
+            lingers: false,
+            constant_delay: constant_delay.unwrap_or(Duration::ZERO),
+            admitted: 0,
+            bytes_admitted: Bytes::ZERO,
+            busy: Duration::ZERO,
+            rest: Box::new(Rest {
+                waiting: VecDeque::new(),
+                waiting_bytes: Bytes::ZERO,
+                wait: 0,
+                last_arrival: Time::ZERO,
+                marks: 0,
+                drops: Drops::default(),
+                queue_random: stream("queue"),
+                loss_random: stream("loss"),
+                delay_random: stream("delay"),
+                parameters,
+            }),
         }
     }
 
     /// The parameters it was made with; the queue and the loss model within are the live ones.
-    pub const fn parameters(&self) -> &LinkParameters {
-        &self.parameters
+    pub fn parameters(&self) -> &LinkParameters {
+        &self.rest.parameters
     }
 
     /// When the link will have sent all that it has admitted.
@@ -174,8 +204,15 @@ impl Link {
     /// Takes a packet, or drops it. `now` must not go back from call to call.
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        self.totals.arrivals += 1;
-        if self.parameters.mtu.is_some_and(|mtu| size > mtu) {
+        if self.plain && now >= self.busy_until && !self.lingers {
+            let ends = self.transmit(now, size);
+            return Fate::Arrives { at: ends + self.constant_delay, starts: now, marked: false };
+        }
+        self.offer_to_any(now, size, ecn_capable)
+    }
+
+    fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
+        if self.rest.parameters.mtu.is_some_and(|mtu| size > mtu) {
             return self.drop_packet(DropReason::TooLarge);
         }
         self.settle(now);
@@ -185,17 +222,17 @@ impl Link {
             ecn_capable,
             waiting: self.lingering(),
             idle,
-            rate: self.parameters.rate,
+            rate: self.rest.parameters.rate,
         };
-        let marked = match self.parameters.queue.admit(&offered, &mut self.queue_random) {
+        let marked = match self.rest.parameters.queue.admit(&offered, &mut self.rest.queue_random) {
             Verdict::Accept => false,
             Verdict::Mark => true,
             Verdict::Drop(reason) => return self.drop_packet(reason),
         };
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
         let ends = self.transmit(starts, size);
-        self.totals.marks += u64::from(marked);
-        if self.parameters.loss.lost(&mut self.loss_random) {
+        self.rest.marks += u64::from(marked);
+        if self.rest.parameters.loss.lost(&mut self.rest.loss_random) {
             return self.drop_packet(DropReason::Loss);
         }
         Fate::Arrives { at: self.propagate(ends), starts, marked }
@@ -211,25 +248,25 @@ impl Link {
     /// What happened from the start to `until`, which must not be before the last packet was
     /// offered or [`Link::occupancy`] was last asked for.
     pub fn statistics(&self, until: Time) -> LinkStatistics {
-        let started = self.waiting.partition_point(|packet| packet.starts <= until);
+        let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
-        let mut wait = self.totals.wait;
-        for packet in self.waiting.range(started..) {
+        let mut wait = self.rest.wait;
+        for packet in self.rest.waiting.range(started..) {
             left.packets += Packets::new(1);
             left.bytes += packet.size;
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
         // From a wait on, the link is busy without a break.
-        let busy = self.totals.busy - self.busy_until.since(until);
+        let busy = self.busy - self.busy_until.since(until);
         let span = until.as_nanos() as f64;
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
         LinkStatistics {
-            arrivals: Packets::new(self.totals.arrivals),
-            departures: Packets::new(self.totals.admitted) - left.packets,
+            arrivals: Packets::new(self.admitted) + self.rest.drops.refused(),
+            departures: Packets::new(self.admitted) - left.packets,
             waiting: left.packets,
-            drops: self.totals.drops,
-            marks: Packets::new(self.totals.marks),
-            bytes_departed: self.totals.bytes - left.bytes,
+            drops: self.rest.drops,
+            marks: Packets::new(self.rest.marks),
+            bytes_departed: self.bytes_admitted - left.bytes,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),
         }
@@ -240,61 +277,78 @@ impl Link {
     fn settle(&mut self, now: Time) {
         if now >= self.busy_until {
             // The common case of a link that keeps up: nothing to look at one by one.
-            if !self.waiting.is_empty() {
-                self.waiting.clear();
-                self.waiting_bytes = Bytes::ZERO;
+            if !self.rest.waiting.is_empty() {
+                self.rest.waiting.clear();
+                self.rest.waiting_bytes = Bytes::ZERO;
+                self.lingers = false;
             }
             return;
         }
-        while let Some(first) = self.waiting.front()
+        while let Some(first) = self.rest.waiting.front()
             && first.starts <= now
         {
-            self.waiting_bytes -= first.size;
-            self.waiting.pop_front();
+            self.rest.waiting_bytes -= first.size;
+            self.rest.waiting.pop_front();
         }
     }
 
     #[inline]
     fn lingering(&self) -> Occupancy {
-        Occupancy { packets: Packets::new(self.waiting.len() as u64), bytes: self.waiting_bytes }
+        Occupancy {
+            packets: Packets::new(self.rest.waiting.len() as u64),
+            bytes: self.rest.waiting_bytes,
+        }
     }
 
     /// Puts a packet behind those that wait; returns when its transmission starts.
     #[inline]
     fn wait(&mut self, now: Time, size: Bytes) -> Time {
         let starts = self.busy_until;
-        self.waiting.push_back(Waiting { starts, size });
-        self.waiting_bytes += size;
-        self.totals.wait += u128::from(starts.since(now).as_nanos());
+        self.rest.waiting.push_back(Waiting { starts, size });
+        self.lingers = true;
+        self.rest.waiting_bytes += size;
+        self.rest.wait += u128::from(starts.since(now).as_nanos());
         starts
+    }
+
+    #[inline]
+    fn time_to_send(&mut self, size: Bytes) -> Duration {
+        if u64::from(self.last_size) == size.get() {
+            return self.last_duration;
+        }
+        let duration = self.rest.parameters.rate.time_to_send(size);
+        if let Ok(size) = u32::try_from(size.get()) {
+            (self.last_size, self.last_duration) = (size, duration);
+        }
+        duration
     }
 
     /// Occupies the link with a packet; returns when its last bit has left.
     #[inline]
     fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
-        if self.last_sent.0 != size {
-            self.last_sent = (size, self.parameters.rate.time_to_send(size));
-        }
-        self.busy_until = starts + self.last_sent.1;
-        self.totals.admitted += 1;
-        self.totals.bytes += size;
-        self.totals.busy += self.busy_until.since(starts);
+        self.busy_until = starts + self.time_to_send(size);
+        self.admitted += 1;
+        self.bytes_admitted += size;
+        self.busy += self.busy_until.since(starts);
         self.busy_until
     }
 
     /// The arrival of a packet whose last bit leaves at `ends`.
     #[inline]
     fn propagate(&mut self, ends: Time) -> Time {
-        let at = ends + self.parameters.delay.sample(&mut self.delay_random);
-        if self.parameters.reordering {
+        if self.plain {
+            return ends + self.constant_delay;
+        }
+        let at = ends + self.rest.parameters.delay.sample(&mut self.rest.delay_random);
+        if self.rest.parameters.reordering {
             return at;
         }
-        self.last_arrival = self.last_arrival.max(at);
-        self.last_arrival
+        self.rest.last_arrival = self.rest.last_arrival.max(at);
+        self.rest.last_arrival
     }
 
     fn drop_packet(&mut self, reason: DropReason) -> Fate {
-        *self.totals.drops.count(reason) += Packets::new(1);
+        *self.rest.drops.count(reason) += Packets::new(1);
         Fate::Dropped(reason)
     }
 }

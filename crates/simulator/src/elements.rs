@@ -107,7 +107,7 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         limit: in_measure(limit(*most), *byte_mode, *mean_packet),
         ..automatic
     };
-    Red::new(parameters).map(Queue::Red)
+    Red::new(parameters).map(|red| Queue::Red(Box::new(red)))
 }
 
 /// A queue measured in bytes reads a limit in packets as so many mean packets (as ns-2 does).

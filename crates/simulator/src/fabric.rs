@@ -34,14 +34,28 @@ impl Step {
     /// The link's only feeder is the link before it on the route, so that packets can be
     /// offered to it ahead of time, in the order in which they will come.
     const AHEAD: u32 = 1 << 31;
+    /// Somebody watches the link.
+    const WATCHED: u32 = 1 << 30;
 
     fn link(self) -> usize {
-        (self.0 & !Self::AHEAD) as usize
+        (self.0 & !(Self::AHEAD | Self::WATCHED)) as usize
+    }
+
+    fn is_watched(self) -> bool {
+        self.0 & Self::WATCHED != 0
     }
 
     fn may_be_offered_ahead(self) -> bool {
         self.0 & Self::AHEAD != 0
     }
+}
+
+/// What a packet's next step will read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    pub(crate) flow: u32,
+    pub(crate) ack: bool,
+    step: u32,
 }
 
 /// What became of a packet whose event has come.
@@ -84,8 +98,9 @@ impl Fabric {
                 // A link behind one that is offered ahead has its own event again: one
                 // `entered` per packet suffices to know what had reached it by a given time.
                 previous_ahead = ahead[*link] && !previous_ahead;
-                let flag = if previous_ahead { Step::AHEAD } else { 0 };
-                steps.push(Step(*link as u32 | flag));
+                let ahead = if previous_ahead { Step::AHEAD } else { 0 };
+                let watched = if watches[*link].is_some() { Step::WATCHED } else { 0 };
+                steps.push(Step(*link as u32 | ahead | watched));
             }
             steps.push(Step::ARRIVED);
         }
@@ -106,6 +121,40 @@ impl Fabric {
     pub(crate) fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
         self.events += 1;
         self.wheel.pop_until(until)
+    }
+
+    /// True where [`next_event`](Self::next_event) will first have to put events in order.
+    #[inline]
+    pub(crate) fn must_refill(&self) -> bool {
+        self.wheel.near().is_empty()
+    }
+
+    /// Puts the next events in order and says what their packets will need: which flow's agent,
+    /// and whether its sender or its receiver. Touches the packets and their next links; the
+    /// number answered has no meaning, but keeps the compiler from leaving the reads out.
+    pub(crate) fn look_ahead(&mut self, until: Time, needs: &mut Vec<Need>) -> u64 {
+        self.wheel.refill(until);
+        needs.clear();
+        for (_, event) in self.wheel.near() {
+            if let Event::Packet(handle) = *event {
+                let packet = self.packets.get(handle);
+                needs.push(Need { flow: packet.flow, ack: packet.marks.ack, step: packet.step });
+            }
+        }
+        needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add)
+    }
+
+    /// Reads a little of the link at a step of a route, and of those that follow ahead of time.
+    #[inline]
+    pub(crate) fn touch_links(&self, step: u32) -> u64 {
+        let mut sum = 0u64;
+        for step in &self.steps[step as usize..] {
+            if step.0 == Step::ARRIVED.0 {
+                break;
+            }
+            sum = sum.wrapping_add(self.links[step.link()].busy_until().as_nanos());
+        }
+        sum
     }
 
     #[inline]
@@ -154,18 +203,18 @@ impl Fabric {
         let mut now = now;
         loop {
             let packet = self.packets.get_mut(handle);
-            let link = self.steps[packet.step as usize].link();
+            let step = self.steps[packet.step as usize];
+            let link = step.link();
             packet.entered = now;
             packet.step += 1;
             let next = self.steps[packet.step as usize];
             let size = Bytes::new(u64::from(packet.size));
             let ecn_capable = packet.marks.ecn_capable;
-            let watched = self.watches[link].is_some();
-            if watched {
+            if step.is_watched() {
                 self.watch_before(link, now);
             }
             let fate = self.links[link].offer(now, size, ecn_capable);
-            if watched {
+            if step.is_watched() {
                 self.watch_after(link, now, handle, fate);
             }
             let Fate::Arrives { at, marked, .. } = fate else {
@@ -221,6 +270,10 @@ impl Fabric {
     /// order of their times, computed ahead or not, so that a run goes the same way without it.
     pub(crate) fn set_tap(&mut self, link: usize, tap: Tap) {
         self.watches[link].get_or_insert_with(|| Box::new(Watch::of_nothing())).set_tap(tap);
+        let steps = self.steps.iter_mut().filter(|step| step.0 != Step::ARRIVED.0);
+        for step in steps.filter(|step| step.link() == link) {
+            step.0 |= Step::WATCHED;
+        }
     }
 
     /// True where the tap of `link` cannot go on.

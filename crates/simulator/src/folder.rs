@@ -139,7 +139,10 @@ mod tests {
         assert_eq!(names(&root), ["a", MANIFEST]);
         assert_eq!(fs::read(root.join("a")).unwrap(), b"first");
 
-        // Without a manifest of its own, a run must not keep that of another.
+        // Without a manifest of its own, a run must not keep that of another; nor may it take
+        // up what a killed one has left.
+        fs::create_dir(root.join(PARTIAL)).unwrap();
+        fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();
         assert_eq!(names(&root), ["a"]);
         fs::remove_dir_all(&root).unwrap();

@@ -3,7 +3,9 @@
 //! A [`Simulation`] is one run of a scenario with one seed, in virtual time, on one thread; it
 //! yields [`Results`]: Arrow tables by the schemas of `ontempo_scenario::tables`. The same
 //! scenario and seed give the same bytes on every machine. Runs share nothing, so that a study
-//! runs as many at once as the machine has cores.
+//! runs as many at once as the machine has cores. What crosses a link can be written as it
+//! happens, for Wireshark ([`Simulation::trace`]); a [`RunFolder`] puts a run on disk whole or
+//! not at all, and [`read_tables`] reads it back.
 //!
 //! Hosts are one-way, as in ns-2: a TCP flow sends data forward and ACKs of 40 bytes back over
 //! real links, without a handshake. What a flow does is decided by `ontempo-mechanisms`, what a

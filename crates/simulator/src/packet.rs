@@ -28,6 +28,7 @@ pub(crate) const MOST_BLOCKS: usize = 3;
 
 /// A packet: one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
     /// Place of its next step in the routes.

@@ -20,8 +20,6 @@ pub struct Results {
     pub tables: Vec<ResultTable>,
     /// Events that the run took.
     pub events: u64,
-    /// Packets that passed the links with the longest mean queue: the bottleneck's traffic.
-    pub bottleneck_departures: u64,
 }
 
 impl Results {
@@ -101,8 +99,6 @@ fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
 pub(crate) fn collect(run: &mut Simulation) -> Results {
     let (samples, events) = run.probes.finish();
     let links = link_totals(run, run.end);
-    let busiest = links.iter().max_by(|a, b| a.waiting.total_cmp(&b.waiting));
-    let bottleneck_departures = busiest.map_or(0, |link| link.departures);
     let tables = vec![
         flows(run).finish(),
         links_table(run, &links).finish(),
@@ -113,7 +109,7 @@ pub(crate) fn collect(run: &mut Simulation) -> Results {
         packets(run).finish(),
         events.finish(),
     ];
-    Results { tables, events: run.fabric.events(), bottleneck_departures }
+    Results { tables, events: run.fabric.events() }
 }
 
 fn flows(run: &Simulation) -> Rows {

@@ -1,6 +1,7 @@
 //! A run: from a scenario and a seed to tables.
 
 use std::fmt;
+use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use ontempo_scenario::{Layout, ScenarioError};
 
 use crate::agents::{Agent, Totals};
 use crate::assemble::{Assembly, assemble};
-use crate::fabric::{Event, Fabric, Transit};
+use crate::fabric::{Event, Fabric, Need, Transit};
 use crate::probes::Probes;
 use crate::results::{self, Results};
 use crate::trace::{self, Ends, Tap, Trace};
@@ -94,6 +95,9 @@ impl Control {
         Time::from_nanos(self.reached.load(Ordering::Relaxed))
     }
 }
+
+/// With more flows than this, what they need outgrows the nearer caches.
+const FLOWS_IN_CACHE: usize = 200;
 
 /// Events between two looks at the [`Control`].
 const EVENTS_PER_LOOK: u32 = 1 << 15;
@@ -190,7 +194,13 @@ impl Simulation {
     /// [`Cancelled`] where `control` says so, or where a trace cannot be written.
     pub fn run(mut self, control: &Control) -> Result<Results, Cancelled> {
         let mut until_look = EVENTS_PER_LOOK;
-        while let Some((now, event)) = self.fabric.next_event(self.end) {
+        let is_large = self.agents.len() > FLOWS_IN_CACHE;
+        let mut needs = Vec::new();
+        loop {
+            if is_large && self.fabric.must_refill() {
+                self.look_ahead(&mut needs);
+            }
+            let Some((now, event)) = self.fabric.next_event(self.end) else { break };
             self.handle(now, event);
             until_look -= 1;
             if until_look == 0 {
@@ -208,6 +218,23 @@ impl Simulation {
             agent.end(self.end);
         }
         Ok(results::collect(&mut self))
+    }
+
+    /// Touches what the next few dozen events will read. More flows than the processor's cache
+    /// holds cost a wait for memory at every step of every packet; asked for together, these
+    /// waits overlap. Nothing else depends on it.
+    fn look_ahead(&mut self, needs: &mut Vec<Need>) {
+        let mut sum = self.fabric.look_ahead(self.end, needs);
+        for need in needs {
+            let agent = &self.agents[need.flow as usize];
+            sum = sum.wrapping_add(agent.touch(need.ack));
+            if let Some(tcp) = agent.tcp()
+                && !need.ack
+            {
+                sum = sum.wrapping_add(self.fabric.touch_links(tcp.back()));
+            }
+        }
+        black_box(sum);
     }
 
     #[inline]

@@ -1,12 +1,17 @@
-//! The event queue: a timing wheel that is a radix heap.
+//! The event queue: a timing wheel that is a radix heap, and the next events in order.
 //!
 //! An event's place is decided by the highest base-64 digit in which its time differs from the
 //! present: level 0 holds the events of the present 64 ns, one slot a nanosecond; level 1 those
-//! of the present 4,096 ns, one slot for 64 ns; and so on. When time enters a slot of a higher
-//! level, its events fall to lower ones; each event falls at most a few times, so a push and a
-//! pop cost the same whether ten events wait or a million (a binary heap's cost grows with
-//! them). Events of the same time come out in the order in which they were pushed: an event and
-//! its successor fall together, first in, first out.
+//! of the present 4,096 ns, one slot for 64 ns; and so on. When time enters a crowded slot of a
+//! higher level, its events fall to lower ones; each event falls at most a few times, so a push
+//! and a pop cost the same whether ten events wait or a million (a binary heap's cost grows with
+//! them). What slots the next few dozen events lie in is then sorted at once, which costs less
+//! than letting them fall on, and shows what comes next.
+//!
+//! Events of the same time come out in the order in which they were pushed: an event and its
+//! successor fall together, first in, first out, and sorting is stable.
+
+use std::iter::successors;
 
 use ontempo_foundation::Time;
 
@@ -14,25 +19,40 @@ const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 const NONE: u32 = u32::MAX;
+/// A chunk of events of 16 bytes is 512 bytes.
+const CHUNK: usize = 31;
 
-#[derive(Clone, Copy)]
-struct Node<E> {
-    time: u64,
+/// At most so many events are sorted at once: beyond, falling is cheaper.
+pub(crate) const MOST_NEAR: usize = 64;
+
+/// A piece of a slot's list. Pieces rather than single events: to follow a list through more
+/// memory than the cache holds, event by event, would cost more than everything else here.
+struct Chunk<E> {
+    events: [(u64, E); CHUNK],
+    len: u32,
     next: u32,
-    event: E,
 }
 
+/// A list of chunks.
 #[derive(Clone, Copy)]
 struct Slot {
     first: u32,
     last: u32,
+    len: u32,
 }
+
+const EMPTY: Slot = Slot { first: NONE, last: NONE, len: 0 };
 
 /// Events in order of time, and of pushing where times are equal.
 pub(crate) struct Wheel<E> {
-    nodes: Vec<Node<E>>,
-    free: u32,
+    /// The events before `near_end`, the next one last.
+    near: Vec<(u64, E)>,
+    near_end: u64,
+    /// All later events, in slots by level and digit.
     slots: [[Slot; SLOTS]; LEVELS],
+    chunks: Vec<Chunk<E>>,
+    /// The first chunk of those that no slot has.
+    free: u32,
     /// One bit a slot: which hold events.
     occupied: [u64; LEVELS],
     /// One bit a level: which have an occupied slot.
@@ -43,9 +63,11 @@ pub(crate) struct Wheel<E> {
 impl<E: Copy> Wheel<E> {
     pub(crate) fn new() -> Self {
         Self {
-            nodes: Vec::new(),
+            near: Vec::with_capacity(2 * MOST_NEAR),
+            near_end: 0,
+            slots: [[EMPTY; SLOTS]; LEVELS],
+            chunks: Vec::new(),
             free: NONE,
-            slots: [[Slot { first: NONE, last: NONE }; SLOTS]; LEVELS],
             occupied: [0; LEVELS],
             levels: 0,
             present: 0,
@@ -55,115 +77,172 @@ impl<E: Copy> Wheel<E> {
     /// Puts `event` at `time`; a time in the past becomes the present.
     #[inline]
     pub(crate) fn push(&mut self, time: Time, event: E) {
-        let node = Node { time: time.as_nanos().max(self.present), next: NONE, event };
-        let index = if self.free == NONE {
-            self.nodes.push(node);
-            (self.nodes.len() - 1) as u32
+        let time = time.as_nanos().max(self.present);
+        if time < self.near_end {
+            let later = self.near.iter().rposition(|(other, _)| *other > time);
+            self.near.insert(later.map_or(0, |place| place + 1), (time, event));
         } else {
-            let index = self.free;
-            self.free = self.nodes[index as usize].next;
-            self.nodes[index as usize] = node;
-            index
-        };
-        self.append(index);
+            self.append(time, event);
+        }
     }
 
     /// Takes the next event if it is due at or before `until`; time moves on to it.
     #[inline]
     pub(crate) fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
-        loop {
-            if self.levels == 0 {
-                return None;
-            }
-            let level = self.levels.trailing_zeros() as usize;
-            let digit = self.occupied[level].trailing_zeros() as usize;
-            let slot = self.slots[level][digit];
-            if level > 0 && slot.first != slot.last {
-                if !self.enter(level, digit, until.as_nanos()) {
-                    return None;
-                }
-                continue;
-            }
-            let node = self.nodes[slot.first as usize];
-            if node.time > until.as_nanos() {
-                return None;
-            }
-            self.present = node.time;
-            self.take_first(level, digit, slot, node.next);
-            return Some((Time::from_nanos(node.time), node.event));
+        if self.near.is_empty() {
+            self.refill(until);
         }
+        let (time, event) = *self.near.last()?;
+        if time > until.as_nanos() {
+            return None;
+        }
+        self.near.pop();
+        self.present = time;
+        Some((Time::from_nanos(time), event))
+    }
+
+    /// The next events, as far as they are in order already; the next one last.
+    #[inline]
+    pub(crate) fn near(&self) -> &[(u64, E)] {
+        &self.near
     }
 
     /// Every waiting event with its time, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Time, E)> + '_ {
-        let firsts = self.slots.iter().flatten().map(|slot| slot.first);
-        firsts.flat_map(move |first| {
-            std::iter::successors((first != NONE).then_some(first), |index| {
-                let next = self.nodes[*index as usize].next;
-                (next != NONE).then_some(next)
-            })
-            .map(|index| {
-                let node = &self.nodes[index as usize];
-                (Time::from_nanos(node.time), node.event)
-            })
-        })
+        let chunk = |index: u32| self.chunks.get(index as usize);
+        let slots = self.slots.iter().flatten();
+        let far = slots
+            .flat_map(move |slot| successors(chunk(slot.first), move |piece| chunk(piece.next)))
+            .flat_map(|chunk| &chunk.events[..chunk.len as usize]);
+        let all = self.near.iter().chain(far);
+        all.map(|(time, event)| (Time::from_nanos(*time), *event))
     }
 
-    #[inline]
-    fn take_first(&mut self, level: usize, digit: usize, slot: Slot, next: u32) {
-        if next == NONE {
-            self.empty(level, digit);
-        } else {
-            self.slots[level][digit].first = next;
-        }
-        self.nodes[slot.first as usize].next = self.free;
-        self.free = slot.first;
-    }
-
-    #[inline]
-    fn empty(&mut self, level: usize, digit: usize) {
-        self.slots[level][digit] = Slot { first: NONE, last: NONE };
-        self.occupied[level] &= !(1 << digit);
-        if self.occupied[level] == 0 {
-            self.levels &= !(1 << level);
+    /// Puts the next events in order where none are, if any is due until `until`.
+    pub(crate) fn refill(&mut self, until: Time) {
+        while self.levels != 0 {
+            let level = self.levels.trailing_zeros() as usize;
+            self.gather(level);
+            if !self.near.is_empty() || !self.enter(level, until.as_nanos()) {
+                return;
+            }
         }
     }
 
-    /// Moves time to the start of a slot and lets its events fall; false, and nothing moves,
-    /// where that is after `until`.
-    fn enter(&mut self, level: usize, digit: usize, until: u64) -> bool {
-        let shift = DIGIT_BITS * level as u32;
-        let above = shift + DIGIT_BITS;
-        let higher = if above >= u64::BITS { 0 } else { self.present >> above << above };
-        let start = higher | (digit as u64) << shift;
+    /// Takes whole slots of the lowest occupied level, in order, as long as they are few events.
+    fn gather(&mut self, level: usize) {
+        let mut end = None;
+        while let Some(digit) = self.first_digit(level) {
+            let from = self.near.len();
+            if from + self.slots[level][digit].len as usize > MOST_NEAR {
+                break;
+            }
+            let mut index = self.vacate(level, digit);
+            while index != NONE {
+                let chunk = &self.chunks[index as usize];
+                self.near.extend_from_slice(&chunk.events[..chunk.len as usize]);
+                index = self.release(index);
+            }
+            self.near[from..].sort_by_key(|(time, _)| *time);
+            end =
+                Some(self.start_of(level, digit).saturating_add(1 << (DIGIT_BITS * level as u32)));
+        }
+        if let Some(end) = end {
+            self.near_end = end;
+            self.near.reverse();
+        }
+    }
+
+    /// Moves time to the start of the next slot and lets its events fall; false, and nothing
+    /// moves, where that is after `until`.
+    fn enter(&mut self, level: usize, until: u64) -> bool {
+        let Some(digit) = self.first_digit(level) else { return false };
+        let start = self.start_of(level, digit);
         if start > until {
             return false;
         }
         self.present = start;
-        let mut index = self.slots[level][digit].first;
-        self.empty(level, digit);
+        let mut index = self.vacate(level, digit);
         while index != NONE {
-            let next = self.nodes[index as usize].next;
-            self.nodes[index as usize].next = NONE;
-            self.append(index);
-            index = next;
+            for place in 0..self.chunks[index as usize].len as usize {
+                let (time, event) = self.chunks[index as usize].events[place];
+                self.append(time, event);
+            }
+            index = self.release(index);
         }
         true
     }
 
+    /// The next occupied slot of a level.
     #[inline]
-    fn append(&mut self, index: u32) {
-        let time = self.nodes[index as usize].time;
+    fn first_digit(&self, level: usize) -> Option<usize> {
+        let occupied = self.occupied[level];
+        (occupied != 0).then(|| occupied.trailing_zeros() as usize)
+    }
+
+    /// When a slot of the present turn of its level begins.
+    fn start_of(&self, level: usize, digit: usize) -> u64 {
+        let shift = DIGIT_BITS * level as u32;
+        let above = shift + DIGIT_BITS;
+        let higher = if above >= u64::BITS { 0 } else { self.present >> above << above };
+        higher | (digit as u64) << shift
+    }
+
+    /// Empties a slot; answers the first chunk of what it held.
+    #[inline]
+    fn vacate(&mut self, level: usize, digit: usize) -> u32 {
+        self.occupied[level] &= !(1 << digit);
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        std::mem::replace(&mut self.slots[level][digit], EMPTY).first
+    }
+
+    /// Gives a chunk back; answers the one behind it.
+    #[inline]
+    fn release(&mut self, index: u32) -> u32 {
+        std::mem::replace(
+            &mut self.chunks[index as usize].next,
+            std::mem::replace(&mut self.free, index),
+        )
+    }
+
+    #[inline]
+    fn append(&mut self, time: u64, event: E) {
         let differing = time ^ self.present;
         let level = ((u64::BITS - 1 - (differing | 1).leading_zeros()) / DIGIT_BITS) as usize;
         let digit = (time >> (DIGIT_BITS * level as u32)) as usize & (SLOTS - 1);
         let slot = &mut self.slots[level][digit];
-        if slot.last == NONE {
-            slot.first = index;
-            self.occupied[level] |= 1 << digit;
-            self.levels |= 1 << level;
+        slot.len += 1;
+        if let Some(chunk) = self.chunks.get_mut(slot.last as usize)
+            && (chunk.len as usize) < CHUNK
+        {
+            chunk.events[chunk.len as usize] = (time, event);
+            chunk.len += 1;
+            return;
+        }
+        self.append_to_new_chunk(level, digit, (time, event));
+    }
+
+    fn append_to_new_chunk(&mut self, level: usize, digit: usize, entry: (u64, E)) {
+        let index = if self.free == NONE {
+            self.chunks.push(Chunk { events: [entry; CHUNK], len: 1, next: NONE });
+            (self.chunks.len() - 1) as u32
         } else {
-            self.nodes[slot.last as usize].next = index;
+            let index = self.free;
+            let chunk = &mut self.chunks[index as usize];
+            self.free = std::mem::replace(&mut chunk.next, NONE);
+            chunk.events[0] = entry;
+            chunk.len = 1;
+            index
+        };
+        self.occupied[level] |= 1 << digit;
+        self.levels |= 1 << level;
+        let slot = &mut self.slots[level][digit];
+        if let Some(last) = self.chunks.get_mut(slot.last as usize) {
+            last.next = index;
+        } else {
+            slot.first = index;
         }
         slot.last = index;
     }

@@ -54,7 +54,7 @@ def judge(_results: Results) -> Finding:
                 " straight lines between",
                 f"{number(curve[5.0])}, {number(curve[10.0])},"
                 f" {number(probability(third_ms(largest), largest))} there;"
-                f" nowhere off by more than {ROUNDING:g}"
+                f" nowhere off by more than {number(ROUNDING)}"
                 if off <= ROUNDING
                 else f"up to {number(off)} off",
                 off <= ROUNDING,

@@ -16,9 +16,10 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
+from ..sanity import fault
 from ..streams import delays, streams, success_by_delay
 
-CAUSE = "At the smallest delays few streams of any controller may succeed, so that they tie."
+CAUSE = "at the smallest delays few streams of any controller may succeed, so that they tie."
 
 
 def judge(results: Results) -> Finding:
@@ -34,7 +35,7 @@ def judge(results: Results) -> Finding:
             (worse.upper(), found[worse]),
             at,
             seconds,
-            CAUSE,
+            (fault(results) if better == "pert" else "") or CAUSE,
         )
         for better, worse in (("pert", "cubic"), ("cubic", "reno"))
     ]

@@ -16,13 +16,14 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
+from ..sanity import fault
 from ..streams import STARTUP_S, bin_name, delays, streams, success_by_delay
 
 CAPTION = (0.02, 0.06)
 PROSE = (0.04, 0.06)
 
 CAUSE = (
-    "The bin chooses streams by the loss they suffered, and PERT suffers less under the same"
+    "the bin chooses streams by the loss they suffered, and PERT suffers less under the same"
     " load: its streams of this bin come from harder runs."
 )
 
@@ -49,14 +50,14 @@ def judge(results: Results) -> Finding:
         f" the caption's is judged. {_by_prose(table)}",
         STREAMS_NOTE,
     ]
-    return Finding([figure], _checks(table, CAPTION), notes)
+    return Finding([figure], _checks(table, CAPTION, fault(results) or CAUSE), notes)
 
 
 def _in(table: pl.DataFrame, bounds: tuple[float, float]) -> pl.DataFrame:
     return table.filter(pl.col("loss_rate").is_between(*bounds))
 
 
-def _checks(table: pl.DataFrame, bounds: tuple[float, float]) -> list[Check]:
+def _checks(table: pl.DataFrame, bounds: tuple[float, float], cause: str = "") -> list[Check]:
     part = _in(table, bounds)
     found = {name: success_by_delay(part.filter(controller=name)) for name in CONTROLLERS}
     return [
@@ -67,7 +68,7 @@ def _checks(table: pl.DataFrame, bounds: tuple[float, float]) -> list[Check]:
             (other.upper(), found[other]),
             delays(table),
             seconds,
-            CAUSE,
+            cause,
         )
         for other in ("cubic", "reno")
     ]

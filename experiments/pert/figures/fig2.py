@@ -11,6 +11,7 @@ from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
 from ..grid import queue_cells
+from ..sanity import fault
 
 STEPS = 45
 """Into how many steps of queue length the plot is divided."""
@@ -77,20 +78,25 @@ def judge(results: Results) -> Finding:
     rows = {row["group"]: row for row in groups.iter_rows(named=True)}
     pert, reno = rows["pert"], rows["reno"]
     ratio = pert["goodput_bps"] / reno["goodput_bps"]
+    cause = fault(results)
     checks = [
-        _share("In the lower half of the queue PERT's packets are the more.", lower, above=True),
-        _share("In its upper quarter they are the fewer.", upper, above=False),
+        _share(
+            "In the lower half of the queue PERT's packets are the more.", lower, cause, above=True
+        ),
+        _share("In its upper quarter they are the fewer.", upper, cause, above=False),
         Check(
             "PERT loses a smaller fraction of its packets than RENO.",
             "lower",
             f"PERT {number(pert['loss_rate'])}, RENO {number(reno['loss_rate'])}",
             pert["loss_rate"] < reno["loss_rate"],
+            cause,
         ),
         Check(
             "They share the bandwidth.",
             "within 20 %",
             f"PERT has {number(ratio)} times the bandwidth of RENO",
             1 / 1.2 <= ratio <= 1.2,
+            cause,
         ),
     ]
     series = [
@@ -114,13 +120,13 @@ def judge(results: Results) -> Finding:
     return Finding([figure], checks, notes)
 
 
-def _share(sentence: str, share: Interval, *, above: bool) -> Check:
+def _share(sentence: str, share: Interval, cause: str, *, above: bool) -> Check:
     asked = "more than RENO's" if above else "fewer than RENO's"
     text = f"{share.value:.1%} PERT's ({share.low:.1%} to {share.high:.1%})"
     ok = share.value > 0.5 if above else share.value < 0.5
     if not share.known:
         return Check(sentence, asked, "no packet found the queue so", None)
-    return Check(sentence, asked, text, ok)
+    return Check(sentence, asked, text, ok, cause)
 
 
 def _scaling(scale: Scale) -> str:

@@ -7,11 +7,19 @@ from ontempo.lab.study import Results
 
 from ..curves import COUNT_AXIS
 from ..grid import PUBLISHED_RTTS, video_cells, video_scaling
+from ..sanity import fault
 from ..streams import by_count, runs
 
 HTTP_CAUSE = (
-    "The load of the 300 web users is not in the paper; ours is from the literature, and every"
-    " bit they take is missing from T."
+    "no load of the web users meets both ends: 25 Mbit/s shared by N videos, N transfers and the"
+    " web leave the web 7 Mbit/s at T/μ 2.0 with 20, but 4 at 1.0 with 35, and 300 users who think"
+    " between pages give way by some 4 % only."
+)
+
+BY_CONSTRUCTION = (
+    "Partly by construction: the paper does not give the web users' load. Their think time was"
+    " chosen as the one that brings T/μ nearest to 2.0 with 20 videos and 1.0 with 35 while the"
+    " videos run over RENO. Nothing was adjusted for any figure but this and the next."
 )
 
 
@@ -20,20 +28,21 @@ def judge(results: Results) -> Finding:
     table = results.derive(runs)
     mean = by_count(table, "t_mu")
     first, last = mean[20.0], mean[35.0]
+    cause = fault(results) or HTTP_CAUSE
     checks = [
         Check(
             "With 20 videos, a file transfer gets about twice a video's rate.",
             "about 2.0",
             number(first.value),
             about(first.value, 2.0),
-            HTTP_CAUSE,
+            cause,
         ),
         Check(
             "With 35 videos, it gets about a video's rate.",
             "about 1.0",
             number(last.value),
             about(last.value, 1.0),
-            HTTP_CAUSE,
+            cause,
         ),
         monotone(
             "T/μ falls with every increase of the number of videos.",
@@ -64,8 +73,9 @@ def judge(results: Results) -> Finding:
         [figure],
         checks,
         [
+            BY_CONSTRUCTION,
             "Videos over PERT, 1,000-byte packets. Bands are 95 % t-intervals over runs. “About”"
-            " is read as within 0.1."
+            " is read as within 0.1.",
         ],
     )
 
@@ -76,7 +86,8 @@ CLAIM = Claim(
     world=World.SIMULATION,
     published="With 20 to 35 videos and as many file transfers, T/μ covers the range from 2.0"
     " down to 1.0.",
-    expectation="T/μ falls from about 2.0 to about 1.0 over 20 to 35 videos.",
+    expectation="T/μ falls from about 2.0 to about 1.0 over 20 to 35 videos. The load of the web"
+    " users, which the paper leaves open, was chosen to this end.",
     cells=lambda scale: video_cells(scale, ["pert"]),
     judge=judge,
     scaling=video_scaling,

@@ -8,7 +8,9 @@ from ontempo.lab.study import Results
 
 from ..curves import COUNT_AXIS
 from ..grid import video_cells, video_scaling
+from ..sanity import fault
 from ..streams import MU_BPS, by_count, runs
+from .fig4 import BY_CONSTRUCTION
 
 PROPORTION = 0.05
 """How far from proportional is still "in proportion"."""
@@ -38,7 +40,7 @@ def judge(results: Results) -> Finding:
             f"{number(smallest / 1e3)} to {number(largest / 1e3)} kbit/s a video,"
             f" sent at {MU_BPS / 1e3:g}",
             largest / smallest - 1 <= PROPORTION,
-            "A video that cannot keep up delivers less than its rate.",
+            fault(results) or "a video that cannot keep up delivers less than its rate.",
         ),
         falls(ftp, "The file transfers"),
         falls(http, "The web users"),
@@ -62,8 +64,9 @@ def judge(results: Results) -> Finding:
         [figure],
         checks,
         [
+            BY_CONSTRUCTION,
             "Videos over PERT, 1,000-byte packets, headers counted, all round trips together. Bands"
-            " are 95 % t-intervals over runs. “In proportion” is read as within 5 %."
+            " are 95 % t-intervals over runs. “In proportion” is read as within 5 %.",
         ],
     )
 
@@ -78,7 +81,8 @@ CLAIM = Claim(
     world=World.SIMULATION,
     published="As videos are added, their bandwidth grows in proportion; file transfers and web"
     " users have the rest.",
-    expectation="The videos' bandwidth grows in proportion to their number; the others give way.",
+    expectation="The videos' bandwidth grows in proportion to their number; the others give way."
+    " How much the web takes was chosen with figure 4.",
     cells=lambda scale: video_cells(scale, ["pert"]),
     judge=judge,
     scaling=video_scaling,

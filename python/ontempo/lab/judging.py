@@ -17,6 +17,11 @@ ABOUT = 0.1
 PLAIN = (1e-3, 1e4)
 """Within these bounds a number is written without a power of ten."""
 
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+LISTED = 3
+"""Of how many places each value is written out; of more, the one that is farthest off."""
+
 Curve = Mapping[float, Interval]
 """Estimates by place on the x axis."""
 
@@ -30,7 +35,7 @@ def number(value: float) -> str:
     if value == 0 or PLAIN[0] <= abs(value) < PLAIN[1]:
         return f"{float(f'{value:.3g}'):,g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")
-    return f"{mantissa}·10^{int(exponent)}"
+    return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPT)}"
 
 
 def about(value: float, published: float) -> bool:
@@ -60,9 +65,14 @@ def above_everywhere(
 
     parts = []
     if below:
-        parts.append(f"below at {len(below)} of {len(known)}: " + "; ".join(map(beside, below)))
+        widest = min(below, key=lambda x: high[x].value - low[x].value)
+        listed = "; ".join(map(beside, below)) if len(below) <= LISTED else f"most {beside(widest)}"
+        parts.append(f"below at {len(below)} of {len(known)}: {listed}")
     if ties:
         equal = ", ".join(f"{number(high[x].value)} at {place(x)}" for x in ties)
+        values = {high[x].value for x in ties}
+        if len(ties) > LISTED and len(values) == 1:
+            equal = f"{number(values.pop())}, between {place(min(ties))} and {place(max(ties))}"
         parts.append(f"equal at {len(ties)} of {len(known)}: {equal}")
     if known and not parts:
         nearest = min(known, key=lambda x: high[x].value - low[x].value)

@@ -98,7 +98,8 @@ def reproduce(
             return
         engine = make_engine()
         judged = _run(engine, claims, scale, out, jobs)
-        report = Report(scale, command, papers, judged, engine.fingerprint())
+        cells = len({cell for claim in claims for cell in claim.cells(scale)})
+        report = Report(scale, command, papers, judged, engine.fingerprint(), cells)
         path = out / "report.html"
         write_report(report, path)
         _tell(report, path, as_json=as_json)

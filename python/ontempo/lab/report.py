@@ -60,6 +60,7 @@ class Report:
     papers: Sequence[Paper]
     judged: Sequence[Judged]
     engine: str = ""
+    cells: int = 0
 
     def count(self, verdict: Verdict) -> int:
         """How many claims got this verdict."""
@@ -111,7 +112,16 @@ def _header(report: Report, title: str, papers: Sequence[Paper]) -> str:
         f'<h1>{escape(title)}</h1><p class="lede">{about}</p>'
         f'<ul class="tally" aria-label="Verdicts">{tally}</ul>'
         '<table class="summary"><caption class="hidden">Every claim and its verdict</caption>'
-        f"<tbody>{rows}</tbody></table></header>"
+        f'<tbody>{rows}</tbody></table><p class="run">{_run(report)}</p></header>'
+    )
+
+
+def _run(report: Report) -> str:
+    cells = f"{report.cells:,} different cells" if report.cells else "Nothing to run"
+    engine = f", simulator <code>{escape(report.engine[:12])}</code>" if report.engine else ""
+    return (
+        f"{cells}{engine}. Every figure says which videos, round trips and seeds it rests on;"
+        f" <code>{escape(report.command)}</code> makes this page."
     )
 
 
@@ -120,11 +130,20 @@ def _summary_row(judged: Judged) -> str:
     held = sum(check.ok is True for check in checks)
     return (
         f'<tr><td class="id">{escape(claim.id)}</td>'
-        f'<th scope="row"><a href="#{_anchor(claim)}">{escape(claim.title)}</a></th>'
+        f'<th scope="row"><a href="#{_anchor(claim)}">{escape(claim.title)}</a>{_why(checks)}</th>'
         f'<td class="verdict {_slug(judged.finding.verdict)}">'
         f"{_verdict(judged.finding.verdict)}</td>"
         f'<td class="held">{held} of {len(checks)} checks</td></tr>'
     )
+
+
+def _why(checks: Sequence[Check]) -> str:
+    """The likely causes of a claim's differences, the first sentence of each."""
+    causes = [check.cause for check in checks if check.ok is False and check.cause]
+    first = dict.fromkeys(cause.split(". ")[0].rstrip(".") for cause in causes)
+    if not first:
+        return ""
+    return f'<span class="why">Likely: {escape("; ".join(first))}.</span>'
 
 
 def _claims(report: Report) -> str:

@@ -161,11 +161,11 @@ fn once_warm_the_ring_grows_no_more() {
     for millis in 0..1000 {
         link.offer(at(millis), SIZE, false);
     }
-    let warm = link.waiting.capacity();
+    let warm = link.rest.waiting.capacity();
     for millis in 1000..9000 {
         link.offer(at(millis), SIZE, false);
     }
-    assert_eq!(link.waiting.capacity(), warm);
+    assert_eq!(link.rest.waiting.capacity(), warm);
 }
 
 /// A FIFO link the slow way: an event for every departure.
@@ -292,7 +292,7 @@ proptest! {
             ..RedParameters::automatic(MEGABIT, Bytes::new(500), Duration::from_millis(5))
         };
         let queue = if red {
-            Queue::Red(Red::new(red_parameters).unwrap())
+            Queue::Red(Box::new(Red::new(red_parameters).unwrap()))
         } else {
             Queue::drop_tail(Packets::new(5))
         };

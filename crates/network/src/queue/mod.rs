@@ -17,8 +17,8 @@ use crate::{DropReason, Occupancy};
 pub enum Queue {
     /// First in, first out; what does not fit is dropped.
     DropTail(DropTail),
-    /// Random early detection.
-    Red(Red),
+    /// Random early detection; boxed, since few of many links have it.
+    Red(Box<Red>),
 }
 
 /// How much may wait; a limit not given does not bind.

@@ -70,6 +70,15 @@ impl Agent {
         }
     }
 
+    /// Reads a little of all that a packet's arrival will need; see `Simulation::look_ahead`.
+    #[inline]
+    pub(crate) fn touch(&self, ack: bool) -> u64 {
+        match self {
+            Self::Tcp(tcp) => tcp.touch(ack),
+            Self::Udp(udp) => udp.packet_size(),
+        }
+    }
+
     /// True where `packet` may be handed over before it arrives.
     #[inline]
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {

@@ -43,42 +43,53 @@ struct TrainClock {
     estimate: SelfInducedDelay,
 }
 
+/// What a delayed acknowledgement says of the packet that it answers.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    stamp: Time,
+    congestion: bool,
+}
+
 /// Both ends of a TCP flow.
+///
+/// Fields stand in order of use, so that each end is a few cache lines and not all of them.
+#[repr(C)]
 pub(crate) struct Tcp {
-    flow: u32,
-    route: u32,
-    back: u32,
-    settings: SenderSettings,
-    source: Source,
-    recovery: LossRecovery,
-    controller: Controller,
-    rtt: RttEstimator,
-    pacer: Pacer,
-    trains: Option<Box<TrainClock>>,
-    /// The packet whose round trip is being timed and when it was sent, where timestamps are off.
-    timed: Option<(u64, Time)>,
-    marks_answered: RecoveryPoint,
-    retransmit_timer: LazyTimer,
-    wake: LazyTimer,
-    last_sent: Time,
-    /// The lowest packet outstanding at the last timeout: the same again is a repeated one.
-    timed_out: Option<u64>,
-    window_limited: bool,
-    sent: u64,
-    retransmitted: u64,
-    timeouts: u64,
-    acks: u64,
-    transfers: u64,
     // The receiver's end.
+    flow: u32,
+    back: u32,
     reassembly: Reassembly,
-    policy: AckPolicy,
-    ack_timer: LazyTimer,
-    unanswered: Option<Packet>,
-    receiver: Receiver,
-    /// What the receiver answers depends on what arrives alone, and on no timer or other flow.
-    answers_ahead: bool,
     /// The latest arrival that waits as an event.
     awaited: Time,
+    /// What the receiver answers depends on what arrives alone, and on no timer or other flow.
+    answers_ahead: bool,
+    unanswered: Option<Answered>,
+    ack_timer: LazyTimer,
+    receiver: Receiver,
+    policy: AckPolicy,
+    // The sender's end.
+    route: u32,
+    window_limited: bool,
+    acks: u64,
+    sent: u64,
+    last_sent: Time,
+    retransmit_timer: LazyTimer,
+    wake: LazyTimer,
+    /// The packet whose round trip is being timed and when it was sent, where timestamps are off.
+    timed: Option<(u64, Time)>,
+    /// The lowest packet outstanding at the last timeout: the same again is a repeated one.
+    timed_out: Option<u64>,
+    trains: Option<Box<TrainClock>>,
+    settings: SenderSettings,
+    source: Source,
+    controller: Controller,
+    rtt: RttEstimator,
+    recovery: LossRecovery,
+    pacer: Pacer,
+    marks_answered: RecoveryPoint,
+    retransmitted: u64,
+    timeouts: u64,
+    transfers: u64,
 }
 
 impl Tcp {
@@ -248,7 +259,7 @@ impl Tcp {
             packets: outcome.newly_acknowledged as f64,
             rtt: sample,
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
-            acked: self.recovery.first(),
+            acked: self.recovery.first().saturating_sub(1),
             next: self.recovery.next(),
             in_flight: self.recovery.in_flight() as f64,
             in_recovery: in_recovery_before || outcome.lost.is_some() || !outcome.advanced,
@@ -381,26 +392,27 @@ impl Tcp {
             let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
             self.receiver.deliver(now, unit, due);
         }
-        let in_order = arrival == Arrival::InOrder && !packet.marks.congestion;
+        let answered = Answered { stamp: packet.stamp, congestion: packet.marks.congestion };
+        let in_order = arrival == Arrival::InOrder && !answered.congestion;
         match self.policy.on_segment(now, in_order) {
             AckDecision::SendNow => {
                 self.ack_timer.clear();
                 self.unanswered = None;
-                self.acknowledge(now, &packet, fabric);
+                self.acknowledge(now, answered, fabric);
             }
             AckDecision::HoldUntil(deadline) => {
-                self.unanswered = Some(packet);
+                self.unanswered = Some(answered);
                 self.ack_timer.set(deadline, Event::Acknowledge(self.flow), fabric);
             }
         }
     }
 
-    fn acknowledge(&mut self, now: Time, answered: &Packet, fabric: &mut Fabric) {
+    fn acknowledge(&mut self, now: Time, answered: Answered, fabric: &mut Fabric) {
         let number = self.reassembly.next();
         let mut ack = Packet::data(self.flow, self.back, number, now, ACK_SIZE);
         ack.stamp = answered.stamp;
         ack.marks.ack = true;
-        ack.marks.congestion = answered.marks.congestion;
+        ack.marks.congestion = answered.congestion;
         ack.set_blocks(self.reassembly.blocks());
         fabric.send(now, ack);
     }
@@ -408,10 +420,10 @@ impl Tcp {
     pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Acknowledge(self.flow);
         if self.ack_timer.expires(now, event, fabric)
-            && let Some(packet) = self.unanswered.take()
+            && let Some(answered) = self.unanswered.take()
         {
             self.policy.on_timer(now);
-            self.acknowledge(now, &packet, fabric);
+            self.acknowledge(now, answered, fabric);
         }
     }
 
@@ -425,6 +437,29 @@ impl Tcp {
                 self.receiver.miss(due, now);
             }
         }
+    }
+
+    /// Reads a little of all that a packet's arrival will need; see `Simulation::look_ahead`.
+    #[inline]
+    pub(crate) fn touch(&self, ack: bool) -> u64 {
+        let both = self.reassembly.next() + self.receiver.delivered();
+        if !ack {
+            return both + u64::from(self.ack_timer.is_set());
+        }
+        both + self.sent
+            + u64::from(self.wake.is_set())
+            + u64::from(self.settings.packet_size)
+            + self.controller.window().whole_packets()
+            + u64::from(self.rtt.srtt().is_some())
+            + self.recovery.first()
+            + self.recovery.in_flight()
+            + u64::from(self.recovery.in_recovery())
+            + self.transfers
+    }
+
+    /// Where the way back begins.
+    pub(crate) fn back(&self) -> u32 {
+        self.back
     }
 
     // What probes read.

@@ -10,6 +10,8 @@
 //! - Timestamps that a scenario's TCP times round trips by are not written as options, for
 //!   which its 40 bytes of headers leave no room.
 //! - A packet that is lost on the wire, behind the queue, has left and is in the trace.
+//!
+//! A trace is of the whole run, while the table `links` counts the measured span.
 
 mod frame;
 mod pcapng;

@@ -10,6 +10,7 @@ mod checksum;
 mod content;
 mod endpoint;
 mod plaintext;
+mod same_path;
 mod world;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
@@ -19,6 +20,7 @@ use ontempo_mechanisms::congestion::{
 };
 
 use crate::adapter::Pacing;
+use crate::same_path::{WindowTrace, tcp};
 use crate::world::{Mishaps, Outcome, PAYLOAD, Path, Setup, run, run_with};
 
 const FIFTY_MEGABYTES: Bytes = Bytes::new(50_000_000);
@@ -233,4 +235,51 @@ fn an_outage_is_a_timeout_after_which_the_window_grows_again() {
     assert!(outcome.log.timeouts[0] > outage.1);
     assert_eq!(smallest_window(&outcome), 1.0);
     assert!(outcome.snapshot().cwnd > Window::of_packets(20.0));
+}
+
+/// Both runs of one path: QUIC's, every packet acknowledged as the simulator's TCP has it, and
+/// the simulator's.
+fn on_the_same_path<C>(controller: fn(Start) -> C, congestion: &str) -> (WindowTrace, WindowTrace)
+where
+    C: CongestionControl + Clone + Send + Sync + 'static,
+{
+    let setup = Setup { ack_every: Some(1), ..Setup::default() };
+    let outcome = run_with(path(), setup, controller, FIFTY_MEGABYTES);
+    show("quic", &outcome);
+    let quic = WindowTrace::of(&outcome);
+    let tcp = tcp(path(), congestion, outcome.duration);
+    for (name, trace) in [("quic", &quic), ("tcp", &tcp)] {
+        println!(
+            "{name}: mean window {:.3}, {} losses every {:?} s, {} early responses",
+            trace.mean(),
+            trace.losses.len(),
+            trace.period(),
+            trace.early_responses,
+        );
+    }
+    (quic, tcp)
+}
+
+fn within(share: f64, one: f64, other: f64) -> bool {
+    (one - other).abs() <= share * other
+}
+
+#[test]
+fn reno_has_the_same_window_in_quic_as_in_the_simulators_tcp() {
+    let (quic, tcp) = on_the_same_path(reno, r#"{ kind = "reno", count-packets = true }"#);
+    assert!(within(0.02, quic.mean(), tcp.mean()));
+    assert!(within(0.02, quic.period().unwrap(), tcp.period().unwrap()));
+    // Tooth for tooth, from the same point of the saw.
+    let (quic, tcp) = (quic.periods(8), tcp.periods(8));
+    let pairs = quic.iter().zip(tcp);
+    let apart = pairs.clone().map(|(quic, tcp)| (quic - tcp).abs()).sum::<f64>();
+    println!("{:.3} packets apart on average", apart / pairs.len() as f64);
+    assert!(apart / (pairs.len() as f64) < 2.0);
+}
+
+#[test]
+fn pert_keeps_the_same_window_in_quic_as_in_the_simulators_tcp() {
+    let (quic, tcp) = on_the_same_path(pert, r#""pert""#);
+    assert!(within(0.05, quic.mean(), tcp.mean()));
+    assert!(within(0.1, quic.early_responses as f64, tcp.early_responses as f64));
 }

@@ -38,6 +38,13 @@
     yaxis: axis(own.yaxis),
   });
 
+  // "?figure=pert-fig9" leaves one claim's title and plot on the page, for a picture of it.
+  const alone = document.getElementById(new URLSearchParams(location.search).get("figure") ?? "");
+  if (alone) {
+    document.body.classList.add("alone");
+    alone.classList.add("chosen");
+  }
+
   const figures = [...document.querySelectorAll("figure[data-figure]")].map((node) => {
     const data = JSON.parse(document.getElementById(node.dataset.figure).textContent);
     const plot = node.querySelector(".plot");

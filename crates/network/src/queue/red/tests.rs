@@ -155,7 +155,7 @@ fn run(parameters: RedParameters, mut gap: impl FnMut() -> Duration) -> (f64, f6
         rate: RATE,
         delay: DelayLaw::Constant(Duration::from_millis(10)),
         mtu: None,
-        queue: Queue::Red(Red::new(parameters).unwrap()),
+        queue: Queue::Red(Box::new(Red::new(parameters).unwrap())),
         loss: LossModel::None,
         reordering: false,
     };
