@@ -51,7 +51,7 @@ lint: build ## Run clippy, ruff and mypy.
 docs: build ## Write the generated pages of docs/ and the outputs shown in the tutorial anew.
 	$(BIN)/ontempo reference > docs/reference/scenario.md
 	$(BIN)/ontempo schema > docs/reference/scenario.schema.json
-	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py
+	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py -k shows
 
 .PHONY: clean
 clean: ## Remove all that was built; results in out/ stay.
