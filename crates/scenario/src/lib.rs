@@ -6,7 +6,7 @@
 //! file, line and field of everything that is wrong. A scenario can be laid out
 //! ([`layout`](model::Scenario::layout): every node, link and flow, with the draws of one
 //! seed), told in plain words ([`explain`](model::Scenario::explain)) and used as the key of a
-//! cache ([`canonical`](model::Scenario::canonical)). [`json_schema`] and [`reference`]
+//! cache ([`canonical`](model::Scenario::canonical)). [`json_schema`] and [`reference()`]
 //! describe the format; both come from the types in [`model`], as does the check of a file.
 //!
 //! Nothing here runs a scenario, reads a clock, or knows a mechanism other than by name.

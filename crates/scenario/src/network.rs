@@ -1,6 +1,6 @@
 //! A scenario laid out: every node, link and flow of one run, each random draw made.
 
-use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_foundation::{Bytes, Rate, Time};
 
 use crate::model::{Delay, LossSpec, QueueSpec};
 
@@ -54,6 +54,7 @@ pub struct LaidFlow {
     pub reverse: Vec<usize>,
     /// When it starts.
     pub start: Time,
-    /// How long it sends; to the end where `None`.
-    pub stop: Option<Duration>,
+    /// From when on it sends nothing new: a moment of the run, as `start` is; `None` where it
+    /// sends to the end.
+    pub stop: Option<Time>,
 }

@@ -67,9 +67,8 @@ impl<'a> Builder<'a> {
                 forward: Vec::with_capacity(forward.len() + 2),
                 reverse: Vec::with_capacity(reverse.len() + 2),
                 start: self.start(&flow_name, &group.start),
-                stop: None,
+                stop: group.stop.map(|stop| Time::ZERO + stop),
             };
-            flow.stop = group.stop.map(|stop| (Time::ZERO + stop).since(flow.start));
             let access = self.hosts(&flow_name, from, to);
             flow.forward.extend(access.map(|hosts| hosts.leave_source));
             flow.forward.extend_from_slice(&forward);
@@ -288,11 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_to_stop_becomes_the_time_that_a_flow_sends() {
+    fn a_flow_stops_at_a_moment_of_the_run_whenever_it_started() {
         let text = VIDEO.replace("count = 25", "stop = \"9 s\"");
         let layout = scenario(&text).layout(1).unwrap();
-        let flow = &layout.flows[0];
-        assert_eq!(flow.start + flow.stop.unwrap(), Time::ZERO + Duration::from_secs(9));
+        assert_eq!(layout.flows[0].stop, Some(Time::ZERO + Duration::from_secs(9)));
     }
 
     #[test]

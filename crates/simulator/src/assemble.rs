@@ -90,7 +90,7 @@ fn agent(
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
     let stream =
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
-    let stop = flow.stop.map_or(Time::NEVER, |stop| Time::ZERO + stop);
+    let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
     let receiver = Receiver::new(playout, scenario.measure.adus);
     Ok(match &group.transport {

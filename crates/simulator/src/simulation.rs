@@ -299,3 +299,37 @@ impl Simulation {
         self.end.min(sample).min(begin)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_sends_between_its_start_and_its_stop() {
+        let text = r#"
+            duration = "20 s"
+            [topology]
+            kind = "dumbbell"
+            bottleneck = { rate = "10 Mbit/s", delay = "10 ms" }
+            access = { rate = "10 Mbit/s", delay = "1 ms" }
+            [flows.voice]
+            application = { kind = "cbr", interval = "20 ms" }
+            transport = { kind = "udp" }
+            start = "5 s"
+            stop = "9 s"
+            [flows.video]
+            application = { kind = "cbr", interval = "20 ms" }
+            transport = { kind = "tcp" }
+            start = "5 s"
+            stop = "9 s"
+        "#;
+        let scenario = ontempo_scenario::parse(text, "stop.toml").expect("it is valid");
+        let mut simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+        while let Some((now, event)) = simulation.fabric.next_event(simulation.end) {
+            simulation.handle(now, event);
+        }
+        for agent in &simulation.agents {
+            assert_eq!(agent.totals().sent, 200, "one packet each 20 ms for 4 s");
+        }
+    }
+}

@@ -121,8 +121,10 @@ impl LossRecovery {
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
     pub fn on_ack(&mut self, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
         let first_before = self.board.first();
-        let mut outcome = AckOutcome::default();
-        outcome.newly_acknowledged = self.board.acknowledge(cumulative);
+        let mut outcome = AckOutcome {
+            newly_acknowledged: self.board.acknowledge(cumulative),
+            ..AckOutcome::default()
+        };
         outcome.advanced = self.board.first() > first_before;
         if self.style == RecoveryStyle::Sack {
             let newly: u64 = blocks.iter().map(|block| self.board.sack(*block)).sum();

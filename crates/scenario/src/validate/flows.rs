@@ -159,8 +159,9 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
         {
             findings.add(&path.key("t-max"), format!("{t_max} is not more than `t-min`, {t_min}"));
         }
-        let grows = alpha_max.is_none_or(|alpha| alpha > 0.0);
-        findings.require(grows, &path.key("alpha-max"), "the largest increase must be above 0");
+        let what = "the largest increase is at least the smallest, 1 packet per round trip";
+        let grows = alpha_max.is_none_or(|alpha| alpha >= 1.0);
+        findings.require(grows, &path.key("alpha-max"), what);
     }
 }
 

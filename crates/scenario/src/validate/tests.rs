@@ -353,3 +353,13 @@ fn a_scenario_that_no_file_gave_is_refused_without_a_line() {
     assert_eq!(scenario.validate().unwrap_err().to_string(), what);
     assert_eq!(scenario.layout(1).unwrap_err().to_string(), what);
 }
+
+#[test]
+fn perts_largest_increase_is_not_below_its_smallest() {
+    let pert = "congestion = { kind = \"pert\", alpha-max = 0.5 }";
+    assert_eq!(
+        video("congestion = \"pert\"", pert),
+        "s.toml:19: flows.video.transport.congestion.alpha-max: the largest increase is at least \
+         the smallest, 1 packet per round trip"
+    );
+}

@@ -100,9 +100,10 @@ pub(crate) fn tcp(path: Path, congestion: &str, duration: Duration) -> WindowTra
         events = true
         "#
     );
-    let scenario = ontempo_scenario::parse(&text, "same path").unwrap();
-    let results = Simulation::new(&scenario, 1).unwrap().run(&Control::default()).unwrap();
-    let table = |name: &str| &results.table(name).unwrap().batch;
+    let scenario = ontempo_scenario::parse(&text, "same path").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels");
+    let table = |name: &str| &results.table(name).expect("every run has it").batch;
     let samples = table("samples");
     let windows = texts(samples, "quantity").into_iter().zip(numbers(samples, "value"));
     let events = texts(table("events"), "event");

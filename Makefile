@@ -1,0 +1,109 @@
+# One target for each thing that is done with ontempo; `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Everything is built and tested in one profile, so that dependencies are compiled once.
+RELEASE := --release
+FUZZ := crates/scenario/fuzz
+
+# What is compiled: a change of it builds anew.
+RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(VENV)/built ## Build everything; leaves `ontempo` and `ontempo-lab` in .venv/bin.
+
+.PHONY: demo
+demo: build ## Simulate the published figures in small, judge them, and show the report.
+	@open=--no-open; \
+	if [[ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" || "$$(uname)" == Darwin ]]; then open=--open; fi; \
+	$(BIN)/ontempo-lab reproduce --quick $$open
+
+.PHONY: test
+test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python ## Run every check and every test.
+
+.PHONY: bench
+bench: machine ## Measure how many packets a core simulates in a second.
+	cargo bench -p ontempo-simulator --bench packets_per_second
+
+.PHONY: fmt
+fmt: build ## Format Rust and Python.
+	cargo fmt --all
+	$(BIN)/ruff format
+
+.PHONY: lint
+lint: build ## Run clippy, ruff and mypy.
+	cargo clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+.PHONY: docs
+docs: build ## Write the generated pages of docs/ and the outputs shown in the tutorial anew.
+	$(BIN)/ontempo reference > docs/reference/scenario.md
+	$(BIN)/ontempo schema > docs/reference/scenario.schema.json
+	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py -k shows
+
+.PHONY: clean
+clean: ## Remove all that was built; results in out/ stay.
+	rm -rf target $(FUZZ)/target $(VENV)
+
+# What stands behind these.
+
+.PHONY: machine
+machine:
+	@scripts/check-machine $(PYTHON)
+
+$(BIN)/python: | machine
+	$(PYTHON) -m venv $(VENV)
+
+# The build tool, in the version that pyproject.toml asks for.
+$(BIN)/maturin: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet "$$(sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
+	touch $@
+
+# The Python package in place, its libraries, and the command line. Cargo knows what is fresh;
+# the stamp spares asking it.
+$(VENV)/built: $(BIN)/maturin $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
+	$(BIN)/maturin develop $(RELEASE) --extras lab,dev
+	cargo build $(RELEASE) -p ontempo-cli
+	install -m 755 target/release/ontempo $(BIN)/ontempo
+	touch $@
+
+.PHONY: check-format
+check-format: build
+	cargo fmt --all --check
+	$(BIN)/ruff format --check
+
+.PHONY: test-rust
+test-rust: machine
+	cargo test $(RELEASE) --workspace
+	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network # with overflow checks
+
+# The targets must compile; what the fuzzer once found runs in test-rust, on stable.
+.PHONY: test-fuzz
+test-fuzz: machine
+	CARGO_TARGET_DIR=target cargo check $(RELEASE) --locked --no-default-features --manifest-path $(FUZZ)/Cargo.toml
+	@scripts/fuzz-briefly $(FUZZ)
+
+.PHONY: check-rustdoc
+check-rustdoc: machine
+	RUSTDOCFLAGS="-D warnings" cargo doc $(RELEASE) --no-deps --workspace
+
+.PHONY: check-docs
+check-docs: build
+	@diff -u docs/reference/scenario.md <($(BIN)/ontempo reference) || { echo "docs/reference/scenario.md is not what the code says: run make docs"; exit 1; }
+	@diff -u docs/reference/scenario.schema.json <($(BIN)/ontempo schema) || { echo "docs/reference/scenario.schema.json is not what the code says: run make docs"; exit 1; }
+
+.PHONY: test-python
+test-python: build
+	$(BIN)/pytest

@@ -1,0 +1,47 @@
+//! Every input that the fuzzer starts from, and every one that once failed, on the stable
+//! compiler. An input that the fuzzer finds goes to `fuzz/regressions/TARGET/`, with a name that
+//! says what was wrong.
+
+#[path = "../fuzz/exercise.rs"]
+mod exercise;
+
+use std::fs;
+use std::path::Path;
+
+/// Feeds every file of the target's folders, under the file's name should it fail.
+fn feed(target: &str, exercise: fn(&[u8])) {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    let mut fed = 0;
+    for folder in ["corpus", "regressions"] {
+        let folder = fuzz.join(folder).join(target);
+        let entries =
+            fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("the folder can be read").path();
+            let bytes = fs::read(&path).expect("the file can be read");
+            println!("{}", path.display());
+            exercise(&bytes);
+            fed += 1;
+        }
+    }
+    assert!(fed > 2, "only {fed} files");
+}
+
+#[test]
+fn the_corpus_of_scenario_texts_is_answered() {
+    feed("scenario_text", exercise::scenario_text);
+}
+
+#[test]
+fn the_corpus_of_overrides_is_answered() {
+    feed("scenario_overrides", exercise::scenario_overrides);
+}
+
+#[test]
+fn what_the_fuzzer_starts_from_is_valid() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/scenario_text");
+    for entry in fs::read_dir(corpus).expect("the folder can be read") {
+        let path = entry.expect("the folder can be read").path();
+        ontempo_scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
