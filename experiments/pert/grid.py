@@ -24,7 +24,7 @@ CUBIC = {
 }
 """CUBIC as ns-2 carried it, and as it is standardized today."""
 
-CONTROLLERS = {"pert": PERT["thesis"], "cubic": CUBIC["linux-2.6"], "reno": '"reno"'}
+CONTROLLERS = {"pert": PERT["reference"], "cubic": CUBIC["linux-2.6"], "reno": '"reno"'}
 """The controllers under test. Why these readings: docs/experiments-pert.md."""
 
 DELAYS = {50: (5, 15), 100: (10, 30), 150: (15, 45)}
@@ -56,7 +56,8 @@ FULL = {
 }
 
 QUICK = {
-    1000: Block(1000, (20, 22, 24, 26, 29, 31, 33, 35), PUBLISHED_RTTS, (0, 1), 700, 0.75),
+    # 20 and 21: with 20 alone, T/mu at 150 ms is just above 2.0 and the last range is empty.
+    1000: Block(1000, (20, 21, 22, 24, 26, 29, 31, 33, 35), PUBLISHED_RTTS, (0, 1), 700, 0.75),
     # Fewer videos bring T/mu to 1.0 with small packets: their headers weigh more in the web users'
     # load, and 150 of them are a buffer of 10 ms only.
     200: Block(200, (20, 21, 22, 24, 26), (50, 100), (0,), 700, 3.5),

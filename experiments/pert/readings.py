@@ -25,7 +25,7 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
 from .claims import PAPER
-from .grid import CUBIC, FULL, PERT, QUICK, Block, video_cell
+from .grid import CONTROLLERS, CUBIC, FULL, PERT, QUICK, Block, video_cell
 from .streams import runs, streams, success_by_delay
 
 STORE = Path("out/reproduce/cells")
@@ -53,12 +53,15 @@ def replaced(old: str, new: str) -> Reading:
     )
 
 
-def with_more(*overrides: str) -> Reading:
-    """More overrides, for the scenarios of chapter III."""
+def with_more(*overrides: str, over: str = "") -> Reading:
+    """More overrides, for the scenarios of chapter III, or some controller's alone."""
+
+    def meant(cell: Cell) -> bool:
+        controller = dict(cell.labels).get("controller")
+        return cell.scenario.name == "video.toml" and over in ("", controller)
+
     return lambda cell: (
-        replace(cell, overrides=(*cell.overrides, *overrides))
-        if cell.scenario.name == "video.toml"
-        else cell
+        replace(cell, overrides=(*cell.overrides, *overrides)) if meant(cell) else cell
     )
 
 
@@ -66,6 +69,7 @@ READINGS: Mapping[str, Reading] = {
     "PERT thesis": replaced(PERT["reference"], PERT["thesis"]),
     "PERT reference": replaced(PERT["thesis"], PERT["reference"]),
     "CUBIC RFC 9438": replaced(CUBIC["linux-2.6"], CUBIC["rfc9438"]),
+    "CUBIC without timestamps": with_more("flows.video.transport.timestamps=false", over="cubic"),
     "150 packets on access links too": with_more(
         'topology.access.queue={ kind = "drop-tail", limit = "150 packets" }'
     ),
@@ -137,7 +141,7 @@ def length_table(jobs: int) -> Iterator[str]:
             video_cell(replace(block, seeds=(0,)), name, rtt, count, 0)
             for rtt, count in product(block.rtts, LENGTH_COUNTS)
         ]
-        for name, (seconds, block) in product(("cubic", "reno"), lengths.items())
+        for name, (seconds, block) in product(CONTROLLERS, lengths.items())
     }
     results = run((cell for each in cells.values() for cell in each), jobs)
     yield "| videos | length | T/μ | 1 s | 3 s | 5 s | 11 s | 30 s |"

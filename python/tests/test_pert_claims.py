@@ -8,6 +8,7 @@ import pytest
 from conftest import EXPERIMENTS
 from synthetic import Given, Run, queue_results, results
 
+import ontempo as ot
 from ontempo.lab.claims import Claim, Finding, Verdict
 from ontempo.lab.experiments import load_papers
 
@@ -319,18 +320,20 @@ def test_the_quick_grid_fits_its_budget() -> None:
     assert sum(cell.cost for cell in cells) < 270
 
 
-@pytest.mark.parametrize(("share", "faulty"), [(0.45, False), (0.9, True)])
-def test_a_difference_is_blamed_on_the_simulator_only_where_pert_broke_its_own_rule(
-    share: float, faulty: bool
-) -> None:
-    given = queue_results(pert_at=lambda _place: 0.1, pert_bps=0.1e6)
-    flows = given.table("flows").with_columns(
-        pl.when(pl.col("group") == "pert")
-        .then((pl.col("sent_packets") * share).cast(pl.Int64))
-        .otherwise(0)
-        .alias("early_responses")
-    )
-    finding = judge("fig2", Given(flows=flows, queues=given.table("queues")))
-    off = [check for check in finding.checks if check.ok is False]
-    assert off
-    assert all(("fault of the simulator" in check.cause) is faulty for check in off)
+def test_pert_responds_early_no_more_than_once_a_round_trip() -> None:
+    (cell,) = [
+        cell
+        for cell in CLAIMS["fig10"].cells("quick")
+        if cell.seed == 0
+        and dict(cell.labels) == {"controller": "pert", "packet": 1000, "rtt_ms": 50, "flows": 26}
+    ]
+    overrides = [*cell.overrides, 'duration="90 s"', "measure.events=true"]
+    result = ot.run(ot.load(str(cell.scenario), overrides), seed=cell.seed)
+    gaps = (
+        pl.DataFrame(result.events)
+        .filter(pl.col("event") == "early response")
+        .sort("time_s")
+        .select(pl.col("time_s").diff().over("flow").drop_nulls())
+    )["time_s"]
+    assert len(gaps) > 1000
+    assert gaps.to_numpy().min() >= 0.05

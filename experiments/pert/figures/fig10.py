@@ -7,6 +7,7 @@ from ontempo.lab.judging import above_everywhere
 from ontempo.lab.plots import Figure, View
 from ontempo.lab.study import Results
 
+from ..causes import SAME_T_OTHER_LOAD, SMALL_WINDOWS
 from ..curves import (
     DELAY_AXIS,
     STREAMS_NOTE,
@@ -16,10 +17,9 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..sanity import fault
 from ..streams import delays, streams, success_by_delay
 
-CAUSE = "at the smallest delays few streams of any controller may succeed, so that they tie."
+TIE_CAUSE = "at the smallest delays few streams of any controller may succeed, so that they tie."
 
 
 def judge(results: Results) -> Finding:
@@ -35,9 +35,12 @@ def judge(results: Results) -> Finding:
             (worse.upper(), found[worse]),
             at,
             seconds,
-            (fault(results) if better == "pert" else "") or CAUSE,
+            cause,
         )
-        for better, worse in (("pert", "cubic"), ("cubic", "reno"))
+        for better, worse, cause in (
+            ("pert", "cubic", SMALL_WINDOWS + SAME_T_OTHER_LOAD),
+            ("cubic", "reno", TIE_CAUSE),
+        )
     ]
     figure = Figure(
         "Fraction of successful streams against the start-up delay for PERT, CUBIC and RENO at"

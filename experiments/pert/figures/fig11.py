@@ -9,6 +9,7 @@ from ontempo.lab.judging import Curve, about, above_everywhere, number, within_e
 from ontempo.lab.plots import Figure, View, Zone
 from ontempo.lab.study import Results
 
+from ..causes import AT_THE_START
 from ..curves import (
     DELAY_AXIS,
     NAMES,
@@ -19,7 +20,6 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..sanity import fault
 from ..streams import STARTUP_S, delays, streams, success_by_delay
 
 TIE_CAUSE = (
@@ -37,7 +37,7 @@ def judge(results: Results) -> Finding:
     loose = [delay for delay in at if delay > STARTUP_S]
     checks = []
     for name in ("pert", "cubic"):
-        cause = fault(results) if name == "pert" else ""
+        cause = AT_THE_START if name == "pert" else TIE_CAUSE
         checks += [
             above_everywhere(
                 f"{NAMES[name]} is above RENO at every start-up delay.",
@@ -46,7 +46,7 @@ def judge(results: Results) -> Finding:
                 ("RENO", found["reno"]),
                 at,
                 seconds,
-                cause or TIE_CAUSE,
+                cause,
             ),
             _larger_lead(name, found[name], found["reno"], (tight, loose), cause),
             within_everywhere(

@@ -16,7 +16,6 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..sanity import fault
 from ..streams import STARTUP_S, bin_name, delays, streams, success_by_delay
 
 CAPTION = (0.02, 0.06)
@@ -50,7 +49,7 @@ def judge(results: Results) -> Finding:
         f" the caption's is judged. {_by_prose(table)}",
         STREAMS_NOTE,
     ]
-    return Finding([figure], _checks(table, CAPTION, fault(results) or CAUSE), notes)
+    return Finding([figure], _checks(table, CAPTION, CAUSE), notes)
 
 
 def _in(table: pl.DataFrame, bounds: tuple[float, float]) -> pl.DataFrame:

@@ -11,12 +11,17 @@ from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
 from ..grid import queue_cells
-from ..sanity import fault
 
 STEPS = 45
 """Into how many steps of queue length the plot is divided."""
 
 SEED = "seed"
+
+CAUSE = (
+    "in this queue PERT's alpha is 10 packets a round trip on average, more than makes good its"
+    " early responses. The buffer decides, and is not in the paper: with a quarter, a half, one and"
+    " two bandwidth-delay products PERT gets 0.8, 1.2, 1.6 and 0.4 times RENO's bandwidth."
+)
 
 
 def enqueued(results: Results) -> pl.DataFrame:
@@ -78,25 +83,22 @@ def judge(results: Results) -> Finding:
     rows = {row["group"]: row for row in groups.iter_rows(named=True)}
     pert, reno = rows["pert"], rows["reno"]
     ratio = pert["goodput_bps"] / reno["goodput_bps"]
-    cause = fault(results)
     checks = [
-        _share(
-            "In the lower half of the queue PERT's packets are the more.", lower, cause, above=True
-        ),
-        _share("In its upper quarter they are the fewer.", upper, cause, above=False),
+        _share("In the lower half of the queue PERT's packets are the more.", lower, above=True),
+        _share("In its upper quarter they are the fewer.", upper, above=False),
         Check(
             "PERT loses a smaller fraction of its packets than RENO.",
             "lower",
             f"PERT {number(pert['loss_rate'])}, RENO {number(reno['loss_rate'])}",
             pert["loss_rate"] < reno["loss_rate"],
-            cause,
+            CAUSE,
         ),
         Check(
             "They share the bandwidth.",
             "within 20 %",
             f"PERT has {number(ratio)} times the bandwidth of RENO",
             1 / 1.2 <= ratio <= 1.2,
-            cause,
+            CAUSE,
         ),
     ]
     series = [
@@ -120,13 +122,13 @@ def judge(results: Results) -> Finding:
     return Finding([figure], checks, notes)
 
 
-def _share(sentence: str, share: Interval, cause: str, *, above: bool) -> Check:
+def _share(sentence: str, share: Interval, *, above: bool) -> Check:
     asked = "more than RENO's" if above else "fewer than RENO's"
     text = f"{share.value:.1%} PERT's ({share.low:.1%} to {share.high:.1%})"
     ok = share.value > 0.5 if above else share.value < 0.5
     if not share.known:
         return Check(sentence, asked, "no packet found the queue so", None)
-    return Check(sentence, asked, text, ok, cause)
+    return Check(sentence, asked, text, ok, CAUSE)
 
 
 def _scaling(scale: Scale) -> str:

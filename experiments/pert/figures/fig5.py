@@ -6,9 +6,9 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Results
 
+from ..causes import SMALL_WINDOWS
 from ..curves import COUNT_AXIS
 from ..grid import video_cells, video_scaling
-from ..sanity import fault
 from ..streams import MU_BPS, by_count, runs
 from .fig4 import BY_CONSTRUCTION
 
@@ -40,7 +40,7 @@ def judge(results: Results) -> Finding:
             f"{number(smallest / 1e3)} to {number(largest / 1e3)} kbit/s a video,"
             f" sent at {MU_BPS / 1e3:g}",
             largest / smallest - 1 <= PROPORTION,
-            fault(results) or "a video that cannot keep up delivers less than its rate.",
+            SMALL_WINDOWS,
         ),
         falls(ftp, "The file transfers"),
         falls(http, "The web users"),

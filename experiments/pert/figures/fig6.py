@@ -10,9 +10,9 @@ from ontempo.lab.judging import Curve, number
 from ontempo.lab.plots import Axis, Figure, Series
 from ontempo.lab.study import Results
 
+from ..causes import AT_THE_START, SMALL_WINDOWS
 from ..curves import T_AXIS, bin_of, views_by_delay
 from ..grid import PUBLISHED_RTTS, video_cells, video_scaling
-from ..sanity import fault
 from ..streams import STARTUP_S, T_NAMES, late_by_t, streams
 
 STEEP = 0.75
@@ -23,9 +23,8 @@ def judge(results: Results) -> Finding:
     """Where the late fraction falls, and how it depends on the round trip."""
     table = results.derive(streams)
     curves = {rtt: late_by_t(table.filter(rtt_ms=rtt), STARTUP_S) for rtt in PUBLISHED_RTTS}
-    cause = fault(results)
-    checks = [_steep(rtt, curve, cause) for rtt, curve in curves.items()]
-    checks.append(_larger_for_larger(curves, cause))
+    checks = [_steep(rtt, curve) for rtt, curve in curves.items()]
+    checks.append(_larger_for_larger(curves))
 
     def lines(delay: float) -> list[Series]:
         return [
@@ -62,7 +61,7 @@ def _of(table: pl.DataFrame, rtt: int, delay: float) -> Curve:
     return late_by_t(table.filter(rtt_ms=rtt), delay)
 
 
-def _steep(rtt: int, curve: Curve, cause: str) -> Check:
+def _steep(rtt: int, curve: Curve) -> Check:
     sentence = f"At a round trip of {rtt} ms the late fraction falls steeply to 1.4, then little."
     first, knee, last = (curve[place] for place in (1.1, 1.5, 1.9))
     if not (first.known and knee.known and last.known):
@@ -75,11 +74,11 @@ def _steep(rtt: int, curve: Curve, cause: str) -> Check:
         "sharp, then nearly flat",
         f"{values} at 1.0 to 1.2, 1.4 to 1.6, 1.8 to 2.0: {share:.0%} of the fall by 1.4",
         fall > 0 and share >= STEEP,
-        cause,
+        AT_THE_START,
     )
 
 
-def _larger_for_larger(curves: Mapping[int, Curve], cause: str) -> Check:
+def _larger_for_larger(curves: Mapping[int, Curve]) -> Check:
     sentence = "The larger the round trip, the larger the late fraction."
     known = [x for x in T_NAMES if all(curve[x].known for curve in curves.values())]
     rows = {x: [curves[rtt][x].value for rtt in PUBLISHED_RTTS] for x in known}
@@ -93,7 +92,7 @@ def _larger_for_larger(curves: Mapping[int, Curve], cause: str) -> Check:
             f"{bin_of(x)} ({', '.join(map(number, rows[x]))})" for x in failing
         )
     ok = not failing and means[0] < means[1] < means[2]
-    return Check(sentence, "larger in every range of T/μ", text, ok, cause)
+    return Check(sentence, "larger in every range of T/μ", text, ok, SMALL_WINDOWS)
 
 
 CLAIM = Claim(

@@ -5,9 +5,9 @@ from ontempo.lab.judging import monotone, within_everywhere
 from ontempo.lab.plots import Figure, Series, View, Zone
 from ontempo.lab.study import Results
 
+from ..causes import AT_THE_START
 from ..curves import DELAY_AXIS, STREAMS_NOTE, SUCCESS_AXIS, seconds
 from ..grid import video_cells, video_scaling
-from ..sanity import fault
 from ..streams import STARTUP_S, T_BINS, bin_name, delays, streams, success_by_delay, within
 
 NEARLY_ALL = 0.95
@@ -17,7 +17,6 @@ def judge(results: Results) -> Finding:
     """More succeed with more delay; nearly all from 1.6 on after 11 s."""
     table = results.derive(streams)
     curves = {b: success_by_delay(table.filter(within("t_mu", b, T_BINS))) for b in T_BINS}
-    cause = fault(results)
     late = [delay for delay in delays(table) if delay > STARTUP_S]
     checks = [
         monotone(
@@ -27,7 +26,7 @@ def judge(results: Results) -> Finding:
             rising=True,
             strictly=False,
             place=seconds,
-            cause=cause,
+            cause=AT_THE_START,
         )
         for b, curve in curves.items()
     ]
@@ -39,7 +38,7 @@ def judge(results: Results) -> Finding:
             lambda value: value >= NEARLY_ALL,
             late,
             seconds,
-            cause,
+            AT_THE_START,
         )
         for b in T_BINS[3:]
     ]

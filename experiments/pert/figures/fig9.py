@@ -9,9 +9,9 @@ from ontempo.lab.judging import Curve, above_everywhere
 from ontempo.lab.plots import Figure, Series
 from ontempo.lab.study import Cell, Results
 
+from ..causes import SAME_T_OTHER_LOAD, SMALL_WINDOWS
 from ..curves import NAMES, STREAMS_NOTE, SUCCESS_AXIS, SYMBOLS, T_AXIS, bin_of, views_by_delay
 from ..grid import CONTROLLERS, blocks, video_cells, video_scaling
-from ..sanity import fault
 from ..streams import STARTUP_S, T_NAMES, streams, success_by_t
 
 SIZES = (1000, 200)
@@ -22,6 +22,8 @@ TIE_CAUSE = (
     " Videos of the published 7,000 s tie here too, but not at 3 s: with 22 videos at T/μ 1.76,"
     " CUBIC 0.92, RENO 0.50."
 )
+
+PERT_CAUSE = SMALL_WINDOWS + SAME_T_OTHER_LOAD
 
 SIZE_CAUSE = (
     "at a start-up delay of 11 s every stream succeeds with either size where T/μ is above 1.2 or"
@@ -76,13 +78,10 @@ def judge(results: Results) -> Finding:
         " which on it finds success nearly complete.",
         STREAMS_NOTE,
     ]
-    cause = fault(results)
-    if cause:
-        notes.append(f"PERT's gain from small packets is no finding: {cause}")
-    return Finding([figure], _checks(curves(table, STARTUP_S), cause), notes)
+    return Finding([figure], _checks(curves(table, STARTUP_S)), notes)
 
 
-def _checks(found: Mapping[tuple[str, int], Curve], pert_cause: str) -> list[Check]:
+def _checks(found: Mapping[tuple[str, int], Curve]) -> list[Check]:
     checks = [
         above_everywhere(
             f"{NAMES[name]} is above RENO in every range, with {size:,}-byte packets.",
@@ -91,7 +90,7 @@ def _checks(found: Mapping[tuple[str, int], Curve], pert_cause: str) -> list[Che
             ("RENO", found["reno", size]),
             PLACES,
             bin_of,
-            (pert_cause if (name, size) == ("pert", 1000) else "") or TIE_CAUSE,
+            PERT_CAUSE if (name, size) == ("pert", 1000) else TIE_CAUSE,
         )
         for size in SIZES
         for name in ("pert", "cubic")
@@ -104,7 +103,7 @@ def _checks(found: Mapping[tuple[str, int], Curve], pert_cause: str) -> list[Che
             ("CUBIC", found["cubic", 1000]),
             PLACES[:2],
             bin_of,
-            pert_cause,
+            PERT_CAUSE,
         )
     )
     checks += [
@@ -115,7 +114,7 @@ def _checks(found: Mapping[tuple[str, int], Curve], pert_cause: str) -> list[Che
             ("1,000 bytes", found[name, 1000]),
             PLACES,
             bin_of,
-            (pert_cause if name == "pert" else "") or SIZE_CAUSE,
+            SIZE_CAUSE,
         )
         for name in NAMES
     ]
