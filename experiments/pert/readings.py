@@ -5,8 +5,10 @@ Run from the checkout's root::
     python -m experiments.pert.readings load        # the web users' load, for figures 4 and 5
     python -m experiments.pert.readings compare     # PERT's two readings, CUBIC's two, the queues
     python -m experiments.pert.readings length      # videos of 700 s and of the published 7,000 s
+    python -m experiments.pert.readings trips       # each round trip by itself
+    python -m experiments.pert.readings buffers     # figure 2's buffer, and PERT's two readings
 
-Both print tables of Markdown, as they stand in docs/experiments-pert.md. Cells are kept beside
+Each prints a table of Markdown, as it stands in docs/experiments-pert.md. Cells are kept beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -25,7 +27,19 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
 from .claims import PAPER
-from .grid import CONTROLLERS, CUBIC, FULL, PERT, QUICK, Block, video_cell
+from .figures.fig2 import enqueued, longest_seen, shares
+from .grid import (
+    CONTROLLERS,
+    CUBIC,
+    FULL,
+    PERT,
+    PUBLISHED_RTTS,
+    QUICK,
+    Block,
+    queue_cells,
+    video_cell,
+    video_cells,
+)
 from .streams import runs, streams, success_by_delay
 
 STORE = Path("out/reproduce/cells")
@@ -42,6 +56,9 @@ the controllers that are compared enters the setup."""
 
 LENGTH_COUNTS = (22, 26, 31)
 """Numbers of videos for which short and long runs are compared: much, middling, little T/mu."""
+
+BUFFERS = (281, 562, 1125, 2250)
+"""Packets of figure 2's buffer: a quarter, half, one and two bandwidth-delay products."""
 
 Reading = Callable[[Cell], Cell]
 
@@ -149,9 +166,58 @@ def length_table(jobs: int) -> Iterator[str]:
     for count, ((name, seconds), each) in product(LENGTH_COUNTS, cells.items()):
         table = results.of(each).derive(streams).filter(flows=count)
         found = success_by_delay(table)
-        shares = " | ".join(f"{found[delay].value:.3f}" for delay in (1, 3, 5, 11, 30))
+        values = " | ".join(f"{found[delay].value:.3f}" for delay in (1, 3, 5, 11, 30))
         what = f"{count} over {name.upper()} | {seconds:,} s | {_mean(table, 't_mu'):.2f}"
-        yield f"| {what} | {shares} |"
+        yield f"| {what} | {values} |"
+
+
+def trips_table(jobs: int) -> Iterator[str]:
+    """How the controllers do at each round trip alone: in one range of T/mu, and under one load."""
+    results = run(video_cells("quick", list(CONTROLLERS)), jobs)
+    table = results.derive(streams)
+    flows = results.table("flows").filter(group="video", flows=26)
+    yield "| round trip | videos over | 3 s | 11 s | 30 s | 33 videos, 11 s | timeouts, 26 videos |"
+    yield "| --- |" + " --- |" * 6
+    for rtt, name in product(PUBLISHED_RTTS, CONTROLLERS):
+        own = table.filter(rtt_ms=rtt, controller=name)
+        short = success_by_delay(own.filter(pl.col("t_mu").is_between(1.0, 1.4, closed="left")))
+        loaded = success_by_delay(own.filter(flows=33))[11].value
+        timeouts = _mean(flows.filter(rtt_ms=rtt, controller=name), "timeouts")
+        values = " | ".join(f"{short[delay].value:.2f}" for delay in (3, 11, 30))
+        yield f"| {rtt} ms | {name.upper()} | {values} | {loaded:.2f} | {number(timeouts)} |"
+
+
+def buffers_table(jobs: int) -> Iterator[str]:
+    """Figure 2 with other buffers than the one chosen."""
+    cells = {
+        (name, limit): [
+            replaced(CONTROLLERS["pert"], PERT[name])(
+                replace(
+                    cell,
+                    overrides=(
+                        *cell.overrides,
+                        f'topology.bottleneck.queue.limit="{limit} packets"',
+                    ),
+                )
+            )
+            for cell in queue_cells("quick")
+        ]
+        for name, limit in product(PERT, BUFFERS)
+    }
+    results = run((cell for each in cells.values() for cell in each), jobs)
+    yield "| PERT | buffer | bandwidth over RENO's | lower half | upper quarter | losses |"
+    yield "| --- |" + " --- |" * 5
+    for (name, limit), each in cells.items():
+        found = results.of(each)
+        flows, queue = found.table("flows"), enqueued(found)
+        pert, reno = (flows.filter(group=group) for group in ("pert", "reno"))
+        ratio = float(pert["goodput_bps"].sum()) / float(reno["goodput_bps"].sum())
+        longest = longest_seen(queue)
+        lower = shares(queue, pl.col("length") < longest / 2)
+        upper = shares(queue, pl.col("length") >= longest * 3 / 4)
+        losses = ", ".join(f"{_mean(part, 'loss_rate'):.2%}" for part in (pert, reno))
+        places = f"{lower.value:.0%} | {upper.value:.0%}"
+        yield f"| {name} | {limit:,} packets | {ratio:.2f} | {places} | {losses} |"
 
 
 def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
@@ -161,7 +227,13 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table asked for."""
-    tables = {"load": load_table, "compare": comparison, "length": length_table}
+    tables = {
+        "load": load_table,
+        "compare": comparison,
+        "length": length_table,
+        "trips": trips_table,
+        "buffers": buffers_table,
+    }
     if not arguments or arguments[0] not in tables:
         raise SystemExit(__doc__)
     jobs = int(arguments[1]) if len(arguments) > 1 else 2

@@ -9,7 +9,11 @@ from ..curves import DELAY_AXIS, STREAMS_NOTE, SUCCESS_AXIS, seconds
 from ..grid import video_cells, video_scaling
 from ..streams import LOSS_BINS, STARTUP_S, bin_name, delays, streams, success_by_delay, within
 
-CAUSE = "loss rates follow from the load, and that of the web users is not in the paper."
+CAUSE = (
+    "short videos succeed more often: with 22 and 26 of them at 50 ms over the published 7,000 s,"
+    " 0.49 do at 13 s and 0.59 at 15 s. Loss rates follow from the load, besides, and that of the"
+    " web users is not in the paper."
+)
 
 
 def judge(results: Results) -> Finding:
