@@ -33,8 +33,8 @@ demo: build ## Simulate the published figures in small, judge them, and show the
 test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python ## Run every check and every test.
 
 .PHONY: bench
-bench: machine ## Measure how many packets a core simulates in a second.
-	cargo bench -p ontempo-simulator --bench packets_per_second
+bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
+	cargo bench -p ontempo-cli
 
 .PHONY: fmt
 fmt: build ## Format Rust and Python.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES_VERSION;
-use ontempo_simulator::{MANIFEST, ResultTable};
+use ontempo_simulator::{MANIFEST, ResultTable, Results};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -20,6 +20,7 @@ pub(crate) struct Manifest<'a> {
     engine: Engine<'a>,
     tables_version: u32,
     tables: Vec<TableEntry<'a>>,
+    work: WorkEntry,
     traces: &'a [TraceEntry],
     /// With its defaults filled in.
     scenario: &'a Scenario,
@@ -29,6 +30,13 @@ pub(crate) struct Manifest<'a> {
 struct Engine<'a> {
     name: &'a str,
     version: &'a str,
+}
+
+/// What the run took.
+#[derive(Serialize)]
+struct WorkEntry {
+    events: u64,
+    most_packets_under_way: u64,
 }
 
 #[derive(Serialize)]
@@ -50,7 +58,7 @@ impl<'a> Manifest<'a> {
     pub(crate) fn new(
         scenario: &'a Scenario,
         seed: u64,
-        tables: &'a [ResultTable],
+        results: &'a Results,
         traces: &'a [TraceEntry],
     ) -> Self {
         let entry = |table: &'a ResultTable| TableEntry {
@@ -63,7 +71,11 @@ impl<'a> Manifest<'a> {
             seed,
             engine: Engine { name: "simulator", version: ontempo_simulator::VERSION },
             tables_version: TABLES_VERSION,
-            tables: tables.iter().map(entry).collect(),
+            tables: results.tables.iter().map(entry).collect(),
+            work: WorkEntry {
+                events: results.work.events,
+                most_packets_under_way: results.work.most_packets_under_way,
+            },
             traces,
             scenario,
         }

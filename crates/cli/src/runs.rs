@@ -129,7 +129,7 @@ fn run(
     }
     let Ok(results) = results else { return Ok(None) };
     files.write_tables(&results.tables).map_err(writing)?;
-    let manifest = Manifest::new(&plan.scenario, seed, &results.tables, &traces).to_text()?;
+    let manifest = Manifest::new(&plan.scenario, seed, &results, &traces).to_text()?;
     // Whatever cannot be read there was not written by us, and names no trace of ours.
     let earlier = StoredManifest::read(folder).ok().flatten();
     files.keep(Some(&manifest)).map_err(writing)?;

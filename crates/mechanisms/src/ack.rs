@@ -27,7 +27,8 @@ pub enum AckPolicy {
     /// Every second segment or after a timeout (RFC 5681, section 4.2).
     Delayed(DelayedAck),
     /// One to four segments, as the stream's regularity allows (thesis, ch. IV).
-    Adaptive(AdaptiveAck),
+    /// Boxed, being large and seldom used.
+    Adaptive(Box<AdaptiveAck>),
 }
 
 impl AckPolicy {
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn a_gap_is_acknowledged_at_once_and_takes_the_held_segments_along() {
         for mut policy in
-            [AckPolicy::Delayed(DelayedAck::default()), AckPolicy::Adaptive(AdaptiveAck::default())]
+            [AckPolicy::Delayed(DelayedAck::default()), AckPolicy::Adaptive(Box::default())]
         {
             runs(&mut policy, 7);
             assert_eq!(policy.on_segment(at_millis(8), false), AckDecision::SendNow);
@@ -288,13 +289,13 @@ mod tests {
 
     #[test]
     fn adaptive_rises_from_one_segment_to_four() {
-        let mut policy = AckPolicy::Adaptive(AdaptiveAck::default());
+        let mut policy = AckPolicy::Adaptive(Box::default());
         assert_eq!(runs(&mut policy, 13), [1, 4, 4, 4]);
     }
 
     #[test]
     fn adaptive_starts_over_after_a_gap() {
-        let mut policy = AckPolicy::Adaptive(AdaptiveAck::default());
+        let mut policy = AckPolicy::Adaptive(Box::default());
         runs(&mut policy, 12);
         policy.on_segment(at_millis(12), false);
         assert_eq!(policy.on_segment(at_millis(13), true), AckDecision::SendNow);
@@ -320,7 +321,7 @@ mod tests {
     fn adaptive_never_waits_for_more_than_the_senders_window() {
         let mut adaptive = AdaptiveAck::default();
         adaptive.limit_to(Packets::new(2));
-        assert_eq!(runs(&mut AckPolicy::Adaptive(adaptive), 7), [1, 2, 2, 2]);
+        assert_eq!(runs(&mut AckPolicy::Adaptive(Box::new(adaptive)), 7), [1, 2, 2, 2]);
     }
 
     proptest! {
@@ -330,7 +331,7 @@ mod tests {
             segments in proptest::collection::vec((0u64..700_000_000, 0u8..10), 1..200),
         ) {
             let (mut policy, most) = if adaptive {
-                (AckPolicy::Adaptive(AdaptiveAck::default()), 4)
+                (AckPolicy::Adaptive(Box::default()), 4)
             } else {
                 (AckPolicy::Delayed(DelayedAck::default()), 2)
             };

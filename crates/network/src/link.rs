@@ -121,9 +121,9 @@ pub struct Link {
     last_size: u32,
     last_duration: Duration,
     /// Whether a packet that finds the link idle can only pass: no loss, no MTU, a constant
-    /// delay, and a queue that does not see it.
+    /// delay, and a queue that takes no notice of it.
     plain: bool,
-    /// Whether `waiting` holds anything.
+    /// Whether `waiting` may hold anything.
     lingers: bool,
     /// The delay of a plain link.
     constant_delay: Duration,
@@ -134,7 +134,7 @@ pub struct Link {
     rest: Box<Rest>,
 }
 
-/// What a link needs where packets wait, are lost, or vary in delay.
+/// What a link needs where packets wait.
 #[derive(Clone, Debug)]
 struct Rest {
     /// Packets that found the link busy, in order; ones that have started since may linger.
@@ -143,14 +143,26 @@ struct Rest {
     waiting_bytes: Bytes,
     /// Of all waits, to their ends, in nanoseconds; the integral of the queue over time.
     wait: u128,
-    parameters: LinkParameters,
-    /// When the last packet that arrives does; unused where packets may overtake.
-    last_arrival: Time,
+    queue: Queue,
+    queue_random: RandomStream,
+    rate: Rate,
     marks: u64,
     drops: Drops,
-    queue_random: RandomStream,
+    /// `None` for a plain link.
+    wire: Option<Box<Wire>>,
+}
+
+/// A wire that loses packets, turns large ones away or varies in delay.
+#[derive(Clone, Debug)]
+struct Wire {
+    mtu: Option<Bytes>,
+    loss: LossModel,
     loss_random: RandomStream,
+    delay: DelayLaw,
     delay_random: RandomStream,
+    reordering: bool,
+    /// When the last packet that arrives does; unused where packets may overtake.
+    last_arrival: Time,
 }
 
 impl Link {
@@ -158,19 +170,28 @@ impl Link {
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
-        let constant_delay = match parameters.delay {
+        let LinkParameters { rate, delay, mtu, queue, loss, reordering } = parameters;
+        let constant_delay = match delay {
             DelayLaw::Constant(delay) => Some(delay),
             _ => None,
         };
-        let is_plain = constant_delay.is_some()
-            && parameters.mtu.is_none()
-            && matches!(parameters.queue, Queue::DropTail(_))
-            && matches!(parameters.loss, LossModel::None);
+        let is_simple = constant_delay.is_some() && mtu.is_none() && loss == LossModel::None;
+        let wire = (!is_simple).then(|| {
+            Box::new(Wire {
+                mtu,
+                loss,
+                loss_random: stream("loss"),
+                delay,
+                delay_random: stream("delay"),
+                reordering,
+                last_arrival: Time::ZERO,
+            })
+        });
         Self {
             busy_until: Time::ZERO,
             last_size: 0,
-            last_duration: parameters.rate.time_to_send(Bytes::ZERO),
-            plain: is_plain,
+            last_duration: rate.time_to_send(Bytes::ZERO),
+            plain: is_simple && matches!(queue, Queue::DropTail(_)),
             lingers: false,
             constant_delay: constant_delay.unwrap_or(Duration::ZERO),
             admitted: 0,
@@ -180,20 +201,19 @@ impl Link {
                 waiting: VecDeque::new(),
                 waiting_bytes: Bytes::ZERO,
                 wait: 0,
-                last_arrival: Time::ZERO,
+                queue,
+                queue_random: stream("queue"),
+                rate,
                 marks: 0,
                 drops: Drops::default(),
-                queue_random: stream("queue"),
-                loss_random: stream("loss"),
-                delay_random: stream("delay"),
-                parameters,
+                wire,
             }),
         }
     }
 
-    /// The parameters it was made with; the queue and the loss model within are the live ones.
-    pub fn parameters(&self) -> &LinkParameters {
-        &self.rest.parameters
+    /// Whether a packet may overtake an earlier one.
+    pub fn reorders(&self) -> bool {
+        self.rest.wire.as_ref().is_some_and(|wire| wire.reordering)
     }
 
     /// When the link will have sent all that it has admitted.
@@ -212,19 +232,16 @@ impl Link {
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        if self.rest.parameters.mtu.is_some_and(|mtu| size > mtu) {
+        let rest = &self.rest;
+        if rest.wire.as_ref().and_then(|wire| wire.mtu).is_some_and(|mtu| size > mtu) {
             return self.drop_packet(DropReason::TooLarge);
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
-        let offered = Offered {
-            size,
-            ecn_capable,
-            waiting: self.lingering(),
-            idle,
-            rate: self.rest.parameters.rate,
-        };
-        let marked = match self.rest.parameters.queue.admit(&offered, &mut self.rest.queue_random) {
+        let offered =
+            Offered { size, ecn_capable, waiting: self.lingering(), idle, rate: self.rest.rate };
+        let rest = &mut *self.rest;
+        let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
             Verdict::Accept => false,
             Verdict::Mark => true,
             Verdict::Drop(reason) => return self.drop_packet(reason),
@@ -232,7 +249,7 @@ impl Link {
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
         let ends = self.transmit(starts, size);
         self.rest.marks += u64::from(marked);
-        if self.rest.parameters.loss.lost(&mut self.rest.loss_random) {
+        if self.rest.wire.as_mut().is_some_and(|wire| wire.loss.lost(&mut wire.loss_random)) {
             return self.drop_packet(DropReason::Loss);
         }
         Fate::Arrives { at: self.propagate(ends), starts, marked }
@@ -277,7 +294,7 @@ impl Link {
     fn settle(&mut self, now: Time) {
         if now >= self.busy_until {
             // The common case of a link that keeps up: nothing to look at one by one.
-            if !self.rest.waiting.is_empty() {
+            if self.lingers {
                 self.rest.waiting.clear();
                 self.rest.waiting_bytes = Bytes::ZERO;
                 self.lingers = false;
@@ -316,7 +333,7 @@ impl Link {
         if u64::from(self.last_size) == size.get() {
             return self.last_duration;
         }
-        let duration = self.rest.parameters.rate.time_to_send(size);
+        let duration = self.rest.rate.time_to_send(size);
         if let Ok(size) = u32::try_from(size.get()) {
             (self.last_size, self.last_duration) = (size, duration);
         }
@@ -336,15 +353,13 @@ impl Link {
     /// The arrival of a packet whose last bit leaves at `ends`.
     #[inline]
     fn propagate(&mut self, ends: Time) -> Time {
-        if self.plain {
-            return ends + self.constant_delay;
-        }
-        let at = ends + self.rest.parameters.delay.sample(&mut self.rest.delay_random);
-        if self.rest.parameters.reordering {
+        let Some(wire) = &mut self.rest.wire else { return ends + self.constant_delay };
+        let at = ends + wire.delay.sample(&mut wire.delay_random);
+        if wire.reordering {
             return at;
         }
-        self.rest.last_arrival = self.rest.last_arrival.max(at);
-        self.rest.last_arrival
+        wire.last_arrival = wire.last_arrival.max(at);
+        wire.last_arrival
     }
 
     fn drop_packet(&mut self, reason: DropReason) -> Fate {

@@ -565,9 +565,9 @@ pub enum CubicVariant {
 #[serde(rename_all = "kebab-case")]
 pub enum PertVariant {
     /// The thesis: compete from 0.65 of the largest queueing delay, alpha at once.
-    #[default]
     Thesis,
     /// The public ns-3 port: a ramp from 0.5, alpha in steps.
+    #[default]
     Reference,
 }
 

@@ -49,8 +49,11 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             (count || record).then(|| Box::new(watch()))
         })
         .collect();
-    let routes: Vec<Vec<usize>> =
-        layout.flows.iter().flat_map(|flow| [flow.forward.clone(), flow.reverse.clone()]).collect();
+    let routes: Vec<&[usize]> = layout
+        .flows
+        .iter()
+        .flat_map(|flow| [flow.forward.as_slice(), flow.reverse.as_slice()])
+        .collect();
     let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
     let mut agents = layout
         .flows
@@ -200,10 +203,10 @@ fn ack_policy(kind: AckKind) -> AckPolicy {
             AckPolicy::Delayed(DelayedAck::new(ontempo_foundation::Packets::new(2), timeout))
         }
         AckKind::Adaptive { most } => {
-            AckPolicy::Adaptive(AdaptiveAck::new(AdaptiveAckParameters {
+            AckPolicy::Adaptive(Box::new(AdaptiveAck::new(AdaptiveAckParameters {
                 maximum: most.get(),
                 ..AdaptiveAckParameters::default()
-            }))
+            })))
         }
     }
 }

@@ -4,6 +4,7 @@ use ontempo_foundation::{Bytes, Time};
 use ontempo_network::{DropReason, Fate, Link};
 
 use crate::packet::{Packet, Pool};
+use crate::results::Work;
 use crate::trace::Tap;
 use crate::watch::Watch;
 use crate::wheel::Wheel;
@@ -84,7 +85,7 @@ impl Fabric {
     /// `routes` are lists of links; answers the fabric and where each route begins.
     pub(crate) fn new(
         links: Vec<Link>,
-        routes: &[Vec<usize>],
+        routes: &[&[usize]],
         watches: Vec<Option<Box<Watch>>>,
         flows: usize,
     ) -> (Self, Vec<u32>) {
@@ -94,7 +95,7 @@ impl Fabric {
         for route in routes {
             starts.push(steps.len() as u32);
             let mut previous_ahead = false;
-            for link in route {
+            for link in *route {
                 // A link behind one that is offered ahead has its own event again: one
                 // `entered` per packet suffices to know what had reached it by a given time.
                 previous_ahead = ahead[*link] && !previous_ahead;
@@ -141,7 +142,10 @@ impl Fabric {
                 needs.push(Need { flow: packet.flow, ack: packet.marks.ack, step: packet.step });
             }
         }
-        needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add)
+        let sum = needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add);
+        // An ACK on its way is nothing to its sender yet; data may be answered ahead.
+        needs.retain(|need| !need.ack || self.steps[need.step as usize].0 == Step::ARRIVED.0);
+        sum
     }
 
     /// Reads a little of the link at a step of a route, and of those that follow ahead of time.
@@ -260,7 +264,7 @@ impl Fabric {
         back: &[usize],
         users: &[u32],
     ) -> bool {
-        let ordered = forward.iter().all(|link| !self.links[*link].parameters().reordering);
+        let ordered = forward.iter().all(|link| !self.links[*link].reorders());
         let alone = back.first().is_some_and(|link| users[*link] == 1);
         let unwatched = back.first().is_some_and(|link| self.watches[*link].is_none());
         ordered && alone && unwatched
@@ -307,9 +311,9 @@ impl Fabric {
         self.dropped[flow as usize]
     }
 
-    /// Events handled so far.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
+    /// What it took so far.
+    pub(crate) fn work(&self) -> Work {
+        Work { events: self.events, most_packets_under_way: self.packets.most() }
     }
 
     /// For each link, how many packets were offered to it ahead of time and reach it only
@@ -331,7 +335,7 @@ impl Fabric {
 /// nobody watches.
 fn links_fed_by_one(
     links: &[Link],
-    routes: &[Vec<usize>],
+    routes: &[&[usize]],
     watches: &[Option<Box<Watch>>],
 ) -> Vec<bool> {
     const NOBODY: usize = usize::MAX;
@@ -339,13 +343,13 @@ fn links_fed_by_one(
     let mut several = vec![false; links.len()];
     for route in routes {
         let mut before = NOBODY;
-        for link in route {
+        for link in *route {
             several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
             feeders[*link] = Some(before);
             before = *link;
         }
     }
-    let ordered = |feeder: usize| feeder != NOBODY && !links[feeder].parameters().reordering;
+    let ordered = |feeder: usize| feeder != NOBODY && !links[feeder].reorders();
     feeders
         .iter()
         .enumerate()

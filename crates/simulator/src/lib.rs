@@ -22,6 +22,7 @@ mod assemble;
 mod elements;
 mod fabric;
 mod folder;
+mod names;
 mod packet;
 mod probes;
 mod read;
@@ -38,7 +39,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use folder::{MANIFEST, RunFolder};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
-pub use results::Results;
+pub use results::{Results, Work};
 pub use simulation::{Cancelled, Control, SetupError, Simulation};
 pub use tables::ResultTable;
 pub use trace::Trace;

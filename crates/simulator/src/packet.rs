@@ -104,6 +104,11 @@ impl Pool {
         self.packets[handle as usize]
     }
 
+    /// The most packets that it ever held at a time.
+    pub(crate) fn most(&self) -> u64 {
+        self.packets.len() as u64
+    }
+
     pub(crate) fn get(&self, handle: u32) -> &Packet {
         &self.packets[handle as usize]
     }

@@ -9,6 +9,7 @@ use ontempo_scenario::tables::{EVENTS, SAMPLES};
 
 use crate::agents::Agent;
 use crate::fabric::{Event, Fabric};
+use crate::names::Names;
 use crate::tables::{Cell, Rows};
 
 /// What is recorded while a run goes on.
@@ -41,7 +42,8 @@ impl Probes {
             .enumerate()
             .filter_map(|(number, flow)| {
                 let group = layout.groups[flow.group].as_str();
-                let sampled = wanted.as_ref().is_none_or(|wanted| wanted.contains(group));
+                let sampled = measure.sample_every.is_some()
+                    && wanted.as_ref().is_none_or(|wanted| wanted.contains(group));
                 sampled.then(|| (number, format!("{group}.{}", flow.index)))
             })
             .collect();
@@ -66,7 +68,7 @@ impl Probes {
     pub(crate) fn sample(
         &mut self,
         now: Time,
-        layout: &Layout,
+        names: &Names,
         agents: &[Agent],
         fabric: &mut Fabric,
     ) {
@@ -99,7 +101,7 @@ impl Probes {
         }
         for link in &self.links {
             let waiting = fabric.waiting(*link, now) as f64;
-            let name = layout.links[*link].name.as_str();
+            let name = &*names.links[*link].name;
             self.samples.push([
                 seconds.into(),
                 name.into(),

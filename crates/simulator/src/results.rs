@@ -18,8 +18,17 @@ use crate::tables::{ResultTable, Rows};
 pub struct Results {
     /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
     pub tables: Vec<ResultTable>,
-    /// Events that the run took.
+    /// What it took.
+    pub work: Work,
+}
+
+/// What a run took, the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Events handled.
     pub events: u64,
+    /// The most packets, ACKs included, that were under way at a time.
+    pub most_packets_under_way: u64,
 }
 
 impl Results {
@@ -98,34 +107,32 @@ fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
 /// The tables of a run that has reached its end.
 pub(crate) fn collect(run: &mut Simulation) -> Results {
     let (samples, events) = run.probes.finish();
-    let links = link_totals(run, run.end);
-    let tables = vec![
-        flows(run).finish(),
-        links_table(run, &links).finish(),
-        queues(run).finish(),
-        samples.finish(),
-        playout(run).finish(),
-        adus(run).finish(),
-        packets(run).finish(),
-        events.finish(),
-    ];
-    Results { tables, events: run.fabric.events() }
+    let flows = flows(run).finish();
+    let (playout, adus) = (playout(run).finish(), adus(run).finish());
+    // A large run's agents need not be there while its many links are told of.
+    run.agents = Vec::new();
+    let links = links_table(run, &link_totals(run, run.end)).finish();
+    let (queues, packets) = (queues(run).finish(), packets(run).finish());
+    let tables =
+        vec![flows, links, queues, samples.finish(), playout, adus, packets, events.finish()];
+    Results { tables, work: run.fabric.work() }
 }
 
 fn flows(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&FLOWS);
     let span = run.end.since(run.measured.from).as_secs_f64();
     for (number, now) in flow_totals(run).iter().enumerate() {
-        let flow = &run.layout.flows[number];
+        let flow = &run.names.flows[number];
         let agent = &run.agents[number];
-        let totals = now.since(&run.measured.flows[number]);
+        let before = run.measured.flows.get(number).copied().unwrap_or_default();
+        let totals = now.since(&before);
         let bytes = totals.delivered * agent.packet_size();
         let tcp = agent.tcp();
         let loss_rate =
             if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
         rows.push([
             (number as u64).into(),
-            run.layout.groups[flow.group].as_str().into(),
+            run.names.group_of(number).into(),
             u64::from(flow.index).into(),
             if tcp.is_some() { "tcp" } else { "udp" }.into(),
             tcp.map(|tcp| tcp.congestion_name()).into(),
@@ -152,11 +159,12 @@ fn flows(run: &Simulation) -> Rows {
 fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
     let mut rows = Rows::of(&LINKS);
     let span = run.end.since(run.measured.from).as_secs_f64();
-    for ((laid, now), before) in run.layout.links.iter().zip(now).zip(&run.measured.links) {
+    for (place, (link, now)) in run.names.links.iter().zip(now).enumerate() {
+        let before = run.measured.links.get(place).copied().unwrap_or_default();
         rows.push([
-            laid.name.as_str().into(),
-            run.layout.nodes[laid.from].as_str().into(),
-            run.layout.nodes[laid.to].as_str().into(),
+            (*link.name).into(),
+            (*run.names.nodes[link.from as usize]).into(),
+            (*run.names.nodes[link.to as usize]).into(),
             (now.arrivals - before.arrivals).into(),
             (now.departures - before.departures).into(),
             (now.dropped_full - before.dropped_full).into(),
@@ -173,12 +181,12 @@ fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
 
 fn queues(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&QUEUES);
-    for (laid, watch) in run.layout.links.iter().zip(run.fabric.watches()) {
+    for (link, watch) in run.names.links.iter().zip(run.fabric.watches()) {
         let Some(groups) = watch.as_ref().and_then(|watch| watch.lengths()) else { continue };
-        for (name, lengths) in run.layout.groups.iter().zip(groups) {
+        for (name, lengths) in run.names.groups.iter().zip(groups) {
             for (length, seen) in lengths.iter().enumerate().filter(|(_, seen)| seen.arrivals > 0) {
                 rows.push([
-                    laid.name.as_str().into(),
+                    (*link.name).into(),
                     name.as_str().into(),
                     (length as u64).into(),
                     seen.arrivals.into(),
@@ -194,11 +202,11 @@ fn playout(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&PLAYOUT);
     for (number, agent) in run.agents.iter().enumerate() {
         let Some(playout) = agent.playout() else { continue };
-        let flow = &run.layout.flows[number];
+        let flow = &run.names.flows[number];
         for (index, delay) in playout.delays().iter().enumerate() {
             rows.push([
                 (number as u64).into(),
-                run.layout.groups[flow.group].as_str().into(),
+                run.names.group_of(number).into(),
                 u64::from(flow.index).into(),
                 delay.as_secs_f64().into(),
                 playout.judged(index).into(),
@@ -212,11 +220,11 @@ fn playout(run: &Simulation) -> Rows {
 fn adus(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&ADUS);
     for (number, agent) in run.agents.iter().enumerate() {
-        let flow = &run.layout.flows[number];
+        let flow = &run.names.flows[number];
         for record in agent.receiver().records() {
             rows.push([
                 (number as u64).into(),
-                run.layout.groups[flow.group].as_str().into(),
+                run.names.group_of(number).into(),
                 u64::from(flow.index).into(),
                 record.unit.into(),
                 record.due.as_secs_f64().into(),
@@ -229,13 +237,13 @@ fn adus(run: &Simulation) -> Rows {
 
 fn packets(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&PACKETS);
-    for (laid, watch) in run.layout.links.iter().zip(run.fabric.watches()) {
+    for (link, watch) in run.names.links.iter().zip(run.fabric.watches()) {
         let Some(records) = watch.as_ref().and_then(|watch| watch.records()) else { continue };
         for record in records {
             let packet = &record.packet;
             rows.push([
                 record.offered.as_secs_f64().into(),
-                laid.name.as_str().into(),
+                (*link.name).into(),
                 u64::from(packet.flow).into(),
                 if packet.marks.ack { "ack" } else { "data" }.into(),
                 packet.number.into(),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ontempo_foundation::Time;
+use ontempo_scenario::ScenarioError;
 use ontempo_scenario::model::Scenario;
-use ontempo_scenario::{Layout, ScenarioError};
 
 use crate::agents::{Agent, Totals};
 use crate::assemble::{Assembly, assemble};
 use crate::fabric::{Event, Fabric, Need, Transit};
+use crate::names::Names;
 use crate::probes::Probes;
 use crate::results::{self, Results};
 use crate::trace::{self, Ends, Tap, Trace};
@@ -108,7 +109,7 @@ const EVENTS_PER_LOOK: u32 = 1 << 15;
 pub struct Simulation {
     pub(crate) agents: Vec<Agent>,
     pub(crate) fabric: Fabric,
-    pub(crate) layout: Layout,
+    pub(crate) names: Names,
     pub(crate) probes: Probes,
     pub(crate) end: Time,
     pub(crate) measured: Measured,
@@ -123,7 +124,7 @@ pub struct Simulation {
     traced: Vec<usize>,
 }
 
-/// The measured span, and the totals with which it began.
+/// The measured span, and the totals with which it began; none where it is the whole run.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) from: Time,
@@ -142,11 +143,6 @@ impl Simulation {
             fabric.schedule(flow.start, Event::Wake(number as u32));
         }
         let probes = Probes::new(scenario, &layout, &mut fabric);
-        let measured = Measured {
-            flows: vec![Totals::default(); layout.flows.len()],
-            links: vec![results::LinkTotals::default(); layout.links.len()],
-            ..Measured::default()
-        };
         let begins = Time::ZERO + scenario.measure.from;
         if begins > Time::ZERO {
             fabric.schedule(begins, Event::BeginMeasuring);
@@ -157,12 +153,12 @@ impl Simulation {
             fabric,
             probes,
             end,
-            measured,
+            measured: Measured::default(),
             begins,
             horizon: Time::ZERO,
             ends: trace::ends_of_flows(scenario, &layout),
             traced: Vec::new(),
-            layout,
+            names: layout.into(),
         };
         simulation.horizon = simulation.next_reading(Time::ZERO);
         Ok(simulation)
@@ -179,8 +175,8 @@ impl Simulation {
         link: &str,
         out: impl Write + Send + 'static,
     ) -> Result<Trace, SetupError> {
-        let mut links = self.layout.links.iter();
-        let place = links.position(|laid| laid.name == link);
+        let mut links = self.names.links.iter();
+        let place = links.position(|named| *named.name == *link);
         let place = place.ok_or_else(|| SetupError::UnknownLink(link.to_owned()))?;
         let (tap, trace) = Tap::new(link, self.ends.clone(), self.end, Box::new(out));
         self.fabric.set_tap(place, tap);
@@ -265,7 +261,7 @@ impl Simulation {
                 self.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
             Event::Sample => {
-                self.probes.sample(now, &self.layout, &self.agents, fabric);
+                self.probes.sample(now, &self.names, &self.agents, fabric);
                 self.horizon = self.next_reading(now);
             }
             Event::BeginMeasuring => {

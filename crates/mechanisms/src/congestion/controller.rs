@@ -1,5 +1,7 @@
 //! Any one of the controllers, chosen at run time and called without a vtable.
 
+use std::convert::identity;
+
 use ontempo_foundation::{Packets, Rate};
 
 use super::{
@@ -14,11 +16,11 @@ pub enum Controller {
     Reno(Reno),
     /// NewReno: Reno once per window (RFC 6582).
     NewReno(NewReno),
-    /// CUBIC (RFC 9438).
-    Cubic(Cubic),
+    /// CUBIC (RFC 9438); boxed, as each of the large ones is.
+    Cubic(Box<Cubic>),
     /// Vegas (Brakmo and Peterson, 1995).
-    Vegas(Vegas),
-    /// PERT; boxed, being the one large controller of them.
+    Vegas(Box<Vegas>),
+    /// PERT (thesis, ch. II).
     Pert(Box<Pert>),
 }
 
@@ -90,18 +92,12 @@ impl CongestionControl for Controller {
 }
 
 macro_rules! from_each {
-    ($($controller:ident),*) => {$(
+    ($($controller:ident: $wrap:expr),*) => {$(
         impl From<$controller> for Controller {
             fn from(inner: $controller) -> Self {
-                Self::$controller(inner)
+                Self::$controller($wrap(inner))
             }
         }
     )*};
 }
-from_each!(Reno, NewReno, Cubic, Vegas);
-
-impl From<Pert> for Controller {
-    fn from(inner: Pert) -> Self {
-        Self::Pert(Box::new(inner))
-    }
-}
+from_each!(Reno: identity, NewReno: identity, Vegas: Box::new, Cubic: Box::new, Pert: Box::new);

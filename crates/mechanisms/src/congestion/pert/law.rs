@@ -87,9 +87,10 @@ impl PertParameters {
 }
 
 impl Default for PertParameters {
-    /// [`thesis`](Self::thesis), for now.
+    /// [`reference`](Self::reference): of the two readings, the one that reproduces more of the
+    /// thesis' figures.
     fn default() -> Self {
-        Self::thesis()
+        Self::reference()
     }
 }
 
