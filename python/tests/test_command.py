@@ -114,7 +114,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path: Path, engine: FakeE
     threading.Thread(target=press, daemon=True).start()
     result = reproduce(tmp_path, "--only", "pert/fig4", "--jobs", "1")
     assert result.exit_code == INTERRUPTED
-    assert "5 of 48 cells are kept" in result.output
+    assert "5 of 54 cells are kept" in result.output
     again = f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig4"
     assert f"to go on: {again}" in result.output
 

@@ -186,14 +186,15 @@ def _checks(checks: Sequence[Check]) -> str:
 def _check(check: Check) -> str:
     cause = ""
     if check.ok is False and check.cause:
-        cause = f'<span class="cause">Likely cause: {escape(check.cause)}</span>'
+        text = f"Likely cause: {escape(check.cause)}"
+        cause = f'<tr class="cause"><td></td><td colspan="3">{text}</td></tr>'
     outcome = OUTCOMES[check.ok]
     return (
         f'<tr><td class="mark {_slug(outcome)}">{_icon(outcome)}'
         f'<span class="hidden">{CHECK_WORDS[check.ok]}</span></td>'
-        f'<td class="what">{escape(check.sentence)}{cause}</td>'
+        f'<td class="what">{escape(check.sentence)}</td>'
         f'<td class="asked" data-label="Published:">{escape(check.published)}</td>'
-        f'<td class="measured" data-label="Measured:">{escape(check.measured)}</td></tr>'
+        f'<td class="measured" data-label="Measured:">{escape(check.measured)}</td></tr>{cause}'
     )
 
 
