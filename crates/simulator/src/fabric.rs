@@ -148,9 +148,16 @@ impl Fabric {
         sum
     }
 
+    /// Reads a little of the link at a step of a route.
+    #[inline]
+    pub(crate) fn touch_link(&self, step: u32) -> u64 {
+        let step = self.steps[step as usize];
+        self.links.get(step.link()).map_or(0, |link| link.busy_until().as_nanos())
+    }
+
     /// Reads a little of the link at a step of a route, and of those that follow ahead of time.
     #[inline]
-    pub(crate) fn touch_links(&self, step: u32) -> u64 {
+    fn touch_links(&self, step: u32) -> u64 {
         let mut sum = 0u64;
         for step in &self.steps[step as usize..] {
             if step.0 == Step::ARRIVED.0 {

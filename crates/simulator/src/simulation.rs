@@ -224,10 +224,10 @@ impl Simulation {
         for need in needs {
             let agent = &self.agents[need.flow as usize];
             sum = sum.wrapping_add(agent.touch(need.ack));
-            if let Some(tcp) = agent.tcp()
-                && !need.ack
-            {
-                sum = sum.wrapping_add(self.fabric.touch_links(tcp.back()));
+            if let Some(tcp) = agent.tcp() {
+                // What it will send on: the answer of a receiver, the next packet of a sender.
+                let route = if need.ack { tcp.route() } else { tcp.back() };
+                sum = sum.wrapping_add(self.fabric.touch_link(route));
             }
         }
         black_box(sum);

@@ -458,6 +458,11 @@ impl Tcp {
             + self.transfers
     }
 
+    /// Where the way of its data begins.
+    pub(crate) fn route(&self) -> u32 {
+        self.route
+    }
+
     /// Where the way back begins.
     pub(crate) fn back(&self) -> u32 {
         self.back
