@@ -1,8 +1,8 @@
 //! The event queue: a timing wheel that is a radix heap, and the next events in order.
 //!
-//! An event's place is decided by the highest base-64 digit in which its time differs from the
-//! present: level 0 holds the events of the present 64 ns, one slot a nanosecond; level 1 those
-//! of the present 4,096 ns, one slot for 64 ns; and so on. When time enters a crowded slot of a
+//! An event's place is decided by the highest base-128 digit in which its time differs from the
+//! present: level 0 holds the events of the present 128 ns, one slot a nanosecond; level 1 those
+//! of the present 16,384 ns, one slot for 128 ns; and so on. When time enters a crowded slot of a
 //! higher level, its events fall to lower ones; each event falls at most a few times, so a push
 //! and a pop cost the same whether ten events wait or a million (a binary heap's cost grows with
 //! them). What slots the next few dozen events lie in is then sorted at once, which costs less
@@ -15,7 +15,7 @@ use std::iter::successors;
 
 use ontempo_foundation::Time;
 
-const DIGIT_BITS: u32 = 6;
+const DIGIT_BITS: u32 = 7;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 const NONE: u32 = u32::MAX;
@@ -54,7 +54,7 @@ pub(crate) struct Wheel<E> {
     /// The first chunk of those that no slot has.
     free: u32,
     /// One bit a slot: which hold events.
-    occupied: [u64; LEVELS],
+    occupied: [u128; LEVELS],
     /// One bit a level: which have an occupied slot.
     levels: u32,
     present: u64,
