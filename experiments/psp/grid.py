@@ -66,13 +66,14 @@ def psa_cells(scale: Scale, counts: tuple[int, ...]) -> list[Cell]:
 
 def mixed_cells(scale: Scale, window: int) -> list[Cell]:
     """16 agents and 16 transfers, over the spacings."""
-    duration = 20 if scale == "quick" else 500
+    duration, since = (20, 5) if scale == "quick" else (500, 1)
     return [
         Cell(
             MIXED,
             (
                 f'duration="{duration} s"',
                 f'flows.psa.transport.spacing="{us} us"',
+                f'measure.from="{since} s"',
                 f'flows.tcp.transport.receive-window="{window} packets"',
             ),
             0,

@@ -1,5 +1,7 @@
 """Figures 10 to 15, and the spacing at the receiver: agents beside TCP."""
 
+from pathlib import Path
+
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
@@ -7,7 +9,7 @@ from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
-from ..grid import PACKET_BITS, Scaling, arrival_cells, mixed_cells
+from ..grid import MIXED, PACKET_BITS, PSA, Scaling, arrival_cells, mixed_cells, psa_cells
 from .curves import EACH_NOTE, best, both, least_without_loss, lost, microseconds, received
 
 NEAR = 0.05
@@ -27,7 +29,8 @@ def near(value: float, published: float) -> bool:
 
 def judge_agents(results: Results) -> Finding:
     """Where agents beside TCP do best."""
-    table = results.table("flows").filter(group="psa", window=20)
+    table = _of(results, MIXED).filter(group="psa")
+    alone = lost(_of(results, PSA))
     rates, losses = received(table), lost(table)
     peak, free = best(rates), least_without_loss(losses)
     at = [us for us in rates if 1000 <= us <= 1050]
@@ -44,7 +47,17 @@ def judge_agents(results: Results) -> Finding:
     ]
     figures = both("one of 16 agents beside 16 TCPs of window 20",
                    [Series("Received", "pert", rates)], [Series("", "pert", losses)])
-    return Finding(figures, checks, [EACH_NOTE])
+    without = "; ".join(f"{alone[us].value:.2%} at {microseconds(us)}" for us in at)
+    tested = (
+        f"The same 16 agents without any TCP lose {without}, and nothing from"
+        f" {microseconds(least_without_loss(alone))} on: TCP is not what takes their bandwidth."
+    )
+    return Finding(figures, checks, [EACH_NOTE, tested])
+
+
+def _of(results: Results, scenario: Path) -> pl.DataFrame:
+    """The flows of the cells of one scenario."""
+    return results.of(cell for cell in results.cells if cell.scenario == scenario).table("flows")
 
 
 def judge_tcp(results: Results) -> Finding:
@@ -142,7 +155,7 @@ FIG10_11 = Claim(
     published="An agent among 16, beside 16 TCPs, does best at 1000 to 1050 μs: 11 Mbit/s, no"
     " loss.",
     expectation="The same, which physics does not allow: 16 times 11 Mbit/s exceed 155.",
-    cells=lambda scale: mixed_cells(scale, 20),
+    cells=lambda scale: [*mixed_cells(scale, 20), *psa_cells(scale, (16,))],
     judge=judge_agents,
     scaling=Scaling(20),
 )
