@@ -16,3 +16,4 @@ pub mod playout;
 pub mod receive;
 pub mod recovery;
 pub mod rtt;
+pub mod spacing;

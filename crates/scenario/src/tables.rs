@@ -61,8 +61,12 @@ pub const FLOWS: Table = Table {
         FLOW,
         GROUP,
         INDEX,
-        column("transport", Text, "`tcp` or `udp`"),
-        optional("congestion", Text, "congestion controller of a TCP flow"),
+        column("transport", Text, "`tcp`, `udp` or `spaced`"),
+        optional(
+            "congestion",
+            Text,
+            "congestion controller of a TCP flow, spacing controller of a spaced one",
+        ),
         column("start_s", Number, "when the flow starts, in seconds"),
         column("sent_packets", Count, "data packets sent, retransmissions counted"),
         column("delivered_packets", Count, "data packets handed to the receiving application"),
@@ -110,7 +114,11 @@ pub const QUEUES: Table = Table {
         GROUP,
         column("length", Count, "packets waiting when the packet arrived"),
         column("arrivals", Count, "packets of the group that found this length"),
-        column("drops", Count, "those of them that were dropped"),
+        column(
+            "drops",
+            Count,
+            "those of them that were dropped; under CoDel and FQ-CoDel, packets dropped at this length",
+        ),
     ],
 };
 
@@ -125,7 +133,8 @@ pub const SAMPLES: Table = Table {
             "quantity",
             Text,
             "`cwnd_packets`, `ssthresh_packets`, `srtt_s`, `in_flight_packets`, \
-             `delivered_bytes`, `alpha`, `queueing_delay_s` or `queue_packets`",
+             `delivered_bytes`, `alpha`, `queueing_delay_s`, `sent_bytes`, `spacing_s` or \
+             `queue_packets`",
         ),
         column("value", Number, "the value, in the unit that the quantity's name ends in"),
     ],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
+use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 use ontempo_mechanisms::ack::{AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck};
 use ontempo_mechanisms::congestion::{
     AckCounting, Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno,
@@ -11,13 +11,14 @@ use ontempo_mechanisms::congestion::{
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
+use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup,
-    PertVariant, RecoveryKind, Scenario, TcpSpec, Transport,
+    PertVariant, RecoveryKind, Scenario, SpacingKind, TcpSpec, Transport,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
-use crate::agents::{Agent, Receiver, SenderSettings, Tcp, Udp};
+use crate::agents::{Agent, Pace, Receiver, SenderSettings, Spaced, Tcp, Udp};
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Source};
 use crate::elements::link;
 use crate::fabric::Fabric;
@@ -26,6 +27,9 @@ use crate::watch::Watch;
 
 /// Headers of a TCP segment: what of a packet is no payload.
 const TCP_HEADERS: u64 = 40;
+
+/// Spaced packets come no faster, whatever the sender's first link takes.
+const LEAST_SPACING: Duration = Duration::from_micros(1);
 
 /// What a run is made of.
 pub(crate) struct Assembly {
@@ -54,7 +58,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .iter()
         .flat_map(|flow| [flow.forward.as_slice(), flow.reverse.as_slice()])
         .collect();
-    let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
+    let (fabric, starts) = Fabric::new(links, &routes, watches, groups.clone());
     let mut agents = layout
         .flows
         .iter()
@@ -62,7 +66,9 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .map(|(number, flow)| {
             let name = &layout.groups[flow.group];
             let route = (number as u32, starts[2 * number], starts[2 * number + 1]);
-            agent(scenario, name, flow, route, seed)
+            let interface =
+                flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
+            agent(scenario, name, flow, route, interface, seed)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
     allow_answers_ahead(&mut agents, &layout, &fabric);
@@ -88,6 +94,7 @@ fn agent(
     name: &str,
     flow: &LaidFlow,
     (number, route, back): (u32, u32, u32),
+    interface: Rate,
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
@@ -100,6 +107,13 @@ fn agent(
         Transport::Udp { packet } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
+        }
+        Transport::Spaced { packet, spacing, controller } => {
+            let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
+            let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
+            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), interface);
+            Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
             let headers = Bytes::new(TCP_HEADERS);
@@ -120,6 +134,15 @@ fn agent(
             ))
         }
     })
+}
+
+fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
+    let (name, parameters) = match controller {
+        None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
+        Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
+        Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
+    };
+    Pace::Adaptive { name, parameters, controller: None }
 }
 
 fn wire_size(packet: Bytes) -> u32 {

@@ -2,21 +2,23 @@
 
 use std::fmt::Display;
 
-use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel, Queue, Red, RedMeasure,
-    RedParameters,
+    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, FqCoDel, FqCoDelParameters, Limit,
+    Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
+    RedParameters, ScheduledLink, ScheduledLinkParameters,
 };
 use ontempo_scenario::LaidLink;
 use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
 
+use crate::fabric::Element;
 use crate::simulation::SetupError;
 
 /// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
 const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 
 /// The link that `laid` describes, with the random streams of its name.
-pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
+pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Element, SetupError> {
     let refused = |problem: &dyn Display| SetupError::Element {
         link: laid.name.clone(),
         problem: problem.to_string(),
@@ -29,6 +31,18 @@ pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
         None => LossModel::None,
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
+    let name = format!("link {}", laid.name);
+    if let Some(discipline) = discipline(laid, seed, &name) {
+        let parameters = ScheduledLinkParameters {
+            rate: laid.rate,
+            delay,
+            mtu: laid.mtu,
+            discipline,
+            loss,
+            reordering: laid.reordering,
+        };
+        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
+    }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {
         rate: laid.rate,
@@ -38,7 +52,33 @@ pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
         loss,
         reordering: laid.reordering,
     };
-    Ok(Link::new(parameters, seed, &format!("link {}", laid.name)))
+    Ok(Element::Link(Link::new(parameters, seed, &name)))
+}
+
+/// The discipline that decides at dequeue; `None` where the queue decides at the door.
+fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipline>> {
+    let codel = |most: QueueLimit, target, interval, ecn| CoDelParameters {
+        target,
+        interval,
+        ecn,
+        limit: limit(most),
+        ..CoDelParameters::default()
+    };
+    match &laid.queue {
+        QueueSpec::Codel { limit, target, interval, ecn } => {
+            Some(Box::new(CoDel::new(codel(*limit, *target, *interval, *ecn))))
+        }
+        QueueSpec::FqCodel { limit, target, interval, ecn, quantum, queues } => {
+            let parameters = FqCoDelParameters {
+                codel: codel(*limit, *target, *interval, *ecn),
+                quantum: *quantum,
+                queues: *queues,
+            };
+            let mut random = RandomStream::new(seed, &format!("{name} queue"));
+            Some(Box::new(FqCoDel::new(parameters, &mut random)))
+        }
+        QueueSpec::DropTail { .. } | QueueSpec::Red { .. } | QueueSpec::Pie { .. } => None,
+    }
 }
 
 fn delay_law(law: &model::DelayLaw) -> Result<DelayLaw, ontempo_network::DelayLawError> {
@@ -71,7 +111,29 @@ fn limit(spec: QueueLimit) -> Limit {
     }
 }
 
-fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network::RedError> {
+fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, RedError> {
+    match &laid.queue {
+        QueueSpec::DropTail { limit: most } => Ok(Queue::DropTail(
+            most.map_or(DropTail::unlimited(), |most| DropTail::new(limit(most))),
+        )),
+        QueueSpec::Red { .. } => {
+            Red::new(red_parameters(laid, mean_delay)).map(|red| Queue::Red(Box::new(red)))
+        }
+        QueueSpec::Pie { limit: most, target, update, burst, ecn } => {
+            Ok(Queue::Pie(Box::new(Pie::new(PieParameters {
+                target: *target,
+                update: *update,
+                burst: *burst,
+                ecn: *ecn,
+                limit: limit(*most),
+                ..PieParameters::default()
+            }))))
+        }
+        QueueSpec::Codel { .. } | QueueSpec::FqCodel { .. } => Ok(Queue::unlimited()),
+    }
+}
+
+fn red_parameters(laid: &LaidLink, mean_delay: Duration) -> RedParameters {
     let QueueSpec::Red {
         limit: most,
         min_th,
@@ -84,18 +146,13 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         ecn,
     } = &laid.queue
     else {
-        let QueueSpec::DropTail { limit: most } = &laid.queue else {
-            return Ok(Queue::unlimited());
-        };
-        return Ok(Queue::DropTail(
-            most.map_or(DropTail::unlimited(), |most| DropTail::new(limit(most))),
-        ));
+        return RedParameters::automatic(laid.rate, Bytes::new(500), RED_TARGET_DELAY);
     };
     let automatic = RedParameters::automatic(laid.rate, *mean_packet, RED_TARGET_DELAY);
     let packets = |threshold: &Option<Packets>| threshold.map(|packets| packets.get() as f64);
     let min_th = packets(min_th).unwrap_or(automatic.min_th);
     let computed_weight = || RedParameters::automatic_weight(laid.rate, *mean_packet, mean_delay);
-    let parameters = RedParameters {
+    RedParameters {
         min_th,
         max_th: packets(max_th).unwrap_or(3.0 * min_th),
         max_p: *max_p,
@@ -106,8 +163,7 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         ecn: *ecn,
         limit: in_measure(limit(*most), *byte_mode, *mean_packet),
         ..automatic
-    };
-    Red::new(parameters).map(|red| Queue::Red(Box::new(red)))
+    }
 }
 
 /// A queue measured in bytes reads a limit in packets as so many mean packets (as ns-2 does).
