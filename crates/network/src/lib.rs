@@ -17,10 +17,15 @@ mod delay;
 mod link;
 mod loss;
 mod queue;
+mod scheduler;
 
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
     DropTail, Limit, Offered, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+};
+pub use scheduler::{
+    Cbq, ClassParameters, ClassesError, Item, Scheduler, TokenBucket, TrafficSpec,
+    TrafficSpecError, Wfq,
 };
