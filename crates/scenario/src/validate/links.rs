@@ -146,6 +146,15 @@ fn hyper_exponential(
 }
 
 fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
+    if let QueueSpec::Wfq { reservable, .. } | QueueSpec::Cbq { reservable, .. } = spec
+        && !(0.0..1.0).contains(reservable)
+    {
+        let what = format!(
+            "{reservable} of a link cannot be reserved; something must be left to other packets: \
+             a number from 0 to below 1 is needed"
+        );
+        findings.add(&path.key("reservable"), what);
+    }
     let QueueSpec::Red { min_th, max_th, max_p, weight, mean_packet, .. } = spec else { return };
     findings.probability(&path.key("max-p"), *max_p);
     if let Some(weight) = weight {
