@@ -5,6 +5,9 @@
 //! why it was dropped) and no departure is ever an event. A simulator calls it in virtual
 //! time, an emulator in real time; time is the argument `now`, never read from a clock.
 //!
+//! A discipline that decides later, when the transmitter asks (CoDel, FQ-CoDel), stands in a
+//! [`ScheduledLink`], whose owner enqueues and dequeues.
+//!
 //! A link is put together from parts that stand alone: a [`Queue`] decides who may wait, a
 //! [`LossModel`] what the wire loses, a [`DelayLaw`] how long the wire is. Each takes its
 //! randomness from a stream of its own, named for the link, so the same seed gives the same
@@ -17,15 +20,21 @@ mod delay;
 mod link;
 mod loss;
 mod queue;
+mod scheduled;
 mod scheduler;
+mod wire;
 
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
-    DropTail, Limit, Offered, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+    CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Queue, Red,
+    RedError, RedMeasure, RedParameters, Verdict,
+};
+pub use scheduled::{
+    Chosen, Departure, Discipline, Dropped, Queued, ScheduledLink, ScheduledLinkParameters,
 };
 pub use scheduler::{
-    Cbq, ClassParameters, ClassesError, Item, Scheduler, TokenBucket, TrafficSpec,
+    Cbq, ClassParameters, ClassesError, Reserving, Scheduler, TokenBucket, TrafficSpec,
     TrafficSpecError, Wfq,
 };

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
+use crate::wire::Wire;
 use crate::{DelayLaw, LossModel, Offered, Queue, Verdict};
 
 /// What makes a link: one direction of it.
@@ -43,7 +44,7 @@ pub enum Fate {
 pub enum DropReason {
     /// The queue was at its limit.
     QueueFull,
-    /// The queue discipline dropped it before the limit (RED).
+    /// The queue discipline dropped it before the limit (RED, PIE, CoDel).
     Early,
     /// The loss model took it on the wire, after the queue.
     Loss,
@@ -60,7 +61,8 @@ pub struct Occupancy {
     pub bytes: Bytes,
 }
 
-/// Packets that did not arrive, by reason; each is counted when it is offered.
+/// Packets that did not arrive, by reason; on a [`Link`] each is counted when it is offered,
+/// on a [`ScheduledLink`](crate::ScheduledLink) when it is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
     /// For [`DropReason::QueueFull`].
@@ -152,41 +154,18 @@ struct Rest {
     wire: Option<Box<Wire>>,
 }
 
-/// A wire that loses packets, turns large ones away or varies in delay.
-#[derive(Clone, Debug)]
-struct Wire {
-    mtu: Option<Bytes>,
-    loss: LossModel,
-    loss_random: RandomStream,
-    delay: DelayLaw,
-    delay_random: RandomStream,
-    reordering: bool,
-    /// When the last packet that arrives does; unused where packets may overtake.
-    last_arrival: Time,
-}
-
 impl Link {
     /// An idle link; `name` names its streams of random numbers (`NAME queue`, `NAME loss`,
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
-        let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
         let LinkParameters { rate, delay, mtu, queue, loss, reordering } = parameters;
         let constant_delay = match delay {
             DelayLaw::Constant(delay) => Some(delay),
             _ => None,
         };
         let is_simple = constant_delay.is_some() && mtu.is_none() && loss == LossModel::None;
-        let wire = (!is_simple).then(|| {
-            Box::new(Wire {
-                mtu,
-                loss,
-                loss_random: stream("loss"),
-                delay,
-                delay_random: stream("delay"),
-                reordering,
-                last_arrival: Time::ZERO,
-            })
-        });
+        let wire =
+            (!is_simple).then(|| Box::new(Wire::new(mtu, loss, delay, reordering, (seed, name))));
         Self {
             busy_until: Time::ZERO,
             last_size: 0,
@@ -202,7 +181,7 @@ impl Link {
                 waiting_bytes: Bytes::ZERO,
                 wait: 0,
                 queue,
-                queue_random: stream("queue"),
+                queue_random: RandomStream::new(seed, &format!("{name} queue")),
                 rate,
                 marks: 0,
                 drops: Drops::default(),
@@ -213,7 +192,7 @@ impl Link {
 
     /// Whether a packet may overtake an earlier one.
     pub fn reorders(&self) -> bool {
-        self.rest.wire.as_ref().is_some_and(|wire| wire.reordering)
+        self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
     }
 
     /// When the link will have sent all that it has admitted.
@@ -233,7 +212,7 @@ impl Link {
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
         let rest = &self.rest;
-        if rest.wire.as_ref().and_then(|wire| wire.mtu).is_some_and(|mtu| size > mtu) {
+        if rest.wire.as_ref().is_some_and(|wire| wire.turns_away(size)) {
             return self.drop_packet(DropReason::TooLarge);
         }
         self.settle(now);
@@ -249,7 +228,7 @@ impl Link {
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
         let ends = self.transmit(starts, size);
         self.rest.marks += u64::from(marked);
-        if self.rest.wire.as_mut().is_some_and(|wire| wire.loss.lost(&mut wire.loss_random)) {
+        if self.rest.wire.as_mut().is_some_and(|wire| wire.loses()) {
             return self.drop_packet(DropReason::Loss);
         }
         Fate::Arrives { at: self.propagate(ends), starts, marked }
@@ -353,13 +332,10 @@ impl Link {
     /// The arrival of a packet whose last bit leaves at `ends`.
     #[inline]
     fn propagate(&mut self, ends: Time) -> Time {
-        let Some(wire) = &mut self.rest.wire else { return ends + self.constant_delay };
-        let at = ends + wire.delay.sample(&mut wire.delay_random);
-        if wire.reordering {
-            return at;
+        match &mut self.rest.wire {
+            None => ends + self.constant_delay,
+            Some(wire) => wire.arrival(ends),
         }
-        wire.last_arrival = wire.last_arrival.max(at);
-        wire.last_arrival
     }
 
     fn drop_packet(&mut self, reason: DropReason) -> Fate {
@@ -374,12 +350,12 @@ impl Drops {
         self.refused() + self.loss
     }
 
-    /// Packets that never got into the queue: all but those lost on the wire.
+    /// Packets that were never transmitted: all but those lost on the wire.
     pub fn refused(&self) -> Packets {
         self.queue_full + self.early + self.too_large
     }
 
-    fn count(&mut self, reason: DropReason) -> &mut Packets {
+    pub(crate) fn count(&mut self, reason: DropReason) -> &mut Packets {
         match reason {
             DropReason::QueueFull => &mut self.queue_full,
             DropReason::Early => &mut self.early,

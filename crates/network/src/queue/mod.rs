@@ -1,9 +1,16 @@
 //! Queue disciplines: who may wait for the link, who is marked, who is turned away.
+//!
+//! Those of [`Queue`] decide when a packet is offered; the others, each a
+//! [`Discipline`](crate::Discipline), when the transmitter asks for the next.
 
+mod codel;
 mod droptail;
+mod fq_codel;
 mod red;
 
+pub use codel::{CoDel, CoDelParameters};
 pub use droptail::DropTail;
+pub use fq_codel::{FqCoDel, FqCoDelParameters};
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate};
 pub use red::{Red, RedError, RedMeasure, RedParameters};
 

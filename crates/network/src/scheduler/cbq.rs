@@ -2,8 +2,8 @@
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
-use super::classes::{ClassParameters, ClassQueue, ClassesError, Item, check, together};
-use crate::{DropReason, Occupancy};
+use super::classes::{ClassParameters, ClassQueue, ClassesError, check, together};
+use crate::{DropReason, Occupancy, Queued};
 
 /// The weight of a new sample in a class's average idle time (Floyd and Van Jacobson, 1995).
 const WEIGHT: f64 = 1.0 / 16.0;
@@ -82,13 +82,13 @@ impl Cbq {
     }
 
     /// See [`Scheduler::enqueue`](super::Scheduler::enqueue).
-    pub(super) fn enqueue(&mut self, item: Item) -> Result<(), DropReason> {
-        let class = self.classes.get_mut(item.class).ok_or(DropReason::QueueFull)?;
-        class.queue.push(item, ())
+    pub(super) fn enqueue(&mut self, class: usize, packet: Queued) -> Result<(), DropReason> {
+        let class = self.classes.get_mut(class).ok_or(DropReason::QueueFull)?;
+        class.queue.push(packet, ())
     }
 
     /// See [`Scheduler::dequeue`](super::Scheduler::dequeue).
-    pub(super) fn dequeue(&mut self, now: Time) -> Option<Item> {
+    pub(super) fn dequeue(&mut self, now: Time) -> Option<Queued> {
         let unsatisfied = self.has_unsatisfied(now);
         let priority = self
             .classes
@@ -102,9 +102,9 @@ impl Cbq {
             let place = self.turn;
             let class = &mut self.classes[place];
             if may(class)
-                && let Some((item, ())) = class.queue.front()
+                && let Some((packet, ())) = class.queue.front()
             {
-                let size = item.size.get() as f64;
+                let size = packet.size.get() as f64;
                 if class.deficit >= size {
                     class.deficit -= size;
                     return class.send(now);
@@ -151,8 +151,8 @@ impl Class {
     }
 
     /// Takes the first packet and brings the estimator up to date.
-    fn send(&mut self, now: Time) -> Option<Item> {
-        let item = self.queue.pop()?;
+    fn send(&mut self, now: Time) -> Option<Queued> {
+        let packet = self.queue.pop()?;
         if self.queue.is_empty() {
             self.deficit = 0.0;
         }
@@ -161,15 +161,15 @@ impl Class {
             let idle = now.since(began).as_secs_f64() - due;
             self.idle = (self.idle + WEIGHT * (idle - self.idle)).min(self.most_idle);
         }
-        self.last = Some((now, item.size));
+        self.last = Some((now, packet.size));
         self.under_limit_from = now;
         if self.idle < 0.0 {
             // So late that the next sample takes the average back to zero.
             let rest = -self.idle * (1.0 - WEIGHT) / WEIGHT;
-            let due = self.rate.time_to_send(item.size);
+            let due = self.rate.time_to_send(packet.size);
             self.under_limit_from = now + due + Duration::from_secs_f64(rest);
         }
-        Some(item)
+        Some(packet)
     }
 }
 

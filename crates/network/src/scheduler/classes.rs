@@ -5,18 +5,7 @@ use std::fmt;
 
 use ontempo_foundation::{Bytes, Packets, Rate};
 
-use crate::{DropReason, Limit, Occupancy};
-
-/// A packet as a scheduler sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// Place of its class.
-    pub class: usize,
-    /// Its size.
-    pub size: Bytes,
-    /// What its owner knows it by.
-    pub handle: u32,
-}
+use crate::{DropReason, Limit, Occupancy, Queued};
 
 /// One class of a scheduled link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +77,7 @@ pub(super) fn check(classes: &[ClassParameters], rate: Rate) -> Result<(), Class
 /// First in, first out, up to a limit; each packet with a tag of the discipline's.
 #[derive(Clone, Debug)]
 pub(super) struct ClassQueue<Tag> {
-    waiting: VecDeque<(Item, Tag)>,
+    waiting: VecDeque<(Queued, Tag)>,
     bytes: Bytes,
     limit: Limit,
 }
@@ -103,23 +92,23 @@ impl<Tag: Copy> ClassQueue<Tag> {
         self.limit.is_exceeded_by(self.occupancy(), size)
     }
 
-    pub(super) fn push(&mut self, item: Item, tag: Tag) -> Result<(), DropReason> {
-        if self.is_full_for(item.size) {
+    pub(super) fn push(&mut self, packet: Queued, tag: Tag) -> Result<(), DropReason> {
+        if self.is_full_for(packet.size) {
             return Err(DropReason::QueueFull);
         }
-        self.bytes += item.size;
-        self.waiting.push_back((item, tag));
+        self.bytes += packet.size;
+        self.waiting.push_back((packet, tag));
         Ok(())
     }
 
-    pub(super) fn front(&self) -> Option<&(Item, Tag)> {
+    pub(super) fn front(&self) -> Option<&(Queued, Tag)> {
         self.waiting.front()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Item> {
-        let (item, _) = self.waiting.pop_front()?;
-        self.bytes -= item.size;
-        Some(item)
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        let (packet, _) = self.waiting.pop_front()?;
+        self.bytes -= packet.size;
+        Some(packet)
     }
 
     pub(super) fn is_empty(&self) -> bool {

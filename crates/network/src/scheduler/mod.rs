@@ -1,14 +1,13 @@
 //! Schedulers: of several classes' packets, which one leaves next.
 //!
-//! A first-in first-out link knows a packet's departure when it is offered; a scheduled one does
-//! not, since what comes later may leave earlier. So a scheduler is driven from outside: packets
-//! are [enqueued](Scheduler::enqueue) as they come, and each time the link falls idle the next
-//! is [dequeued](Scheduler::dequeue). A discipline that holds packets back says until
-//! [when](Scheduler::ready_at).
+//! Which class a packet belongs to is not theirs to know: [`Reserving`] finds it by the packet's
+//! flow, polices what is reserved, and is the [`Discipline`](crate::Discipline) of a scheduled
+//! link.
 
 mod bucket;
 mod cbq;
 mod classes;
+mod reserving;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -16,11 +15,12 @@ mod wfq;
 
 pub use bucket::{TokenBucket, TrafficSpec, TrafficSpecError};
 pub use cbq::Cbq;
-pub use classes::{ClassParameters, ClassesError, Item};
+pub use classes::{ClassParameters, ClassesError};
 use ontempo_foundation::Time;
+pub use reserving::Reserving;
 pub use wfq::Wfq;
 
-use crate::{DropReason, Occupancy};
+use crate::{DropReason, Occupancy, Queued};
 
 /// The discipline of a scheduled link.
 #[derive(Clone, Debug)]
@@ -32,21 +32,21 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// Takes a packet to the end of its class's queue.
+    /// Takes a packet to the end of the queue of the class at this place.
     ///
     /// # Errors
     /// Where the class's queue is at its limit ([`DropReason::QueueFull`]): the packet is
     /// dropped, as is one of a class that there is not.
-    pub fn enqueue(&mut self, now: Time, item: Item) -> Result<(), DropReason> {
+    pub fn enqueue(&mut self, now: Time, class: usize, packet: Queued) -> Result<(), DropReason> {
         match self {
-            Self::Wfq(wfq) => wfq.enqueue(now, item),
-            Self::Cbq(cbq) => cbq.enqueue(item),
+            Self::Wfq(wfq) => wfq.enqueue(now, class, packet),
+            Self::Cbq(cbq) => cbq.enqueue(class, packet),
         }
     }
 
     /// The packet whose transmission begins at `now`; `None` where nothing waits or nothing may
     /// leave yet.
-    pub fn dequeue(&mut self, now: Time) -> Option<Item> {
+    pub fn dequeue(&mut self, now: Time) -> Option<Queued> {
         match self {
             Self::Wfq(wfq) => wfq.dequeue(now),
             Self::Cbq(cbq) => cbq.dequeue(now),

@@ -2,7 +2,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Limit;
+use crate::{Discipline, Limit};
 
 const LINK: Rate = Rate::from_bits_per_sec(1_000_000);
 const LARGEST: u64 = 1500;
@@ -14,6 +14,11 @@ fn class(kbits: u64) -> ClassParameters {
         priority: 0,
         borrows: true,
     }
+}
+
+fn packet(handle: u32, size: u64) -> Queued {
+    let (size, enqueued) = (Bytes::new(size), Time::ZERO);
+    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, enqueued }
 }
 
 fn both(classes: &[ClassParameters]) -> [Scheduler; 2] {
@@ -42,15 +47,14 @@ fn run(scheduler: &mut Scheduler, arrivals: &[Arrival]) -> Vec<Departure> {
         }
         if comes <= leaves {
             let (time, class, size) = arrivals[next];
-            let item = Item { class, size: Bytes::new(size), handle: next as u32 };
-            scheduler.enqueue(time, item).unwrap();
+            scheduler.enqueue(time, class, packet(next as u32, size)).unwrap();
             next += 1;
             free = free.max(time);
             continue;
         }
-        let item = scheduler.dequeue(leaves).expect("what is ready leaves");
-        free = leaves + LINK.time_to_send(item.size);
-        departures.push((leaves, free, item.handle as usize));
+        let packet = scheduler.dequeue(leaves).expect("what is ready leaves");
+        free = leaves + LINK.time_to_send(packet.size);
+        departures.push((leaves, free, packet.handle as usize));
     }
 }
 
@@ -188,17 +192,16 @@ proptest! {
             let mut sent = [0.0f64; 3];
             for (one, size) in sizes.iter().enumerate() {
                 for _ in 0..4000 {
-                    let item = Item { class: one, size: Bytes::new(*size), handle: 0 };
-                    scheduler.enqueue(Time::ZERO, item).unwrap();
+                    scheduler.enqueue(Time::ZERO, one, packet(one as u32, *size)).unwrap();
                 }
             }
             let mut now = Time::ZERO;
             // 2.5 s: less than any class has waiting.
             while now < Time::from_secs_f64(2.5) {
                 now = scheduler.ready_at(now);
-                let item = scheduler.dequeue(now).unwrap();
-                sent[item.class] += item.size.get() as f64;
-                now += LINK.time_to_send(item.size);
+                let packet = scheduler.dequeue(now).unwrap();
+                sent[packet.handle as usize] += packet.size.get() as f64;
+                now += LINK.time_to_send(packet.size);
             }
             let total: f64 = sent.iter().sum();
             for (sent, rate) in sent.iter().zip(rates) {
@@ -277,10 +280,7 @@ fn a_class_over_its_limit_gives_way_to_one_under_it_whatever_their_priority() {
 fn what_passes_a_class_s_limit_is_dropped_and_others_have_their_room() {
     let narrow = ClassParameters { limit: Limit::packets(Packets::new(2)), ..class(500) };
     for mut scheduler in both(&[narrow, class(500)]) {
-        let mut offer = |class| {
-            let item = Item { class, size: Bytes::new(1000), handle: 0 };
-            scheduler.enqueue(Time::ZERO, item)
-        };
+        let mut offer = |class| scheduler.enqueue(Time::ZERO, class, packet(0, 1000));
         assert_eq!([offer(0), offer(0)], [Ok(()), Ok(())]);
         assert_eq!(offer(0), Err(DropReason::QueueFull));
         assert_eq!(offer(1), Ok(()));
@@ -297,4 +297,34 @@ fn classes_that_cannot_stand_are_refused_with_a_reason() {
         refuse(&[class(600), class(500)]),
         "the classes are given 1.1 Mbit/s of a link of 1 Mbit/s"
     );
+}
+
+#[test]
+fn what_exceeds_a_reservation_waits_among_the_unreserved_and_flows_keep_their_classes() {
+    let wfq = Wfq::new(LINK, &[class(400), class(600)]).unwrap();
+    let spec = TrafficSpec {
+        rate: Rate::from_bits_per_sec(600_000),
+        bucket: Bytes::new(2000),
+        peak: None,
+        smallest: Bytes::new(0),
+        largest: Bytes::new(1500),
+    };
+    let mut reserving = Reserving::new(Scheduler::Wfq(wfq), 0);
+    reserving.reserve(7, 1, TokenBucket::new(spec).unwrap());
+    let mut drops = Vec::new();
+    for handle in 0..3 {
+        let of_others = Queued { flow: 1, ..packet(10 + handle, 1000) };
+        reserving.enqueue(Time::ZERO, of_others, &mut drops);
+        let reserved = Queued { flow: 7, ..packet(handle, 1000) };
+        reserving.enqueue(Time::ZERO, reserved, &mut drops);
+    }
+    let mut order = Vec::new();
+    let mut now = Time::ZERO;
+    while let Some(chosen) = reserving.dequeue(now, &mut drops) {
+        order.push(chosen.packet.handle);
+        now += LINK.time_to_send(chosen.packet.size);
+    }
+    // Two packets fill the bucket; the third of flow 7 is the last of the others' queue.
+    assert_eq!(order, [0, 10, 1, 11, 12, 2]);
+    assert!(drops.is_empty());
 }

@@ -2,8 +2,8 @@
 
 use ontempo_foundation::{Rate, Time};
 
-use super::classes::{ClassParameters, ClassQueue, ClassesError, Item, check, together};
-use crate::{DropReason, Occupancy};
+use super::classes::{ClassParameters, ClassQueue, ClassesError, check, together};
+use crate::{DropReason, Occupancy, Queued};
 
 /// Packet-by-packet generalized processor sharing (Demers, Keshav and Shenker, 1989; Parekh and
 /// Gallager, 1993).
@@ -56,18 +56,23 @@ impl Wfq {
     }
 
     /// See [`Scheduler::enqueue`](super::Scheduler::enqueue).
-    pub(super) fn enqueue(&mut self, now: Time, item: Item) -> Result<(), DropReason> {
+    pub(super) fn enqueue(
+        &mut self,
+        now: Time,
+        class: usize,
+        packet: Queued,
+    ) -> Result<(), DropReason> {
         self.advance(now);
-        let class = self.classes.get_mut(item.class).ok_or(DropReason::QueueFull)?;
+        let class = self.classes.get_mut(class).ok_or(DropReason::QueueFull)?;
         let begins = class.finish.max(self.virtual_time);
-        let finish = begins + item.size.get() as f64 * 8.0 / class.rate;
-        class.queue.push(item, finish)?;
+        let finish = begins + packet.size.get() as f64 * 8.0 / class.rate;
+        class.queue.push(packet, finish)?;
         class.finish = finish;
         Ok(())
     }
 
     /// See [`Scheduler::dequeue`](super::Scheduler::dequeue).
-    pub(super) fn dequeue(&mut self, now: Time) -> Option<Item> {
+    pub(super) fn dequeue(&mut self, now: Time) -> Option<Queued> {
         self.advance(now);
         let tag = |class: &Class| class.queue.front().map(|(_, finish)| *finish);
         let tags = self.classes.iter().enumerate();

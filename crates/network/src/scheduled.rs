@@ -1,0 +1,260 @@
+//! Links whose discipline decides at dequeue: who goes next, and who is dropped while waiting.
+
+use core::fmt::Debug;
+
+use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
+
+use crate::wire::Wire;
+use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy};
+
+/// A packet that waits in a scheduled link: all that a discipline may know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Names the packet to the link's owner; nothing here looks at it.
+    pub handle: u32,
+    /// The flow that it belongs to. Packets of one flow leave in the order in which they came.
+    pub flow: u32,
+    /// The class that the owner puts it in (the simulator: its flow's group), for disciplines
+    /// that treat classes differently.
+    pub class: u32,
+    /// Its size on the wire.
+    pub size: Bytes,
+    /// Whether its flow understands a congestion mark (RFC 3168).
+    pub ecn_capable: bool,
+    /// When it was offered.
+    pub enqueued: Time,
+}
+
+/// A packet that a discipline hands to the transmitter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The packet.
+    pub packet: Queued,
+    /// Whether it gets a congestion mark (CE of RFC 3168).
+    pub marked: bool,
+}
+
+/// A packet that a discipline drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The packet: the one offered, or one that waited.
+    pub packet: Queued,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// A queue discipline that decides when the transmitter asks.
+///
+/// What it takes it must give back once: from [`dequeue`](Discipline::dequeue), or as a drop
+/// of either call. Packets of one flow must leave in the order in which they came. `now` does
+/// not go back from call to call.
+pub trait Discipline: Debug + Send {
+    /// Takes `packet`; what is dropped for it (itself, or others that waited) goes to `drops`.
+    fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>);
+
+    /// The next packet to transmit at `now`, the transmitter being free; packets dropped on
+    /// the way there go to `drops`. `None` where nothing waits, or nothing may leave yet.
+    fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Chosen>;
+
+    /// What waits.
+    fn occupancy(&self) -> Occupancy;
+
+    /// The earliest time, not before `now`, at which [`dequeue`](Discipline::dequeue) may
+    /// answer with a packet if nothing else comes; [`Time::NEVER`] where nothing waits. Only a
+    /// discipline that holds packets back though the link is free (a shaper) says otherwise
+    /// than `now`.
+    fn ready(&self, now: Time) -> Time {
+        if self.occupancy().packets > Packets::new(0) { now } else { Time::NEVER }
+    }
+}
+
+/// What makes a scheduled link: as [`LinkParameters`](crate::LinkParameters), with a
+/// discipline in the place of the queue.
+#[derive(Debug)]
+pub struct ScheduledLinkParameters {
+    /// How fast packets leave.
+    pub rate: Rate,
+    /// Propagation delay, from the end of a packet's transmission to its arrival.
+    pub delay: DelayLaw,
+    /// The largest packet that the link takes; any where `None`.
+    pub mtu: Option<Bytes>,
+    /// Who waits, and who goes next.
+    pub discipline: Box<dyn Discipline>,
+    /// What the wire loses.
+    pub loss: LossModel,
+    /// Whether a packet may overtake an earlier one whose delay happens to be longer.
+    pub reordering: bool,
+}
+
+/// A packet whose transmission has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// The packet.
+    pub packet: Queued,
+    /// When its last bit arrives at the other end; `None` where the wire loses it.
+    pub arrives: Option<Time>,
+    /// Whether the discipline gave it a congestion mark.
+    pub marked: bool,
+}
+
+/// One direction of a link whose discipline decides at dequeue.
+///
+/// A [`Link`](crate::Link) knows a packet's times when it is offered. Here they depend on what
+/// comes later, so the owner drives the link: it [`enqueue`](Self::enqueue)s what comes, and
+/// calls [`dequeue`](Self::dequeue) at the time that [`next_dequeue`](Self::next_dequeue) says.
+///
+/// ```
+/// # use ontempo_foundation::{Bytes, Duration, Rate, Time};
+/// # use ontempo_network::{CoDel, CoDelParameters, DelayLaw, LossModel};
+/// # use ontempo_network::{Queued, ScheduledLink, ScheduledLinkParameters};
+/// let discipline = Box::new(CoDel::new(CoDelParameters::default()));
+/// let mut link = ScheduledLink::new(ScheduledLinkParameters {
+///     rate: Rate::from_bits_per_sec(1_000_000),
+///     delay: DelayLaw::Constant(Duration::from_millis(10)),
+///     mtu: None,
+///     discipline,
+///     loss: LossModel::None,
+///     reordering: false,
+/// }, 1, "link");
+/// let mut drops = Vec::new();
+/// let size = Bytes::new(1000);
+/// let enqueued = Time::ZERO;
+/// let packet = Queued { handle: 7, flow: 0, class: 0, size, ecn_capable: false, enqueued };
+/// link.enqueue(Time::ZERO, packet, &mut drops);
+/// assert_eq!(link.next_dequeue(Time::ZERO), Time::ZERO);
+/// let departure = link.dequeue(Time::ZERO, &mut drops).expect("one waits");
+/// assert_eq!(departure.arrives, Some(Time::ZERO + Duration::from_millis(18)));
+/// assert!(drops.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct ScheduledLink {
+    rate: Rate,
+    discipline: Box<dyn Discipline>,
+    wire: Wire,
+    /// When the packet in transmission has left; the transmitter is free from then on.
+    busy_until: Time,
+    arrivals: u64,
+    departures: u64,
+    bytes_departed: Bytes,
+    marks: u64,
+    drops: Drops,
+    /// Of all transmissions, to their ends.
+    busy: Duration,
+    /// The integral of the packets waiting over time, in packet-nanoseconds, until `counted`.
+    wait: u128,
+    counted: Time,
+}
+
+impl ScheduledLink {
+    /// An idle link; `name` names its streams of random numbers (`NAME loss`, `NAME delay`) in
+    /// the run with `seed`.
+    pub fn new(parameters: ScheduledLinkParameters, seed: u64, name: &str) -> Self {
+        let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering } = parameters;
+        Self {
+            rate,
+            discipline,
+            wire: Wire::new(mtu, loss, delay, reordering, (seed, name)),
+            busy_until: Time::ZERO,
+            arrivals: 0,
+            departures: 0,
+            bytes_departed: Bytes::ZERO,
+            marks: 0,
+            drops: Drops::default(),
+            busy: Duration::ZERO,
+            wait: 0,
+            counted: Time::ZERO,
+        }
+    }
+
+    /// Whether a packet may overtake an earlier one of its flow.
+    pub fn reorders(&self) -> bool {
+        self.wire.reorders()
+    }
+
+    /// Takes a packet; what is dropped for it (itself, or others) is appended to `drops`.
+    pub fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>) {
+        self.count_wait(now);
+        self.arrivals += 1;
+        let dropped_before = drops.len();
+        if self.wire.turns_away(packet.size) {
+            drops.push(Dropped { packet, reason: DropReason::TooLarge });
+        } else {
+            self.discipline.enqueue(now, packet, drops);
+        }
+        self.count_drops(&drops[dropped_before..]);
+    }
+
+    /// When [`dequeue`](Self::dequeue) should next be called, asked at `now` after all other
+    /// calls; [`Time::NEVER`] where nothing waits.
+    pub fn next_dequeue(&self, now: Time) -> Time {
+        self.discipline.ready(now.max(self.busy_until))
+    }
+
+    /// Begins the transmission of the next packet, if the transmitter is free and the
+    /// discipline has one to send; packets that it drops instead are appended to `drops`.
+    pub fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Departure> {
+        if now < self.busy_until {
+            return None;
+        }
+        self.count_wait(now);
+        let dropped_before = drops.len();
+        let chosen = self.discipline.dequeue(now, drops);
+        self.count_drops(&drops[dropped_before..]);
+        let Chosen { packet, marked } = chosen?;
+        let duration = self.rate.time_to_send(packet.size);
+        self.busy_until = now + duration;
+        self.busy += duration;
+        self.departures += 1;
+        self.bytes_departed += packet.size;
+        self.marks += u64::from(marked);
+        let arrives = if self.wire.loses() {
+            self.drops.loss += Packets::new(1);
+            None
+        } else {
+            Some(self.wire.arrival(self.busy_until))
+        };
+        Some(Departure { packet, arrives, marked })
+    }
+
+    /// What waits now, the packet in transmission not counted.
+    pub fn occupancy(&self) -> Occupancy {
+        self.discipline.occupancy()
+    }
+
+    /// What happened from the start to `until`, which must not be before the last call.
+    pub fn statistics(&self, until: Time) -> LinkStatistics {
+        let waiting = self.occupancy().packets;
+        let wait = self.wait + self.wait_since(until);
+        let busy = self.busy - self.busy_until.since(until);
+        let span = until.as_nanos() as f64;
+        let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
+        LinkStatistics {
+            arrivals: Packets::new(self.arrivals),
+            departures: Packets::new(self.departures),
+            waiting,
+            drops: self.drops,
+            marks: Packets::new(self.marks),
+            bytes_departed: self.bytes_departed,
+            mean_packets: mean(wait as f64),
+            busy: mean(busy.as_nanos() as f64),
+        }
+    }
+
+    fn count_wait(&mut self, now: Time) {
+        self.wait += self.wait_since(now);
+        self.counted = now;
+    }
+
+    fn wait_since(&self, now: Time) -> u128 {
+        u128::from(self.occupancy().packets.get()) * u128::from(now.since(self.counted).as_nanos())
+    }
+
+    fn count_drops(&mut self, dropped: &[Dropped]) {
+        for drop in dropped {
+            *self.drops.count(drop.reason) += Packets::new(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
