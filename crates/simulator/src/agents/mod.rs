@@ -1,9 +1,11 @@
 //! Agents: what stands at the ends of a route.
 
+mod messages;
 mod receiver;
 mod tcp;
 mod udp;
 
+pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
@@ -100,6 +102,13 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),
             Self::Udp(udp) => udp.on_wake(now, fabric),
+        }
+    }
+
+    /// Another flow's message has arrived that this flow has waited for.
+    pub(crate) fn on_prompt(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            tcp.on_prompt(now, fabric);
         }
     }
 
