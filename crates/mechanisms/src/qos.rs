@@ -87,8 +87,7 @@ impl Meter {
     }
 
     fn close(&mut self, span: Duration) -> Count {
-        let count =
-            Count { begins: self.begins, span, messages: self.messages, bytes: self.bytes };
+        let count = Count { begins: self.begins, span, messages: self.messages, bytes: self.bytes };
         *self = Self::new(self.begins + span, self.interval);
         count
     }

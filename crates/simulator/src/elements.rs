@@ -64,7 +64,7 @@ fn loss_model(spec: &LossSpec) -> Result<LossModel, ontempo_network::LossModelEr
     }
 }
 
-fn limit(spec: QueueLimit) -> Limit {
+pub(crate) fn limit(spec: QueueLimit) -> Limit {
     match spec {
         QueueLimit::Packets(packets) => Limit::packets(packets),
         QueueLimit::Bytes(bytes) => Limit::bytes(bytes),

@@ -26,6 +26,7 @@ mod names;
 mod packet;
 mod probes;
 mod read;
+mod reservations;
 mod results;
 mod simulation;
 mod tables;
