@@ -190,6 +190,19 @@ impl Link {
         }
     }
 
+    /// An endless link that nobody uses: it stands where another kind of element does the work.
+    pub fn idle() -> Self {
+        let parameters = LinkParameters {
+            rate: Rate::UNLIMITED,
+            delay: DelayLaw::Constant(Duration::ZERO),
+            mtu: None,
+            queue: Queue::unlimited(),
+            loss: LossModel::None,
+            reordering: false,
+        };
+        Self::new(parameters, 0, "idle")
+    }
+
     /// Whether a packet may overtake an earlier one.
     pub fn reorders(&self) -> bool {
         self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
@@ -217,8 +230,13 @@ impl Link {
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
-        let offered =
-            Offered { size, ecn_capable, waiting: self.lingering(), idle, rate: self.rest.rate };
+        let offered = Offered {
+            size,
+            ecn_capable,
+            waiting: self.lingering(),
+            idle,
+            rate: self.rest.rate,
+        };
         let rest = &mut *self.rest;
         let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
             Verdict::Accept => false,

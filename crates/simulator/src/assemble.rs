@@ -39,8 +39,9 @@ pub(crate) struct Assembly {
 
 pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
     let layout = scenario.layout(seed)?;
-    let links =
-        layout.links.iter().map(|laid| link(laid, seed)).collect::<Result<Vec<_>, SetupError>>()?;
+    let links = (0..layout.links.len())
+        .map(|place| link(&layout, place, seed))
+        .collect::<Result<Vec<_>, SetupError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let watches = layout
         .links
@@ -57,7 +58,7 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .iter()
         .flat_map(|flow| [flow.forward.as_slice(), flow.reverse.as_slice()])
         .collect();
-    let (fabric, starts) = Fabric::new(links, &routes, watches, layout.flows.len());
+    let (fabric, starts) = Fabric::new(links, &routes, watches, groups.clone());
     let mut agents = layout
         .flows
         .iter()

@@ -5,18 +5,21 @@ use std::fmt::Display;
 use ontempo_foundation::{Bytes, Duration, Packets};
 use ontempo_network::{
     DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel, Queue, Red, RedMeasure,
-    RedParameters,
+    RedParameters, ScheduledLink, ScheduledLinkParameters,
 };
-use ontempo_scenario::LaidLink;
 use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
+use ontempo_scenario::{LaidLink, Layout};
 
+use crate::fabric::Element;
+use crate::reservations;
 use crate::simulation::SetupError;
 
 /// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
 const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 
-/// The link that `laid` describes, with the random streams of its name.
-pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
+/// The link at `place`, with the random streams of its name.
+pub(crate) fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, SetupError> {
+    let laid = &layout.links[place];
     let refused = |problem: &dyn Display| SetupError::Element {
         link: laid.name.clone(),
         problem: problem.to_string(),
@@ -29,6 +32,19 @@ pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
         None => LossModel::None,
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
+    let name = format!("link {}", laid.name);
+    let discipline = reservations::discipline(layout, place);
+    if let Some(discipline) = discipline.map_err(|error| refused(&error))? {
+        let parameters = ScheduledLinkParameters {
+            rate: laid.rate,
+            delay,
+            mtu: laid.mtu,
+            discipline,
+            loss,
+            reordering: laid.reordering,
+        };
+        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
+    }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {
         rate: laid.rate,
@@ -38,7 +54,7 @@ pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Link, SetupError> {
         loss,
         reordering: laid.reordering,
     };
-    Ok(Link::new(parameters, seed, &format!("link {}", laid.name)))
+    Ok(Element::Link(Link::new(parameters, seed, &name)))
 }
 
 fn delay_law(law: &model::DelayLaw) -> Result<DelayLaw, ontempo_network::DelayLawError> {

@@ -1,10 +1,13 @@
 //! The network between the agents: links, routes, packets on their way, and the event queue.
 
+use std::sync::Arc;
+
 use ontempo_foundation::{Bytes, Time};
-use ontempo_network::{DropReason, Fate, Link};
+use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Queued, ScheduledLink};
 
 use crate::packet::{Packet, Pool};
 use crate::results::Work;
+use crate::scheduled::Scheduled;
 use crate::trace::Tap;
 use crate::watch::Watch;
 use crate::wheel::Wheel;
@@ -20,8 +23,10 @@ pub(crate) enum Event {
     Prompt(u32),
     /// A flow's retransmission timer.
     Retransmit(u32),
-    /// A flow's delayed acknowledgement.
+    /// A flow's delayed acknowledgement, or its receiver's next report.
     Acknowledge(u32),
+    /// The transmitter of this scheduled link can take a packet.
+    Serve(u32),
     /// Time to sample.
     Sample,
     /// The measured span begins.
@@ -39,9 +44,15 @@ impl Step {
     const AHEAD: u32 = 1 << 31;
     /// Somebody watches the link.
     const WATCHED: u32 = 1 << 30;
+    /// The link is a scheduled one.
+    const SCHEDULED: u32 = 1 << 29;
 
     fn link(self) -> usize {
-        (self.0 & !(Self::AHEAD | Self::WATCHED)) as usize
+        (self.0 & !(Self::AHEAD | Self::WATCHED | Self::SCHEDULED)) as usize
+    }
+
+    fn is_scheduled(self) -> bool {
+        self.0 & Self::SCHEDULED != 0
     }
 
     fn is_watched(self) -> bool {
@@ -75,23 +86,49 @@ pub(crate) enum Transit {
 pub(crate) struct Fabric {
     wheel: Wheel<Event>,
     packets: Pool,
+    /// Each link, or an idle one in the place of one that is scheduled.
     links: Vec<Link>,
+    scheduled: Vec<Option<Box<Scheduled>>>,
     steps: Vec<Step>,
     watches: Vec<Option<Box<Watch>>>,
+    /// Group of each flow: the class of its packets.
+    groups: Arc<[u32]>,
     /// Packets of each flow lost in the network.
     dropped: Vec<u64>,
     events: u64,
 }
 
+/// A link as a run is assembled: of one kind or the other.
+pub(crate) enum Element {
+    /// First in, first out: computed ahead.
+    Link(Link),
+    /// Served packet by packet.
+    Scheduled(Box<ScheduledLink>),
+}
+
+impl Element {
+    fn reorders(&self) -> bool {
+        match self {
+            Self::Link(link) => link.reorders(),
+            Self::Scheduled(link) => link.reorders(),
+        }
+    }
+
+    fn is_scheduled(&self) -> bool {
+        matches!(self, Self::Scheduled(_))
+    }
+}
+
 impl Fabric {
-    /// `routes` are lists of links; answers the fabric and where each route begins.
+    /// `routes` are lists of links, `groups` the group of each flow; answers the fabric and
+    /// where each route begins.
     pub(crate) fn new(
-        links: Vec<Link>,
+        elements: Vec<Element>,
         routes: &[&[usize]],
         watches: Vec<Option<Box<Watch>>>,
-        flows: usize,
+        groups: Arc<[u32]>,
     ) -> (Self, Vec<u32>) {
-        let ahead = links_fed_by_one(&links, routes, &watches);
+        let ahead = links_fed_by_one(&elements, routes, &watches);
         let mut steps = Vec::new();
         let mut starts = Vec::with_capacity(routes.len());
         for route in routes {
@@ -103,17 +140,30 @@ impl Fabric {
                 previous_ahead = ahead[*link] && !previous_ahead;
                 let ahead = if previous_ahead { Step::AHEAD } else { 0 };
                 let watched = if watches[*link].is_some() { Step::WATCHED } else { 0 };
-                steps.push(Step(*link as u32 | ahead | watched));
+                let scheduled = if elements[*link].is_scheduled() { Step::SCHEDULED } else { 0 };
+                steps.push(Step(*link as u32 | ahead | watched | scheduled));
             }
             steps.push(Step::ARRIVED);
+        }
+        let mut links = Vec::with_capacity(elements.len());
+        let mut scheduled = Vec::with_capacity(elements.len());
+        for element in elements {
+            let (link, served) = match element {
+                Element::Link(link) => (link, None),
+                Element::Scheduled(link) => (Link::idle(), Some(Box::new(Scheduled::new(link)))),
+            };
+            links.push(link);
+            scheduled.push(served);
         }
         let fabric = Self {
             wheel: Wheel::new(),
             packets: Pool::default(),
             links,
+            scheduled,
             steps,
             watches,
-            dropped: vec![0; flows],
+            dropped: vec![0; groups.len()],
+            groups,
             events: 0,
         };
         (fabric, starts)
@@ -216,16 +266,19 @@ impl Fabric {
             let next = self.steps[packet.step as usize];
             let size = Bytes::new(u64::from(packet.size));
             let ecn_capable = packet.marks.ecn_capable;
+            if step.is_scheduled() {
+                self.enqueue(now, link, handle);
+                return None;
+            }
             if step.is_watched() {
                 self.watch_before(link, now);
             }
             let fate = self.links[link].offer(now, size, ecn_capable);
             if step.is_watched() {
-                self.watch_after(link, now, handle, fate);
+                self.watch_after(link, handle, fate);
             }
             let Fate::Arrives { at, marked, .. } = fate else {
-                let packet = self.packets.remove(handle);
-                self.dropped[packet.flow as usize] += 1;
+                self.lose(handle);
                 return None;
             };
             if marked {
@@ -242,6 +295,92 @@ impl Fabric {
         }
     }
 
+    /// Puts a packet before a scheduled link, and serves the link if it is free.
+    #[cold]
+    fn enqueue(&mut self, now: Time, link: usize, handle: u32) {
+        let packet = self.packets.get(handle);
+        let queued = Queued {
+            handle,
+            flow: packet.flow,
+            class: self.groups[packet.flow as usize],
+            size: Bytes::new(u64::from(packet.size)),
+            ecn_capable: packet.marks.ecn_capable,
+            enqueued: now,
+        };
+        let Some(scheduled) = &mut self.scheduled[link] else { return };
+        if let Some(watch) = &mut self.watches[link] {
+            watch.enqueued(packet, scheduled.link().occupancy().packets);
+        }
+        scheduled.enqueue(now, queued);
+        self.settle_drops(link);
+        self.serve(now, link);
+    }
+
+    /// The event of a scheduled link has come.
+    #[cold]
+    pub(crate) fn on_serve(&mut self, now: Time, link: u32) {
+        let link = link as usize;
+        if self.scheduled[link].as_mut().is_some_and(|scheduled| scheduled.is_due(now)) {
+            self.serve(now, link);
+        }
+    }
+
+    /// Lets a scheduled link transmit what it can now, and arranges for it to be asked again.
+    fn serve(&mut self, now: Time, link: usize) {
+        loop {
+            let Some(scheduled) = &mut self.scheduled[link] else { return };
+            let next = scheduled.link().next_dequeue(now);
+            if next > now {
+                if scheduled.must_be_asked_at(next) {
+                    self.wheel.push(next, Event::Serve(link as u32));
+                }
+                return;
+            }
+            let departure = scheduled.dequeue(now);
+            self.settle_drops(link);
+            let Some(departure) = departure else { continue };
+            let handle = departure.packet.handle;
+            if let Some(watch) = &mut self.watches[link] {
+                watch.departed(now, self.packets.get(handle), &departure);
+            }
+            match departure.arrives {
+                Some(at) => self.pass_on(at, handle, departure.marked),
+                None => self.lose(handle),
+            }
+        }
+    }
+
+    /// Sends a packet that leaves a scheduled link on its way. Its arrival is always an event,
+    /// so that arrivals of a flow come in order however the link was served.
+    fn pass_on(&mut self, at: Time, handle: u32, marked: bool) {
+        let packet = self.packets.get_mut(handle);
+        packet.marks.congestion |= marked;
+        let next = self.steps[packet.step as usize];
+        if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
+            self.wheel.push(at, Event::Packet(handle));
+        } else if let Some(at) = self.offer(at, handle) {
+            self.wheel.push(at, Event::Packet(handle));
+        }
+    }
+
+    /// Takes what a scheduled link dropped out of the network.
+    fn settle_drops(&mut self, link: usize) {
+        let Some(scheduled) = &mut self.scheduled[link] else { return };
+        let waiting = scheduled.link().occupancy().packets;
+        while let Some(dropped) = scheduled.take_drop() {
+            let packet = self.packets.remove(dropped.packet.handle);
+            self.dropped[packet.flow as usize] += 1;
+            if let Some(watch) = &mut self.watches[link] {
+                watch.dropped(&packet, waiting, dropped.reason);
+            }
+        }
+    }
+
+    fn lose(&mut self, handle: u32) {
+        let packet = self.packets.remove(handle);
+        self.dropped[packet.flow as usize] += 1;
+    }
+
     #[cold]
     fn watch_before(&mut self, link: usize, now: Time) {
         let waiting = self.links[link].occupancy(now).packets;
@@ -252,9 +391,9 @@ impl Fabric {
     }
 
     #[cold]
-    fn watch_after(&mut self, link: usize, now: Time, handle: u32, fate: Fate) {
+    fn watch_after(&mut self, link: usize, handle: u32, fate: Fate) {
         if let Some(watch) = &mut self.watches[link] {
-            watch.after(now, self.packets.get(handle), fate);
+            watch.after(self.packets.get(handle), fate);
         }
     }
 
@@ -266,10 +405,14 @@ impl Fabric {
         back: &[usize],
         users: &[u32],
     ) -> bool {
-        let ordered = forward.iter().all(|link| !self.links[*link].reorders());
+        let reorders = |link: usize| match &self.scheduled[link] {
+            Some(scheduled) => scheduled.link().reorders(),
+            None => self.links[link].reorders(),
+        };
+        let ordered = forward.iter().all(|link| !reorders(*link));
         let alone = back.first().is_some_and(|link| users[*link] == 1);
-        let unwatched = back.first().is_some_and(|link| self.watches[*link].is_none());
-        ordered && alone && unwatched
+        let plain = |link: &usize| self.watches[*link].is_none() && self.scheduled[*link].is_none();
+        ordered && alone && back.first().is_some_and(plain)
     }
 
     /// Hands what leaves a link to `tap`. A tap only listens: packets come to each link in the
@@ -288,14 +431,21 @@ impl Fabric {
         watch.and_then(|watch| watch.tap()).is_some_and(Tap::has_failed)
     }
 
-    /// The links, by place.
-    pub(crate) fn links(&self) -> &[Link] {
-        &self.links
+    /// What happened on each link until `now`, by place.
+    pub(crate) fn link_statistics(&self, now: Time) -> impl Iterator<Item = LinkStatistics> + '_ {
+        self.links.iter().zip(&self.scheduled).map(move |(link, scheduled)| match scheduled {
+            Some(scheduled) => scheduled.link().statistics(now),
+            None => link.statistics(now),
+        })
     }
 
     /// Packets waiting before a link.
     pub(crate) fn waiting(&mut self, link: usize, now: Time) -> u64 {
-        self.links[link].occupancy(now).packets.get()
+        let occupancy = match &self.scheduled[link] {
+            Some(scheduled) => scheduled.link().occupancy(),
+            None => self.links[link].occupancy(now),
+        };
+        occupancy.packets.get()
     }
 
     /// What the watched links saw.
@@ -334,9 +484,9 @@ impl Fabric {
 }
 
 /// True for a link that only one other link feeds, where nothing overtakes on the way and
-/// nobody watches.
+/// nobody watches. A scheduled link decides by what has come: it is never told ahead.
 fn links_fed_by_one(
-    links: &[Link],
+    links: &[Element],
     routes: &[&[usize]],
     watches: &[Option<Box<Watch>>],
 ) -> Vec<bool> {
@@ -356,7 +506,8 @@ fn links_fed_by_one(
         .iter()
         .enumerate()
         .map(|(link, feeder)| {
-            !several[link] && watches[link].is_none() && feeder.is_some_and(ordered)
+            let quiet = watches[link].is_none() && !links[link].is_scheduled();
+            !several[link] && quiet && feeder.is_some_and(ordered)
         })
         .collect()
 }

@@ -26,7 +26,7 @@ const BEST_EFFORT_PRIORITY: u8 = 1;
 pub(crate) fn discipline(
     layout: &Layout,
     place: usize,
-) -> Result<Option<Box<dyn Discipline>>, Box<dyn Display>> {
+) -> Result<Option<Box<dyn Discipline>>, String> {
     let link = &layout.links[place];
     let (most, unreserved, borrows) = match link.queue {
         QueueSpec::Wfq { limit, unreserved, .. } => (limit, unreserved, true),
@@ -63,19 +63,19 @@ pub(crate) fn discipline(
         QueueSpec::Cbq { .. } => Cbq::new(link.rate, &classes).map(Scheduler::Cbq),
         _ => Wfq::new(link.rate, &classes).map(Scheduler::Wfq),
     };
-    let mut reserving = Reserving::new(scheduler.map_err(boxed)?, 0);
+    let mut reserving = Reserving::new(scheduler.map_err(text)?, 0);
     for (class, flow) in separate.into_iter().enumerate() {
         reserving.separate(flow as u32, class);
     }
     for (number, (flow, reservation)) in reserved.into_iter().enumerate() {
-        let meter = TokenBucket::new(traffic_spec(reservation)).map_err(boxed)?;
+        let meter = TokenBucket::new(traffic_spec(reservation)).map_err(text)?;
         reserving.reserve(flow as u32, best_effort + number, meter);
     }
     Ok(Some(Box::new(reserving)))
 }
 
-fn boxed(error: impl Display + 'static) -> Box<dyn Display> {
-    Box::new(error)
+fn text(error: impl Display) -> String {
+    error.to_string()
 }
 
 fn traffic_spec(reservation: &Reservation) -> TrafficSpec {

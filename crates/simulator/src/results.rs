@@ -101,8 +101,8 @@ fn flow_totals(run: &Simulation) -> Vec<Totals> {
 
 fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
     let ahead = run.fabric.offered_ahead(now);
-    let links = run.fabric.links().iter().zip(ahead);
-    links.map(|(link, ahead)| LinkTotals::at(now, &link.statistics(now), ahead)).collect()
+    let links = run.fabric.link_statistics(now).zip(ahead);
+    links.map(|(statistics, ahead)| LinkTotals::at(now, &statistics, ahead)).collect()
 }
 
 /// The tables of a run that has reached its end.

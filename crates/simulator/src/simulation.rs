@@ -261,6 +261,7 @@ impl Simulation {
             Event::Acknowledge(flow) => {
                 self.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
+            Event::Serve(link) => fabric.on_serve(now, link),
             Event::Sample => {
                 self.probes.sample(now, &self.names, &self.agents, fabric);
                 self.horizon = self.next_reading(now);

@@ -1,7 +1,7 @@
 //! Watching a link: the queue that each packet finds, and every packet that passes.
 
 use ontempo_foundation::{Packets, Time};
-use ontempo_network::{DropReason, Fate};
+use ontempo_network::{Departure, DropReason, Fate};
 
 use crate::packet::Packet;
 use crate::trace::Tap;
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     /// What packets of each group saw, by queue length.
     lengths: Vec<Vec<Seen>>,
     records: Vec<PacketRecord>,
-    found: usize,
+    found: Packets,
     /// When the packet that is being offered would begin its transmission.
     starts: Time,
     tap: Option<Tap>,
@@ -51,7 +51,7 @@ impl Watch {
             record_packets,
             lengths: vec![Vec::new(); group_count],
             records: Vec::new(),
-            found: 0,
+            found: Packets::new(0),
             starts: Time::ZERO,
             tap: None,
         }
@@ -72,27 +72,20 @@ impl Watch {
     }
 
     pub(crate) fn before(&mut self, waiting: Packets, starts: Time) {
-        self.found = waiting.get() as usize;
+        self.found = waiting;
         self.starts = starts;
     }
 
-    pub(crate) fn after(&mut self, now: Time, packet: &Packet, fate: Fate) {
-        if self.count_lengths {
-            let group = self.groups[packet.flow as usize] as usize;
-            let lengths = &mut self.lengths[group];
-            if lengths.len() <= self.found {
-                lengths.resize(self.found + 1, Seen::default());
-            }
-            lengths[self.found].arrivals += 1;
-            lengths[self.found].drops += u64::from(matches!(fate, Fate::Dropped(_)));
+    pub(crate) fn after(&mut self, packet: &Packet, fate: Fate) {
+        if let Some(seen) = self.seen(packet, self.found) {
+            seen.arrivals += 1;
+            seen.drops += u64::from(matches!(fate, Fate::Dropped(_)));
         }
-        if self.record_packets {
-            let (started, dropped) = match fate {
-                Fate::Arrives { starts, .. } => (Some(starts), None),
-                Fate::Dropped(reason) => (None, Some(reason)),
-            };
-            self.records.push(PacketRecord { offered: now, started, dropped, packet: *packet });
-        }
+        let (started, dropped) = match fate {
+            Fate::Arrives { starts, .. } => (Some(starts), None),
+            Fate::Dropped(reason) => (None, Some(reason)),
+        };
+        self.record(packet, started, dropped);
         if let Some(tap) = &mut self.tap {
             match fate {
                 Fate::Arrives { starts, marked, .. } => tap.departs(starts, packet, marked),
@@ -100,6 +93,49 @@ impl Watch {
                 Fate::Dropped(DropReason::Loss) => tap.departs(self.starts, packet, false),
                 Fate::Dropped(_) => {}
             }
+        }
+    }
+
+    /// A packet joins those that wait before a scheduled link.
+    pub(crate) fn enqueued(&mut self, packet: &Packet, waiting: Packets) {
+        if let Some(seen) = self.seen(packet, waiting) {
+            seen.arrivals += 1;
+        }
+    }
+
+    /// A scheduled link drops a packet, `waiting` being left.
+    pub(crate) fn dropped(&mut self, packet: &Packet, waiting: Packets, reason: DropReason) {
+        if let Some(seen) = self.seen(packet, waiting) {
+            seen.drops += 1;
+        }
+        self.record(packet, None, Some(reason));
+    }
+
+    /// A packet leaves a scheduled link.
+    pub(crate) fn departed(&mut self, now: Time, packet: &Packet, departure: &Departure) {
+        let lost = departure.arrives.is_none().then_some(DropReason::Loss);
+        self.record(packet, lost.is_none().then_some(now), lost);
+        if let Some(tap) = &mut self.tap {
+            tap.departs(now, packet, departure.marked);
+        }
+    }
+
+    fn seen(&mut self, packet: &Packet, waiting: Packets) -> Option<&mut Seen> {
+        if !self.count_lengths {
+            return None;
+        }
+        let lengths = &mut self.lengths[self.groups[packet.flow as usize] as usize];
+        let waiting = waiting.get() as usize;
+        if lengths.len() <= waiting {
+            lengths.resize(waiting + 1, Seen::default());
+        }
+        lengths.get_mut(waiting)
+    }
+
+    fn record(&mut self, packet: &Packet, started: Option<Time>, dropped: Option<DropReason>) {
+        if self.record_packets {
+            let offered = packet.entered;
+            self.records.push(PacketRecord { offered, started, dropped, packet: *packet });
         }
     }
 
