@@ -17,3 +17,4 @@ pub mod qos;
 pub mod receive;
 pub mod recovery;
 pub mod rtt;
+pub mod spacing;

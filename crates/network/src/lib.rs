@@ -28,8 +28,8 @@ pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uni
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
-    CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Queue, Red,
-    RedError, RedMeasure, RedParameters, Verdict,
+    CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Pie,
+    PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
 };
 pub use scheduled::{
     Chosen, Departure, Discipline, Dropped, Queued, ScheduledLink, ScheduledLinkParameters,

@@ -231,10 +231,12 @@ impl Link {
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
         let offered = Offered {
+            now,
             size,
             ecn_capable,
             waiting: self.lingering(),
             idle,
+            wait: self.busy_until.since(now),
             rate: self.rest.rate,
         };
         let rest = &mut *self.rest;

@@ -265,6 +265,63 @@ pub enum QueueSpec {
         #[serde(default = "defaults::yes")]
         borrow: bool,
     },
+    /// Controlled delay (RFC 8289): drops at the head, ever more often, while every packet of
+    /// an interval has waited longer than a target.
+    Codel {
+        /// The most that may wait.
+        #[serde(default = "defaults::aqm_limit")]
+        limit: QueueLimit,
+        /// The longest wait that is no standing queue.
+        #[serde(default = "defaults::codel_target")]
+        target: Duration,
+        /// How long the wait must be longer before the first drop.
+        #[serde(default = "defaults::codel_interval")]
+        interval: Duration,
+        /// Mark packets of flows with `ecn` instead of dropping them.
+        #[serde(default)]
+        ecn: bool,
+    },
+    /// Fair queueing with CoDel (RFC 8290): flows are hashed to queues that take turns, each
+    /// under CoDel.
+    FqCodel {
+        /// The most that may wait in all queues together.
+        #[serde(default = "defaults::fq_limit")]
+        limit: QueueLimit,
+        /// The longest wait that is no standing queue.
+        #[serde(default = "defaults::codel_target")]
+        target: Duration,
+        /// How long the wait must be longer before the first drop.
+        #[serde(default = "defaults::codel_interval")]
+        interval: Duration,
+        /// Mark packets of flows with `ecn` instead of dropping them.
+        #[serde(default = "defaults::yes")]
+        ecn: bool,
+        /// What a queue may send in its turn.
+        #[serde(default = "defaults::fq_quantum")]
+        quantum: Bytes,
+        /// How many queues flows are hashed to.
+        #[serde(default = "defaults::fq_queues")]
+        queues: u32,
+    },
+    /// Proportional integral controller enhanced (RFC 8033): drops at the door with a
+    /// probability that keeps the wait at a target.
+    Pie {
+        /// The most that may wait.
+        #[serde(default = "defaults::aqm_limit")]
+        limit: QueueLimit,
+        /// The wait that is aimed at.
+        #[serde(default = "defaults::pie_target")]
+        target: Duration,
+        /// Time between two updates of the drop probability.
+        #[serde(default = "defaults::pie_target")]
+        update: Duration,
+        /// How long a burst passes untouched.
+        #[serde(default = "defaults::pie_burst")]
+        burst: Duration,
+        /// Mark packets of flows with `ecn` instead of dropping them.
+        #[serde(default)]
+        ecn: bool,
+    },
 }
 
 /// How packets without a reservation wait for a scheduled link.
@@ -536,6 +593,30 @@ pub enum Transport {
         #[serde(default = "defaults::packet")]
         packet: Bytes,
     },
+    /// UDP whose packets are spaced (psp, section 2): at a fixed distance, or at one that a
+    /// controller adapts to reports of the receiver. Give `spacing` or `controller`.
+    Spaced {
+        /// Size of a packet on the wire, headers counted.
+        #[serde(default = "defaults::packet")]
+        packet: Bytes,
+        /// Time from packet to packet; no less than the first link takes for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spacing: Option<Duration>,
+        /// Who adapts the spacing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        controller: Option<SpacingKind>,
+    },
+}
+
+/// Controllers of the spacing between packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingKind {
+    /// The packet-spacing protocol (psp, section 2.1).
+    Psp,
+    /// The same, damped: a loss that a smaller spacing caused restores the one before
+    /// (psp, section 2.2).
+    PspDamped,
 }
 
 /// How a TCP flow behaves.
@@ -806,7 +887,7 @@ impl Default for Measure {
 }
 
 pub(crate) mod defaults {
-    use super::{Bytes, Duration, Packets};
+    use super::{Bytes, Duration, Packets, QueueLimit};
 
     pub(crate) fn seed() -> u64 {
         1
@@ -834,6 +915,30 @@ pub(crate) mod defaults {
     }
     pub(crate) fn largest() -> Bytes {
         Bytes::new(1500)
+    }
+    pub(crate) fn aqm_limit() -> QueueLimit {
+        QueueLimit::Packets(Packets::new(1000))
+    }
+    pub(crate) fn codel_target() -> Duration {
+        Duration::from_millis(5)
+    }
+    pub(crate) fn codel_interval() -> Duration {
+        Duration::from_millis(100)
+    }
+    pub(crate) fn fq_limit() -> QueueLimit {
+        QueueLimit::Packets(Packets::new(10_240))
+    }
+    pub(crate) fn fq_quantum() -> Bytes {
+        Bytes::new(1514)
+    }
+    pub(crate) fn fq_queues() -> u32 {
+        1024
+    }
+    pub(crate) fn pie_target() -> Duration {
+        Duration::from_millis(15)
+    }
+    pub(crate) fn pie_burst() -> Duration {
+        Duration::from_millis(150)
     }
     pub(crate) fn ack_timeout() -> Duration {
         Duration::from_millis(100)

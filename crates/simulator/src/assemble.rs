@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
+use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 use ontempo_mechanisms::ack::{AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck};
 use ontempo_mechanisms::congestion::{
     AckCounting, Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno,
@@ -11,13 +11,16 @@ use ontempo_mechanisms::congestion::{
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
+use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup,
-    PertVariant, RecoveryKind, Scenario, TcpSpec, Transport,
+    PertVariant, RecoveryKind, Scenario, SpacingKind, TcpSpec, Transport,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
-use crate::agents::{Agent, MessageMeasure, Messages, Prompts, Receiver, SenderSettings, Tcp, Udp};
+use crate::agents::{
+    Agent, MessageMeasure, Messages, Pace, Prompts, Receiver, SenderSettings, Spaced, Tcp, Udp,
+};
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
 use crate::elements::link;
 use crate::fabric::Fabric;
@@ -29,6 +32,9 @@ const TCP_HEADERS: u64 = 40;
 
 /// Headers of a UDP packet.
 const UDP_HEADERS: u64 = 28;
+
+/// Spaced packets come no faster, whatever the sender's first link takes.
+const LEAST_SPACING: Duration = Duration::from_micros(1);
 
 /// What a run is made of.
 pub(crate) struct Assembly {
@@ -66,8 +72,10 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .map(|(number, flow)| {
             let name = &layout.groups[flow.group];
             let route = (number as u32, starts[2 * number], starts[2 * number + 1]);
+            let interface =
+                flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
             let prompts = prompts(scenario, &layout, flow);
-            agent(scenario, name, flow, route, prompts, seed)
+            agent(scenario, name, flow, route, (interface, prompts), seed)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
     allow_answers_ahead(&mut agents, &layout, &fabric);
@@ -135,7 +143,7 @@ fn agent(
     name: &str,
     flow: &LaidFlow,
     (number, route, back): (u32, u32, u32),
-    prompts: Option<Prompts>,
+    (interface, prompts): (Rate, Option<Prompts>),
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
@@ -152,6 +160,14 @@ fn agent(
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
+        }
+        Transport::Spaced { packet, spacing, controller } => {
+            let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
+            let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
+            let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
+            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), interface);
+            Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
             let headers = Bytes::new(TCP_HEADERS);
@@ -172,6 +188,15 @@ fn agent(
             ))
         }
     })
+}
+
+fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
+    let (name, parameters) = match controller {
+        None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
+        Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
+        Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
+    };
+    Pace::Adaptive { name, parameters, controller: None }
 }
 
 fn wire_size(packet: Bytes) -> u32 {

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 
-use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel, Queue, Red, RedMeasure,
+    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, FqCoDel, FqCoDelParameters, Limit,
+    Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
     RedParameters, ScheduledLink, ScheduledLinkParameters,
 };
 use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
@@ -33,8 +34,8 @@ pub(crate) fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, 
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
-    let discipline = reservations::discipline(layout, place);
-    if let Some(discipline) = discipline.map_err(|error| refused(&error))? {
+    let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
+    if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
         let parameters = ScheduledLinkParameters {
             rate: laid.rate,
             delay,
@@ -55,6 +56,36 @@ pub(crate) fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, 
         reordering: laid.reordering,
     };
     Ok(Element::Link(Link::new(parameters, seed, &name)))
+}
+
+/// The discipline that decides at dequeue; `None` where the queue decides at the door.
+fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipline>> {
+    let codel = |most: QueueLimit, target, interval, ecn| CoDelParameters {
+        target,
+        interval,
+        ecn,
+        limit: limit(most),
+        ..CoDelParameters::default()
+    };
+    match &laid.queue {
+        QueueSpec::Codel { limit, target, interval, ecn } => {
+            Some(Box::new(CoDel::new(codel(*limit, *target, *interval, *ecn))))
+        }
+        QueueSpec::FqCodel { limit, target, interval, ecn, quantum, queues } => {
+            let parameters = FqCoDelParameters {
+                codel: codel(*limit, *target, *interval, *ecn),
+                quantum: *quantum,
+                queues: *queues,
+            };
+            let mut random = RandomStream::new(seed, &format!("{name} queue"));
+            Some(Box::new(FqCoDel::new(parameters, &mut random)))
+        }
+        QueueSpec::DropTail { .. }
+        | QueueSpec::Red { .. }
+        | QueueSpec::Pie { .. }
+        | QueueSpec::Wfq { .. }
+        | QueueSpec::Cbq { .. } => None,
+    }
 }
 
 fn delay_law(law: &model::DelayLaw) -> Result<DelayLaw, ontempo_network::DelayLawError> {
@@ -87,7 +118,32 @@ pub(crate) fn limit(spec: QueueLimit) -> Limit {
     }
 }
 
-fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network::RedError> {
+fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, RedError> {
+    match &laid.queue {
+        QueueSpec::DropTail { limit: most } => Ok(Queue::DropTail(
+            most.map_or(DropTail::unlimited(), |most| DropTail::new(limit(most))),
+        )),
+        QueueSpec::Red { .. } => {
+            Red::new(red_parameters(laid, mean_delay)).map(|red| Queue::Red(Box::new(red)))
+        }
+        QueueSpec::Pie { limit: most, target, update, burst, ecn } => {
+            Ok(Queue::Pie(Box::new(Pie::new(PieParameters {
+                target: *target,
+                update: *update,
+                burst: *burst,
+                ecn: *ecn,
+                limit: limit(*most),
+                ..PieParameters::default()
+            }))))
+        }
+        QueueSpec::Codel { .. }
+        | QueueSpec::FqCodel { .. }
+        | QueueSpec::Wfq { .. }
+        | QueueSpec::Cbq { .. } => Ok(Queue::unlimited()),
+    }
+}
+
+fn red_parameters(laid: &LaidLink, mean_delay: Duration) -> RedParameters {
     let QueueSpec::Red {
         limit: most,
         min_th,
@@ -100,18 +156,13 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         ecn,
     } = &laid.queue
     else {
-        let QueueSpec::DropTail { limit: most } = &laid.queue else {
-            return Ok(Queue::unlimited());
-        };
-        return Ok(Queue::DropTail(
-            most.map_or(DropTail::unlimited(), |most| DropTail::new(limit(most))),
-        ));
+        return RedParameters::automatic(laid.rate, Bytes::new(500), RED_TARGET_DELAY);
     };
     let automatic = RedParameters::automatic(laid.rate, *mean_packet, RED_TARGET_DELAY);
     let packets = |threshold: &Option<Packets>| threshold.map(|packets| packets.get() as f64);
     let min_th = packets(min_th).unwrap_or(automatic.min_th);
     let computed_weight = || RedParameters::automatic_weight(laid.rate, *mean_packet, mean_delay);
-    let parameters = RedParameters {
+    RedParameters {
         min_th,
         max_th: packets(max_th).unwrap_or(3.0 * min_th),
         max_p: *max_p,
@@ -122,8 +173,7 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, ontempo_network
         ecn: *ecn,
         limit: in_measure(limit(*most), *byte_mode, *mean_packet),
         ..automatic
-    };
-    Red::new(parameters).map(|red| Queue::Red(Box::new(red)))
+    }
 }
 
 /// A queue measured in bytes reads a limit in packets as so many mean packets (as ns-2 does).

@@ -11,7 +11,7 @@
 //! real links, without a handshake. What a flow does is decided by `ontempo-mechanisms`, what a
 //! link does by `ontempo-network`; here are only time, routes and counting.
 //!
-//! A link whose discipline decides at dequeue costs an event a packet more.
+//! A link whose discipline decides at dequeue (CoDel, FQ-CoDel) costs an event a packet more.
 //!
 //! Two ideas make it fast. A first-in first-out link knows when a packet will have left at the
 //! moment it is offered, so that a hop is one event; a link that only one other link feeds is

@@ -71,6 +71,16 @@ impl Packet {
         }
     }
 
+    /// Puts a count into a report, where an ACK has its first block.
+    pub(crate) fn set_count(&mut self, count: u64) {
+        self.blocks[0] = RelativeBlock { start: (count >> 32) as u32, end: count as u32 };
+    }
+
+    /// The count of a report.
+    pub(crate) fn count(&self) -> u64 {
+        u64::from(self.blocks[0].start) << 32 | u64::from(self.blocks[0].end)
+    }
+
     /// Its blocks and how many there are.
     pub(crate) fn blocks(&self) -> ([SackBlock; MOST_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();

@@ -82,6 +82,12 @@ impl Probes {
                 self.samples.push(row);
             };
             put("delivered_bytes", bytes as f64);
+            if let Some(spaced) = agent.spaced() {
+                put("sent_bytes", (agent.totals().sent * agent.packet_size()) as f64);
+                if let Some(spacing) = spaced.spacing() {
+                    put("spacing_s", spacing.as_secs_f64());
+                }
+            }
             let Some(tcp) = agent.tcp() else { continue };
             let congestion = tcp.congestion();
             put("cwnd_packets", congestion.cwnd.packets());

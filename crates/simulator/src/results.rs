@@ -131,14 +131,15 @@ fn flows(run: &Simulation) -> Rows {
         let totals = now.since(&before);
         let bytes = totals.delivered * agent.packet_size();
         let tcp = agent.tcp();
+        let (transport, controller) = agent.transport();
         let loss_rate =
             if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
         rows.push([
             (number as u64).into(),
             run.names.group_of(number).into(),
             u64::from(flow.index).into(),
-            if tcp.is_some() { "tcp" } else { "udp" }.into(),
-            tcp.map(|tcp| tcp.congestion_name()).into(),
+            transport.into(),
+            controller.into(),
             flow.start.as_secs_f64().into(),
             totals.sent.into(),
             totals.delivered.into(),

@@ -52,10 +52,6 @@ impl Fifo {
         Some(packet)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.packets.is_empty()
-    }
-
     pub(crate) fn occupancy(&self) -> Occupancy {
         Occupancy { packets: Packets::new(self.packets.len() as u64), bytes: self.bytes }
     }

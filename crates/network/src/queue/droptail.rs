@@ -52,13 +52,15 @@ impl DropTail {
 
 #[cfg(test)]
 mod tests {
-    use ontempo_foundation::{Bytes, Duration, Rate};
+    use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
     use super::*;
     use crate::Occupancy;
 
     fn offered(packets: u64, bytes: u64) -> Offered {
         Offered {
+            now: Time::ZERO,
+            wait: Duration::ZERO,
             size: Bytes::new(1000),
             ecn_capable: false,
             waiting: Occupancy { packets: Packets::new(packets), bytes: Bytes::new(bytes) },

@@ -6,12 +6,14 @@
 mod codel;
 mod droptail;
 mod fq_codel;
+mod pie;
 mod red;
 
 pub use codel::{CoDel, CoDelParameters};
 pub use droptail::DropTail;
 pub use fq_codel::{FqCoDel, FqCoDelParameters};
-use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate};
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
+pub use pie::{Pie, PieParameters};
 pub use red::{Red, RedError, RedMeasure, RedParameters};
 
 use crate::{DropReason, Occupancy};
@@ -26,6 +28,8 @@ pub enum Queue {
     DropTail(DropTail),
     /// Random early detection; boxed, since few of many links have it.
     Red(Box<Red>),
+    /// PIE (RFC 8033); boxed likewise.
+    Pie(Box<Pie>),
 }
 
 /// How much may wait; a limit not given does not bind.
@@ -40,6 +44,8 @@ pub struct Limit {
 /// A packet at the door of a queue, and what it finds there.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered {
+    /// When it is offered.
+    pub now: Time,
     /// The packet's size.
     pub size: Bytes,
     /// Whether its flow understands a congestion mark (RFC 3168).
@@ -48,6 +54,8 @@ pub struct Offered {
     pub waiting: Occupancy,
     /// How long the link has been idle; `None` while it transmits.
     pub idle: Option<Duration>,
+    /// How long it would wait for the link.
+    pub wait: Duration,
     /// The link's rate.
     pub rate: Rate,
 }
@@ -80,6 +88,7 @@ impl Queue {
         match self {
             Self::DropTail(queue) => queue.admit(offered),
             Self::Red(queue) => queue.admit(offered, random),
+            Self::Pie(queue) => queue.admit(offered, random),
         }
     }
 
@@ -87,7 +96,7 @@ impl Queue {
     /// discipline that keeps none.
     pub fn average(&self) -> Option<f64> {
         match self {
-            Self::DropTail(_) => None,
+            Self::DropTail(_) | Self::Pie(_) => None,
             Self::Red(queue) => Some(queue.average()),
         }
     }

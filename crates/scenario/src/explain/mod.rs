@@ -143,7 +143,7 @@ fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
 fn packet_of(group: &FlowGroup) -> Bytes {
     match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } => *packet,
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
     }
 }
 

@@ -5,7 +5,8 @@ use ontempo_foundation::{Duration, Rate};
 use crate::model::{
     AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
     DelayLaw, Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueLimit,
-    QueueSpec, RecoveryKind, Reservation, Service, Start, TcpSpec, Transport, Unreserved,
+    QueueSpec, RecoveryKind, Reservation, Service, SpacingKind, Start, TcpSpec, Transport,
+    Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -102,6 +103,18 @@ fn queue(spec: &QueueSpec) -> String {
         QueueSpec::Red { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
             format!("a RED queue of {limit} that {acts}")
+        }
+        QueueSpec::Codel { limit, ecn, .. } => {
+            let acts = if *ecn { "marks" } else { "drops" };
+            format!("a CoDel queue of {limit} that {acts}")
+        }
+        QueueSpec::FqCodel { limit, ecn, .. } => {
+            let acts = if *ecn { "marks" } else { "drops" };
+            format!("FQ-CoDel queues of {limit} that {acts}")
+        }
+        QueueSpec::Pie { limit, ecn, .. } => {
+            let acts = if *ecn { "marks" } else { "drops" };
+            format!("a PIE queue of {limit} that {acts}")
         }
     }
 }
@@ -216,6 +229,15 @@ fn transport(transport: &Transport) -> String {
     match transport {
         Transport::Udp { packet } => format!("UDP in packets of {packet}"),
         Transport::Tcp(spec) => tcp(spec),
+        Transport::Spaced { packet, controller, spacing } => {
+            let how = match (controller, spacing) {
+                (Some(SpacingKind::Psp), _) => "spaced by PSP".to_owned(),
+                (Some(SpacingKind::PspDamped), _) => "spaced by damped PSP".to_owned(),
+                (None, Some(spacing)) => format!("{spacing} apart"),
+                (None, None) => "spaced".to_owned(),
+            };
+            format!("UDP in packets of {packet}, {how}")
+        }
     }
 }
 

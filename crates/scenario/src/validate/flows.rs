@@ -32,6 +32,15 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         Transport::Udp { packet } => {
             packet_size(*packet, SMALLEST_UDP, &path.key("transport").key("packet"), findings);
         }
+        Transport::Spaced { packet, spacing, controller } => {
+            let path = path.key("transport");
+            packet_size(*packet, SMALLEST_UDP, &path.key("packet"), findings);
+            let what = "give one of `spacing` and `controller`; write spacing = \"1 ms\"";
+            findings.require(spacing.is_some() != controller.is_some(), &path, what);
+            let asks = matches!(group.application, Application::Http { .. });
+            let what = "a web user waits for answers, which UDP does not give";
+            findings.require(!asks, &path.key("kind"), what);
+        }
     }
     let is_paced = matches!(
         group.application,
@@ -273,7 +282,7 @@ pub(super) fn route(
     }
     let packet = match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } => *packet,
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
     };
     let between = forward.iter().map(|place| {
         let link = &backbone.links[*place];

@@ -14,6 +14,8 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// The smallest MTU: an ACK of 40 bytes, and a byte.
 const SMALLEST_MTU: Bytes = Bytes::new(41);
 const MOST_STAGES: u32 = 1_000;
+/// Linux's largest `flows` of FQ-CoDel.
+const MOST_FLOW_QUEUES: u32 = 65_536;
 
 pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
     let path = FieldPath::root("topology");
@@ -146,15 +148,40 @@ fn hyper_exponential(
 }
 
 fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
-    if let QueueSpec::Wfq { reservable, .. } | QueueSpec::Cbq { reservable, .. } = spec
-        && !(0.0..1.0).contains(reservable)
-    {
-        let what = format!(
-            "{reservable} of a link cannot be reserved; something must be left to other packets: \
-             a number from 0 to below 1 is needed"
-        );
-        findings.add(&path.key("reservable"), what);
+    match spec {
+        QueueSpec::Codel { interval, .. } => {
+            let what = "the interval is zero; write interval = \"100 ms\"";
+            findings.require(*interval > Duration::ZERO, &path.key("interval"), what);
+        }
+        QueueSpec::FqCodel { interval, quantum, queues, .. } => {
+            let what = "the interval is zero; write interval = \"100 ms\"";
+            findings.require(*interval > Duration::ZERO, &path.key("interval"), what);
+            let what = "the quantum is zero; write quantum = \"1514 bytes\"";
+            findings.require(*quantum > Bytes::ZERO, &path.key("quantum"), what);
+            if !(1..=MOST_FLOW_QUEUES).contains(queues) {
+                let what = format!("{queues} queues will not do; 1 to {MOST_FLOW_QUEUES} will");
+                findings.add(&path.key("queues"), what);
+            }
+        }
+        QueueSpec::Pie { update, .. } => {
+            let what = "the time between updates is zero; write update = \"15 ms\"";
+            findings.require(*update > Duration::ZERO, &path.key("update"), what);
+        }
+        QueueSpec::Wfq { reservable, .. } | QueueSpec::Cbq { reservable, .. } => {
+            if !(0.0..1.0).contains(reservable) {
+                let what = format!(
+                    "{reservable} of a link cannot be reserved; something must be left to other \
+                     packets: a number from 0 to below 1 is needed"
+                );
+                findings.add(&path.key("reservable"), what);
+            }
+        }
+        QueueSpec::DropTail { .. } => {}
+        QueueSpec::Red { .. } => red(spec, path, findings),
     }
+}
+
+fn red(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
     let QueueSpec::Red { min_th, max_th, max_p, weight, mean_packet, .. } = spec else { return };
     findings.probability(&path.key("max-p"), *max_p);
     if let Some(weight) = weight {

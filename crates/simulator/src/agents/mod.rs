@@ -2,11 +2,13 @@
 
 mod messages;
 mod receiver;
+mod spaced;
 mod tcp;
 mod udp;
 
 pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
+pub(crate) use spaced::{Pace, Spaced};
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
@@ -60,6 +62,7 @@ impl Totals {
 pub(crate) enum Agent {
     Tcp(Tcp),
     Udp(Udp),
+    Spaced(Box<Spaced>),
 }
 
 impl Agent {
@@ -69,6 +72,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
             Self::Udp(udp) => udp.on_packet(now, packet),
+            Self::Spaced(spaced) => spaced.on_packet(now, packet, fabric),
         }
     }
 
@@ -78,6 +82,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.touch(ack),
             Self::Udp(udp) => udp.packet_size(),
+            Self::Spaced(spaced) => spaced.packet_size(),
         }
     }
 
@@ -86,7 +91,7 @@ impl Agent {
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
-            Self::Udp(_) => false,
+            Self::Udp(_) | Self::Spaced(_) => false,
         }
     }
 
@@ -102,6 +107,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),
             Self::Udp(udp) => udp.on_wake(now, fabric),
+            Self::Spaced(spaced) => spaced.on_wake(now, fabric),
         }
     }
 
@@ -119,8 +125,10 @@ impl Agent {
     }
 
     pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        if let Self::Tcp(tcp) = self {
-            tcp.on_acknowledge_timer(now, fabric);
+        match self {
+            Self::Tcp(tcp) => tcp.on_acknowledge_timer(now, fabric),
+            Self::Udp(_) => {}
+            Self::Spaced(spaced) => spaced.on_report_timer(now, fabric),
         }
     }
 
@@ -128,6 +136,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
+            Self::Spaced(spaced) => spaced.totals(),
         }
     }
 
@@ -136,20 +145,37 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.packet_size(),
             Self::Udp(udp) => udp.packet_size(),
+            Self::Spaced(spaced) => spaced.packet_size(),
         }
     }
 
     pub(crate) fn congestion(&self) -> Option<Snapshot> {
         match self {
             Self::Tcp(tcp) => Some(tcp.congestion()),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Spaced(_) => None,
         }
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    pub(crate) fn spaced(&self) -> Option<&Spaced> {
+        match self {
+            Self::Spaced(spaced) => Some(spaced),
+            Self::Tcp(_) | Self::Udp(_) => None,
+        }
+    }
+
+    /// The kind of transport, and who controls what it sends.
+    pub(crate) fn transport(&self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Tcp(tcp) => ("tcp", Some(tcp.congestion_name())),
+            Self::Udp(_) => ("udp", None),
+            Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
         }
     }
 
@@ -157,6 +183,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.receiver().playout(),
             Self::Udp(udp) => udp.receiver().playout(),
+            Self::Spaced(spaced) => spaced.receiver().playout(),
         }
     }
 
@@ -164,6 +191,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.receiver(),
             Self::Udp(udp) => udp.receiver(),
+            Self::Spaced(spaced) => spaced.receiver(),
         }
     }
 
@@ -172,6 +200,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
+            Self::Spaced(spaced) => spaced.end(now),
         }
     }
 }

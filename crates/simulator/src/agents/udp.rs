@@ -51,6 +51,35 @@ impl Udp {
         }
     }
 
+    /// Sends the next packet, if the application has offered it; true where it did.
+    pub(super) fn send_next(&mut self, now: Time, fabric: &mut Fabric) -> bool {
+        if self.has_stopped(now) || self.sent >= self.source.offered(now) {
+            return false;
+        }
+        fabric.send(now, self.packet(self.sent, now, self.size));
+        self.sent += 1;
+        self.source.on_acknowledged(now, self.sent);
+        true
+    }
+
+    /// A packet of the flow at the start of its route.
+    pub(super) fn packet(&self, number: u64, now: Time, size: u32) -> Packet {
+        Packet::data(self.flow, self.route, number, now, size)
+    }
+
+    /// When the application next offers a packet, all before it being sent.
+    pub(super) fn next_offer(&self, now: Time) -> Time {
+        self.source.next_offer(now)
+    }
+
+    pub(super) fn has_stopped(&self, now: Time) -> bool {
+        now >= self.stop
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
         self.receiver.deliver(now, packet.number, self.source.due(packet.number));
         if let Some(messages) = self.receiver.messages_mut() {

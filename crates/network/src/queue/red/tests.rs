@@ -23,7 +23,8 @@ fn instant() -> RedParameters {
 
 fn offered(packets: u64) -> Offered {
     let waiting = Occupancy { packets: Packets::new(packets), bytes: SIZE * packets };
-    Offered { size: SIZE, ecn_capable: false, waiting, idle: None, rate: RATE }
+    let (now, wait) = (Time::ZERO, Duration::ZERO);
+    Offered { now, size: SIZE, ecn_capable: false, waiting, idle: None, wait, rate: RATE }
 }
 
 fn random() -> RandomStream {

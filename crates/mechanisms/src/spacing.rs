@@ -1,0 +1,194 @@
+//! Packet spacing: the distance between packets, adapted to what the receiver reports.
+//!
+//! The packet-spacing protocol (PSP) of Kapadia, Feng and Feng, "The Effects of Inter-Packet
+//! Spacing on the Delivery of Multimedia Content" (psp, section 2). Once per base round trip
+//! the receiver reports how many packets came; the sender compares with how many it sent. A
+//! loss doubles the spacing, none lets it shrink a little.
+//!
+//! [`ReportCounter`] is the receiver's side and [`Spacing`] the sender's. What was sent and
+//! what came are compared over the same packets, by number: a packet under way is not lost.
+
+use std::collections::VecDeque;
+
+use ontempo_foundation::{Duration, Packets};
+
+/// What a receiver tells: totals, so that a report that is lost takes nothing with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// One more than the highest number that has come; 0 before the first packet.
+    pub next: u64,
+    /// Packets that have come.
+    pub received: Packets,
+}
+
+/// Counts what comes, for the next [`Report`].
+///
+/// A packet that comes late counts as lost in the report that passes over it, and beyond what
+/// is expected in the report after it comes. The network is trusted not to duplicate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReportCounter {
+    report: Report,
+}
+
+impl ReportCounter {
+    /// The packet of this number, counted from 0, has come.
+    pub fn on_packet(&mut self, number: u64) {
+        self.report.next = self.report.next.max(number.saturating_add(1));
+        self.report.received += Packets::new(1);
+    }
+
+    /// What to tell the sender now.
+    pub const fn report(&self) -> Report {
+        self.report
+    }
+}
+
+/// How the spacing moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpacingParameters {
+    /// The spacing after a loss at no spacing (psp, fig. 4).
+    pub first_step: Duration,
+    /// How much the spacing shrinks after a round trip without loss (psp, fig. 4).
+    pub step_down: Duration,
+    /// Whether a loss that a smaller spacing caused restores the spacing before it
+    /// (psp, section 2.2).
+    pub damped: bool,
+}
+
+impl SpacingParameters {
+    /// PSP: 50 us up from nothing, 2 us down (psp, fig. 4).
+    pub const fn psp() -> Self {
+        Self {
+            first_step: Duration::from_micros(50),
+            step_down: Duration::from_micros(2),
+            damped: false,
+        }
+    }
+
+    /// Damped PSP (psp, section 2.2).
+    pub const fn damped() -> Self {
+        Self { damped: true, ..Self::psp() }
+    }
+}
+
+/// Packets sent at one spacing: from a decision to the next.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// The number of the first.
+    first: u64,
+    /// The spacing before it, where it began with a deliberate decrease.
+    lowered_from: Option<Duration>,
+}
+
+/// The sender's side: the spacing, from report to report.
+///
+/// A decision shows in the reports only a round trip later, so each is remembered with the
+/// first packet that it applies to. Damping asks which decision the lost packets were sent
+/// under. Where that was a deliberate decrease, the spacing before it is restored (unless the
+/// spacing is larger by now); otherwise the spacing is doubled.
+#[derive(Clone, Debug)]
+pub struct Spacing {
+    parameters: SpacingParameters,
+    base_rtt: Duration,
+    spacing: Duration,
+    last: Report,
+    /// What was to be sent next when the last report came, and when the one before it came.
+    sent_before: [u64; 2],
+    /// Decisions whose packets are not all reported on, the oldest first; never empty.
+    epochs: VecDeque<Epoch>,
+    losses: u64,
+}
+
+/// Decisions remembered at most: reports come once per round trip, and tell of what was sent
+/// at most a few round trips ago.
+const MOST_EPOCHS: usize = 64;
+
+impl Spacing {
+    /// No spacing, as a transfer begins; `base_rtt` is the round trip measured at set-up, which
+    /// bounds the spacing and at which reports are expected.
+    pub fn new(parameters: SpacingParameters, base_rtt: Duration) -> Self {
+        Self {
+            parameters,
+            base_rtt,
+            spacing: Duration::ZERO,
+            last: Report::default(),
+            sent_before: [0; 2],
+            epochs: VecDeque::from([Epoch { first: 0, lowered_from: None }]),
+            losses: 0,
+        }
+    }
+
+    /// The time from the start of a packet to the start of the next.
+    pub const fn spacing(&self) -> Duration {
+        self.spacing
+    }
+
+    /// Reports so far that told of a loss.
+    pub const fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// A report has come; `next_to_send` is the number of the next packet to be sent. A report
+    /// overtaken by a later one says nothing.
+    pub fn on_report(&mut self, report: Report, next_to_send: u64) {
+        if report.next < self.last.next || report.received < self.last.received {
+            return;
+        }
+        let (told_until, lost) = self.compare(report);
+        self.last = report;
+        self.sent_before = [self.sent_before[1], next_to_send];
+        let Some(lost) = lost else { return };
+        let lowered_from = if lost {
+            self.losses += 1;
+            self.on_loss(told_until);
+            None
+        } else {
+            let before = self.spacing;
+            self.spacing = self.spacing.saturating_sub(self.parameters.step_down);
+            (self.spacing < before).then_some(before)
+        };
+        self.begin_epoch(Epoch { first: next_to_send, lowered_from }, told_until);
+    }
+
+    /// Up to which number the report tells, and whether any packet below was lost; `None`
+    /// where it tells nothing.
+    fn compare(&self, report: Report) -> (u64, Option<bool>) {
+        let sent = report.next - self.last.next;
+        if sent > 0 {
+            let received = (report.received - self.last.received).get();
+            return (report.next, Some(sent > received));
+        }
+        // Nothing came. What was sent more than two reports ago should have.
+        let overdue = self.sent_before[0];
+        (overdue.max(report.next), (overdue > report.next).then_some(true))
+    }
+
+    fn on_loss(&mut self, told_until: u64) {
+        let under = self.epochs.iter().rev().find(|epoch| epoch.first < told_until);
+        if self.parameters.damped
+            && let Some(before) = under.and_then(|epoch| epoch.lowered_from)
+        {
+            self.spacing = self.spacing.max(before);
+            return;
+        }
+        let doubled = self.spacing.saturating_add(self.spacing);
+        self.spacing = if self.spacing == Duration::ZERO {
+            self.parameters.first_step.min(self.base_rtt)
+        } else {
+            doubled.min(self.base_rtt)
+        };
+    }
+
+    fn begin_epoch(&mut self, epoch: Epoch, told_until: u64) {
+        // Packets of several decisions may be outstanding: those that are over can go.
+        while self.epochs.get(1).is_some_and(|second| second.first <= told_until)
+            || self.epochs.len() >= MOST_EPOCHS
+        {
+            self.epochs.pop_front();
+        }
+        self.epochs.push_back(epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const RTT: Duration = Duration::from_millis(84);
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// A sender that hears of its packets one report after it sent them.
+struct World {
+    spacing: Spacing,
+    sent: u64,
+    received: u64,
+}
+
+impl World {
+    fn new(parameters: SpacingParameters) -> Self {
+        Self { spacing: Spacing::new(parameters, RTT), sent: 0, received: 0 }
+    }
+
+    /// A round trip of 100 packets, of which `lost` are reported lost at its end.
+    fn round(&mut self, lost: u64) -> Duration {
+        self.sent += 100;
+        self.received += 100 - lost;
+        let report = Report { next: self.sent, received: Packets::new(self.received) };
+        self.spacing.on_report(report, self.sent);
+        self.spacing.spacing()
+    }
+}
+
+#[test]
+fn losses_double_the_spacing_from_fifty_microseconds_to_a_round_trip() {
+    let mut world = World::new(SpacingParameters::psp());
+    let steps: Vec<Duration> = (0..13).map(|_| world.round(1)).collect();
+    assert_eq!(steps[..4], [micros(50), micros(100), micros(200), micros(400)]);
+    // The ideal between 0 and 2 ms is found within seven round trips (psp, section 2.1).
+    assert!(steps[6] >= micros(2000));
+    assert_eq!(steps[11..], [RTT, RTT]);
+}
+
+#[test]
+fn without_loss_the_spacing_shrinks_by_two_microseconds_to_nothing() {
+    let mut world = World::new(SpacingParameters::psp());
+    world.round(1);
+    assert_eq!(world.round(0), micros(48));
+    assert_eq!((0..30).map(|_| world.round(0)).last(), Some(Duration::ZERO));
+}
+
+#[test]
+fn damped_a_loss_after_a_decrease_restores_the_spacing_before_it() {
+    let mut world = World::new(SpacingParameters::damped());
+    for _ in 0..3 {
+        world.round(1);
+    }
+    assert_eq!(world.round(0), micros(198));
+    // Sent at 198 us, and lost.
+    assert_eq!(world.round(1), micros(200));
+    // Sent at the restored spacing, and lost still: others have come.
+    assert_eq!(world.round(1), micros(400));
+}
+
+#[test]
+fn plain_a_loss_after_a_decrease_doubles() {
+    let mut world = World::new(SpacingParameters::psp());
+    for _ in 0..3 {
+        world.round(1);
+    }
+    world.round(0);
+    assert_eq!(world.round(1), micros(396));
+}
+
+#[test]
+fn a_loss_is_laid_to_the_decision_that_its_packets_were_sent_under() {
+    let mut spacing = Spacing::new(SpacingParameters::damped(), RTT);
+    let report = |next, received| Report { next, received: Packets::new(received) };
+    spacing.on_report(report(100, 99), 300);
+    spacing.on_report(report(200, 199), 400);
+    assert_eq!(spacing.spacing(), micros(48));
+    spacing.on_report(report(300, 299), 500);
+    assert_eq!(spacing.spacing(), micros(46));
+    // Packets 300 to 399 were sent at 50 us, reached by doubling: double again.
+    spacing.on_report(report(400, 398), 600);
+    assert_eq!(spacing.spacing(), micros(92));
+    // Packets 400 to 499 were sent at 48 us, a decrease from 50 us: 92 us is enough.
+    spacing.on_report(report(500, 497), 700);
+    assert_eq!(spacing.spacing(), micros(92));
+}
+
+#[test]
+fn packets_under_way_are_not_lost() {
+    let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
+    spacing.on_report(Report { next: 100, received: Packets::new(100) }, 10_000);
+    assert_eq!(spacing.losses(), 0);
+}
+
+#[test]
+fn reports_without_any_packet_tell_of_loss_once_it_is_overdue() {
+    let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
+    let silent = Report { next: 10, received: Packets::new(10) };
+    spacing.on_report(silent, 20);
+    spacing.on_report(silent, 20);
+    assert_eq!(spacing.losses(), 0, "packets 10 to 19 may be on their way");
+    spacing.on_report(silent, 20);
+    assert_eq!((spacing.losses(), spacing.spacing()), (1, micros(50)));
+}
+
+#[test]
+fn an_overtaken_report_says_nothing() {
+    let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
+    spacing.on_report(Report { next: 10, received: Packets::new(10) }, 20);
+    spacing.on_report(Report { next: 5, received: Packets::new(4) }, 20);
+    assert_eq!(spacing.losses(), 0);
+}
+
+#[test]
+fn the_counter_tells_totals() {
+    let mut counter = ReportCounter::default();
+    for number in [0, 1, 3, 2, 7] {
+        counter.on_packet(number);
+    }
+    assert_eq!(counter.report(), Report { next: 8, received: Packets::new(5) });
+}
+
+proptest! {
+    #[test]
+    fn the_spacing_stays_between_nothing_and_a_round_trip_and_memory_is_bounded(
+        reports in prop::collection::vec((0u64..50, 0u64..50, 0u64..50), 0..500),
+        damped in any::<bool>(),
+    ) {
+        let parameters = SpacingParameters { damped, ..SpacingParameters::psp() };
+        let mut spacing = Spacing::new(parameters, RTT);
+        let (mut next, mut received, mut sent) = (0, 0, 0);
+        for (came, lost, ahead) in reports {
+            next += came;
+            received += came.saturating_sub(lost);
+            sent = next.max(sent) + ahead;
+            spacing.on_report(Report { next, received: Packets::new(received) }, sent);
+            prop_assert!(spacing.spacing() <= RTT);
+            prop_assert!((1..=MOST_EPOCHS).contains(&spacing.epochs.len()));
+        }
+    }
+}

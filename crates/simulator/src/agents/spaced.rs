@@ -1,0 +1,207 @@
+//! UDP whose packets keep a distance: constant, or adapted to the receiver's reports.
+
+use ontempo_foundation::{Duration, Packets, Time};
+use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParameters};
+
+use super::{Receiver, Totals, Udp};
+use crate::fabric::{Event, Fabric};
+use crate::packet::Packet;
+use crate::timer::LazyTimer;
+
+/// Bytes of a report and of a probe of the round trip on the wire: IP and UDP headers, and two
+/// counts of 8 bytes.
+const REPORT_SIZE: u32 = 44;
+/// The number that makes a packet a probe of the round trip, or its answer.
+const PROBE: u64 = u64::MAX;
+/// How long the answer to a probe is waited for.
+const PROBE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where the spacing comes from.
+pub(crate) enum Pace {
+    /// It never changes.
+    Constant(Duration),
+    /// A controller adapts it.
+    Adaptive {
+        name: &'static str,
+        parameters: SpacingParameters,
+        /// Made when the base round trip is known.
+        controller: Option<Box<Spacing>>,
+    },
+}
+
+/// Both ends of a flow of spaced packets.
+pub(crate) struct Spaced {
+    flow: u32,
+    back: u32,
+    udp: Udp,
+    pace: Pace,
+    /// What the sender's own interface takes for a packet: it sends no faster.
+    interface: Duration,
+    last_sent: Option<Time>,
+    wake: LazyTimer,
+    /// Reports that reached the sender.
+    reports: u64,
+    // The receiver's end.
+    counter: ReportCounter,
+    /// The base round trip, as the packets tell it.
+    told_rtt: Option<Duration>,
+    report_timer: LazyTimer,
+}
+
+impl Spaced {
+    pub(crate) fn new((flow, back): (u32, u32), udp: Udp, pace: Pace, interface: Duration) -> Self {
+        Self {
+            flow,
+            back,
+            udp,
+            pace,
+            interface,
+            last_sent: None,
+            wake: LazyTimer::unset(),
+            reports: 0,
+            counter: ReportCounter::default(),
+            told_rtt: None,
+            report_timer: LazyTimer::unset(),
+        }
+    }
+
+    // The sender's end.
+
+    pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
+        let event = Event::Wake(self.flow);
+        if !self.wake.is_set() || self.wake.expires(now, event, fabric) {
+            self.send_what_may_go(now, fabric);
+        }
+    }
+
+    fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
+        let Some(interval) = self.interval() else {
+            if !self.udp.has_stopped(now) {
+                fabric.send(now, self.udp.packet(PROBE, now, REPORT_SIZE));
+                self.wake.set(now + PROBE_AGAIN, Event::Wake(self.flow), fabric);
+            }
+            return;
+        };
+        let due = self.last_sent.map_or(now, |sent| sent + interval);
+        let next = if due > now {
+            due
+        } else if self.udp.send_next(now, fabric) {
+            self.last_sent = Some(now);
+            now + interval
+        } else {
+            self.udp.next_offer(now)
+        };
+        if !self.udp.has_stopped(next) {
+            self.wake.set(next, Event::Wake(self.flow), fabric);
+        }
+    }
+
+    /// From the start of a packet to that of the next; `None` until the base round trip is
+    /// known.
+    fn interval(&self) -> Option<Duration> {
+        self.spacing().map(|spacing| spacing.max(self.interface))
+    }
+
+    /// A report, or the answer to a probe.
+    fn on_answer(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
+        let Pace::Adaptive { parameters, controller, .. } = &mut self.pace else { return };
+        if packet.number == PROBE {
+            if controller.is_none() {
+                let base_rtt = now.since(packet.stamp);
+                *controller = Some(Box::new(Spacing::new(*parameters, base_rtt)));
+                self.told_rtt = Some(base_rtt);
+                self.wake.clear();
+                self.send_what_may_go(now, fabric);
+            }
+            return;
+        }
+        self.reports += 1;
+        let report = Report { next: packet.number, received: Packets::new(packet.count()) };
+        if let Some(controller) = controller {
+            controller.on_report(report, self.udp.sent());
+        }
+    }
+
+    // The receiver's end.
+
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
+        if packet.marks.ack {
+            self.on_answer(now, &packet, fabric);
+            return;
+        }
+        if packet.number == PROBE {
+            let mut answer = self.answer(PROBE, now);
+            answer.stamp = packet.stamp;
+            fabric.send(now, answer);
+            return;
+        }
+        self.udp.on_packet(now, packet);
+        self.counter.on_packet(packet.number);
+        if let Some(rtt) = self.told_rtt
+            && !self.report_timer.is_set()
+        {
+            self.report_timer.set(now + rtt, Event::Acknowledge(self.flow), fabric);
+        }
+    }
+
+    /// The next report is due.
+    pub(crate) fn on_report_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        let event = Event::Acknowledge(self.flow);
+        let Some(rtt) = self.told_rtt else { return };
+        if !self.report_timer.expires(now, event, fabric) {
+            return;
+        }
+        let report = self.counter.report();
+        let mut packet = self.answer(report.next, now);
+        packet.set_count(report.received.get());
+        fabric.send(now, packet);
+        if !self.udp.has_stopped(now) {
+            self.report_timer.set(now + rtt, event, fabric);
+        }
+    }
+
+    fn answer(&self, number: u64, now: Time) -> Packet {
+        let mut packet = Packet::data(self.flow, self.back, number, now, REPORT_SIZE);
+        packet.marks.ack = true;
+        packet
+    }
+
+    pub(crate) fn end(&mut self, now: Time) {
+        self.udp.end(now);
+    }
+
+    // What probes read.
+
+    /// The spacing that is asked for; `None` until the base round trip is known.
+    pub(crate) fn spacing(&self) -> Option<Duration> {
+        match &self.pace {
+            Pace::Constant(spacing) => Some(*spacing),
+            Pace::Adaptive { controller, .. } => {
+                controller.as_ref().map(|controller| controller.spacing())
+            }
+        }
+    }
+
+    pub(crate) fn controller_name(&self) -> Option<&'static str> {
+        match &self.pace {
+            Pace::Constant(_) => None,
+            Pace::Adaptive { name, .. } => Some(name),
+        }
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let reductions = match &self.pace {
+            Pace::Adaptive { controller: Some(controller), .. } => controller.losses(),
+            _ => 0,
+        };
+        Totals { acks: self.reports, reductions, ..self.udp.totals() }
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        self.udp.packet_size()
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        self.udp.receiver()
+    }
+}
