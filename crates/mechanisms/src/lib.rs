@@ -13,6 +13,7 @@ pub mod ack;
 pub mod congestion;
 pub mod pacing;
 pub mod playout;
+pub mod qos;
 pub mod receive;
 pub mod recovery;
 pub mod rtt;

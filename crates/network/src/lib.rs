@@ -21,6 +21,7 @@ mod link;
 mod loss;
 mod queue;
 mod scheduled;
+mod scheduler;
 mod wire;
 
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
@@ -32,4 +33,8 @@ pub use queue::{
 };
 pub use scheduled::{
     Chosen, Departure, Discipline, Dropped, Queued, ScheduledLink, ScheduledLinkParameters,
+};
+pub use scheduler::{
+    Cbq, ClassParameters, ClassesError, Reserving, Scheduler, TokenBucket, TrafficSpec,
+    TrafficSpecError, Wfq,
 };

@@ -35,7 +35,7 @@ mod validate;
 mod written;
 
 pub use error::{Origin, Problem, ScenarioError};
-pub use network::{LaidFlow, LaidLink, Layout};
+pub use network::{LaidFlow, LaidLink, LaidReservation, Layout};
 pub use overrides::Overrides;
 pub use parse::{load, load_with, parse, parse_with};
 pub use schema::{json_schema, reference};

@@ -25,6 +25,9 @@ pub struct Scenario {
     pub topology: Topology,
     /// Groups of like flows, by name.
     pub flows: BTreeMap<String, FlowGroup>,
+    /// What flows have reserved on links, as RSVP would have installed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Reservation>,
     /// What is recorded.
     #[serde(default)]
     pub measure: Measure,
@@ -235,6 +238,33 @@ pub enum QueueSpec {
         #[serde(default)]
         ecn: bool,
     },
+    /// Weighted fair queueing (Demers, Keshav and Shenker, 1989; Parekh and Gallager, 1993):
+    /// each reservation has a class of its rate, and what is not reserved shares the rest.
+    Wfq {
+        /// The most that may wait of what is not reserved; of each flow, with
+        /// `unreserved = "by-flow"`. No limit where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<QueueLimit>,
+        /// The share of the link, 0 to 1, that may be reserved (Cisco IOS: 0.75).
+        #[serde(default = "defaults::reservable")]
+        reservable: f64,
+        /// How what is not reserved waits.
+        #[serde(default)]
+        unreserved: Unreserved,
+    },
+    /// Class-based queueing with borrowing (Floyd and Van Jacobson, 1995): each reservation has
+    /// a class of its rate that goes first; what is not reserved shares the rest.
+    Cbq {
+        /// The most that may wait of what is not reserved. No limit where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<QueueLimit>,
+        /// The share of the link, 0 to 1, that may be reserved.
+        #[serde(default = "defaults::reservable")]
+        reservable: f64,
+        /// Whether a reservation may use more than its rate while nothing else needs the link.
+        #[serde(default = "defaults::yes")]
+        borrow: bool,
+    },
     /// Controlled delay (RFC 8289): drops at the head, ever more often, while every packet of
     /// an interval has waited longer than a target.
     Codel {
@@ -292,6 +322,75 @@ pub enum QueueSpec {
         #[serde(default)]
         ecn: bool,
     },
+}
+
+/// How packets without a reservation wait for a scheduled link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unreserved {
+    /// All in one queue, first in, first out.
+    #[default]
+    Together,
+    /// Each flow, and its ACKs, in a class of its own; all of the same weight.
+    ByFlow,
+}
+
+/// What a flow has reserved: a token bucket that each link polices, and a class there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reservation {
+    /// The group whose flows it is for; each flow has a reservation of its own.
+    pub flows: String,
+    /// The flow's number in its group, for one flow alone; all where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u32>,
+    /// Which of the flow's packets it is for.
+    #[serde(default)]
+    pub direction: Direction,
+    /// Controlled load or guaranteed.
+    #[serde(default)]
+    pub service: Service,
+    /// Token rate r, headers counted (TSpec, RFC 2215).
+    pub rate: Rate,
+    /// Bucket depth b: what may come at once.
+    pub bucket: Bytes,
+    /// Peak rate p, policed where given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Rate>,
+    /// Minimum policed unit m: a smaller packet counts as this much.
+    #[serde(default = "defaults::smallest")]
+    pub smallest: Bytes,
+    /// Maximum packet size M: a larger packet is not covered.
+    #[serde(default = "defaults::largest")]
+    pub largest: Bytes,
+    /// Reserved rate R of the guaranteed service (RSpec, RFC 2212), at least `rate`; as `rate`
+    /// where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Rate>,
+    /// The links between routers on which it stands; each needs a queue `wfq` or `cbq`.
+    pub links: Vec<String>,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From sender to receiver.
+    #[default]
+    Data,
+    /// Acknowledgements, from receiver to sender.
+    Acks,
+}
+
+/// A service of integrated services (RFC 1633).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// As on an unloaded network (RFC 2211): the class has the token rate.
+    #[default]
+    ControlledLoad,
+    /// With a bound on the delay (RFC 2212): the class has the reserved rate.
+    Guaranteed,
 }
 
 impl Default for QueueSpec {
@@ -438,6 +537,43 @@ pub enum Application {
         #[serde(default = "defaults::http_size_shape")]
         size_shape: f64,
     },
+    /// Messages of one packet each. The application makes one, writes it, waits for an interval
+    /// and makes the next; while the transport's buffer is full, the write waits.
+    Messages {
+        /// Time from a message written to the next one.
+        interval: Interval,
+        /// The most that the transport holds, unsent or unacknowledged (TCP only); no limit where
+        /// not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        buffer: Option<Packets>,
+    },
+    /// Requests to flows of another group, one at a time: the next one follows the answer after
+    /// a pause. Both are TCP; flow `i` asks flow `i`.
+    Request {
+        /// The group that answers, with application `respond`, of as many flows.
+        of: String,
+        /// Payload of a request.
+        size: Bytes,
+        /// From an answer's last byte to the next request.
+        think: Duration,
+    },
+    /// Answers to the requests of another group: one message each, of a size drawn uniformly.
+    Respond {
+        /// The smallest payload of an answer.
+        smallest: Bytes,
+        /// The largest.
+        largest: Bytes,
+    },
+}
+
+/// A duration drawn uniformly between two bounds, which may be equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Interval {
+    /// The shortest.
+    pub low: Duration,
+    /// The longest.
+    pub high: Duration,
 }
 
 /// What carries a flow's packets.
@@ -725,6 +861,13 @@ pub struct Measure {
     pub adus: bool,
     /// Record window reductions, timeouts and early responses: table `events`.
     pub events: bool,
+    /// Record the delay and jitter of every message received from `from` on, of the applications
+    /// that have messages (`messages`, `request`, `respond` and `cbr`): table `messages`.
+    pub messages: bool,
+    /// Throughput and loss of those applications in intervals of this length, from `from` on:
+    /// table `intervals`; none where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Duration>,
 }
 
 impl Default for Measure {
@@ -737,6 +880,8 @@ impl Default for Measure {
             packets: Vec::new(),
             adus: false,
             events: false,
+            messages: false,
+            intervals: None,
         }
     }
 }
@@ -761,6 +906,15 @@ pub(crate) mod defaults {
     }
     pub(crate) fn red_mean_packet() -> Bytes {
         Bytes::new(500)
+    }
+    pub(crate) fn reservable() -> f64 {
+        0.75
+    }
+    pub(crate) fn smallest() -> Bytes {
+        Bytes::new(40)
+    }
+    pub(crate) fn largest() -> Bytes {
+        Bytes::new(1500)
     }
     pub(crate) fn aqm_limit() -> QueueLimit {
         QueueLimit::Packets(Packets::new(1000))

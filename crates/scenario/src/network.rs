@@ -2,7 +2,7 @@
 
 use ontempo_foundation::{Bytes, Rate, Time};
 
-use crate::model::{Delay, LossSpec, QueueSpec};
+use crate::model::{Delay, LossSpec, QueueSpec, Reservation};
 
 /// What a world (simulator or emulator) builds: the graph and the flows on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,19 @@ pub struct Layout {
     pub groups: Vec<String>,
     /// Every flow.
     pub flows: Vec<LaidFlow>,
+    /// Every reservation of one flow on one link.
+    pub reservations: Vec<LaidReservation>,
+}
+
+/// A reservation of one flow on one link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaidReservation {
+    /// Place of the link.
+    pub link: usize,
+    /// Place of the flow.
+    pub flow: usize,
+    /// What is reserved.
+    pub reservation: Reservation,
 }
 
 /// One direction of a link.

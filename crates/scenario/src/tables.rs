@@ -199,6 +199,45 @@ pub const EVENTS: Table = Table {
     ],
 };
 
+/// One row a message.
+pub const MESSAGES: Table = Table {
+    name: "messages",
+    about: "one row a message received, where the scenario asks for them",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column("message", Count, "number of the message in its flow, from 0"),
+        column("payload_bytes", Count, "its size, headers not counted"),
+        column("sent_s", Number, "when the application gave it to the transport, in seconds"),
+        column("received_s", Number, "when the application had all of it, in seconds"),
+        column("delay_s", Number, "the difference (qosockets, equation 4)"),
+        optional("jitter_s", Number, "change of the delay since the message before (equation 5)"),
+    ],
+};
+
+/// One row a flow and interval.
+pub const INTERVALS: Table = Table {
+    name: "intervals",
+    about: "one row a flow with messages and interval, where the scenario asks for them",
+    columns: &[
+        FLOW,
+        GROUP,
+        INDEX,
+        column("begins_s", Number, "when the interval begins, in seconds"),
+        column("span_s", Number, "how long it is, in seconds"),
+        column("sent_messages", Count, "messages given to the transport"),
+        column("received_messages", Count, "messages received whole"),
+        column("sent_bps", Number, "payload given to the transport, bits per second"),
+        column("received_bps", Number, "payload received, bits per second (equation 2)"),
+        optional(
+            "loss_percent",
+            Number,
+            "100 (1 - received / sent messages) (equation 3); none where nothing was sent",
+        ),
+    ],
+};
+
 /// Every table, in the order in which they are written.
-pub const TABLES: [&Table; 8] =
-    [&FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS];
+pub const TABLES: [&Table; 10] =
+    [&FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS, &MESSAGES, &INTERVALS];

@@ -4,8 +4,8 @@ use ontempo_foundation::{Duration, RandomStream, Time};
 
 use crate::backbone::Backbone;
 use crate::error::{Problem, ScenarioError};
-use crate::model::{Delay, DelayLaw, Drawn, FlowGroup, LinkSpec, Scenario, Start};
-use crate::network::{LaidFlow, LaidLink, Layout};
+use crate::model::{Delay, DelayLaw, Drawn, FlowGroup, LinkSpec, Reservation, Scenario, Start};
+use crate::network::{LaidFlow, LaidLink, LaidReservation, Layout};
 
 impl Scenario {
     /// Every node, link and flow of the run with `seed`.
@@ -21,6 +21,7 @@ impl Scenario {
         for (name, group) in &self.flows {
             builder.group(name, group)?;
         }
+        self.reservations.iter().for_each(|reservation| builder.reservation(reservation));
         Ok(builder.layout)
     }
 }
@@ -38,6 +39,7 @@ impl<'a> Builder<'a> {
             links: Vec::with_capacity(backbone.links.len()),
             groups: Vec::new(),
             flows: Vec::new(),
+            reservations: Vec::new(),
         };
         let mut builder = Self { seed, backbone, layout };
         for link in &backbone.links {
@@ -79,6 +81,25 @@ impl<'a> Builder<'a> {
             self.layout.flows.push(flow);
         }
         Ok(())
+    }
+
+    fn reservation(&mut self, reservation: &Reservation) {
+        let layout = &mut self.layout;
+        let is_meant = |flow: &LaidFlow| {
+            layout.groups[flow.group] == reservation.flows
+                && reservation.index.is_none_or(|index| index == flow.index)
+        };
+        for (place, _) in layout.flows.iter().enumerate().filter(|(_, flow)| is_meant(flow)) {
+            for name in &reservation.links {
+                let links = self.backbone.links.iter();
+                // Links between routers come first, in the order of the backbone.
+                let Some(link) = links.map(|link| &link.name).position(|one| one == name) else {
+                    continue;
+                };
+                let reservation = reservation.clone();
+                layout.reservations.push(LaidReservation { link, flow: place, reservation });
+            }
+        }
     }
 
     fn start(&self, flow_name: &str, start: &Start) -> Time {

@@ -3,7 +3,9 @@
 //! A source is asked, not run: a constant bit rate costs no event for each packet while its
 //! transport lags behind, since what it has offered by now is a division.
 
-use ontempo_foundation::{Duration, RandomStream, Time};
+use std::collections::VecDeque;
+
+use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
 
 /// Where a flow's packets come from.
 #[derive(Clone, Debug)]
@@ -18,6 +20,20 @@ pub(crate) enum Source {
     OnOff(Box<OnOff>),
     /// A web user.
     Http(Box<Http>),
+    /// Messages of a packet each, from an application that blocks.
+    Paced(Box<Paced>),
+    /// One message each time that something prompts it.
+    Prompted(Box<Prompted>),
+}
+
+/// A message of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// When the application made it and began to write it.
+    pub(crate) made: Time,
+    /// When the transport had taken it.
+    pub(crate) written: Time,
+    pub(crate) payload: Bytes,
 }
 
 impl Source {
@@ -30,6 +46,8 @@ impl Source {
             Self::Cbr(cbr) => cbr.offered(now),
             Self::OnOff(on_off) => on_off.offered(now),
             Self::Http(http) => http.offered(now),
+            Self::Paced(paced) => paced.offered(now),
+            Self::Prompted(prompted) => prompted.offered(now),
         }
     }
 
@@ -41,6 +59,8 @@ impl Source {
             Self::Cbr(cbr) => cbr.next_offer(now),
             Self::OnOff(on_off) => on_off.next,
             Self::Http(http) => http.page_begins.unwrap_or(Time::NEVER),
+            Self::Paced(paced) => paced.next_offer(),
+            Self::Prompted(prompted) => prompted.begins.unwrap_or(Time::NEVER),
         }
     }
 
@@ -50,7 +70,47 @@ impl Source {
         match self {
             Self::File { packets } => acknowledged == *packets,
             Self::Http(http) => http.on_acknowledged(now, acknowledged),
+            Self::Paced(paced) => {
+                paced.on_acknowledged(now, acknowledged);
+                false
+            }
             _ => false,
+        }
+    }
+
+    /// Something prompts it.
+    pub(crate) fn prompt(&mut self, now: Time) {
+        if let Self::Prompted(prompted) = self {
+            prompted.prompt(now);
+        }
+    }
+
+    /// The message that is complete with packet `number`, where packets arrive in order; each
+    /// message is answered once. Packets carry `payload` each.
+    pub(crate) fn completed(&mut self, number: u64, payload: Bytes) -> Option<Message> {
+        match self {
+            Self::Cbr(_) => {
+                self.due(number).map(|due| Message { made: due, written: due, payload })
+            }
+            Self::Paced(paced) => paced.unread.pop_front(),
+            Self::Prompted(prompted) => prompted.completed(number),
+            _ => None,
+        }
+    }
+
+    /// Messages given to the transport that were never [`completed`](Self::completed), for
+    /// packets from `next` to before `offered`.
+    pub(crate) fn incomplete(&self, next: u64, offered: u64, payload: Bytes) -> Vec<Message> {
+        match self {
+            Self::Cbr(_) => (next..offered)
+                .filter_map(|number| self.due(number))
+                .map(|due| Message { made: due, written: due, payload })
+                .collect(),
+            Self::Paced(paced) => paced.unread.iter().copied().collect(),
+            Self::Prompted(prompted) => {
+                prompted.unread.iter().map(|(_, message)| *message).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -131,6 +191,132 @@ impl OnOff {
             }
         }
         self.offered
+    }
+}
+
+/// Makes a message, writes it, waits, makes the next; writing waits for room in the transport.
+#[derive(Clone, Debug)]
+pub(crate) struct Paced {
+    interval: (Duration, Duration),
+    /// Packets that the transport holds at most, unsent or unacknowledged.
+    buffer: u64,
+    payload: Bytes,
+    random: RandomStream,
+    /// When the next message is made.
+    next: Time,
+    offered: u64,
+    acknowledged: u64,
+    /// The next message is made and waits for room.
+    is_blocked: bool,
+    /// When the last wait for room ended.
+    room_since: Time,
+    /// Messages written that have not arrived, oldest first; kept where packets arrive in order.
+    unread: VecDeque<Message>,
+    keeps_unread: bool,
+}
+
+impl Paced {
+    pub(crate) fn new(
+        start: Time,
+        interval: (Duration, Duration),
+        buffer: Option<u64>,
+        payload: Bytes,
+        keeps_unread: bool,
+        random: RandomStream,
+    ) -> Self {
+        Self {
+            interval,
+            buffer: buffer.unwrap_or(u64::MAX),
+            payload,
+            random,
+            next: start,
+            offered: 0,
+            acknowledged: 0,
+            is_blocked: false,
+            room_since: start,
+            unread: VecDeque::new(),
+            keeps_unread,
+        }
+    }
+
+    fn offered(&mut self, now: Time) -> u64 {
+        while self.next <= now {
+            if self.offered - self.acknowledged >= self.buffer {
+                self.is_blocked = true;
+                break;
+            }
+            let written = self.next.max(self.room_since);
+            if self.keeps_unread {
+                let message = Message { made: self.next, written, payload: self.payload };
+                self.unread.push_back(message);
+            }
+            self.offered += 1;
+            let (low, high) = self.interval;
+            let wait = if low < high { self.random.duration_between(low, high) } else { low };
+            self.next = written + wait;
+        }
+        self.offered
+    }
+
+    fn next_offer(&self) -> Time {
+        if self.is_blocked { Time::NEVER } else { self.next }
+    }
+
+    fn on_acknowledged(&mut self, now: Time, acknowledged: u64) {
+        self.acknowledged = acknowledged;
+        if self.is_blocked {
+            self.is_blocked = false;
+            self.room_since = now;
+        }
+    }
+}
+
+/// One message, of a size drawn uniformly, each time that it is prompted.
+#[derive(Clone, Debug)]
+pub(crate) struct Prompted {
+    /// Bytes of a message, the least and the most.
+    size: (Bytes, Bytes),
+    /// Payload of a packet.
+    payload: Bytes,
+    random: RandomStream,
+    /// When it sends without being prompted, once.
+    begins: Option<Time>,
+    offered: u64,
+    /// Messages that have not arrived whole, oldest first, each with the number behind its last
+    /// packet.
+    unread: VecDeque<(u64, Message)>,
+}
+
+impl Prompted {
+    pub(crate) fn new(
+        begins: Option<Time>,
+        size: (Bytes, Bytes),
+        payload: Bytes,
+        random: RandomStream,
+    ) -> Self {
+        Self { size, payload, random, begins, offered: 0, unread: VecDeque::new() }
+    }
+
+    fn prompt(&mut self, now: Time) {
+        let (least, most) = (self.size.0.get(), self.size.1.get());
+        let drawn = self.random.uniform_between(least as f64, most as f64 + 1.0) as u64;
+        let size = drawn.clamp(least, most);
+        self.offered += size.div_ceil(self.payload.get().max(1));
+        let message = Message { made: now, written: now, payload: Bytes::new(size) };
+        self.unread.push_back((self.offered, message));
+    }
+
+    fn offered(&mut self, now: Time) -> u64 {
+        if let Some(begins) = self.begins.filter(|begins| *begins <= now) {
+            self.begins = None;
+            self.prompt(begins);
+        }
+        self.offered
+    }
+
+    fn completed(&mut self, number: u64) -> Option<Message> {
+        let is_whole = self.unread.front().is_some_and(|(end, _)| *end == number + 1);
+        if is_whole { self.unread.pop_front().map(|(_, message)| message) } else { None }
     }
 }
 
@@ -216,6 +402,36 @@ mod tests {
         assert_eq!(source.offered(Time::from_secs_f64(1.05)), 3);
         assert_eq!(source.next_offer(Time::from_secs_f64(1.05)), Time::from_secs_f64(1.06));
         assert_eq!(source.due(3), Some(Time::from_secs_f64(1.06)));
+    }
+
+    #[test]
+    fn an_application_that_blocks_makes_its_next_message_after_the_one_that_waited() {
+        let millis = Duration::from_millis(10);
+        let random = RandomStream::new(1, "paced");
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut paced =
+            Paced::new(at(0), (millis, millis), Some(2), Bytes::new(1024), true, random);
+        assert_eq!(paced.offered(at(5)), 1);
+        assert_eq!(paced.offered(at(35)), 2, "the third waits for room from 20 ms on");
+        assert_eq!(paced.next_offer(), Time::NEVER);
+        paced.on_acknowledged(at(40), 1);
+        assert_eq!(paced.offered(at(40)), 3);
+        assert_eq!(paced.next_offer(), at(50));
+        let third = paced.unread[2];
+        assert_eq!((third.made, third.written), (at(20), at(40)));
+    }
+
+    #[test]
+    fn a_prompted_message_is_complete_with_its_last_packet() {
+        let size = (Bytes::new(3000), Bytes::new(3000));
+        let random = RandomStream::new(1, "prompted");
+        let mut source = Prompted::new(None, size, Bytes::new(1460), random);
+        assert_eq!(source.offered(Time::ZERO), 0);
+        source.prompt(Time::ZERO);
+        assert_eq!(source.offered(Time::ZERO), 3);
+        assert_eq!(source.completed(1), None);
+        assert_eq!(source.completed(2).map(|message| message.payload), Some(Bytes::new(3000)));
+        assert_eq!(source.completed(2), None);
     }
 
     #[test]

@@ -18,8 +18,10 @@ use ontempo_scenario::model::{
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
-use crate::agents::{Agent, Pace, Receiver, SenderSettings, Spaced, Tcp, Udp};
-use crate::applications::{Cbr, Http, HttpLaws, OnOff, Source};
+use crate::agents::{
+    Agent, MessageMeasure, Messages, Pace, Prompts, Receiver, SenderSettings, Spaced, Tcp, Udp,
+};
+use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
 use crate::elements::link;
 use crate::fabric::Fabric;
 use crate::simulation::SetupError;
@@ -27,6 +29,9 @@ use crate::watch::Watch;
 
 /// Headers of a TCP segment: what of a packet is no payload.
 const TCP_HEADERS: u64 = 40;
+
+/// Headers of a UDP packet.
+const UDP_HEADERS: u64 = 28;
 
 /// Spaced packets come no faster, whatever the sender's first link takes.
 const LEAST_SPACING: Duration = Duration::from_micros(1);
@@ -40,8 +45,9 @@ pub(crate) struct Assembly {
 
 pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
     let layout = scenario.layout(seed)?;
-    let links =
-        layout.links.iter().map(|laid| link(laid, seed)).collect::<Result<Vec<_>, SetupError>>()?;
+    let links = (0..layout.links.len())
+        .map(|place| link(&layout, place, seed))
+        .collect::<Result<Vec<_>, SetupError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let watches = layout
         .links
@@ -68,7 +74,8 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             let route = (number as u32, starts[2 * number], starts[2 * number + 1]);
             let interface =
                 flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
-            agent(scenario, name, flow, route, interface, seed)
+            let prompts = prompts(scenario, &layout, flow);
+            agent(scenario, name, flow, route, (interface, prompts), seed)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
     allow_answers_ahead(&mut agents, &layout, &fabric);
@@ -89,12 +96,54 @@ fn allow_answers_ahead(agents: &mut [Agent], layout: &Layout, fabric: &Fabric) {
     }
 }
 
+/// Whose application a message of this flow makes send.
+fn prompts(scenario: &Scenario, layout: &Layout, flow: &LaidFlow) -> Option<Prompts> {
+    let name = &layout.groups[flow.group];
+    let (peer, pause) = match &scenario.flows.get(name)?.application {
+        Application::Request { of, .. } => (of, Duration::ZERO),
+        Application::Respond { .. } => {
+            scenario.flows.iter().find_map(|(asking, group)| match &group.application {
+                Application::Request { of, think, .. } if of == name => Some((asking, *think)),
+                _ => None,
+            })?
+        }
+        _ => return None,
+    };
+    let is_peer = |one: &LaidFlow| layout.groups[one.group] == *peer && one.index == flow.index;
+    let flow = layout.flows.iter().position(is_peer)?;
+    Some(Prompts { flow: flow as u32, pause })
+}
+
+/// What is to be known of a flow's messages, where it has any and somebody asks.
+fn messages(
+    scenario: &Scenario,
+    group: &FlowGroup,
+    payload: Bytes,
+    prompts: Option<Prompts>,
+) -> Option<Messages> {
+    let measure = MessageMeasure {
+        from: Time::ZERO + scenario.measure.from,
+        records: scenario.measure.messages,
+        intervals: scenario.measure.intervals,
+    };
+    let has_messages = matches!(
+        group.application,
+        Application::Cbr { .. }
+            | Application::Messages { .. }
+            | Application::Request { .. }
+            | Application::Respond { .. }
+    );
+    let is_asked = measure.records || measure.intervals.is_some();
+    let wanted = prompts.is_some() || has_messages && is_asked;
+    wanted.then(|| Messages::new(payload, prompts, &measure))
+}
+
 fn agent(
     scenario: &Scenario,
     name: &str,
     flow: &LaidFlow,
     (number, route, back): (u32, u32, u32),
-    interface: Rate,
+    (interface, prompts): (Rate, Option<Prompts>),
     seed: u64,
 ) -> Result<Agent, SetupError> {
     let group = scenario.flows.get(name).ok_or_else(|| SetupError::unknown_group(name))?;
@@ -102,14 +151,19 @@ fn agent(
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
     let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
-    let receiver = Receiver::new(playout, scenario.measure.adus);
+    let receiver = |payload| {
+        let messages = messages(scenario, group, payload, prompts);
+        Receiver::new(playout, scenario.measure.adus, messages)
+    };
     Ok(match &group.transport {
         Transport::Udp { packet } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
         }
         Transport::Spaced { packet, spacing, controller } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
+            let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
             let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), interface);
@@ -130,7 +184,7 @@ fn agent(
                 machinery,
                 ack_policy(tcp.ack),
                 tcp.correct_self_induced_delay,
-                receiver,
+                receiver(tcp.packet - headers),
             ))
         }
     })
@@ -195,6 +249,23 @@ fn source(
                 size_shape: *size_shape,
             };
             Source::Http(Box::new(Http::new(start, laws, random)))
+        }
+        Application::Messages { interval, buffer } => {
+            let is_ordered = headers > Bytes::ZERO;
+            let buffer = buffer.filter(|_| is_ordered).map(|packets| packets.get());
+            let interval = (interval.low, interval.high);
+            let payload = Bytes::new(payload);
+            Source::Paced(Box::new(Paced::new(
+                start, interval, buffer, payload, is_ordered, random,
+            )))
+        }
+        Application::Request { size, .. } => {
+            let payload = Bytes::new(payload);
+            Source::Prompted(Box::new(Prompted::new(Some(start), (*size, *size), payload, random)))
+        }
+        Application::Respond { smallest, largest } => {
+            let payload = Bytes::new(payload);
+            Source::Prompted(Box::new(Prompted::new(None, (*smallest, *largest), payload, random)))
         }
     }
 }

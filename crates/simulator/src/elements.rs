@@ -8,17 +8,19 @@ use ontempo_network::{
     Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
     RedParameters, ScheduledLink, ScheduledLinkParameters,
 };
-use ontempo_scenario::LaidLink;
 use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
+use ontempo_scenario::{LaidLink, Layout};
 
 use crate::fabric::Element;
+use crate::reservations;
 use crate::simulation::SetupError;
 
 /// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
 const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 
-/// The link that `laid` describes, with the random streams of its name.
-pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Element, SetupError> {
+/// The link at `place`, with the random streams of its name.
+pub(crate) fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, SetupError> {
+    let laid = &layout.links[place];
     let refused = |problem: &dyn Display| SetupError::Element {
         link: laid.name.clone(),
         problem: problem.to_string(),
@@ -32,7 +34,8 @@ pub(crate) fn link(laid: &LaidLink, seed: u64) -> Result<Element, SetupError> {
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
-    if let Some(discipline) = discipline(laid, seed, &name) {
+    let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
+    if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
         let parameters = ScheduledLinkParameters {
             rate: laid.rate,
             delay,
@@ -77,7 +80,11 @@ fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipli
             let mut random = RandomStream::new(seed, &format!("{name} queue"));
             Some(Box::new(FqCoDel::new(parameters, &mut random)))
         }
-        QueueSpec::DropTail { .. } | QueueSpec::Red { .. } | QueueSpec::Pie { .. } => None,
+        QueueSpec::DropTail { .. }
+        | QueueSpec::Red { .. }
+        | QueueSpec::Pie { .. }
+        | QueueSpec::Wfq { .. }
+        | QueueSpec::Cbq { .. } => None,
     }
 }
 
@@ -104,7 +111,7 @@ fn loss_model(spec: &LossSpec) -> Result<LossModel, ontempo_network::LossModelEr
     }
 }
 
-fn limit(spec: QueueLimit) -> Limit {
+pub(crate) fn limit(spec: QueueLimit) -> Limit {
     match spec {
         QueueLimit::Packets(packets) => Limit::packets(packets),
         QueueLimit::Bytes(bytes) => Limit::bytes(bytes),
@@ -129,7 +136,10 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, RedError> {
                 ..PieParameters::default()
             }))))
         }
-        QueueSpec::Codel { .. } | QueueSpec::FqCodel { .. } => Ok(Queue::unlimited()),
+        QueueSpec::Codel { .. }
+        | QueueSpec::FqCodel { .. }
+        | QueueSpec::Wfq { .. }
+        | QueueSpec::Cbq { .. } => Ok(Queue::unlimited()),
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Packet(u32),
     /// A flow's sender may send again: its application or its pacer waited.
     Wake(u32),
+    /// A message has come that this flow's application answers, or sends its next one after.
+    Prompt(u32),
     /// A flow's retransmission timer.
     Retransmit(u32),
     /// A flow's delayed acknowledgement, or its receiver's next report.

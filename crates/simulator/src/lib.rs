@@ -28,6 +28,7 @@ mod names;
 mod packet;
 mod probes;
 mod read;
+mod reservations;
 mod results;
 mod scheduled;
 mod simulation;

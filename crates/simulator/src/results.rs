@@ -4,8 +4,9 @@ use std::io;
 use std::path::Path;
 
 use ontempo_foundation::Time;
+use ontempo_mechanisms::qos::loss_percent;
 use ontempo_network::LinkStatistics;
-use ontempo_scenario::tables::{ADUS, FLOWS, LINKS, PACKETS, PLAYOUT, QUEUES};
+use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
 
 use crate::agents::Totals;
 use crate::fabric::reason_name;
@@ -109,12 +110,14 @@ pub(crate) fn collect(run: &mut Simulation) -> Results {
     let (samples, events) = run.probes.finish();
     let flows = flows(run).finish();
     let (playout, adus) = (playout(run).finish(), adus(run).finish());
+    let (messages, intervals) = (messages(run).finish(), intervals(run).finish());
     // A large run's agents need not be there while its many links are told of.
     run.agents = Vec::new();
     let links = links_table(run, &link_totals(run, run.end)).finish();
     let (queues, packets) = (queues(run).finish(), packets(run).finish());
+    let (samples, events) = (samples.finish(), events.finish());
     let tables =
-        vec![flows, links, queues, samples.finish(), playout, adus, packets, events.finish()];
+        vec![flows, links, queues, samples, playout, adus, packets, events, messages, intervals];
     Results { tables, work: run.fabric.work() }
 }
 
@@ -230,6 +233,51 @@ fn adus(run: &Simulation) -> Rows {
                 record.unit.into(),
                 record.due.as_secs_f64().into(),
                 record.delivered.as_secs_f64().into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn messages(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&MESSAGES);
+    for (number, agent) in run.agents.iter().enumerate() {
+        let Some(messages) = agent.receiver().messages() else { continue };
+        let index = u64::from(run.names.flows[number].index);
+        for record in messages.records() {
+            rows.push([
+                (number as u64).into(),
+                run.names.group_of(number).into(),
+                index.into(),
+                record.number.into(),
+                record.message.payload.get().into(),
+                record.message.made.as_secs_f64().into(),
+                record.received.as_secs_f64().into(),
+                record.timing.delay.as_secs_f64().into(),
+                record.timing.jitter.map(|jitter| jitter.as_secs_f64()).into(),
+            ]);
+        }
+    }
+    rows
+}
+
+fn intervals(run: &Simulation) -> Rows {
+    let mut rows = Rows::of(&INTERVALS);
+    for (number, agent) in run.agents.iter().enumerate() {
+        let Some(messages) = agent.receiver().messages() else { continue };
+        let index = u64::from(run.names.flows[number].index);
+        for (sent, received) in messages.intervals() {
+            rows.push([
+                (number as u64).into(),
+                run.names.group_of(number).into(),
+                index.into(),
+                sent.begins.as_secs_f64().into(),
+                sent.span.as_secs_f64().into(),
+                sent.messages.into(),
+                received.messages.into(),
+                (sent.throughput().as_bits_per_sec() as f64).into(),
+                (received.throughput().as_bits_per_sec() as f64).into(),
+                loss_percent(sent.messages, received.messages).into(),
             ]);
         }
     }

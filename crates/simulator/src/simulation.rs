@@ -250,6 +250,7 @@ impl Simulation {
                 Transit::Underway => {}
             },
             Event::Wake(flow) => self.agents[flow as usize].on_wake(now, fabric),
+            Event::Prompt(flow) => self.agents[flow as usize].on_prompt(now, fabric),
             Event::Retransmit(flow) => {
                 let agent = &mut self.agents[flow as usize];
                 agent.on_retransmit_timer(now, fabric);

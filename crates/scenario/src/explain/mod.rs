@@ -38,6 +38,13 @@ impl Scenario {
                 text.paragraph("    ", &sentence);
             }
         }
+        if !self.reservations.is_empty() {
+            text.blank();
+            text.paragraph("", "Reserved:");
+            for reservation in &self.reservations {
+                text.paragraph("  ", &words::reservation(reservation));
+            }
+        }
         text.blank();
         text.paragraph("", "Offered load:");
         self.explain_load(&backbone, &mut text);
@@ -125,6 +132,10 @@ fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
             let share = on.as_secs_f64() / (on.as_secs_f64() + off.as_secs_f64());
             Some(rate.as_bits_per_sec() as f64 * share)
         }
+        Application::Messages { interval, .. } => {
+            let mean = (interval.low + interval.high) / 2;
+            Some(packet_of(group).get() as f64 * 8.0 / mean.as_secs_f64())
+        }
         _ => None,
     }
 }
@@ -201,6 +212,12 @@ fn measure(measure: &Measure) -> Vec<String> {
     }
     if measure.adus {
         sentences.push("every unit of the groups with a playout".to_owned());
+    }
+    if measure.messages {
+        sentences.push("delay and jitter of every message".to_owned());
+    }
+    if let Some(interval) = measure.intervals {
+        sentences.push(format!("throughput and loss of messages, every {interval}"));
     }
     if measure.events {
         sentences.push("window reductions, timeouts and early responses".to_owned());

@@ -4,8 +4,9 @@ use ontempo_foundation::{Duration, Rate};
 
 use crate::model::{
     AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
-    DelayLaw, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueSpec,
-    RecoveryKind, SpacingKind, Start, TcpSpec, Transport,
+    DelayLaw, Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueLimit,
+    QueueSpec, RecoveryKind, Reservation, Service, SpacingKind, Start, TcpSpec, Transport,
+    Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -88,6 +89,17 @@ fn queue(spec: &QueueSpec) -> String {
     match spec {
         QueueSpec::DropTail { limit: None } => "an endless queue".to_owned(),
         QueueSpec::DropTail { limit: Some(limit) } => format!("a drop-tail queue of {limit}"),
+        QueueSpec::Wfq { limit, unreserved, .. } => {
+            let each = match unreserved {
+                Unreserved::Together => "",
+                Unreserved::ByFlow => " for each flow",
+            };
+            format!("weighted fair queueing, {}{each}", unreserved_room(*limit))
+        }
+        QueueSpec::Cbq { limit, borrow, .. } => {
+            let borrowing = if *borrow { "with borrowing" } else { "without borrowing" };
+            format!("class-based queueing {borrowing}, {}", unreserved_room(*limit))
+        }
         QueueSpec::Red { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
             format!("a RED queue of {limit} that {acts}")
@@ -120,6 +132,38 @@ fn loss(spec: &LossSpec) -> String {
             format!("{} lost by number", count(lost.len() as u64, "packet"))
         }
     }
+}
+
+fn unreserved_room(limit: Option<QueueLimit>) -> String {
+    match limit {
+        Some(limit) => format!("{limit} of what is not reserved"),
+        None => "no limit to what is not reserved".to_owned(),
+    }
+}
+
+/// One reservation, such as `controlled load for nv: 614.4 kbit/s, …`.
+pub(super) fn reservation(reservation: &Reservation) -> String {
+    let service = match reservation.service {
+        Service::ControlledLoad => "controlled load",
+        Service::Guaranteed => "guaranteed service",
+    };
+    let flows = match reservation.index {
+        Some(index) => format!("flow {index} of {}", reservation.flows),
+        None => format!("each flow of {}", reservation.flows),
+    };
+    let what = match reservation.direction {
+        Direction::Data => "",
+        Direction::Acks => " (ACKs)",
+    };
+    let mut text =
+        format!("{service} for {flows}{what}: {}, bucket {}", reservation.rate, reservation.bucket);
+    if let Some(peak) = reservation.peak {
+        text += &format!(", peak {peak}");
+    }
+    if let Some(reserved) = reservation.reserved {
+        text += &format!(", {reserved} reserved");
+    }
+    text + &format!("; on {}", reservation.links.join(", "))
 }
 
 /// `25 video flows: 300 kbit/s constant bit rate over TCP with PERT, …`.
@@ -165,6 +209,18 @@ fn application(application: &Application) -> String {
         }
         Application::Http { think, objects, size, .. } => {
             format!("web pages of {objects} objects of {size}, {think} apart (means, Pareto)")
+        }
+        Application::Messages { interval, .. } if interval.low == interval.high => {
+            format!("a message every {}", interval.low)
+        }
+        Application::Messages { interval, .. } => {
+            format!("a message every {} to {}", interval.low, interval.high)
+        }
+        Application::Request { of, size, think } => {
+            format!("requests of {size} to {of}, {think} after each answer")
+        }
+        Application::Respond { smallest, largest } => {
+            format!("answers of {smallest} to {largest}")
         }
     }
 }

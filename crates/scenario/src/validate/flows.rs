@@ -1,11 +1,14 @@
 //! Flow groups: applications, transports, times, and the way through the network.
 
+use std::collections::BTreeSet;
+
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
 use super::{Findings, MOST_FLOWS};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
-    AckKind, Application, Congestion, CongestionSpec, FlowGroup, Start, TcpSpec, Transport,
+    AckKind, Application, Congestion, CongestionSpec, FlowGroup, Interval, Scenario, Start,
+    TcpSpec, Transport,
 };
 use crate::path::FieldPath;
 
@@ -39,9 +42,12 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             findings.require(!asks, &path.key("kind"), what);
         }
     }
-    let is_paced = matches!(group.application, Application::Cbr { .. } | Application::OnOff { .. });
+    let is_paced = matches!(
+        group.application,
+        Application::Cbr { .. } | Application::OnOff { .. } | Application::Messages { .. }
+    );
     if matches!(group.transport, Transport::Udp { .. }) && !is_paced {
-        let what = "UDP takes packets without end, which only `cbr` and `on-off` can feed; \
+        let what = "UDP takes packets without end, which only `cbr`, `on-off` and `messages` can feed; \
                     write transport = { kind = \"tcp\" }";
         findings.add(&path.key("transport").key("kind"), what);
     }
@@ -103,6 +109,75 @@ fn application(application: &Application, path: &FieldPath, findings: &mut Findi
                 findings.add(&path.key("objects"), what);
             }
             findings.require(*size > Bytes::ZERO, &path.key("size"), "the objects are empty");
+        }
+        Application::Messages { interval, buffer } => messages(*interval, *buffer, path, findings),
+        Application::Request { of: _, size, think: _ } => {
+            findings.require(*size > Bytes::ZERO, &path.key("size"), "the requests are empty");
+        }
+        Application::Respond { smallest, largest } => {
+            let is_some = *smallest > Bytes::ZERO;
+            findings.require(is_some, &path.key("smallest"), "the answers are empty");
+            if smallest > largest {
+                let what = format!("{largest} are less than `smallest`, {smallest}");
+                findings.add(&path.key("largest"), what);
+            }
+        }
+    }
+}
+
+fn messages(
+    interval: Interval,
+    buffer: Option<Packets>,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    let Interval { low, high } = interval;
+    let takes_time = low > Duration::ZERO;
+    let what =
+        "the shortest interval is zero; write interval = { low = \"10 ms\", high = \"20 ms\" }";
+    findings.require(takes_time, &path.key("interval").key("low"), what);
+    if low > high {
+        let what = format!("{high} is less than `low`, {low}");
+        findings.add(&path.key("interval").key("high"), what);
+    }
+    let holds = buffer != Some(Packets::new(0));
+    findings.require(
+        holds,
+        &path.key("buffer"),
+        "the buffer holds nothing, so that nothing is sent",
+    );
+}
+
+/// Whether each asking group finds a group that answers it alone.
+pub(super) fn conversations(scenario: &Scenario, path: &FieldPath, findings: &mut Findings) {
+    let mut answered = BTreeSet::new();
+    for (name, group) in &scenario.flows {
+        let Application::Request { of, .. } = &group.application else { continue };
+        let field = path.key(name).key("application").key("of");
+        let Some(answering) = scenario.flows.get(of) else {
+            findings.unknown(&field, "flow group", of, scenario.flows.keys().map(String::as_str));
+            continue;
+        };
+        if !matches!(answering.application, Application::Respond { .. }) {
+            let what = format!("`{of}` does not answer; its application must be `respond`");
+            findings.add(&field, what);
+        } else if !answered.insert(of) {
+            findings.add(&field, format!("`{of}` answers another group already"));
+        } else if answering.count != group.count {
+            let what = format!(
+                "`{of}` has {} flows to answer {} that ask; write count = {}",
+                answering.count, group.count, group.count
+            );
+            findings.add(&field, what);
+        }
+    }
+    for (name, group) in &scenario.flows {
+        if matches!(group.application, Application::Respond { .. }) && !answered.contains(name) {
+            let what = format!(
+                "nobody asks `{name}`; another group needs application = {{ kind = \"request\", \
+                 of = \"{name}\" }}"
+            );
+            findings.add(&path.key(name).key("application"), what);
         }
     }
 }

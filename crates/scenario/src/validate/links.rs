@@ -167,6 +167,15 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
             let what = "the time between updates is zero; write update = \"15 ms\"";
             findings.require(*update > Duration::ZERO, &path.key("update"), what);
         }
+        QueueSpec::Wfq { reservable, .. } | QueueSpec::Cbq { reservable, .. } => {
+            if !(0.0..1.0).contains(reservable) {
+                let what = format!(
+                    "{reservable} of a link cannot be reserved; something must be left to other \
+                     packets: a number from 0 to below 1 is needed"
+                );
+                findings.add(&path.key("reservable"), what);
+            }
+        }
         QueueSpec::DropTail { .. } => {}
         QueueSpec::Red { .. } => red(spec, path, findings),
     }

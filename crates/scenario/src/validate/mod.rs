@@ -2,6 +2,7 @@
 
 mod flows;
 mod links;
+mod reservations;
 #[cfg(test)]
 mod tests;
 
@@ -109,6 +110,10 @@ impl Scenario {
                 flows::route(group, &backbone, &path, &mut findings);
             }
         }
+        flows::conversations(self, &flows, &mut findings);
+        if is_sound {
+            reservations::all(self, &backbone, &mut findings);
+        }
         self.measure(&self.measure, &backbone, &mut findings);
         findings.0
     }
@@ -123,6 +128,9 @@ impl Scenario {
         let zero = measure.sample_every == Some(Duration::ZERO);
         let what = "the interval is zero; write sample-every = \"100 ms\"";
         findings.require(!zero, &path.key("sample-every"), what);
+        let zero = measure.intervals == Some(Duration::ZERO);
+        let what = "the interval is zero; write intervals = \"500 ms\"";
+        findings.require(!zero, &path.key("intervals"), what);
         for (place, name) in measure.sample_flows.iter().flatten().enumerate() {
             if !self.flows.contains_key(name) {
                 let path = path.key("sample-flows").index(place);

@@ -1,10 +1,12 @@
 //! Agents: what stands at the ends of a route.
 
+mod messages;
 mod receiver;
 mod spaced;
 mod tcp;
 mod udp;
 
+pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
 pub(crate) use spaced::{Pace, Spaced};
 pub(crate) use tcp::{SenderSettings, Tcp};
@@ -106,6 +108,13 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),
             Self::Udp(udp) => udp.on_wake(now, fabric),
             Self::Spaced(spaced) => spaced.on_wake(now, fabric),
+        }
+    }
+
+    /// Another flow's message has arrived that this flow has waited for.
+    pub(crate) fn on_prompt(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            tcp.on_prompt(now, fabric);
         }
     }
 

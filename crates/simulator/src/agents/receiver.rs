@@ -3,6 +3,8 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
 
+use super::Messages;
+
 /// One unit of a stream: when it was due to be sent and when it was delivered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitRecord {
@@ -17,12 +19,28 @@ pub(crate) struct Receiver {
     delivered: u64,
     playout: Option<Box<Playout>>,
     records: Option<Vec<UnitRecord>>,
+    messages: Option<Box<Messages>>,
 }
 
 impl Receiver {
-    pub(crate) fn new(playout: Option<Playout>, record_units: bool) -> Self {
+    pub(crate) fn new(
+        playout: Option<Playout>,
+        record_units: bool,
+        messages: Option<Messages>,
+    ) -> Self {
         let records = (record_units && playout.is_some()).then(Vec::new);
-        Self { delivered: 0, playout: playout.map(Box::new), records }
+        let messages = messages.map(Box::new);
+        Self { delivered: 0, playout: playout.map(Box::new), records, messages }
+    }
+
+    /// The flow's messages, where anybody wants to know of them.
+    #[inline]
+    pub(crate) fn messages_mut(&mut self) -> Option<&mut Messages> {
+        self.messages.as_deref_mut()
+    }
+
+    pub(crate) fn messages(&self) -> Option<&Messages> {
+        self.messages.as_deref()
     }
 
     /// `unit`, due to be sent at `due` where it is one of a stream, is handed to the application.

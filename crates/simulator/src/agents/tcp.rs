@@ -155,6 +155,14 @@ impl Tcp {
         }
     }
 
+    /// The message that the application waited for has come, on another flow.
+    pub(crate) fn on_prompt(&mut self, now: Time, fabric: &mut Fabric) {
+        if now < self.settings.stop {
+            self.source.prompt(now);
+            self.send_what_may_go(now, fabric);
+        }
+    }
+
     // The sender's end, in the order in which things happen.
 
     fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
@@ -392,6 +400,12 @@ impl Tcp {
         for unit in before..self.reassembly.next() {
             let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
             self.receiver.deliver(now, unit, due);
+            if let Some(messages) = self.receiver.messages_mut()
+                && let Some(message) = self.source.completed(unit, messages.payload())
+                && let Some(prompts) = messages.received_in_order(now, message)
+            {
+                fabric.schedule(now + prompts.pause, Event::Prompt(prompts.flow));
+            }
         }
         let answered = Answered { stamp: packet.stamp, congestion: packet.marks.congestion };
         let in_order = arrival == Arrival::InOrder && !answered.congestion;
@@ -429,6 +443,14 @@ impl Tcp {
     }
 
     pub(crate) fn end(&mut self, now: Time) {
+        if let Some(messages) = self.receiver.messages_mut() {
+            let offered = self.source.offered(now.min(self.settings.stop));
+            let next = self.reassembly.next();
+            for message in self.source.incomplete(next, offered, messages.payload()) {
+                messages.sent(message.written, message.payload);
+            }
+            messages.end(now);
+        }
         if !self.receiver.wants_due_times() {
             return;
         }

@@ -3,7 +3,7 @@
 use ontempo_foundation::Time;
 
 use super::{Receiver, Totals};
-use crate::applications::Source;
+use crate::applications::{Message, Source};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 
@@ -40,6 +40,9 @@ impl Udp {
             let packet = Packet::data(self.flow, self.route, self.sent, now, self.size);
             fabric.send(now, packet);
             self.sent += 1;
+            if let Some(messages) = self.receiver.messages_mut() {
+                messages.sent(now, messages.payload());
+            }
         }
         self.source.on_acknowledged(now, self.sent);
         let next = self.source.next_offer(now);
@@ -79,6 +82,11 @@ impl Udp {
 
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
         self.receiver.deliver(now, packet.number, self.source.due(packet.number));
+        if let Some(messages) = self.receiver.messages_mut() {
+            let payload = messages.payload();
+            let message = Message { made: packet.stamp, written: packet.stamp, payload };
+            messages.received(now, packet.number, message);
+        }
         if self.receiver.wants_due_times() {
             let word = (packet.number / 64) as usize;
             if self.arrived.len() <= word {
@@ -89,6 +97,9 @@ impl Udp {
     }
 
     pub(crate) fn end(&mut self, now: Time) {
+        if let Some(messages) = self.receiver.messages_mut() {
+            messages.end(now);
+        }
         if !self.receiver.wants_due_times() {
             return;
         }

@@ -1,0 +1,129 @@
+//! What schedulers share: classes, their queues, and the packets in them.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use ontempo_foundation::{Bytes, Packets, Rate};
+
+use crate::{DropReason, Limit, Occupancy, Queued};
+
+/// One class of a scheduled link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassParameters {
+    /// The rate that the class is given: its weight in fair queueing, its allocation in
+    /// class-based queueing. More than zero.
+    pub rate: Rate,
+    /// What may wait in it; a packet that would pass the limit is dropped.
+    pub limit: Limit,
+    /// Class-based queueing: classes of a smaller number go first.
+    pub priority: u8,
+    /// Class-based queueing: whether it may use what others leave.
+    pub borrows: bool,
+}
+
+/// Why classes cannot stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassesError {
+    /// There is none.
+    NoClass,
+    /// A class (by place) has a rate of zero.
+    NoRate(usize),
+    /// Together they are given more than the link has.
+    TooMuch {
+        /// What they are given together.
+        given: Rate,
+        /// The link's rate.
+        link: Rate,
+    },
+    /// The link is unlimited, so that there is nothing to share.
+    Unlimited,
+}
+
+impl fmt::Display for ClassesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoClass => f.write_str("a scheduler needs at least one class"),
+            Self::NoRate(class) => write!(f, "class {class} has a rate of zero"),
+            Self::TooMuch { given, link } => {
+                write!(f, "the classes are given {given} of a link of {link}")
+            }
+            Self::Unlimited => f.write_str("an unlimited link has no rate to share"),
+        }
+    }
+}
+
+impl std::error::Error for ClassesError {}
+
+/// Whether `classes` can share a link of `rate`.
+pub(super) fn check(classes: &[ClassParameters], rate: Rate) -> Result<(), ClassesError> {
+    if rate == Rate::UNLIMITED {
+        return Err(ClassesError::Unlimited);
+    }
+    if classes.is_empty() {
+        return Err(ClassesError::NoClass);
+    }
+    if let Some(class) = classes.iter().position(|class| class.rate.as_bits_per_sec() == 0) {
+        return Err(ClassesError::NoRate(class));
+    }
+    let sum =
+        |total: u64, class: &ClassParameters| total.saturating_add(class.rate.as_bits_per_sec());
+    let given = Rate::from_bits_per_sec(classes.iter().fold(0, sum));
+    if given > rate {
+        return Err(ClassesError::TooMuch { given, link: rate });
+    }
+    Ok(())
+}
+
+/// First in, first out, up to a limit; each packet with a tag of the discipline's.
+#[derive(Clone, Debug)]
+pub(super) struct ClassQueue<Tag> {
+    waiting: VecDeque<(Queued, Tag)>,
+    bytes: Bytes,
+    limit: Limit,
+}
+
+impl<Tag: Copy> ClassQueue<Tag> {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit }
+    }
+
+    /// Whether there is no room for a packet of this size.
+    pub(super) fn is_full_for(&self, size: Bytes) -> bool {
+        self.limit.is_exceeded_by(self.occupancy(), size)
+    }
+
+    pub(super) fn push(&mut self, packet: Queued, tag: Tag) -> Result<(), DropReason> {
+        if self.is_full_for(packet.size) {
+            return Err(DropReason::QueueFull);
+        }
+        self.bytes += packet.size;
+        self.waiting.push_back((packet, tag));
+        Ok(())
+    }
+
+    pub(super) fn front(&self) -> Option<&(Queued, Tag)> {
+        self.waiting.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        let (packet, _) = self.waiting.pop_front()?;
+        self.bytes -= packet.size;
+        Some(packet)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn occupancy(&self) -> Occupancy {
+        Occupancy { packets: Packets::new(self.waiting.len() as u64), bytes: self.bytes }
+    }
+}
+
+/// What waits in several queues.
+pub(super) fn together(each: impl Iterator<Item = Occupancy>) -> Occupancy {
+    each.fold(Occupancy::default(), |sum, one| Occupancy {
+        packets: sum.packets + one.packets,
+        bytes: sum.bytes + one.bytes,
+    })
+}

@@ -1,0 +1,136 @@
+//! The messages of a flow: when each was sent and received, counted as the scenario asks.
+
+use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_mechanisms::qos::{Count, DelayMeter, Meter, Timing};
+
+use crate::applications::Message;
+
+/// One message received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageRecord {
+    pub(crate) number: u64,
+    pub(crate) message: Message,
+    pub(crate) received: Time,
+    pub(crate) timing: Timing,
+}
+
+/// What of messages is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageMeasure {
+    /// When measuring begins.
+    pub(crate) from: Time,
+    /// Keep each message's times.
+    pub(crate) records: bool,
+    /// Count in intervals of this length.
+    pub(crate) intervals: Option<Duration>,
+}
+
+/// Whom a message that has arrived makes send, and how long after.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prompts {
+    pub(crate) flow: u32,
+    pub(crate) pause: Duration,
+}
+
+/// One end's meter, with what it has counted.
+struct Counts {
+    meter: Meter,
+    ended: Vec<Count>,
+}
+
+impl Counts {
+    fn new(measure: &MessageMeasure) -> Option<Self> {
+        let interval = measure.intervals?;
+        Some(Self { meter: Meter::new(measure.from, interval), ended: Vec::new() })
+    }
+
+    fn count(&mut self, now: Time, payload: Bytes) {
+        self.until(now);
+        self.meter.count(now, payload);
+    }
+
+    fn until(&mut self, now: Time) {
+        while let Some(count) = self.meter.ended(now) {
+            self.ended.push(count);
+        }
+    }
+}
+
+/// What both ends of a flow know of its messages.
+pub(crate) struct Messages {
+    /// Payload of a packet.
+    payload: Bytes,
+    prompts: Option<Prompts>,
+    from: Time,
+    sent: Option<Counts>,
+    received: Option<Counts>,
+    delays: DelayMeter,
+    number: u64,
+    records: Option<Vec<MessageRecord>>,
+}
+
+impl Messages {
+    pub(crate) fn new(payload: Bytes, prompts: Option<Prompts>, measure: &MessageMeasure) -> Self {
+        Self {
+            payload,
+            prompts,
+            from: measure.from,
+            sent: Counts::new(measure),
+            received: Counts::new(measure),
+            delays: DelayMeter::default(),
+            number: 0,
+            records: measure.records.then(Vec::new),
+        }
+    }
+
+    /// Payload of a packet.
+    pub(crate) fn payload(&self) -> Bytes {
+        self.payload
+    }
+
+    /// The application has given a message to the transport.
+    pub(crate) fn sent(&mut self, at: Time, payload: Bytes) {
+        if let Some(counts) = &mut self.sent {
+            counts.count(at, payload);
+        }
+    }
+
+    /// The application has all of message `number`.
+    pub(crate) fn received(&mut self, now: Time, number: u64, message: Message) {
+        if let Some(counts) = &mut self.received {
+            counts.count(now, message.payload);
+        }
+        let Some(records) = self.records.as_mut().filter(|_| now >= self.from) else { return };
+        let timing = self.delays.on_message(message.made, now);
+        records.push(MessageRecord { number, message, received: now, timing });
+    }
+
+    /// As [`received`](Self::received), for messages that arrive in order and count as sent when
+    /// they are known to have been.
+    pub(crate) fn received_in_order(&mut self, now: Time, message: Message) -> Option<Prompts> {
+        self.sent(message.written, message.payload);
+        self.received(now, self.number, message);
+        self.number += 1;
+        self.prompts
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self, now: Time) {
+        for counts in [&mut self.sent, &mut self.received].into_iter().flatten() {
+            counts.until(now);
+            counts.ended.extend(counts.meter.cut(now));
+        }
+    }
+
+    pub(crate) fn records(&self) -> &[MessageRecord] {
+        self.records.as_deref().unwrap_or_default()
+    }
+
+    /// What was sent and received, interval by interval.
+    pub(crate) fn intervals(&self) -> impl Iterator<Item = (Count, Count)> + '_ {
+        let ended = |counts: &Option<Counts>| {
+            counts.as_ref().map(|counts| counts.ended.clone()).unwrap_or_default()
+        };
+        ended(&self.sent).into_iter().zip(ended(&self.received))
+    }
+}

@@ -1,0 +1,1 @@
+"""The reproduction of the measurements of two applications with and without reservations."""

@@ -1,0 +1,85 @@
+"""Figure 7: message loss of NetVideo and its traffic generators."""
+
+from ontempo.lab.claims import Claim, Finding, World
+from ontempo.lab.plots import Axis, Figure, View
+from ontempo.lab.study import Results
+
+from ..causes import CAPACITY, LOSS_ALONE
+from ..grid import cells, scaling
+from ..measures import FLOW_AXIS, check, compare, loss, series
+
+NONE = 0.05
+"""Per cent below which nothing is lost: what is in the network at the end of a run."""
+
+
+def judge(results: Results) -> Finding:
+    """Nothing of a reserved flow is lost; under overload the others lose."""
+    lost = loss(results)
+
+    def near(published: float) -> tuple[str, float]:
+        return f"{published:g} %", published
+
+    checks = [
+        check("Reserved: no loss.", "0", lost, ("A2", "B2a", "C2a"), lambda x: abs(x) < NONE, " %"),
+        check(
+            "Normal and heavy load: no loss.",
+            "0",
+            lost,
+            ("A3", "B1a", "B1b", "B2b"),
+            lambda x: abs(x) < NONE,
+            " %",
+        ),
+        check(
+            "The unreserved video alone loses something.",
+            "some, no number",
+            lost,
+            ("A1",),
+            lambda x: x > NONE,
+            " %",
+            LOSS_ALONE,
+        ),
+    ]
+    for sentence, flows, (text, value) in (
+        ("Overload: the unreserved video loses 47 %.", ("C1a",), near(47)),
+        ("The generators beside it lose 25 %.", ("C1b", "C1c"), near(25)),
+        ("The generators beside a reserved video lose 40 %.", ("C2b", "C2c"), near(40)),
+    ):
+        checks.append(
+            check(
+                sentence, text, lost, flows, lambda x, v=value: abs(x - v) <= 5, " %", CAPACITY
+            )
+        )
+    checks.append(
+        compare(
+            "They lose more beside a reserved video than beside an unreserved one.",
+            "40 beside 25 %",
+            lost,
+            (("C2b", "C1b"), ("C2c", "C1c")),
+            lambda with_it, without: with_it > without,
+            " %",
+        )
+    )
+    figure = Figure(
+        "Message loss by flow of Table 1, NetVideo.",
+        FLOW_AXIS,
+        Axis("Loss (%)"),
+        [View("", [series("loss", "ink", lost)])],
+    )
+    notes = [
+        "Mean of equation (3) over samples of 0.5 s. A sample may be negative, where messages of"
+        " the one before arrive in it. Within 5 points counts as the published loss."
+    ]
+    return Finding([figure], checks, notes)
+
+
+CLAIM = Claim(
+    id="qosockets/fig7",
+    title="NetVideo: loss",
+    world=World.SIMULATION,
+    published="A reserved video loses nothing. Under overload an unreserved one loses 47 %, and the"
+    " traffic generators 25 % beside it, 40 % beside a reserved one.",
+    expectation="Reserved 0; C1a 47 %, C1b and C1c 25 %, C2b and C2c 40 %.",
+    cells=lambda scale: cells("nv", scale),
+    judge=judge,
+    scaling=scaling,
+)

@@ -1,0 +1,120 @@
+"""The measures of equations (2) to (5), by flow of Table 1."""
+
+from collections.abc import Callable
+
+import polars as pl
+
+from ontempo.lab.claims import Check
+from ontempo.lab.judging import number
+from ontempo.lab.plots import Axis, Series
+from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.study import Results
+
+from .grid import FLOWS, PLACES
+
+SEED = "seed"
+
+FLOW_AXIS = Axis(
+    "Flow of Table 1", ticks={place: name for name, place in PLACES.items()}, hover="%{x}"
+)
+
+Values = dict[str, Interval]
+"""Estimates by flow of Table 1, over seeds."""
+
+
+def letters(table: pl.DataFrame) -> pl.DataFrame:
+    """Name each row's flow as Table 1 does; requests are not among them."""
+    table = table.filter(pl.col("group") != "requests", pl.col("group") != "tg-back")
+    alone = pl.col("test").str.starts_with("A")
+    place = pl.when(pl.col("group") == "tg").then(pl.col("index") + 1).otherwise(0)
+    letter = place.replace_strict({0: "a", 1: "b", 2: "c"}, return_dtype=pl.String)
+    name = pl.when(alone).then(pl.col("test")).otherwise(pl.col("test") + letter)
+    return table.with_columns(name.alias("flow_name"))
+
+
+def intervals(results: Results) -> pl.DataFrame:
+    """The samples of 0.5 s, each flow named."""
+    return letters(results.table("intervals"))
+
+
+def messages(results: Results) -> pl.DataFrame:
+    """The messages received, each flow named."""
+    return letters(results.table("messages"))
+
+
+def means(table: pl.DataFrame, column: str, scale: float = 1.0) -> Values:
+    """The mean of a column by flow: of each seed's samples, then over seeds."""
+    by_seed = table.group_by("flow_name", SEED).agg(pl.col(column).mean() * scale)
+    found = {
+        str(name): mean_interval(part[column].fill_null(float("nan")))
+        for (name,), part in by_seed.group_by(["flow_name"])
+    }
+    return {name: found[name] for name in FLOWS if name in found}
+
+
+def sent(results: Results) -> Values:
+    """Mean sending rate in kbit/s (2)."""
+    return means(results.derive(intervals), "sent_bps", 1e-3)
+
+
+def received(results: Results) -> Values:
+    """Mean receiving rate in kbit/s (2)."""
+    return means(results.derive(intervals), "received_bps", 1e-3)
+
+
+def loss(results: Results) -> Values:
+    """Mean loss in per cent (3)."""
+    return means(results.derive(intervals), "loss_percent")
+
+
+def delay(results: Results) -> Values:
+    """Mean delay in milliseconds (4)."""
+    return means(results.derive(messages), "delay_s", 1e3)
+
+
+def jitter(results: Results) -> Values:
+    """Mean jitter in milliseconds (5)."""
+    return means(results.derive(messages), "jitter_s", 1e3)
+
+
+def series(name: str, colour: str, values: Values, symbol: str = "circle") -> Series:
+    """Values as a line over the flows of Table 1."""
+    points = {PLACES[flow]: value for flow, value in values.items()}
+    return Series(name, colour, points, symbol=symbol)
+
+
+def check(
+    sentence: str,
+    published: str,
+    values: Values,
+    flows: tuple[str, ...],
+    holds: Callable[[float], bool],
+    unit: str = "",
+    cause: str = "",
+) -> Check:
+    """Each of some flows satisfies a condition."""
+    known = {flow: values[flow].value for flow in flows if flow in values}
+    text = ", ".join(f"{flow} {number(value)}{unit}" for flow, value in known.items())
+    failing = [flow for flow, value in known.items() if not holds(value)]
+    ok = False if failing else (True if len(known) == len(flows) else None)
+    return Check(sentence, published, text or "No data", ok, cause)
+
+
+def compare(
+    sentence: str,
+    published: str,
+    values: Values,
+    pairs: tuple[tuple[str, str], ...],
+    holds: Callable[[float, float], bool],
+    unit: str = "",
+    cause: str = "",
+) -> Check:
+    """Two flows of each pair stand in a relation."""
+    known = [(a, b) for a, b in pairs if a in values and b in values]
+    text = "; ".join(
+        f"{a} {number(values[a].value)}{unit}, {b} {number(values[b].value)}{unit}"
+        for a, b in known
+    )
+    failing = [(a, b) for a, b in known if not holds(values[a].value, values[b].value)]
+    ok = False if failing else (True if len(known) == len(pairs) else None)
+    return Check(sentence, published, text or "No data", ok, cause)
