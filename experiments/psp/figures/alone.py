@@ -24,7 +24,7 @@ def judge_one(results: Results) -> Finding:
     check = Check(
         "Sender and receiver have the same throughput at every spacing.",
         "no loss",
-        f"{dropped} of {int(table["sent_packets"].sum()):,} packets lost",
+        f"{dropped} of {int(table['sent_packets'].sum()):,} packets lost",
         dropped == 0,
     )
     lines = [Series("Sent", "reno", sent(table)), Series("Received", "pert", rates, "dash")]
