@@ -36,9 +36,9 @@ def agents(count: int, us: int, link_mbit: float = 155.0) -> list[dict[str, obje
         "agents": count,
         "spacing_us": us,
         "seed": 0,
-        "sent": sent,
-        "delivered": delivered,
-        "dropped": sent - delivered,
+        "sent_packets": sent,
+        "delivered_packets": delivered,
+        "dropped_packets": sent - delivered,
         "loss_rate": 1 - received / offered if received < offered else 0.0,
         "goodput_bps": received * 1e6,
     }

@@ -19,12 +19,12 @@ FEWER_CAUSE = (
 def judge_one(results: Results) -> Finding:
     """Nothing of a single agent is lost."""
     table = results.table("flows").filter(group="psa", agents=1)
-    dropped = int(table["dropped"].sum())
+    dropped = int(table["dropped_packets"].sum())
     rates, losses = received(table), lost(table)
     check = Check(
         "Sender and receiver have the same throughput at every spacing.",
         "no loss",
-        f"{dropped} of {int(table['sent'].sum()):,} packets lost",
+        f"{dropped} of {int(table['sent_packets'].sum()):,} packets lost",
         dropped == 0,
     )
     lines = [Series("Sent", "reno", sent(table)), Series("Received", "pert", rates, "dash")]

@@ -29,9 +29,9 @@ def received(table: pl.DataFrame) -> dict[float, Interval]:
 
 def sent(table: pl.DataFrame) -> dict[float, Interval]:
     """Throughput at the sender, in Mbit/s: what it received, and what was lost with it."""
-    ratio = pl.col("sent") / pl.col("delivered")
+    ratio = pl.col("sent_packets") / pl.col("delivered_packets")
     return over_spacing(
-        table.filter(pl.col("delivered") > 0), pl.col("goodput_bps") * ratio / 1e6
+        table.filter(pl.col("delivered_packets") > 0), pl.col("goodput_bps") * ratio / 1e6
     )
 
 

@@ -363,3 +363,36 @@ fn perts_largest_increase_is_not_below_its_smallest() {
          the smallest, 1 packet per round trip"
     );
 }
+
+#[test]
+fn a_spaced_flow_has_a_spacing_or_a_controller() {
+    let what = "s.toml:19: flows.video.transport: give one of `spacing` and `controller`; write \
+                spacing = \"1 ms\"";
+    assert_eq!(transport("{ kind = \"spaced\" }"), what);
+    let both = "{ kind = \"spaced\", spacing = \"1 ms\", controller = \"psp\" }";
+    assert_eq!(transport(both), what);
+}
+
+#[test]
+fn a_queue_discipline_has_what_it_divides_by() {
+    let queue = |table: &str| video("{ kind = \"drop-tail\", limit = \"150 packets\" }", table);
+    assert_eq!(
+        queue("{ kind = \"codel\", interval = \"0 s\" }"),
+        "s.toml:10: topology.bottleneck.queue.interval: the interval is zero; write interval = \
+         \"100 ms\""
+    );
+    assert_eq!(
+        queue("{ kind = \"fq-codel\", quantum = \"0 bytes\" }"),
+        "s.toml:10: topology.bottleneck.queue.quantum: the quantum is zero; write quantum = \
+         \"1514 bytes\""
+    );
+    assert_eq!(
+        queue("{ kind = \"fq-codel\", queues = 0 }"),
+        "s.toml:10: topology.bottleneck.queue.queues: 0 queues will not do; 1 to 65536 will"
+    );
+    assert_eq!(
+        queue("{ kind = \"pie\", update = \"0 s\" }"),
+        "s.toml:10: topology.bottleneck.queue.update: the time between updates is zero; write \
+         update = \"15 ms\""
+    );
+}

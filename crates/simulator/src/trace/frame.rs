@@ -96,8 +96,8 @@ impl Frame {
                 frame.transport_checksum(PROTOCOL_TCP, TCP_CHECKSUM);
             }
             Carrier::Udp => {
-                frame.udp(ends);
-                frame.ip(ends, false, PROTOCOL_UDP, ecn);
+                frame.udp(ends, packet.marks.ack);
+                frame.ip(ends, packet.marks.ack, PROTOCOL_UDP, ecn);
                 frame.transport_checksum(PROTOCOL_UDP, UDP_CHECKSUM);
             }
         }
@@ -160,9 +160,12 @@ impl Frame {
         at - IP_HEADER - TCP_HEADER
     }
 
-    fn udp(&mut self, ends: &Ends) {
-        self.put(IP_HEADER, &ends.source_port.to_be_bytes());
-        self.put(IP_HEADER + 2, &ends.sink_port.to_be_bytes());
+    /// Reports of a spaced flow go `back`.
+    fn udp(&mut self, ends: &Ends, back: bool) {
+        let (own, other) = (ends.source_port, ends.sink_port);
+        let (own, other) = if back { (other, own) } else { (own, other) };
+        self.put(IP_HEADER, &own.to_be_bytes());
+        self.put(IP_HEADER + 2, &other.to_be_bytes());
         let length = self.transport_length();
         self.put(IP_HEADER + 4, &length.to_be_bytes());
         self.captured = IP_HEADER + UDP_HEADER;
@@ -277,6 +280,14 @@ mod tests {
         packet.marks.congestion = true;
         let frame = Frame::new(&ends(TCP), &packet, false);
         assert_eq!((frame.bytes[1], frame.bytes[33]), (0, FLAG_ACK | FLAG_ECE));
+    }
+
+    #[test]
+    fn a_report_of_a_spaced_flow_goes_from_its_sink_to_its_source() {
+        let there = Frame::new(&ends(Carrier::Udp), &Packet::data(0, 0, 1, Time::ZERO, 44), false);
+        let back = Frame::new(&ends(Carrier::Udp), &ack(1, &[]), false);
+        assert_eq!((field(&there, 12), field(&there, 16)), (field(&back, 16), field(&back, 12)));
+        assert_eq!(there.bytes[20..22], back.bytes[22..24]);
     }
 
     /// A sum over everything that a checksum covers, the checksum included, is all ones.
