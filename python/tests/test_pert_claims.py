@@ -15,6 +15,7 @@ from ontempo.lab.experiments import load_papers
 CLAIMS: dict[str, Claim] = {
     claim.id.partition("/")[2]: claim
     for paper in load_papers(EXPERIMENTS)
+    if paper.name == "pert"
     for claim in paper.claims
 }
 

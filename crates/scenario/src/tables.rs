@@ -114,7 +114,11 @@ pub const QUEUES: Table = Table {
         GROUP,
         column("length", Count, "packets waiting when the packet arrived"),
         column("arrivals", Count, "packets of the group that found this length"),
-        column("drops", Count, "those of them that were dropped"),
+        column(
+            "drops",
+            Count,
+            "those of them that were dropped; under CoDel and FQ-CoDel, packets dropped at this length",
+        ),
     ],
 };
 
@@ -129,7 +133,8 @@ pub const SAMPLES: Table = Table {
             "quantity",
             Text,
             "`cwnd_packets`, `ssthresh_packets`, `srtt_s`, `in_flight_packets`, \
-             `delivered_bytes`, `alpha`, `queueing_delay_s` or `queue_packets`",
+             `delivered_bytes`, `alpha`, `queueing_delay_s`, `sent_bytes`, `spacing_s` or \
+             `queue_packets`",
         ),
         column("value", Number, "the value, in the unit that the quantity's name ends in"),
     ],

@@ -298,6 +298,8 @@ impl Fabric {
     /// Puts a packet before a scheduled link, and serves the link if it is free.
     #[cold]
     fn enqueue(&mut self, now: Time, link: usize, handle: u32) {
+        // What may leave now leaves before this one comes, whichever event was first.
+        self.serve(now, link);
         let packet = self.packets.get(handle);
         let queued = Queued {
             handle,

@@ -52,3 +52,6 @@ impl Scheduled {
         is_new
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,8 @@
 //! whatever else the machine does can only slow one down. A packet is one that has left the
 //! bottleneck.
 
+mod queues;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,6 +41,8 @@ fn main() {
     println!("\nA packet of {} flows costs {cost:.2} times one of {}.", most.flows, few.flows);
     memory(&most, of_most, of_few);
     thesis_cell();
+    queues::spacing();
+    queues::disciplines();
 }
 
 /// Long Reno flows through one bottleneck, each over access links of its own.
@@ -89,16 +93,21 @@ fn beside_ns2(dumbbell: &Dumbbell, times: u32) -> Run {
         ours.push(ontempo(dumbbell, 1));
         theirs.extend(ns2(dumbbell));
     }
+    beside(&dumbbell.to_string(), ours, theirs)
+}
+
+/// Prints the fastest of both beside each other; answers ours.
+fn beside(what: &str, ours: Vec<Run>, theirs: Vec<Run>) -> Run {
     let ours = fastest(ours.into_iter()).expect("it ran");
     match fastest(theirs.into_iter()) {
         Some(theirs) => println!(
-            "{dumbbell}: ontempo {}, ns-2 {}: {:.1} times",
+            "{what}: ontempo {}, ns-2 {}: {:.1} times",
             rate(ours),
             rate(theirs),
             ours.per_second() / theirs.per_second()
         ),
         None => println!(
-            "{dumbbell}: ontempo {}; no comparison, for there is no `ns` (apt-get install ns2)",
+            "{what}: ontempo {}; no comparison, for there is no `ns` (apt-get install ns2)",
             rate(ours)
         ),
     }
@@ -132,8 +141,11 @@ fn simulate(scenario: &str, overrides: &[String]) -> Run {
 /// `None` where there is no ns-2.
 fn ns2(dumbbell: &Dumbbell) -> Option<Run> {
     let Dumbbell { flows, megabits, buffer, seconds } = dumbbell;
-    let arguments =
-        format!("many.tcl Sack1 Sack1 {flows} {megabits} {buffer} DropTail {seconds} 1");
+    ns2_script(&format!("many.tcl Sack1 Sack1 {flows} {megabits} {buffer} DropTail {seconds} 1"))
+}
+
+/// Runs a script of the reference; `None` where there is no ns-2.
+fn ns2_script(arguments: &str) -> Option<Run> {
     let mut command = Command::new("ns");
     command.args(arguments.split(' ')).current_dir(NS2_SCRIPTS);
     let (wall, memory, printed) = watch(&mut command)?;

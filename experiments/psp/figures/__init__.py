@@ -1,0 +1,1 @@
+"""One module a group of figures: what is plotted, and what is asked of it."""

@@ -1,0 +1,66 @@
+"""What the figures over the spacing share: curves, axes, and where they are best."""
+
+import polars as pl
+
+from ontempo.lab.judging import Curve
+from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.statistics import Interval, mean_interval
+
+SPACING = "spacing_us"
+SPACING_AXIS = Axis("Packet spacing (μs)", (-50, 5050), hover="spacing %{x} μs")
+RATE_AXIS = Axis("Throughput (Mbit/s)", format=".3~f")
+LOSS_AXIS = Axis("Packet loss", (-0.02, 1.02), format=".1%")
+EACH_NOTE = "The mean over the flows of a kind, with the 95 % interval of their spread."
+
+
+def over_spacing(table: pl.DataFrame, value: pl.Expr) -> dict[float, Interval]:
+    """A value averaged over flows, for each spacing."""
+    named = table.select(SPACING, value.alias("value"))
+    return {
+        float(us): mean_interval(part["value"])
+        for (us,), part in named.sort(SPACING).group_by([SPACING], maintain_order=True)
+    }
+
+
+def received(table: pl.DataFrame) -> dict[float, Interval]:
+    """Throughput at the receiver, in Mbit/s."""
+    return over_spacing(table, pl.col("goodput_bps") / 1e6)
+
+
+def sent(table: pl.DataFrame) -> dict[float, Interval]:
+    """Throughput at the sender, in Mbit/s: what it received, and what was lost with it."""
+    ratio = pl.col("sent") / pl.col("delivered")
+    return over_spacing(
+        table.filter(pl.col("delivered") > 0), pl.col("goodput_bps") * ratio / 1e6
+    )
+
+
+def lost(table: pl.DataFrame) -> dict[float, Interval]:
+    """The fraction of packets lost."""
+    return over_spacing(table, pl.col("loss_rate"))
+
+
+def best(curve: Curve) -> float:
+    """The spacing of the largest value."""
+    return max(curve, key=lambda us: curve[us].value)
+
+
+def least_without_loss(curve: Curve) -> float:
+    """The least spacing from which on nothing is lost."""
+    free = max((us for us in curve if curve[us].value > 0), default=-1.0)
+    return min((us for us in curve if us > free), default=float("nan"))
+
+
+def microseconds(us: float) -> str:
+    """A spacing in words."""
+    return f"{us:g} μs"
+
+
+def both(of: str, rates: list[Series], losses: list[Series]) -> list[Figure]:
+    """Throughput and loss over spacing, as the paper draws them."""
+    return [
+        Figure(f"Throughput of {of} against packet spacing.", SPACING_AXIS, RATE_AXIS,
+               [View("", rates)]),
+        Figure(f"Packet loss of {of} against packet spacing.", SPACING_AXIS, LOSS_AXIS,
+               [View("", losses)]),
+    ]

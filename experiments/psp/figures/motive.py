@@ -1,0 +1,155 @@
+"""The paper's motive: queue disciplines beside plain and spaced UDP, and its headline."""
+
+import polars as pl
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import number
+from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.study import Results
+
+from ..grid import MEDIA, QUEUES, aqm_cells, headline_cells
+
+PLACES = {float(place): name for place, name in enumerate(QUEUES)}
+COLOURS = {"plain UDP": "step-0", "PSA, 1500 μs": "step-1", "PSP": "step-3", "damped PSP": "step-4"}
+FAIR_SHARE = 0.5
+"""Of 8 media flows and 8 TCPs, TCP's fair share of the bandwidth."""
+
+
+def by_queue(table: pl.DataFrame, value: str) -> dict[str, dict[float, Interval]]:
+    """A value for each kind of media and each discipline."""
+    return {
+        media: {
+            place: mean_interval(table.filter(media=media, queue=queue)[value])
+            for place, queue in PLACES.items()
+        }
+        for media in MEDIA
+    }
+
+
+def judge_aqm(results: Results) -> Finding:
+    """Under every discipline: losses of the media, and what TCP is left."""
+    flows = results.table("flows")
+    losses = by_queue(flows.filter(group="media"), "loss_rate")
+    bits = flows.group_by("queue", "media", "seed").agg(
+        (
+            pl.col("goodput_bps").filter(pl.col("group") == "tcp").sum()
+            / pl.col("goodput_bps").sum()
+        ).alias("share")
+    )
+    shares = by_queue(bits, "share")
+    goodput = by_queue(flows.filter(group="media"), "goodput_bps")
+    checks = [check for queue in PLACES for check in _under(queue, losses, shares)]
+    checks += [
+        _beside(
+            "Under FQ-CoDel plain UDP gets no more than its share.",
+            shares["plain UDP"], "FQ-CoDel", at_least=0.45,
+        )
+    ]
+    axis = Axis("Queue discipline", ticks=PLACES, hover="%{x}")
+    figures = [
+        Figure(f"{what} under each discipline, by kind of media.", axis, y,
+               [View("", [Series(media, COLOURS[media], of[media]) for media in MEDIA])])
+        for what, y, of in (
+            ("Loss of the media's packets", Axis("Packet loss of the media", format=".1%"), losses),
+            ("TCP's share of the bandwidth", Axis("TCP's share", (0, 1), format=".0%"), shares),
+            ("Throughput of a media flow", Axis("Media throughput (bit/s)", format=".3s"), goodput),
+        )
+    ]
+    notes = [
+        "The paper measures no queue discipline; this tests what it gives as its motive, with 8"
+        " media flows and 8 TCPs of window 800 and a buffer of 300 packets."
+    ]
+    return Finding(figures, checks, notes)
+
+
+def _under(
+    place: float,
+    losses: dict[str, dict[float, Interval]],
+    shares: dict[str, dict[float, Interval]],
+) -> list[Check]:
+    queue = PLACES[place]
+    udp, psp = losses["plain UDP"][place].value, losses["damped PSP"][place].value
+    tcp = shares["damped PSP"][place].value
+    return [
+        Check(f"Under {queue} PSP loses far less than plain UDP.", "far less (a tenth or less)",
+              f"PSP {psp:.2%}, plain UDP {udp:.1%}", psp <= udp / 10),
+        Check(f"Under {queue} PSP leaves TCP its share.", f"about {FAIR_SHARE:.0%}",
+              f"TCP has {tcp:.0%} beside damped PSP,"
+              f" {shares['plain UDP'][place].value:.0%} beside plain UDP",
+              abs(tcp - FAIR_SHARE) <= 0.1,
+              "PSP gives way by halving its rate but comes back by 2 μs of spacing a round trip"
+              " whatever its rate, TCP by a packet a round trip: nothing makes the two equal."),
+    ]
+
+
+def _beside(sentence: str, share: dict[float, Interval], queue: str, *, at_least: float) -> Check:
+    place = next(place for place, name in PLACES.items() if name == queue)
+    value = share[place].value
+    return Check(sentence, "TCP keeps its half", f"TCP has {value:.0%}", value >= at_least)
+
+
+def judge_headline(results: Results) -> Finding:
+    """Loss and throughput of 16 adaptive agents against 16 that send as fast as they can."""
+    flows = results.table("flows").filter(group="psa")
+    of = {
+        media: flows.filter(media=media) for media in MEDIA if not flows.filter(media=media).is_empty()
+    }
+    loss = {media: mean_interval(part["loss_rate"]) for media, part in of.items()}
+    rate = {media: mean_interval(part["goodput_bps"] / 1e6) for media, part in of.items()}
+    less = 1 - loss["damped PSP"].value / loss["plain UDP"].value
+    kept = rate["damped PSP"].value / rate["plain UDP"].value
+    checks = [
+        Check("Packet spacing with feedback loses less.", "90 % less",
+              f"{less:.1%} less: {loss['damped PSP'].value:.2%} against"
+              f" {loss['plain UDP'].value:.1%}", less >= 0.9),
+        Check("Throughput does not suffer.", "the same",
+              f"{number(rate['damped PSP'].value)} Mbit/s against"
+              f" {number(rate['plain UDP'].value)} Mbit/s ({kept:.1%})", kept >= 0.95,
+              "plain UDP keeps the link full all the time; what adapts must leave it idle now and"
+              " then to find out whether it is."),
+    ]
+    places = {float(place): media for place, media in enumerate(of)}
+    axis = Axis("", ticks=places, hover="%{x}")
+    figures = [
+        Figure("Packet loss by kind of sender.", axis, Axis("Packet loss", (0, 1), format=".1%"),
+               [View("", [Series("", "pert", {at: loss[name] for at, name in places.items()})])]),
+        Figure("Throughput of one of 16 by kind of sender.", axis,
+               Axis("Throughput (Mbit/s)", format=".3~f"),
+               [View("", [Series("", "pert", {at: rate[name] for at, name in places.items()})])]),
+    ]
+    return Finding(figures, checks)
+
+
+def _aqm_scaling(scale: Scale) -> str:
+    return "20 s, one seed." if scale == "quick" else "300 s, 5 seeds. The paper has no such runs."
+
+
+def _headline_scaling(scale: Scale) -> str:
+    return "30 s, 10 s of them before measuring." if scale == "quick" else "500 s, 5 seeds."
+
+
+AQM = Claim(
+    id="psp/aqm",
+    title="Media and TCP under queue disciplines",
+    world=World.SIMULATION,
+    published="Routers will punish flows that do not adapt; spacing with feedback lets media do"
+    " well there and leaves TCP its bandwidth (the paper's motive, not measured in it).",
+    expectation="Under drop-tail, RED, CoDel, PIE and FQ-CoDel: PSP loses at most a tenth of what"
+    " plain UDP loses, and TCP beside PSP has 40 to 60 % of the bandwidth.",
+    cells=aqm_cells,
+    judge=judge_aqm,
+    scaling=_aqm_scaling,
+)
+
+HEADLINE = Claim(
+    id="psp/headline",
+    title="PSP against plain UDP",
+    world=World.SIMULATION,
+    published="Spacing with feedback reduces packet loss by 90 % without adversely affecting the"
+    " delivered throughput.",
+    expectation="16 agents: at least 90 % less loss, at least 95 % of the throughput.",
+    cells=headline_cells,
+    judge=judge_headline,
+    scaling=_headline_scaling,
+)

@@ -1,0 +1,180 @@
+"""The cells of the paper's section 3: which are run in full, which in quick."""
+
+from pathlib import Path
+
+from ontempo.lab.claims import Scale
+from ontempo.lab.study import Cell
+
+HERE = Path(__file__).parent
+PSA = HERE / "psa.toml"
+MIXED = HERE / "mixed.toml"
+ADAPTIVE = HERE / "adaptive.toml"
+ADAPTIVE_TCP = HERE / "adaptive-tcp.toml"
+AQM = HERE / "aqm.toml"
+
+PACKET_BITS = 1400 * 8
+FASTEST_US = 112
+"""What a sender's link of 100 Mbit/s takes for a packet: no spacing is less."""
+
+QUICK_SPACINGS = (0, 150, 200, 300, 500, 800, 950, 1000, 1050, 1150, 1200, 1500, 2000, 3000, 5000)
+FULL_SPACINGS = tuple(range(0, 5001, 50))
+
+PLAIN_UDP = '{ kind = "spaced", packet = "1400 B", spacing = "0 us" }'
+CONSTANT = '{ kind = "spaced", packet = "1400 B", spacing = "1500 us" }'
+PSP = '{ kind = "spaced", packet = "1400 B", controller = "psp" }'
+DAMPED = '{ kind = "spaced", packet = "1400 B", controller = "psp-damped" }'
+
+QUEUES = {
+    "drop-tail": '{ kind = "drop-tail", limit = "300 packets" }',
+    "RED": '{ kind = "red", limit = "300 packets", mean-packet = "1400 B" }',
+    "CoDel": '{ kind = "codel", limit = "300 packets" }',
+    "PIE": '{ kind = "pie", limit = "300 packets" }',
+    "FQ-CoDel": '{ kind = "fq-codel", limit = "300 packets" }',
+}
+MEDIA = {"plain UDP": PLAIN_UDP, "PSA, 1500 μs": CONSTANT, "PSP": PSP, "damped PSP": DAMPED}
+
+
+def spacings(scale: Scale) -> tuple[int, ...]:
+    """The spacings of figures 7 to 15, in microseconds."""
+    return QUICK_SPACINGS if scale == "quick" else FULL_SPACINGS
+
+
+def spacing_of(us: int) -> float:
+    """The time from packet to packet that a sender keeps at this spacing, in microseconds."""
+    return float(max(us, FASTEST_US))
+
+
+def psa_cells(scale: Scale, counts: tuple[int, ...]) -> list[Cell]:
+    """Agents alone, over the spacings."""
+    duration = 8 if scale == "quick" else 500
+    return [
+        Cell(
+            PSA,
+            (
+                f'duration="{duration} s"',
+                f"flows.psa.count={count}",
+                f'flows.psa.transport.spacing="{us} us"',
+            ),
+            0,
+            (("agents", count), ("spacing_us", us)),
+            count * duration * 0.3 / spacing_of(us),
+        )
+        for count in counts
+        for us in spacings(scale)
+    ]
+
+
+def mixed_cells(scale: Scale, window: int) -> list[Cell]:
+    """16 agents and 16 transfers, over the spacings."""
+    duration, since = (20, 5) if scale == "quick" else (500, 1)
+    return [
+        Cell(
+            MIXED,
+            (
+                f'duration="{duration} s"',
+                f'flows.psa.transport.spacing="{us} us"',
+                f'measure.from="{since} s"',
+                f'flows.tcp.transport.receive-window="{window} packets"',
+            ),
+            0,
+            (("window", window), ("spacing_us", us)),
+            duration * (8 / spacing_of(us) + 0.005),
+        )
+        for us in spacings(scale)
+    ]
+
+
+def arrival_cells(scale: Scale) -> list[Cell]:
+    """The mixed run at 1500 us whose arrivals at one sink are recorded."""
+    duration = 20 if scale == "quick" else 500
+    overrides = (
+        f'duration="{duration} s"',
+        'flows.psa.transport.spacing="1500 us"',
+        'measure.packets=["right -> psa.0.sink"]',
+    )
+    return [Cell(MIXED, overrides, 0, (("spacing_us", 1500),), duration * 0.02)]
+
+
+SEEDS: dict[Scale, range] = {"quick": range(3), "full": range(20)}
+
+
+def adaptive_cells(scale: Scale, controllers: tuple[str, ...] = ("psp-damped",)) -> list[Cell]:
+    """Two adaptive agents for 100 s, as published, with other starts."""
+    return [
+        Cell(
+            ADAPTIVE,
+            tuple(
+                f'flows.{flow}.transport.controller="{controller}"' for flow in ("first", "second")
+            ),
+            seed,
+            (("controller", controller),),
+            0.5,
+        )
+        for controller in controllers
+        for seed in SEEDS[scale]
+    ]
+
+
+def delayed_cells(scale: Scale) -> list[Cell]:
+    """The second agent starts 10 s after the first."""
+    overrides = ('flows.second.start="10 s"', 'measure.from="80 s"')
+    return [Cell(ADAPTIVE, overrides, seed, (("delayed", 1),), 0.5) for seed in SEEDS[scale]]
+
+
+def background_cells(scale: Scale) -> list[Cell]:
+    """Two adaptive agents and ten transfers."""
+    return [Cell(ADAPTIVE_TCP, (), seed, (), 0.6) for seed in SEEDS[scale]]
+
+
+def aqm_cells(scale: Scale) -> list[Cell]:
+    """Every kind of media under every discipline."""
+    duration, seeds = (20, range(1)) if scale == "quick" else (300, range(5))
+    return [
+        Cell(
+            AQM,
+            (
+                f'duration="{duration} s"',
+                f"topology.bottleneck.queue={queue}",
+                f"flows.media.transport={transport}",
+            ),
+            seed,
+            (("queue", name), ("media", media)),
+            duration * (0.03 if media == "plain UDP" else 0.01),
+        )
+        for name, queue in QUEUES.items()
+        for media, transport in MEDIA.items()
+        for seed in seeds
+    ]
+
+
+def headline_cells(scale: Scale) -> list[Cell]:
+    """16 agents without spacing and 16 that adapt it."""
+    duration, seeds = (30, range(1)) if scale == "quick" else (500, range(5))
+    return [
+        Cell(
+            PSA,
+            (f'duration="{duration} s"', 'measure.from="10 s"', f"flows.psa.transport={transport}"),
+            seed,
+            (("media", media),),
+            duration * 0.03,
+        )
+        for media, transport in MEDIA.items()
+        if media != "PSA, 1500 μs"
+        for seed in seeds
+    ]
+
+
+class Scaling:
+    """In words, how much of a figure over the spacings is run."""
+
+    def __init__(self, quick_s: int) -> None:
+        self.quick_s = quick_s
+
+    def __call__(self, scale: Scale) -> str:
+        """The words for a scale."""
+        if scale == "quick":
+            return (
+                f"{self.quick_s} of 500 s a point; {len(QUICK_SPACINGS)} spacings from 0 to"
+                " 5000 μs."
+            )
+        return "500 s a point, as published; every 50 μs from 0 to 5000 μs."
