@@ -21,7 +21,7 @@ def judge(results: Results) -> Finding:
             "no obvious difference",
             there,
             (("A2", "A1"),),
-            lambda with_it, without: abs(with_it / without - 1) < 0.05,  # noqa: PLR2004
+            lambda with_it, without: abs(with_it / without - 1) < 0.05,
             " kbit/s",
         ),
         compare(

@@ -18,7 +18,7 @@ def judge(results: Results) -> Finding:
             "< 30 ms",
             late,
             ("A2", "B2a", "C2a"),
-            lambda x: x < 30,  # noqa: PLR2004 - as published
+            lambda x: x < 30,
             " ms",
         ),
         compare(
@@ -26,7 +26,7 @@ def judge(results: Results) -> Finding:
             "10 to 30 times",
             late,
             tuple((flow, "C2a") for flow in ("C1a", "C1b", "C1c", "C2b", "C2c")),
-            lambda other, reserved: 10 <= other / reserved <= 30,  # noqa: PLR2004
+            lambda other, reserved: 10 <= other / reserved <= 30,
             " ms",
             QUEUE,
         ),
@@ -35,7 +35,7 @@ def judge(results: Results) -> Finding:
             "600 ms",
             late,
             ("C1a", "C1b", "C1c"),
-            lambda x: abs(x - 600) <= 60,  # noqa: PLR2004 - a tenth
+            lambda x: abs(x - 600) <= 60,
             " ms",
             QUEUE,
         ),
@@ -44,7 +44,7 @@ def judge(results: Results) -> Finding:
             "720 ms",
             late,
             ("C2b", "C2c"),
-            lambda x: abs(x - 720) <= 72,  # noqa: PLR2004 - a tenth
+            lambda x: abs(x - 720) <= 72,
             " ms",
             QUEUE,
         ),

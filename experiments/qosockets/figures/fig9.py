@@ -18,7 +18,7 @@ def judge(results: Results) -> Finding:
             "< 10 ms",
             values,
             ("A2", "B2a", "C2a"),
-            lambda x: x < 10,  # noqa: PLR2004 - as published
+            lambda x: x < 10,
             " ms",
         ),
         compare(
@@ -34,7 +34,7 @@ def judge(results: Results) -> Finding:
             "115 ms",
             values,
             ("C1a",),
-            lambda x: abs(x - 115) <= 11.5,  # noqa: PLR2004 - a tenth
+            lambda x: abs(x - 115) <= 11.5,
             " ms",
             SMOOTH,
         ),

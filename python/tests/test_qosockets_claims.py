@@ -1,0 +1,149 @@
+"""The claims of the paper on reservations, judged on tables that satisfy them and do not."""
+
+from collections.abc import Mapping
+
+import polars as pl
+from conftest import EXPERIMENTS
+from synthetic import Given
+
+from ontempo.lab.claims import Claim, Finding, Verdict
+from ontempo.lab.experiments import load_papers
+
+CLAIMS: dict[str, Claim] = {
+    claim.id.partition("/")[2]: claim
+    for paper in load_papers(EXPERIMENTS)
+    if paper.name == "qosockets"
+    for claim in paper.claims
+}
+
+FLOWS = ("A1", "A2", "A3", "B1a", "B1b", "B2a", "B2b", "C1a", "C1b", "C1c", "C2a", "C2b", "C2c")
+
+Values = Mapping[str, float]
+
+RATES: Values = dict(
+    zip(FLOWS, (570, 530, 520, 560, 500, 530, 480, 250, 410, 410, 520, 330, 330), strict=True)
+)
+LOSSES: Values = dict(zip(FLOWS, (2, 0, 0, 0, 0, 0, 0, 47, 25, 25, 0, 40, 40), strict=True))
+DELAYS: Values = dict(
+    zip(FLOWS, (20, 20, 20, 30, 30, 22, 40, 600, 600, 600, 25, 720, 720), strict=True)
+)
+JITTERS: Values = dict(zip(FLOWS, (5, 4, 5, 8, 9, 5, 9, 115, 60, 60, 5, 30, 30), strict=True))
+
+
+def place(flow: str, main: str) -> dict[str, object]:
+    letter = flow[2:] or ("b" if flow == "A3" else "a")
+    index = {"a": 0, "b": 0, "c": 1}[letter]
+    return {"test": flow[:2], "group": main if letter == "a" else "tg", "index": index, "seed": 0}
+
+
+def intervals(main: str, received: Values, sent: Values, lost: Values) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            place(flow, main)
+            | {
+                "received_bps": received[flow] * 1e3,
+                "sent_bps": sent[flow] * 1e3,
+                "loss_percent": float(lost[flow]),
+            }
+            for flow in FLOWS
+        ]
+    )
+
+
+def messages(main: str, delay: Values, jitter: Values) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            place(flow, main) | {"delay_s": delay[flow] / 1e3, "jitter_s": jitter[flow] / 1e3}
+            for flow in FLOWS
+        ]
+    )
+
+
+def published(**changed: Values) -> Given:
+    received = RATES | changed.get("received", {})
+    lost = LOSSES | changed.get("lost", {})
+    sent = {flow: rate / (1 - LOSSES[flow] / 100) for flow, rate in RATES.items()}
+    delay, jitter = DELAYS | changed.get("delay", {}), JITTERS | changed.get("jitter", {})
+    return Given(
+        intervals=intervals("nv", received, sent, lost), messages=messages("nv", delay, jitter)
+    )
+
+
+def failing(finding: Finding) -> list[str]:
+    return [check.sentence for check in finding.checks if check.ok is False]
+
+
+def test_every_figure_of_section_4_is_there() -> None:
+    assert list(CLAIMS) == [
+        "fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "ack-path",
+    ]  # fmt: skip
+
+
+def test_a_quick_study_takes_less_than_half_a_minute() -> None:
+    cells = {cell for claim in CLAIMS.values() for cell in claim.cells("quick")}
+    assert sum(cell.cost for cell in cells) <= 20
+
+
+def test_what_was_published_of_the_video_is_reproduced_by_itself() -> None:
+    for name in ("fig6", "fig7", "fig9"):
+        finding = CLAIMS[name].judge(published())
+        assert finding.verdict is Verdict.REPRODUCED, (name, failing(finding))
+    finding = CLAIMS["fig8"].judge(published())
+    assert finding.verdict is Verdict.REPRODUCED, failing(finding)
+
+
+def test_a_reserved_video_that_loses_messages_is_told_of() -> None:
+    finding = CLAIMS["fig7"].judge(published(lost={"C2a": 3.0}))
+    assert failing(finding) == ["Reserved: no loss."]
+
+
+def test_a_reserved_video_that_waits_is_told_of() -> None:
+    finding = CLAIMS["fig8"].judge(published(delay={"B2a": 31.0}))
+    assert failing(finding) == ["Reserved: under 30 ms under any load."]
+
+
+def images(**changed: Values) -> Given:
+    rates = dict(
+        zip(FLOWS, (480, 475, 530, 400, 500, 470, 480, 330, 400, 400, 396, 380, 380), strict=True)
+    )
+    delay = dict(
+        zip(
+            FLOWS,
+            (210, 210, 10, 300, 40, 250, 42, 900, 500, 500, 400, 520, 520),
+            strict=True,
+        )
+    )
+    jitter = {flow: value / 4 for flow, value in delay.items()}
+    rates["B2a"] = rates["B1a"] * 1.18
+    rates["A2"] = rates["B2a"] + 5
+    received = rates | changed.get("received", {})
+    return Given(
+        intervals=intervals("images", received, received, dict.fromkeys(FLOWS, 0.0)),
+        messages=messages("images", delay | changed.get("delay", {}), jitter),
+    )
+
+
+def test_what_was_published_of_images_is_reproduced_by_itself() -> None:
+    for name in ("fig10", "fig11", "fig12"):
+        finding = CLAIMS[name].judge(images())
+        assert finding.verdict is Verdict.REPRODUCED, (name, failing(finding))
+
+
+def test_a_gain_of_two_fifths_is_not_a_fifth() -> None:
+    finding = CLAIMS["fig10"].judge(images(received={"C2a": 330 * 1.4}))
+    assert failing(finding) == ["Under overload, reserved images get 20 % more."]
+
+
+def acks(both: float) -> Given:
+    rates = {"nothing": 300.0, "data only": 400.0, "data and ACKs": both}
+    rows = [
+        {"group": "images", "back": back, "reserved": what, "seed": 0, "received_bps": rate * 1e3}
+        for back in ("empty", "crowded")
+        for what, rate in rates.items()
+    ]
+    return Given(intervals=pl.DataFrame(rows))
+
+
+def test_reserved_acks_have_to_raise_the_throughput() -> None:
+    assert CLAIMS["ack-path"].judge(acks(450.0)).verdict is Verdict.REPRODUCED
+    assert len(failing(CLAIMS["ack-path"].judge(acks(400.0)))) == 2
