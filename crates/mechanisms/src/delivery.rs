@@ -341,11 +341,7 @@ mod tests {
     }
 
     /// The ADUs of `arrived` that may be delivered, by the rule's own words.
-    fn allowed(
-        order: DeliveryOrder,
-        adus: &[Vec<u64>],
-        arrived: &BTreeSet<u64>,
-    ) -> BTreeSet<u64> {
+    fn allowed(order: DeliveryOrder, adus: &[Vec<u64>], arrived: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut allowed = BTreeSet::new();
         for &number in arrived {
             let may = match order {

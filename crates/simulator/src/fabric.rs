@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Retransmit(u32),
     /// A flow's delayed acknowledgement.
     Acknowledge(u32),
+    /// A flow's receiving application takes its next ADU.
+    Take(u32),
     /// Time to sample.
     Sample,
     /// The measured span begins.

@@ -11,7 +11,7 @@ use crate::agents::Totals;
 use crate::fabric::reason_name;
 use crate::folder::RunFolder;
 use crate::simulation::Simulation;
-use crate::tables::{ResultTable, Rows};
+use crate::tables::{Cell, ResultTable, Rows};
 
 /// What a run yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +134,7 @@ fn flows(run: &Simulation) -> Rows {
             (number as u64).into(),
             run.names.group_of(number).into(),
             u64::from(flow.index).into(),
-            if tcp.is_some() { "tcp" } else { "udp" }.into(),
+            agent.transport_name().into(),
             tcp.map(|tcp| tcp.congestion_name()).into(),
             flow.start.as_secs_f64().into(),
             totals.sent.into(),
@@ -147,8 +147,8 @@ fn flows(run: &Simulation) -> Rows {
             totals.early_responses.into(),
             totals.dropped.into(),
             loss_rate.into(),
-            tcp.and_then(|tcp| tcp.srtt()).map(|srtt| srtt.as_secs_f64()).into(),
-            tcp.and_then(|tcp| tcp.minimum_rtt()).map(|rtt| rtt.as_secs_f64()).into(),
+            agent.srtt().map(|srtt| srtt.as_secs_f64()).into(),
+            agent.minimum_rtt().map(|rtt| rtt.as_secs_f64()).into(),
             totals.acks.into(),
             totals.transfers.into(),
         ]);
@@ -229,6 +229,25 @@ fn adus(run: &Simulation) -> Rows {
                 record.unit.into(),
                 record.due.as_secs_f64().into(),
                 record.delivered.as_secs_f64().into(),
+                Cell::None,
+                Cell::None,
+                Cell::None,
+                Cell::None,
+            ]);
+        }
+        let Some(consumer) = agent.receiver().consumer() else { continue };
+        for (adu, due, record, processed) in consumer.rows(run.end) {
+            rows.push([
+                (number as u64).into(),
+                run.names.group_of(number).into(),
+                u64::from(flow.index).into(),
+                adu.into(),
+                due.as_secs_f64().into(),
+                record.delivered.as_secs_f64().into(),
+                record.emitted.as_secs_f64().into(),
+                record.arrived.as_secs_f64().into(),
+                processed.map(Time::as_secs_f64).into(),
+                record.retransmissions.into(),
             ]);
         }
     }

@@ -260,6 +260,7 @@ impl Simulation {
             Event::Acknowledge(flow) => {
                 self.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
+            Event::Take(flow) => self.agents[flow as usize].on_take(now, fabric),
             Event::Sample => {
                 self.probes.sample(now, &self.names, &self.agents, fabric);
                 self.horizon = self.next_reading(now);

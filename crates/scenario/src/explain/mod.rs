@@ -133,6 +133,7 @@ fn packet_of(group: &FlowGroup) -> Bytes {
     match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } => *packet,
+        Transport::Adu(spec) => spec.packet,
     }
 }
 

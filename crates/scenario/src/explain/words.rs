@@ -3,9 +3,9 @@
 use ontempo_foundation::{Duration, Rate};
 
 use crate::model::{
-    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
-    DelayLaw, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueSpec,
-    RecoveryKind, Start, TcpSpec, Transport,
+    AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
+    DelayLaw, DeliveryKind, Dependencies, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind,
+    PertVariant, QueueSpec, RecoveryKind, Start, TcpSpec, Transport,
 };
 
 /// `1 flow`, `25 flows`.
@@ -154,6 +154,18 @@ fn application(application: &Application) -> String {
         Application::Http { think, objects, size, .. } => {
             format!("web pages of {objects} objects of {size}, {think} apart (means, Pareto)")
         }
+        Application::Adus { count, processing, depends } => {
+            let which = match depends {
+                Dependencies::None {} => String::new(),
+                Dependencies::Images { adus, tables, .. } => {
+                    format!(", in images of {adus}, {tables} of them tables")
+                }
+                Dependencies::Listed { adus } => {
+                    format!(", {} that depend on others", adus.len())
+                }
+            };
+            format!("{count} ADUs{which}, each processed for {processing}")
+        }
     }
 }
 
@@ -161,7 +173,25 @@ fn transport(transport: &Transport) -> String {
     match transport {
         Transport::Udp { packet } => format!("UDP in packets of {packet}"),
         Transport::Tcp(spec) => tcp(spec),
+        Transport::Adu(spec) => adu(spec),
     }
+}
+
+fn adu(spec: &AduSpec) -> String {
+    let order = match spec.delivery {
+        DeliveryKind::Ordered => "in order",
+        DeliveryKind::OutOfSequence => "out of sequence",
+        DeliveryKind::Partial => "in partial order",
+    };
+    let pace = match spec.interval {
+        Duration::ZERO => "as fast as the window allows".to_owned(),
+        interval => format!("one every {interval}"),
+    };
+    format!(
+        "ADU transport in packets of {}, {pace}, a window of {}, an ACK for every {}, \
+         delivered {order}",
+        spec.packet, spec.window, spec.ack_every
+    )
 }
 
 fn tcp(spec: &TcpSpec) -> String {

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
-use super::{Findings, MOST_FLOWS};
+use super::{Findings, MOST_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
     AckKind, Application, Congestion, CongestionSpec, FlowGroup, Start, TcpSpec, Transport,
@@ -12,7 +12,7 @@ use crate::path::FieldPath;
 /// IP and TCP headers, and a byte.
 const SMALLEST_TCP: Bytes = Bytes::new(41);
 /// IP and UDP headers, and a byte.
-const SMALLEST_UDP: Bytes = Bytes::new(29);
+pub(super) const SMALLEST_UDP: Bytes = Bytes::new(29);
 /// What IP's length field holds.
 const LARGEST_PACKET: Bytes = Bytes::new(65_535);
 /// RFC 5681, section 4.2.
@@ -29,6 +29,13 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         Transport::Udp { packet } => {
             packet_size(*packet, SMALLEST_UDP, &path.key("transport").key("packet"), findings);
         }
+        Transport::Adu(spec) => adus::transport(spec, &path.key("transport"), findings),
+    }
+    let has_adus = matches!(group.application, Application::Adus { .. });
+    if matches!(group.transport, Transport::Adu(_)) && !has_adus {
+        let what = "the ADU transport carries ADUs alone; write application = \
+                    { kind = \"adus\", count = 1000 }";
+        findings.add(&path.key("application").key("kind"), what);
     }
     let is_paced = matches!(group.application, Application::Cbr { .. } | Application::OnOff { .. });
     if matches!(group.transport, Transport::Udp { .. }) && !is_paced {
@@ -95,6 +102,9 @@ fn application(application: &Application, path: &FieldPath, findings: &mut Findi
             }
             findings.require(*size > Bytes::ZERO, &path.key("size"), "the objects are empty");
         }
+        Application::Adus { count, processing: _, depends } => {
+            adus::application(*count, depends, path, findings);
+        }
     }
 }
 
@@ -112,7 +122,7 @@ fn tail_exponent(shape: f64, path: &FieldPath, findings: &mut Findings) {
     }
 }
 
-fn packet_size(size: Bytes, smallest: Bytes, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn packet_size(size: Bytes, smallest: Bytes, path: &FieldPath, findings: &mut Findings) {
     if size < smallest {
         let what = format!(
             "{size} are too few: headers take {} of them; at least {smallest} are needed",
@@ -199,6 +209,7 @@ pub(super) fn route(
     let packet = match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } => *packet,
+        Transport::Adu(spec) => spec.packet,
     };
     let between = forward.iter().map(|place| {
         let link = &backbone.links[*place];

@@ -1,14 +1,18 @@
 //! Agents: what stands at the ends of a route.
 
+mod adu;
+mod consumer;
 mod receiver;
 mod tcp;
 mod udp;
 
+pub(crate) use adu::Adu;
+pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::playout::Playout;
 
@@ -58,6 +62,7 @@ impl Totals {
 pub(crate) enum Agent {
     Tcp(Tcp),
     Udp(Udp),
+    Adu(Box<Adu>),
 }
 
 impl Agent {
@@ -67,6 +72,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
             Self::Udp(udp) => udp.on_packet(now, packet),
+            Self::Adu(adu) => adu.on_packet(now, packet, fabric),
         }
     }
 
@@ -76,6 +82,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.touch(ack),
             Self::Udp(udp) => udp.packet_size(),
+            Self::Adu(adu) => adu.packet_size(),
         }
     }
 
@@ -84,7 +91,7 @@ impl Agent {
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
-            Self::Udp(_) => false,
+            Self::Udp(_) | Self::Adu(_) => false,
         }
     }
 
@@ -100,12 +107,15 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),
             Self::Udp(udp) => udp.on_wake(now, fabric),
+            Self::Adu(adu) => adu.on_wake(now, fabric),
         }
     }
 
     pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        if let Self::Tcp(tcp) = self {
-            tcp.on_retransmit_timer(now, fabric);
+        match self {
+            Self::Tcp(tcp) => tcp.on_retransmit_timer(now, fabric),
+            Self::Adu(adu) => adu.on_retransmit_timer(now, fabric),
+            Self::Udp(_) => {}
         }
     }
 
@@ -115,10 +125,51 @@ impl Agent {
         }
     }
 
+    /// The receiving application takes its next ADU.
+    pub(crate) fn on_take(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Adu(adu) = self {
+            adu.on_take(now, fabric);
+        }
+    }
+
+    /// The transport's name, as the tables write it.
+    pub(crate) fn transport_name(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Udp(_) => "udp",
+            Self::Adu(_) => "adu",
+        }
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(tcp) => tcp.srtt(),
+            Self::Adu(adu) => adu.sender().rtt().srtt(),
+            Self::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(tcp) => tcp.minimum_rtt(),
+            Self::Adu(adu) => adu.sender().rtt().minimum_rtt(),
+            Self::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp.in_flight()),
+            Self::Adu(adu) => Some(adu.sender().in_flight()),
+            Self::Udp(_) => None,
+        }
+    }
+
     pub(crate) fn totals(&self) -> Totals {
         match self {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
+            Self::Adu(adu) => adu.totals(),
         }
     }
 
@@ -127,34 +178,33 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.packet_size(),
             Self::Udp(udp) => udp.packet_size(),
+            Self::Adu(adu) => adu.packet_size(),
         }
     }
 
     pub(crate) fn congestion(&self) -> Option<Snapshot> {
         match self {
             Self::Tcp(tcp) => Some(tcp.congestion()),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Adu(_) => None,
         }
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Adu(_) => None,
         }
     }
 
     pub(crate) fn playout(&self) -> Option<&Playout> {
-        match self {
-            Self::Tcp(tcp) => tcp.receiver().playout(),
-            Self::Udp(udp) => udp.receiver().playout(),
-        }
+        self.receiver().playout()
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {
         match self {
             Self::Tcp(tcp) => tcp.receiver(),
             Self::Udp(udp) => udp.receiver(),
+            Self::Adu(adu) => adu.receiver(),
         }
     }
 
@@ -163,6 +213,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
+            Self::Adu(_) => {}
         }
     }
 }

@@ -3,6 +3,8 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
 
+use super::Consumer;
+
 /// One unit of a stream: when it was due to be sent and when it was delivered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitRecord {
@@ -17,12 +19,18 @@ pub(crate) struct Receiver {
     delivered: u64,
     playout: Option<Box<Playout>>,
     records: Option<Vec<UnitRecord>>,
+    consumer: Option<Box<Consumer>>,
 }
 
 impl Receiver {
+    /// The receiver of ADUs.
+    pub(crate) fn of_adus(consumer: Consumer) -> Self {
+        Self { consumer: Some(Box::new(consumer)), ..Self::default() }
+    }
+
     pub(crate) fn new(playout: Option<Playout>, record_units: bool) -> Self {
         let records = (record_units && playout.is_some()).then(Vec::new);
-        Self { delivered: 0, playout: playout.map(Box::new), records }
+        Self { delivered: 0, playout: playout.map(Box::new), records, consumer: None }
     }
 
     /// `unit`, due to be sent at `due` where it is one of a stream, is handed to the application.
@@ -45,6 +53,15 @@ impl Receiver {
 
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    pub(crate) fn consumer(&self) -> Option<&Consumer> {
+        self.consumer.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        self.consumer.as_deref_mut()
     }
 
     pub(crate) fn wants_due_times(&self) -> bool {

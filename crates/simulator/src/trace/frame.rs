@@ -96,8 +96,8 @@ impl Frame {
                 frame.transport_checksum(PROTOCOL_TCP, TCP_CHECKSUM);
             }
             Carrier::Udp => {
-                frame.udp(ends);
-                frame.ip(ends, false, PROTOCOL_UDP, ecn);
+                frame.udp(ends, packet.marks.ack);
+                frame.ip(ends, packet.marks.ack, PROTOCOL_UDP, ecn);
                 frame.transport_checksum(PROTOCOL_UDP, UDP_CHECKSUM);
             }
         }
@@ -160,9 +160,14 @@ impl Frame {
         at - IP_HEADER - TCP_HEADER
     }
 
-    fn udp(&mut self, ends: &Ends) {
-        self.put(IP_HEADER, &ends.source_port.to_be_bytes());
-        self.put(IP_HEADER + 2, &ends.sink_port.to_be_bytes());
+    fn udp(&mut self, ends: &Ends, back: bool) {
+        let (own, other) = if back {
+            (ends.sink_port, ends.source_port)
+        } else {
+            (ends.source_port, ends.sink_port)
+        };
+        self.put(IP_HEADER, &own.to_be_bytes());
+        self.put(IP_HEADER + 2, &other.to_be_bytes());
         let length = self.transport_length();
         self.put(IP_HEADER + 4, &length.to_be_bytes());
         self.captured = IP_HEADER + UDP_HEADER;
