@@ -34,7 +34,8 @@ class Setting:
     """One setting of the simulation; the defaults are those of section 3.2.
 
     Times are in milliseconds. `law` names the law of the delay, `burst` the mean number of ADUs
-    that are lost together: none stands for the paper's q = 1 - p.
+    that are lost together: none stands for the paper's q = 1 - p. `lost` names the transmissions
+    that are lost instead.
     """
 
     processing_ms: float = 10.0
@@ -48,6 +49,7 @@ class Setting:
     count: int = 1000
     transport: str = "adu"
     images: int = 0
+    lost: tuple[int, ...] = ()
 
     def cell(self, order: str, seed: int) -> Cell:
         """One run of this setting."""
@@ -59,7 +61,7 @@ class Setting:
                 f"topology.links.{link}.delay={delay_law(self.law, self.delay_ms)}"
                 for link in (0, 1)
             ),
-            f"topology.links.0.loss={loss_law(self.loss, self.burst)}",
+            f"topology.links.0.loss={self._losses()}",
         ]
         if self.transport == "adu":
             overrides += [
@@ -94,17 +96,22 @@ class Setting:
         )
         return Cell(SCENARIO, tuple(overrides), seed, labels, CORE_S)
 
+    def _losses(self) -> str:
+        if self.lost:
+            return f'{{ kind = "trace", lost = {list(self.lost)} }}'
+        return loss_law(self.loss, self.burst)
+
 
 def delay_law(law: str, mean_ms: float) -> str:
     """A delay's law of the given mean, as the scenario file writes it."""
     mean, half = f'"{mean_ms:g} ms"', f'"{mean_ms / 2:g} ms"'
     constant = f'{{ kind = "constant", value = {half} }}'
-    # Branches of a tenth and nine tenths: a coefficient of variation of 1.7.
-    means = f'["{mean_ms * 2.25:g} ms", "{mean_ms * 0.305556:.6g} ms"]'
+    # Two branches of equal weight in the mean: a coefficient of variation of 1.46.
+    means = f'["{mean_ms * 2.5:g} ms", "{mean_ms * 0.625:g} ms"]'
     return {
         "constant": mean,
         "exponential": f'{{ kind = "exponential", mean = {mean} }}',
-        "hyper-exponential": '{ kind = "hyper-exponential", probabilities = [0.357143, 0.642857],'
+        "hyper-exponential": '{ kind = "hyper-exponential", probabilities = [0.2, 0.8],'
         f" means = {means} }}",
         "erlang": '{ kind = "sum", terms = ['
         f'{constant}, {{ kind = "erlang", k = 3, mean = {half} }}] }}',
@@ -132,12 +139,3 @@ def cells(
     chosen = SEEDS[scale] if seeds is None else seeds
     return [setting.cell(order, seed) for setting, order, seed in product(settings, orders, chosen)]
 
-
-def scaling(scale: Scale) -> str:
-    """In words, how much of the published grid is run."""
-    runs = len(SEEDS[scale])
-    places = len(PROCESSING_MS[scale])
-    return (
-        f"{runs} of {len(SEEDS['full'])} runs a point; {places} of"
-        f" {len(PROCESSING_MS['full'])} processing times."
-    )

@@ -1,6 +1,7 @@
 //! Whole runs of application data units: what is emitted, lost, sent again, delivered, processed.
 
 use arrow::array::{Float64Array, UInt64Array};
+use ontempo_scenario::{Overrides, parse_with};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// 20 ADUs over a path of 100 ms each way.
@@ -36,12 +37,8 @@ fn run(overrides: &[&str]) -> Results {
 }
 
 fn run_with_seed(overrides: &[&str], seed: u64) -> Results {
-    let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
-    let folder = std::env::temp_dir().join(format!("ontempo-adus-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for temporary files");
-    let path = folder.join("adus.toml");
-    std::fs::write(&path, SCENARIO).expect("it can be written");
-    let scenario = ontempo_scenario::load_with(&path, &overrides).expect("it is valid");
+    let overrides = Overrides::parse(overrides).expect("they can be read");
+    let scenario = parse_with(SCENARIO, "adus.toml", &overrides).expect("it is valid");
     let simulation = Simulation::new(&scenario, seed).expect("it can be set up");
     simulation.run(&Control::default()).expect("nobody cancels")
 }
