@@ -82,11 +82,11 @@ class Setting:
             )
         labels = (
             ("order", order),
-            ("processing_ms", self.processing_ms),
-            ("interval_ms", self.interval_ms),
+            ("processing_ms", float(self.processing_ms)),
+            ("interval_ms", float(self.interval_ms)),
             ("window", self.window),
             ("every", self.every),
-            ("delay_ms", self.delay_ms),
+            ("delay_ms", float(self.delay_ms)),
             ("loss", self.loss),
             ("burst", self.burst or 0.0),
             ("law", self.law),

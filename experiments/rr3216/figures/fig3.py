@@ -10,7 +10,7 @@ from ..grid import ORDERS, Setting, cells
 from ..metrics import adus, gains
 
 TIMES_MS = (0.1, 200.0)
-COUNT = 50
+COUNT = 20
 LOST = 3
 NEAR = 0.05
 
