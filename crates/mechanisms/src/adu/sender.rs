@@ -74,12 +74,20 @@ pub enum Next {
     Blocked,
 }
 
-/// A transmission whose fate is open.
+/// A transmission, and what has become of it.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     adu: u64,
     sent: Time,
-    resolved: bool,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    /// Held to be lost. Where the network reorders, it may be reported all the same.
+    GivenUp,
+    Arrived,
 }
 
 /// An ADU that was sent, and of which it is not known that it and all before it arrived.
@@ -101,9 +109,11 @@ pub struct AduSender {
     /// The lowest ADU not acknowledged, and what is known from it on.
     lowest: u64,
     outstanding: VecDeque<Outstanding>,
-    /// The lowest transmission whose fate is open, and those from it on.
+    /// The lowest transmission that may still be reported, and those from it on.
     first: u64,
     flights: VecDeque<Flight>,
+    /// How many of them are open.
+    open: u64,
     lost: BinaryHeap<Reverse<u64>>,
     /// The timer has expired and its probe is not sent yet.
     probe: bool,
@@ -129,6 +139,7 @@ impl AduSender {
             outstanding: VecDeque::new(),
             first: 0,
             flights: VecDeque::new(),
+            open: 0,
             lost: BinaryHeap::new(),
             probe: false,
             earliest: Time::ZERO,
@@ -182,11 +193,11 @@ impl AduSender {
                 break;
             }
             let flight = self.flights[place];
-            if flight.resolved {
+            if flight.fate == Fate::Arrived {
                 continue;
             }
             if ack.reports(number) {
-                self.flights[place].resolved = true;
+                self.settle(place, Fate::Arrived);
                 // A probe of what had arrived is no news: the timer stays backed off.
                 if self.is_acknowledged(flight.adu) {
                     continue;
@@ -196,12 +207,15 @@ impl AduSender {
                 if number == ack.largest {
                     self.rtt.on_sample(now.since(flight.sent));
                 }
-            } else if self.is_given_up(ack.largest - number) {
-                self.flights[place].resolved = true;
+            } else if flight.fate == Fate::Open && self.is_given_up(ack.largest - number) {
+                self.settle(place, Fate::GivenUp);
                 self.lose(number, flight.adu);
             }
         }
-        while self.flights.front().is_some_and(|flight| flight.resolved) {
+        while self.flights.front().is_some_and(|flight| {
+            let is_beyond_reports = self.first + REPORTED <= ack.largest;
+            flight.fate == Fate::Arrived || (flight.fate == Fate::GivenUp && is_beyond_reports)
+        }) {
             self.flights.pop_front();
             self.first += 1;
         }
@@ -214,7 +228,7 @@ impl AduSender {
     /// When [`on_timer`](Self::on_timer) is due, if nothing is sent or acknowledged before.
     pub fn deadline(&self) -> Time {
         let is_shut = self.next_adu < self.offered && !self.is_open();
-        if self.flights.is_empty() && !is_shut {
+        if self.open == 0 && !is_shut {
             return Time::NEVER;
         }
         self.active + self.rtt.rto()
@@ -238,7 +252,7 @@ impl AduSender {
 
     /// Transmissions whose fate is open.
     pub fn in_flight(&self) -> u64 {
-        self.flights.iter().filter(|flight| !flight.resolved).count() as u64
+        self.open
     }
 
     /// Transmissions made so far.
@@ -277,7 +291,10 @@ impl AduSender {
                 return Some(adu);
             }
         }
-        let open = self.flights.iter().find(|flight| !self.is_acknowledged(flight.adu));
+        let open = self
+            .flights
+            .iter()
+            .find(|flight| flight.fate == Fate::Open && !self.is_acknowledged(flight.adu));
         open.map(|flight| flight.adu).or(self.next_adu.checked_sub(1))
     }
 
@@ -294,9 +311,18 @@ impl AduSender {
         if let Some(outstanding) = self.outstanding_mut(adu) {
             outstanding.last_transmission = number;
         }
-        self.flights.push_back(Flight { adu, sent: now, resolved: false });
+        self.flights.push_back(Flight { adu, sent: now, fate: Fate::Open });
+        self.open += 1;
         self.active = now;
         Next::Send(Transmission { number, adu, again, asks })
+    }
+
+    fn settle(&mut self, place: usize, fate: Fate) {
+        let flight = &mut self.flights[place];
+        if flight.fate == Fate::Open {
+            self.open -= 1;
+        }
+        flight.fate = fate;
     }
 
     /// Whether a transmission that is not reported is lost, with one so far after it arrived.

@@ -16,7 +16,7 @@ enum Datagram {
     Ack(AduAck),
 }
 
-/// Both ends, and a network that keeps the order.
+/// Both ends, and a network that keeps the order, unless delays are drawn.
 struct World {
     now: Time,
     sender: AduSender,
@@ -26,6 +26,8 @@ struct World {
     /// When each transmission left.
     left: Vec<Time>,
     takes: bool,
+    /// What a delay beyond the least is drawn from.
+    delays: Option<RandomStream>,
 }
 
 impl World {
@@ -40,13 +42,22 @@ impl World {
             arrived: BTreeSet::new(),
             left: Vec::new(),
             takes: true,
+            delays: None,
         }
+    }
+
+    fn put(&mut self, datagram: Datagram) {
+        let more = self
+            .delays
+            .as_mut()
+            .map_or(Duration::ZERO, |delays| delays.duration_between(Duration::ZERO, ONE_WAY * 3));
+        self.under_way.push((self.now + ONE_WAY + more, datagram));
     }
 
     fn acknowledge(&mut self, lose: &mut dyn FnMut(Datagram) -> bool) {
         let ack = self.receiver.acknowledge().expect("something has arrived");
         if !lose(Datagram::Ack(ack)) {
-            self.under_way.push((self.now + ONE_WAY, Datagram::Ack(ack)));
+            self.put(Datagram::Ack(ack));
         }
     }
 
@@ -57,8 +68,7 @@ impl World {
                     Next::Send(transmission) => {
                         self.left.push(self.now);
                         if !lose(Datagram::Data(transmission)) {
-                            let arrives = self.now + ONE_WAY;
-                            self.under_way.push((arrives, Datagram::Data(transmission)));
+                            self.put(Datagram::Data(transmission));
                         }
                     }
                     Next::At(time) => break time,
@@ -205,6 +215,7 @@ proptest! {
         sequence in any::<bool>(),
         at_once in any::<bool>(),
         reordering in 1u64..4,
+        reorders in any::<bool>(),
     ) {
         let parameters = AduSenderParameters {
             interval: Duration::from_millis(interval_ms),
@@ -215,6 +226,7 @@ proptest! {
             ..AduSenderParameters::default()
         };
         let mut world = World::new(parameters, every, 120);
+        world.delays = reorders.then(|| RandomStream::new(seed, "delays"));
         let mut random = RandomStream::new(seed, "losses");
         world.run(end(), &mut |datagram| {
             let rate = if matches!(datagram, Datagram::Data(_)) { loss } else { ack_loss };
