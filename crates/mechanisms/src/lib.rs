@@ -10,7 +10,9 @@
 //! every controller stands, and [`recovery::Scoreboard`], which knows what is in flight.
 
 pub mod ack;
+pub mod adu;
 pub mod congestion;
+pub mod delivery;
 pub mod pacing;
 pub mod playout;
 pub mod qos;

@@ -564,6 +564,19 @@ pub enum Application {
         /// The largest.
         largest: Bytes,
     },
+    /// Application data units (ADUs), all there from the start: a file, an image, a page. Each
+    /// is one packet; a receiving application takes them one after the other (rr3216).
+    Adus {
+        /// How many.
+        count: u64,
+        /// How long the receiving application takes for one.
+        #[serde(default)]
+        processing: Duration,
+        /// Which others an ADU names as those that it depends on, for a transport that
+        /// delivers in partial order; none where not given.
+        #[serde(default)]
+        depends: Dependencies,
+    },
 }
 
 /// A duration drawn uniformly between two bounds, which may be equal.
@@ -574,6 +587,51 @@ pub struct Interval {
     pub low: Duration,
     /// The longest.
     pub high: Duration,
+}
+
+/// Which ADUs an ADU depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
+pub enum Dependencies {
+    /// On none.
+    None {},
+    /// Images one after the other: an image's tables come in sequence and before its data, as
+    /// JPEG's do; its data come in any order.
+    Images {
+        /// ADUs of an image, its tables included.
+        adus: u64,
+        /// How many of them, the first, hold its tables.
+        tables: u64,
+        /// Whether an image waits for all of the image before it, as in a video.
+        #[serde(default)]
+        in_sequence: bool,
+    },
+    /// As listed; an ADU that is not listed depends on none.
+    Listed {
+        /// One entry an ADU.
+        adus: Vec<Dependency>,
+    },
+}
+
+impl Default for Dependencies {
+    fn default() -> Self {
+        Self::None {}
+    }
+}
+
+/// An ADU and those that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dependency {
+    /// Its number, from 0.
+    pub adu: u64,
+    /// The numbers of those that it depends on, each less than its own.
+    pub on: Vec<u64>,
 }
 
 /// What carries a flow's packets.
@@ -606,6 +664,9 @@ pub enum Transport {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         controller: Option<SpacingKind>,
     },
+    /// ADUs, acknowledged selectively and sent again where lost; their order is the
+    /// application's choice (rr3216).
+    Adu(AduSpec),
 }
 
 /// Controllers of the spacing between packets.
@@ -617,6 +678,83 @@ pub enum SpacingKind {
     /// The same, damped: a loss that a smaller spacing caused restores the one before
     /// (psp, section 2.2).
     PspDamped,
+}
+
+/// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AduSpec {
+    /// Size of an ADU on the wire, headers counted.
+    pub packet: Bytes,
+    /// From one emission to the next; zero for as fast as the window allows.
+    pub interval: Duration,
+    /// The receiver's window in ADUs.
+    pub window: Packets,
+    /// What the window counts.
+    pub window_counts: WindowCounts,
+    /// The receiver acknowledges after so many ADUs.
+    pub ack_every: Packets,
+    /// The order in which ADUs are delivered.
+    pub delivery: DeliveryKind,
+    /// When a lost ADU is sent again.
+    pub retransmission: RetransmissionKind,
+    /// How many later ones must have arrived before an ADU is held to be lost: 1 where links
+    /// keep the order, 3 where they may not (RFC 9002, section 6.1.1).
+    pub lost_after: Packets,
+    /// Least retransmission timeout.
+    pub min_rto: Duration,
+}
+
+impl Default for AduSpec {
+    fn default() -> Self {
+        Self {
+            packet: defaults::packet(),
+            interval: Duration::from_millis(10),
+            window: Packets::new(32),
+            window_counts: WindowCounts::default(),
+            ack_every: Packets::new(2),
+            delivery: DeliveryKind::default(),
+            retransmission: RetransmissionKind::default(),
+            lost_after: Packets::new(1),
+            min_rto: Duration::from_millis(200),
+        }
+    }
+}
+
+/// What the receiver's window counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowCounts {
+    /// Buffers: an ADU leaves the window when the application takes it.
+    #[default]
+    Buffers,
+    /// Numbers: an ADU may be sent where it is less than a window beyond the lowest one not
+    /// acknowledged.
+    Numbers,
+}
+
+/// The order of delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryKind {
+    /// By number, without a gap.
+    #[default]
+    Ordered,
+    /// As they arrive.
+    OutOfSequence,
+    /// Each after those that it depends on.
+    Partial,
+}
+
+/// When a lost ADU is sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetransmissionKind {
+    /// At the next emission, before new ADUs.
+    #[default]
+    Paced,
+    /// As soon as it is known to be lost, whatever the interval.
+    AtOnce,
 }
 
 /// How a TCP flow behaves.
@@ -845,7 +983,7 @@ pub enum PacingKind {
 pub struct Measure {
     /// Where the totals of the tables `flows` and `links` begin: what happened before does not count.
     pub from: Duration,
-    /// Sample every flow's window, RTT and goodput, and every named queue, at this interval;
+    /// Sample every flow's window, RTT, goodput and buffer, and every named queue, at this interval;
     /// no samples where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_every: Option<Duration>,
@@ -857,7 +995,7 @@ pub struct Measure {
     pub queues: Vec<String>,
     /// Links of which every packet is recorded: table `packets`.
     pub packets: Vec<String>,
-    /// Record every unit of the groups with a playout: table `adus`.
+    /// Record every unit of the groups with a playout, and every ADU: table `adus`.
     pub adus: bool,
     /// Record window reductions, timeouts and early responses: table `events`.
     pub events: bool,

@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 1;
+pub const TABLES_VERSION: u32 = 2;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub const FLOWS: Table = Table {
         FLOW,
         GROUP,
         INDEX,
-        column("transport", Text, "`tcp`, `udp` or `spaced`"),
+        column("transport", Text, "`tcp`, `udp`, `spaced` or `adu`"),
         optional(
             "congestion",
             Text,
@@ -133,8 +133,8 @@ pub const SAMPLES: Table = Table {
             "quantity",
             Text,
             "`cwnd_packets`, `ssthresh_packets`, `srtt_s`, `in_flight_packets`, \
-             `delivered_bytes`, `alpha`, `queueing_delay_s`, `sent_bytes`, `spacing_s` or \
-             `queue_packets`",
+             `delivered_bytes`, `alpha`, `queueing_delay_s`, `sent_bytes`, `spacing_s`, \
+             `buffered_adus` or `queue_packets`",
         ),
         column("value", Number, "the value, in the unit that the quantity's name ends in"),
     ],
@@ -165,6 +165,10 @@ pub const ADUS: Table = Table {
         column("unit", Count, "number of the unit, from 0"),
         column("due_s", Number, "when it was due to be sent, in seconds"),
         column("delivered_s", Number, "when the application received it, in seconds"),
+        optional("emitted_s", Number, "ADUs: when it was first sent, in seconds"),
+        optional("arrived_s", Number, "ADUs: when it first arrived, in seconds"),
+        optional("processed_s", Number, "ADUs: when the application was done with it, in seconds"),
+        optional("retransmissions", Count, "ADUs: how often it was sent again"),
     ],
 };
 

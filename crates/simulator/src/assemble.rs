@@ -4,22 +4,28 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
 use ontempo_mechanisms::ack::{AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck};
+use ontempo_mechanisms::adu::{
+    AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
+};
 use ontempo_mechanisms::congestion::{
     AckCounting, Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno,
     RenoParameters, Start, Vegas, VegasParameters, Window,
 };
+use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
-    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup,
-    PertVariant, RecoveryKind, Scenario, SpacingKind, TcpSpec, Transport,
+    AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
+    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingKind,
+    TcpSpec, Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
 use crate::agents::{
-    Agent, MessageMeasure, Messages, Pace, Prompts, Receiver, SenderSettings, Spaced, Tcp, Udp,
+    Adu, Agent, Consumer, MessageMeasure, Messages, Pace, Prompts, Receiver, SenderSettings,
+    Spaced, Tcp, Udp,
 };
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
 use crate::elements::link;
@@ -151,9 +157,12 @@ fn agent(
         |purpose: &str| RandomStream::new(seed, &format!("flow {name}.{} {purpose}", flow.index));
     let stop = flow.stop.unwrap_or(Time::NEVER);
     let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
-    let receiver = |payload| {
-        let messages = messages(scenario, group, payload, prompts);
-        Receiver::new(playout, scenario.measure.adus, messages)
+    let receiver = |payload| match consumer(group, flow.start, scenario.measure.adus) {
+        Some(consumer) => Receiver::of_adus(consumer),
+        None => {
+            let messages = messages(scenario, group, payload, prompts);
+            Receiver::new(playout, scenario.measure.adus, messages)
+        }
     };
     Ok(match &group.transport {
         Transport::Udp { packet } => {
@@ -187,6 +196,13 @@ fn agent(
                 receiver(tcp.packet - headers),
             ))
         }
+        Transport::Adu(spec) => Agent::Adu(Box::new(Adu::new(
+            (number, route, back),
+            wire_size(spec.packet),
+            (adus_of(group), stop),
+            adu_ends(spec),
+            receiver(spec.packet),
+        ))),
     })
 }
 
@@ -197,6 +213,52 @@ fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
         Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
     };
     Pace::Adaptive { name, parameters, controller: None }
+}
+
+fn adus_of(group: &FlowGroup) -> u64 {
+    match group.application {
+        Application::Adus { count, .. } => count,
+        _ => 0,
+    }
+}
+
+/// The receiving application of ADUs; none for other applications. Over TCP, ADUs come in
+/// sequence, and are all due at the start.
+fn consumer(group: &FlowGroup, start: Time, records: bool) -> Option<Consumer> {
+    let Application::Adus { count, processing, depends } = &group.application else { return None };
+    let (interval, order) = match &group.transport {
+        Transport::Adu(spec) => (spec.interval, delivery_order(spec.delivery)),
+        _ => (Duration::ZERO, DeliveryOrder::Sequence),
+    };
+    let work = (*processing, depends.into());
+    Some(Consumer::new((start, interval), *count, order, work, records))
+}
+
+fn delivery_order(kind: DeliveryKind) -> DeliveryOrder {
+    match kind {
+        DeliveryKind::Ordered => DeliveryOrder::Sequence,
+        DeliveryKind::OutOfSequence => DeliveryOrder::Arrival,
+        DeliveryKind::Partial => DeliveryOrder::Partial,
+    }
+}
+
+fn adu_ends(spec: &AduSpec) -> (AduSender, AduReceiver) {
+    let rule = match spec.window_counts {
+        WindowCounts::Buffers => WindowRule::Buffers,
+        WindowCounts::Numbers => WindowRule::Sequence,
+    };
+    let sender = AduSender::new(AduSenderParameters {
+        interval: spec.interval,
+        window: spec.window,
+        rule,
+        retransmission: match spec.retransmission {
+            RetransmissionKind::Paced => Retransmission::Paced,
+            RetransmissionKind::AtOnce => Retransmission::AtOnce,
+        },
+        reordering: spec.lost_after.get(),
+        rto: RtoParameters { minimum: spec.min_rto, ..RtoParameters::default() },
+    });
+    (sender, AduReceiver::new(spec.ack_every.get(), rule))
 }
 
 fn wire_size(packet: Bytes) -> u32 {
@@ -226,6 +288,7 @@ fn source(
     let payload = (packet - headers).get().max(1);
     match &group.application {
         Application::Ftp {} => Source::Ftp,
+        Application::Adus { count, .. } => Source::File { packets: *count },
         Application::File { size } => Source::File { packets: size.get().div_ceil(payload) },
         Application::Cbr { rate, interval } => {
             let by_rate = || rate.map(|rate| rate.time_to_send(packet));

@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Acknowledge(u32),
     /// The transmitter of this scheduled link can take a packet.
     Serve(u32),
+    /// A flow's receiving application takes its next ADU.
+    Take(u32),
     /// Time to sample.
     Sample,
     /// The measured span begins.

@@ -1,6 +1,7 @@
 //! Packets on their way, and the pool that holds them.
 
 use ontempo_foundation::Time;
+use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::recovery::SackBlock;
 
 /// What a packet is and what was done to it.
@@ -23,6 +24,17 @@ struct RelativeBlock {
     end: u32,
 }
 
+impl RelativeBlock {
+    /// A block's place holding other data.
+    fn of_word(word: u64) -> Self {
+        Self { start: (word >> 32) as u32, end: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.start) << 32 | u64::from(self.end)
+    }
+}
+
 /// At most this many SACK blocks fit into an ACK.
 pub(crate) const MOST_BLOCKS: usize = 3;
 
@@ -33,7 +45,8 @@ pub(crate) struct Packet {
     pub(crate) flow: u32,
     /// Place of its next step in the routes.
     pub(crate) step: u32,
-    /// Data: its number. ACK: the lowest number that has not arrived.
+    /// Data: its number. ACK: the lowest number that has not arrived; of ADUs, the highest
+    /// transmission that has.
     pub(crate) number: u64,
     /// Data: when it was sent. ACK: that of the data packet that it answers.
     pub(crate) stamp: Time,
@@ -89,6 +102,38 @@ impl Packet {
             end: self.number + u64::from(block.end),
         });
         (absolute, count)
+    }
+
+    /// Makes it carry a transmission of an ADU, where a TCP packet has its blocks.
+    pub(crate) fn set_transmission(&mut self, transmission: &Transmission) {
+        self.marks.retransmission = transmission.again;
+        self.blocks[0] = RelativeBlock::of_word(transmission.number);
+        self.blocks[1] = RelativeBlock::of_word(u64::from(transmission.asks));
+    }
+
+    /// The transmission of an ADU that it carries.
+    pub(crate) fn transmission(&self) -> Transmission {
+        Transmission {
+            number: self.blocks[0].word(),
+            adu: self.number,
+            again: self.marks.retransmission,
+            asks: self.blocks[1].word() != 0,
+        }
+    }
+
+    /// Makes it acknowledge ADUs.
+    pub(crate) fn set_adu_ack(&mut self, ack: &AduAck) {
+        self.marks.ack = true;
+        self.number = ack.largest;
+        let words = [(ack.received >> 64) as u64, ack.received as u64, ack.freed];
+        self.blocks = words.map(RelativeBlock::of_word);
+    }
+
+    /// The acknowledgement of ADUs that it carries.
+    pub(crate) fn adu_ack(&self) -> AduAck {
+        let [high, low, freed] = self.blocks.map(RelativeBlock::word);
+        let received = u128::from(high) << 64 | u128::from(low);
+        AduAck { largest: self.number, received, freed }
     }
 }
 

@@ -88,14 +88,20 @@ impl Probes {
                     put("spacing_s", spacing.as_secs_f64());
                 }
             }
-            let Some(tcp) = agent.tcp() else { continue };
-            let congestion = tcp.congestion();
+            if let Some(consumer) = agent.receiver().consumer() {
+                put("buffered_adus", consumer.buffered(now) as f64);
+            }
+            let Some(in_flight) = agent.in_flight() else { continue };
+            let Some(congestion) = agent.congestion() else {
+                put("in_flight_packets", in_flight as f64);
+                continue;
+            };
             put("cwnd_packets", congestion.cwnd.packets());
-            put("in_flight_packets", tcp.in_flight() as f64);
+            put("in_flight_packets", in_flight as f64);
             if congestion.ssthresh.packets().is_finite() {
                 put("ssthresh_packets", congestion.ssthresh.packets());
             }
-            if let Some(srtt) = tcp.srtt() {
+            if let Some(srtt) = agent.srtt() {
                 put("srtt_s", srtt.as_secs_f64());
             }
             if let Some(alpha) = congestion.alpha {

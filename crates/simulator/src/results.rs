@@ -12,7 +12,7 @@ use crate::agents::Totals;
 use crate::fabric::reason_name;
 use crate::folder::RunFolder;
 use crate::simulation::Simulation;
-use crate::tables::{ResultTable, Rows};
+use crate::tables::{Cell, ResultTable, Rows};
 
 /// What a run yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +130,6 @@ fn flows(run: &Simulation) -> Rows {
         let before = run.measured.flows.get(number).copied().unwrap_or_default();
         let totals = now.since(&before);
         let bytes = totals.delivered * agent.packet_size();
-        let tcp = agent.tcp();
         let (transport, controller) = agent.transport();
         let loss_rate =
             if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
@@ -151,8 +150,8 @@ fn flows(run: &Simulation) -> Rows {
             totals.early_responses.into(),
             totals.dropped.into(),
             loss_rate.into(),
-            tcp.and_then(|tcp| tcp.srtt()).map(|srtt| srtt.as_secs_f64()).into(),
-            tcp.and_then(|tcp| tcp.minimum_rtt()).map(|rtt| rtt.as_secs_f64()).into(),
+            agent.srtt().map(|srtt| srtt.as_secs_f64()).into(),
+            agent.minimum_rtt().map(|rtt| rtt.as_secs_f64()).into(),
             totals.acks.into(),
             totals.transfers.into(),
         ]);
@@ -233,6 +232,25 @@ fn adus(run: &Simulation) -> Rows {
                 record.unit.into(),
                 record.due.as_secs_f64().into(),
                 record.delivered.as_secs_f64().into(),
+                Cell::None,
+                Cell::None,
+                Cell::None,
+                Cell::None,
+            ]);
+        }
+        let Some(consumer) = agent.receiver().consumer() else { continue };
+        for (adu, due, record, processed) in consumer.rows(run.end) {
+            rows.push([
+                (number as u64).into(),
+                run.names.group_of(number).into(),
+                u64::from(flow.index).into(),
+                adu.into(),
+                due.as_secs_f64().into(),
+                record.delivered.as_secs_f64().into(),
+                record.emitted.as_secs_f64().into(),
+                record.arrived.as_secs_f64().into(),
+                processed.map(Time::as_secs_f64).into(),
+                record.retransmissions.into(),
             ]);
         }
     }

@@ -262,6 +262,7 @@ impl Simulation {
                 self.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
             Event::Serve(link) => fabric.on_serve(now, link),
+            Event::Take(flow) => self.agents[flow as usize].on_take(now, fabric),
             Event::Sample => {
                 self.probes.sample(now, &self.names, &self.agents, fabric);
                 self.horizon = self.next_reading(now);

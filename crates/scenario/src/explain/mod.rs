@@ -144,6 +144,7 @@ fn packet_of(group: &FlowGroup) -> Bytes {
     match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Adu(spec) => spec.packet,
     }
 }
 

@@ -3,10 +3,10 @@
 use ontempo_foundation::{Duration, Rate};
 
 use crate::model::{
-    AckKind, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
-    DelayLaw, Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, PertVariant, QueueLimit,
-    QueueSpec, RecoveryKind, Reservation, Service, SpacingKind, Start, TcpSpec, Transport,
-    Unreserved,
+    AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
+    DelayLaw, DeliveryKind, Dependencies, Direction, Drawn, FlowGroup, LinkSpec, LossSpec,
+    PacingKind, PertVariant, QueueLimit, QueueSpec, RecoveryKind, Reservation, Service,
+    SpacingKind, Start, TcpSpec, Transport, Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -222,6 +222,18 @@ fn application(application: &Application) -> String {
         Application::Respond { smallest, largest } => {
             format!("answers of {smallest} to {largest}")
         }
+        Application::Adus { count, processing, depends } => {
+            let which = match depends {
+                Dependencies::None {} => String::new(),
+                Dependencies::Images { adus, tables, .. } => {
+                    format!(", in images of {adus}, {tables} of them tables")
+                }
+                Dependencies::Listed { adus } => {
+                    format!(", {} that depend on others", adus.len())
+                }
+            };
+            format!("{count} ADUs{which}, each processed for {processing}")
+        }
     }
 }
 
@@ -238,7 +250,25 @@ fn transport(transport: &Transport) -> String {
             };
             format!("UDP in packets of {packet}, {how}")
         }
+        Transport::Adu(spec) => adu(spec),
     }
+}
+
+fn adu(spec: &AduSpec) -> String {
+    let order = match spec.delivery {
+        DeliveryKind::Ordered => "in order",
+        DeliveryKind::OutOfSequence => "out of sequence",
+        DeliveryKind::Partial => "in partial order",
+    };
+    let pace = match spec.interval {
+        Duration::ZERO => "as fast as the window allows".to_owned(),
+        interval => format!("one every {interval}"),
+    };
+    format!(
+        "ADU transport in packets of {}, {pace}, a window of {}, an ACK for every {}, \
+         delivered {order}",
+        spec.packet, spec.window, spec.ack_every
+    )
 }
 
 fn tcp(spec: &TcpSpec) -> String {

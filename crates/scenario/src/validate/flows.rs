@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
-use super::{Findings, MOST_FLOWS};
+use super::{Findings, MOST_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
     AckKind, Application, Congestion, CongestionSpec, FlowGroup, Interval, Scenario, Start,
@@ -15,7 +15,7 @@ use crate::path::FieldPath;
 /// IP and TCP headers, and a byte.
 const SMALLEST_TCP: Bytes = Bytes::new(41);
 /// IP and UDP headers, and a byte.
-const SMALLEST_UDP: Bytes = Bytes::new(29);
+pub(super) const SMALLEST_UDP: Bytes = Bytes::new(29);
 /// What IP's length field holds.
 const LARGEST_PACKET: Bytes = Bytes::new(65_535);
 /// RFC 5681, section 4.2.
@@ -41,6 +41,13 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             let what = "a web user waits for answers, which UDP does not give";
             findings.require(!asks, &path.key("kind"), what);
         }
+        Transport::Adu(spec) => adus::transport(spec, &path.key("transport"), findings),
+    }
+    let has_adus = matches!(group.application, Application::Adus { .. });
+    if matches!(group.transport, Transport::Adu(_)) && !has_adus {
+        let what = "the ADU transport carries ADUs alone; write application = \
+                    { kind = \"adus\", count = 1000 }";
+        findings.add(&path.key("application").key("kind"), what);
     }
     let is_paced = matches!(
         group.application,
@@ -122,6 +129,9 @@ fn application(application: &Application, path: &FieldPath, findings: &mut Findi
                 findings.add(&path.key("largest"), what);
             }
         }
+        Application::Adus { count, processing: _, depends } => {
+            adus::application(*count, depends, path, findings);
+        }
     }
 }
 
@@ -196,7 +206,7 @@ fn tail_exponent(shape: f64, path: &FieldPath, findings: &mut Findings) {
     }
 }
 
-fn packet_size(size: Bytes, smallest: Bytes, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn packet_size(size: Bytes, smallest: Bytes, path: &FieldPath, findings: &mut Findings) {
     if size < smallest {
         let what = format!(
             "{size} are too few: headers take {} of them; at least {smallest} are needed",
@@ -283,6 +293,7 @@ pub(super) fn route(
     let packet = match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Adu(spec) => spec.packet,
     };
     let between = forward.iter().map(|place| {
         let link = &backbone.links[*place];

@@ -1,5 +1,6 @@
 //! Whether a scenario makes sense, beyond having the right form.
 
+mod adus;
 mod flows;
 mod links;
 mod reservations;

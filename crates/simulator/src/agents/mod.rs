@@ -1,18 +1,22 @@
 //! Agents: what stands at the ends of a route.
 
+mod adu;
+mod consumer;
 mod messages;
 mod receiver;
 mod spaced;
 mod tcp;
 mod udp;
 
+pub(crate) use adu::Adu;
+pub(crate) use consumer::Consumer;
 pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
 pub(crate) use spaced::{Pace, Spaced};
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::playout::Playout;
 
@@ -63,6 +67,7 @@ pub(crate) enum Agent {
     Tcp(Tcp),
     Udp(Udp),
     Spaced(Box<Spaced>),
+    Adu(Box<Adu>),
 }
 
 impl Agent {
@@ -73,6 +78,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
             Self::Udp(udp) => udp.on_packet(now, packet),
             Self::Spaced(spaced) => spaced.on_packet(now, packet, fabric),
+            Self::Adu(adu) => adu.on_packet(now, packet, fabric),
         }
     }
 
@@ -83,6 +89,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.touch(ack),
             Self::Udp(udp) => udp.packet_size(),
             Self::Spaced(spaced) => spaced.packet_size(),
+            Self::Adu(adu) => adu.packet_size(),
         }
     }
 
@@ -91,7 +98,7 @@ impl Agent {
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.takes_ahead(now, packet),
-            Self::Udp(_) | Self::Spaced(_) => false,
+            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => false,
         }
     }
 
@@ -108,6 +115,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_wake(now, fabric),
             Self::Udp(udp) => udp.on_wake(now, fabric),
             Self::Spaced(spaced) => spaced.on_wake(now, fabric),
+            Self::Adu(adu) => adu.on_wake(now, fabric),
         }
     }
 
@@ -119,16 +127,49 @@ impl Agent {
     }
 
     pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        if let Self::Tcp(tcp) = self {
-            tcp.on_retransmit_timer(now, fabric);
+        match self {
+            Self::Tcp(tcp) => tcp.on_retransmit_timer(now, fabric),
+            Self::Adu(adu) => adu.on_retransmit_timer(now, fabric),
+            Self::Udp(_) | Self::Spaced(_) => {}
         }
     }
 
     pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
         match self {
             Self::Tcp(tcp) => tcp.on_acknowledge_timer(now, fabric),
-            Self::Udp(_) => {}
+            Self::Udp(_) | Self::Adu(_) => {}
             Self::Spaced(spaced) => spaced.on_report_timer(now, fabric),
+        }
+    }
+
+    /// The receiving application takes its next ADU.
+    pub(crate) fn on_take(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Adu(adu) = self {
+            adu.on_take(now, fabric);
+        }
+    }
+
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(tcp) => tcp.srtt(),
+            Self::Adu(adu) => adu.sender().rtt().srtt(),
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(tcp) => tcp.minimum_rtt(),
+            Self::Adu(adu) => adu.sender().rtt().minimum_rtt(),
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp.in_flight()),
+            Self::Adu(adu) => Some(adu.sender().in_flight()),
+            Self::Udp(_) | Self::Spaced(_) => None,
         }
     }
 
@@ -137,6 +178,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
             Self::Spaced(spaced) => spaced.totals(),
+            Self::Adu(adu) => adu.totals(),
         }
     }
 
@@ -146,27 +188,28 @@ impl Agent {
             Self::Tcp(tcp) => tcp.packet_size(),
             Self::Udp(udp) => udp.packet_size(),
             Self::Spaced(spaced) => spaced.packet_size(),
+            Self::Adu(adu) => adu.packet_size(),
         }
     }
 
     pub(crate) fn congestion(&self) -> Option<Snapshot> {
         match self {
             Self::Tcp(tcp) => Some(tcp.congestion()),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => None,
         }
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) | Self::Spaced(_) => None,
+            Self::Udp(_) | Self::Spaced(_) | Self::Adu(_) => None,
         }
     }
 
     pub(crate) fn spaced(&self) -> Option<&Spaced> {
         match self {
             Self::Spaced(spaced) => Some(spaced),
-            Self::Tcp(_) | Self::Udp(_) => None,
+            Self::Tcp(_) | Self::Udp(_) | Self::Adu(_) => None,
         }
     }
 
@@ -176,15 +219,12 @@ impl Agent {
             Self::Tcp(tcp) => ("tcp", Some(tcp.congestion_name())),
             Self::Udp(_) => ("udp", None),
             Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
+            Self::Adu(_) => ("adu", None),
         }
     }
 
     pub(crate) fn playout(&self) -> Option<&Playout> {
-        match self {
-            Self::Tcp(tcp) => tcp.receiver().playout(),
-            Self::Udp(udp) => udp.receiver().playout(),
-            Self::Spaced(spaced) => spaced.receiver().playout(),
-        }
+        self.receiver().playout()
     }
 
     pub(crate) fn receiver(&self) -> &Receiver {
@@ -192,6 +232,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.receiver(),
             Self::Udp(udp) => udp.receiver(),
             Self::Spaced(spaced) => spaced.receiver(),
+            Self::Adu(adu) => adu.receiver(),
         }
     }
 
@@ -201,6 +242,7 @@ impl Agent {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
             Self::Spaced(spaced) => spaced.end(now),
+            Self::Adu(_) => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
 
-use super::Messages;
+use super::{Consumer, Messages};
 
 /// One unit of a stream: when it was due to be sent and when it was delivered.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,15 @@ pub(crate) struct Receiver {
     playout: Option<Box<Playout>>,
     records: Option<Vec<UnitRecord>>,
     messages: Option<Box<Messages>>,
+    consumer: Option<Box<Consumer>>,
 }
 
 impl Receiver {
+    /// The receiver of ADUs.
+    pub(crate) fn of_adus(consumer: Consumer) -> Self {
+        Self { consumer: Some(Box::new(consumer)), ..Self::default() }
+    }
+
     pub(crate) fn new(
         playout: Option<Playout>,
         record_units: bool,
@@ -30,7 +36,7 @@ impl Receiver {
     ) -> Self {
         let records = (record_units && playout.is_some()).then(Vec::new);
         let messages = messages.map(Box::new);
-        Self { delivered: 0, playout: playout.map(Box::new), records, messages }
+        Self { delivered: 0, playout: playout.map(Box::new), records, messages, consumer: None }
     }
 
     /// The flow's messages, where anybody wants to know of them.
@@ -63,6 +69,15 @@ impl Receiver {
 
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    pub(crate) fn consumer(&self) -> Option<&Consumer> {
+        self.consumer.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn consumer_mut(&mut self) -> Option<&mut Consumer> {
+        self.consumer.as_deref_mut()
     }
 
     pub(crate) fn wants_due_times(&self) -> bool {

@@ -209,6 +209,9 @@ impl Tcp {
         packet.marks.ecn_capable = self.settings.ecn;
         self.sent += 1;
         self.last_sent = now;
+        if let Some(consumer) = self.receiver.consumer_mut() {
+            consumer.on_sent(now, number);
+        }
         if matches!(next, NextPacket::Again(_)) {
             packet.marks.retransmission = true;
             self.retransmitted += 1;
@@ -397,6 +400,9 @@ impl Tcp {
     fn on_data(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         let before = self.reassembly.next();
         let arrival = self.reassembly.receive(packet.number);
+        if let Some(consumer) = self.receiver.consumer_mut() {
+            consumer.on_arrival(now, packet.number);
+        }
         for unit in before..self.reassembly.next() {
             let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
             self.receiver.deliver(now, unit, due);

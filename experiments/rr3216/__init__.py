@@ -1,0 +1,1 @@
+"""The reproduction of the report on out-of-sequence processing."""

@@ -1,0 +1,105 @@
+"""Axes and figures that several of the claims share."""
+
+from collections.abc import Mapping, Sequence
+
+from ontempo.lab.claims import Check, Scale
+from ontempo.lab.judging import Curve, number, within_everywhere
+from ontempo.lab.plots import Axis, Figure, Series, View
+
+from .grid import PROCESSING_MS, SEEDS, Setting, cells
+from .metrics import highest
+
+COLOURS = ("step-0", "step-1", "step-2", "step-3", "step-4", "ink")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "circle-open")
+
+ORDER_NAMES = {"ordered": "in order", "out-of-sequence": "out of sequence"}
+ORDER_COLOURS = {"ordered": "step-0", "out-of-sequence": "step-4"}
+
+PROCESSING_AXIS = Axis("Processing time Ta (ms)", (-2, 102), hover="Ta %{x} ms")
+GAIN_AXIS = Axis("Gain G in mean total time", (-0.05, 1.0))
+
+USELESS_BELOW = 0.05
+"""A gain below which out-of-sequence processing is called useless."""
+
+USELESS_FROM_MS = 40.0
+"""The processing time from which on, with the defaults, the paper calls it so."""
+
+RUNS_NOTE = (
+    "G is that of the mean total time over all ADUs. Points are means over runs with different"
+    " seeds; bands are 95 % t-intervals."
+)
+
+
+def ms(processing: float) -> str:
+    """A processing time in words."""
+    return f"Ta = {processing:g} ms"
+
+
+def sweep(scale: Scale, settings: Sequence[Setting]) -> list[Setting]:
+    """Each setting at every processing time."""
+    return [
+        Setting(**{**vars(setting), "processing_ms": processing})
+        for setting in settings
+        for processing in PROCESSING_MS[scale]
+    ]
+
+
+def swept_cells(scale: Scale, settings: Sequence[Setting]) -> list:
+    """The runs of settings at every processing time."""
+    return cells(scale, sweep(scale, settings))
+
+
+def gain_figure(
+    alt: str, curves: Mapping[str, Curve], x: Axis = PROCESSING_AXIS, y: Axis = GAIN_AXIS
+) -> Figure:
+    """One line a curve."""
+    lines = [
+        Series(name, COLOURS[place % 6], points, symbol=SYMBOLS[place % 6])
+        for place, (name, points) in enumerate(curves.items())
+    ]
+    return Figure(alt, x, y, [View("", lines)])
+
+
+def never_negative(points: Curve) -> Check:
+    """Out of sequence is never the worse."""
+    return within_everywhere(
+        "Out of sequence is never worse than in order.",
+        "G is at least 0",
+        points,
+        lambda gain: gain >= 0,
+        list(points),
+        ms,
+    )
+
+
+def useless_for_large(points: Curve, cause: str = "") -> Check:
+    """No gain for large processing times."""
+    return within_everywhere(
+        f"It is useless where processing takes {USELESS_FROM_MS:g} ms or more.",
+        f"G is below {USELESS_BELOW:g} there",
+        points,
+        lambda gain: gain < USELESS_BELOW,
+        [place for place in points if place >= USELESS_FROM_MS],
+        ms,
+        cause,
+    )
+
+
+def maximum_between(points: Curve, low: float, high: float, cause: str = "") -> Check:
+    """The largest gain lies in a range."""
+    place, most = highest(points)
+    return Check(
+        "The largest gain is around 30 %.",
+        f"{low:g} to {high:g}",
+        f"{number(most.value)} at {ms(place)}",
+        low <= most.value <= high,
+        cause,
+    )
+
+
+def scaling(scale: Scale) -> str:
+    """In words, how much of the published grid is run."""
+    return (
+        f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point;"
+        f" {len(PROCESSING_MS[scale])} of {len(PROCESSING_MS['full'])} processing times."
+    )

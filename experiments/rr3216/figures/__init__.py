@@ -1,0 +1,1 @@
+"""One module a figure, or a claim of the text."""

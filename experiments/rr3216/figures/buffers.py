@@ -1,0 +1,63 @@
+"""Section 5: buffers and jitter with the defaults."""
+
+from collections.abc import Callable
+
+from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.judging import about
+from ontempo.lab.plots import Axis
+from ontempo.lab.study import Results
+
+from ..curves import PROCESSING_AXIS, gain_figure, scaling, swept_cells
+from ..grid import Setting
+from ..metrics import curve, gains
+
+PROCESSING_MS = 10.0
+"""The operating point: the paper gives no Ta here."""
+
+NOTE = "Judged at the operating point, Ta = R = 10 ms, since the paper gives no Ta here."
+
+
+def judge(column: str, what: str, published: float) -> Callable[[Results], Finding]:
+    """How much less of a metric there is out of sequence."""
+
+    def finding(results: Results) -> Finding:
+        points = curve(results.derive(gains), "processing_ms", column)
+        found = points[PROCESSING_MS].value
+        check = Check(
+            f"Out of sequence {what} is about {published:.0%} less.",
+            f"about {published:g}",
+            f"{found:.3f}",
+            about(found, published),
+        )
+        figure = gain_figure(
+            f"How much less {what} is out of sequence, against the processing time.",
+            {f"gain in {what}": points},
+            PROCESSING_AXIS,
+            Axis("Gain", (-0.05, 1.05)),
+        )
+        return Finding([figure], [check], [NOTE])
+
+    return finding
+
+
+BUFFERS = Claim(
+    id="rr3216/buffers",
+    title="Mean buffer occupancy with the defaults",
+    world=World.SIMULATION,
+    published="Out-of-sequence processing saves around 70 % of the receiver's buffers.",
+    expectation="Mean occupancy about 70 % less out of sequence.",
+    cells=lambda scale: swept_cells(scale, [Setting()]),
+    judge=judge("occupancy_gain", "mean buffer occupancy", 0.7),
+    scaling=scaling,
+)
+
+JITTER = Claim(
+    id="rr3216/jitter",
+    title="Jitter with the defaults",
+    world=World.SIMULATION,
+    published="It lessens jitter, the variance of the application's blocking time, by around 30 %.",
+    expectation="Jitter about 30 % less out of sequence.",
+    cells=lambda scale: swept_cells(scale, [Setting()]),
+    judge=judge("jitter_gain", "jitter", 0.3),
+    scaling=scaling,
+)

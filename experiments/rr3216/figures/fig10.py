@@ -1,0 +1,194 @@
+"""Figure 10: the gain for several delays, and against D/Ta."""
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import monotone, number, within_everywhere
+from ontempo.lab.plots import Axis, exact
+from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.study import Cell, Results
+
+from ..curves import (
+    GAIN_AXIS,
+    RUNS_NOTE,
+    USELESS_BELOW,
+    gain_figure,
+    ms,
+    scaling,
+    swept_cells,
+)
+from ..grid import SEEDS, Setting, cells
+from ..metrics import gain_curve, gains, highest, wide
+
+DELAYS_MS = (10.0, 50.0, 100.0, 200.0, 500.0)
+LONGEST_MS = 500.0
+STABLE_UPTO_MS = 50.0
+STABLE = 0.9
+"""Within this share of the largest a gain counts as stable, or as maximal."""
+
+RATIOS = (1.0, 2.0, 4.0, 5.0, 8.0, 10.0, 20.0, 50.0)
+TOGETHER = 0.05
+USELESS_UNDER = 5.0
+MAXIMAL_OVER = 10.0
+
+SAME_R = (
+    "R stays at 10 ms while D and Ta change, and with it the number of ADUs that are sent in a"
+    " round trip: 2 with D = 10 ms, 100 with D = 500 ms, of which a window of 32 lets only a third"
+    " go. The paper's own formula has R in it, too: the ratio alone decides only where R/Ta or W"
+    " do not matter."
+)
+
+
+def delay(time: float) -> str:
+    """A delay in words."""
+    return f"D = {time:g} ms"
+
+
+def ratio(value: float) -> str:
+    """A ratio in words."""
+    return f"D/Ta = {value:g}"
+
+
+def wanted_left(scale: Scale) -> list[Cell]:
+    """Each delay at every processing time."""
+    return swept_cells(scale, [Setting(delay_ms=time) for time in DELAYS_MS])
+
+
+def wanted_right(scale: Scale) -> list[Cell]:
+    """Each delay at every ratio."""
+    settings = [
+        Setting(delay_ms=time, processing_ms=time / value) for time in DELAYS_MS for value in RATIOS
+    ]
+    return cells(scale, settings)
+
+
+def judge_left(results: Results) -> Finding:
+    """How range and maximum depend on the delay."""
+    found = {time: gain_curve(results, delay_ms=time) for time in DELAYS_MS}
+    most = {time: highest(points)[1] for time, points in found.items()}
+    ranges = {time: wide(points) for time, points in found.items()}
+    longest = found[LONGEST_MS]
+    growth = {
+        "range": ranges[LONGEST_MS] / ranges[DELAYS_MS[0]],
+        "maximum": most[LONGEST_MS].value / most[DELAYS_MS[0]].value,
+    }
+    checks = [
+        monotone(
+            "The range of Ta with a gain within 90 % of the largest grows with the delay.",
+            "grows",
+            {time: exact(value) for time, value in ranges.items()},
+            rising=True,
+            strictly=False,
+            place=delay,
+        ),
+        Check(
+            "The largest gain grows much less than the range.",
+            "the delay affects the range, not the gain",
+            f"from D = 10 to 500 ms the range grows {number(growth['range'])} times, the maximum"
+            f" {number(growth['maximum'])} times",
+            growth["maximum"] < growth["range"],
+        ),
+        within_everywhere(
+            f"With D = 500 ms the gain is stable up to Ta = {STABLE_UPTO_MS:g} ms.",
+            f"within {1 - STABLE:.0%} of its maximum, {number(most[LONGEST_MS].value)}",
+            longest,
+            lambda gain: gain >= STABLE * most[LONGEST_MS].value,
+            [place for place in longest if place <= STABLE_UPTO_MS],
+            ms,
+        ),
+        within_everywhere(
+            "With D = 500 ms both are equivalent at Ta = 100 ms.",
+            f"below {USELESS_BELOW:g}",
+            longest,
+            lambda gain: gain < USELESS_BELOW,
+            [100.0],
+            ms,
+        ),
+    ]
+    figure = gain_figure(
+        "The gain against the processing time for delays of 10 to 500 ms.",
+        {delay(time): points for time, points in found.items()},
+    )
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+def by_ratio(results: Results, time: float) -> dict[float, Interval]:
+    """G by D/Ta for one delay."""
+    table = results.derive(gains).filter(delay_ms=time)
+    return {
+        value: mean_interval(table.filter(processing_ms=time / value)["gain"]) for value in RATIOS
+    }
+
+
+def judge_right(results: Results) -> Finding:
+    """Whether the ratio alone decides."""
+    found = {time: by_ratio(results, time) for time in DELAYS_MS}
+    spread = {
+        value: exact(
+            max(points[value].value for points in found.values())
+            - min(points[value].value for points in found.values())
+        )
+        for value in RATIOS
+    }
+    worst = {value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS}
+    checks = [
+        within_everywhere(
+            "The curves of all delays fall together.",
+            f"within {TOGETHER:g} of each other at every ratio",
+            spread,
+            lambda width: width <= TOGETHER,
+            RATIOS,
+            ratio,
+            SAME_R,
+        ),
+        within_everywhere(
+            f"Below D/Ta = {USELESS_UNDER:g} it is useless, with any delay.",
+            f"below {USELESS_BELOW:g}",
+            worst,
+            lambda gain: gain < USELESS_BELOW,
+            [value for value in RATIOS if value < USELESS_UNDER],
+            ratio,
+        ),
+        *(
+            within_everywhere(
+                f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {delay(time)}.",
+                f"within {1 - STABLE:.0%} of its maximum, {number(highest(points)[1].value)}",
+                points,
+                lambda gain, most=highest(points)[1].value: gain >= STABLE * most,  # type: ignore[misc]
+                [value for value in RATIOS if value > MAXIMAL_OVER],
+                ratio,
+            )
+            for time, points in found.items()
+        ),
+    ]
+    figure = gain_figure(
+        "The gain against the ratio of delay and processing time, for delays of 10 to 500 ms.",
+        {delay(time): points for time, points in found.items()},
+        Axis("D/Ta", ticks={value: f"{value:g}" for value in RATIOS}, hover="D/Ta %{x}"),
+        GAIN_AXIS,
+    )
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+LEFT = Claim(
+    id="rr3216/fig10-left",
+    title="Gain for several delays",
+    world=World.SIMULATION,
+    published="A longer delay widens the range of Ta in which out-of-sequence processing pays, and"
+    " hardly raises the gain; at 500 ms it is stable up to 50 ms and nothing at 100 ms.",
+    expectation="The range grows with D, the maximum much less; D = 500 ms: G stable up to Ta = 50"
+    " ms, below 0.05 at 100 ms.",
+    cells=wanted_left,
+    judge=judge_left,
+    scaling=scaling,
+)
+
+RIGHT = Claim(
+    id="rr3216/fig10-right",
+    title="Gain against D/Ta",
+    world=World.SIMULATION,
+    published="The gain is the same for the same D/Ta: useless below 5, maximal above 10.",
+    expectation="Curves for different D within 0.05 of each other; G below 0.05 under 5, maximal"
+    " over 10.",
+    cells=wanted_right,
+    judge=judge_right,
+    scaling=lambda scale: f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point.",
+)

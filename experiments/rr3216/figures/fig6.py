@@ -1,0 +1,109 @@
+"""Figure 6: the gain against the processing time, without and with rate control."""
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import monotone, number
+from ontempo.lab.study import Cell, Results
+
+from ..curves import (
+    RUNS_NOTE,
+    gain_figure,
+    maximum_between,
+    ms,
+    never_negative,
+    scaling,
+    swept_cells,
+    useless_for_large,
+)
+from ..grid import Setting
+from ..metrics import gain_curve, highest
+
+WINDOW_ONLY = Setting(interval_ms=0)
+RATE_CONTROLLED = Setting()
+NAMES = {0.0: "window only (R = 0)", 10.0: "rate control (R = 10 ms)"}
+
+
+def wanted(scale: Scale) -> list[Cell]:
+    """Both halves of the figure."""
+    return swept_cells(scale, [WINDOW_ONLY, RATE_CONTROLLED])
+
+
+def curves(results: Results) -> dict[float, dict]:
+    """G by processing time, for each R."""
+    return {interval: gain_curve(results, interval_ms=interval) for interval in NAMES}
+
+
+def judge_left(results: Results) -> Finding:
+    """Window control only."""
+    found = curves(results)
+    checks = [
+        never_negative(found[0.0]),
+        monotone(
+            "G falls, or stays, with every increase of Ta.",
+            "decreasing",
+            found[0.0],
+            rising=False,
+            strictly=False,
+            place=ms,
+        ),
+        useless_for_large(found[0.0]),
+    ]
+    return Finding([figure(found)], checks, [RUNS_NOTE])
+
+
+def judge_right(results: Results) -> Finding:
+    """With rate control."""
+    found = curves(results)
+    (place, most), (_, window_only) = highest(found[10.0]), highest(found[0.0])
+    checks = [
+        maximum_between(found[10.0], 0.2, 0.4),
+        Check(
+            "The largest gain is where Ta is at most R.",
+            "Ta at most 10 ms",
+            f"at {ms(place)}",
+            place <= RATE_CONTROLLED.interval_ms,
+        ),
+        Check(
+            "The largest gain is larger than without rate control.",
+            "larger",
+            f"{number(most.value)} against {number(window_only.value)}",
+            most.value > window_only.value,
+        ),
+        never_negative(found[10.0]),
+        useless_for_large(found[10.0]),
+    ]
+    return Finding([figure(found)], checks, [RUNS_NOTE])
+
+
+def figure(found: dict):  # noqa: ANN201 - a Figure, as its maker says
+    """Both curves."""
+    return gain_figure(
+        "The gain of out-of-sequence processing against the processing time, with window control"
+        " only and with rate control.",
+        {NAMES[interval]: points for interval, points in found.items()},
+    )
+
+
+LEFT = Claim(
+    id="rr3216/fig6-left",
+    title="Gain against processing time, window control only",
+    world=World.SIMULATION,
+    published="Without rate control G falls with Ta, is never negative, and is nothing from about"
+    " 40 ms on.",
+    expectation="G at least 0, decreasing in Ta, below 0.05 for Ta of 40 ms or more.",
+    cells=wanted,
+    judge=judge_left,
+    scaling=scaling,
+)
+
+RIGHT = Claim(
+    id="rr3216/fig6-right",
+    title="Gain against processing time, with rate control",
+    world=World.SIMULATION,
+    published="With R = 10 ms the largest gain is around 30 %, where Ta is at most R, and higher"
+    " than without rate control.",
+    expectation="Largest G from 0.2 to 0.4 at Ta up to R, above that of R = 0; below 0.05 for Ta of"
+    " 40 ms or more.",
+    cells=wanted,
+    judge=judge_right,
+    scaling=scaling,
+)

@@ -1,0 +1,135 @@
+"""Figure 7: the model's gain in blocking time over Ta and n."""
+
+from ontempo.lab.claims import Check, Claim, Finding, World, no_cells
+from ontempo.lab.judging import monotone, number
+from ontempo.lab.plots import Axis, Figure, Series, View, exact
+from ontempo.lab.study import Results
+
+from ..curves import COLOURS, PROCESSING_AXIS, RUNS_NOTE, ms, scaling, swept_cells
+from ..grid import Setting
+from ..metrics import gain_curve, highest
+from ..model import blocking_gain
+
+RTT_MS, INTERVAL_MS = 200.0, 10.0
+BURSTS = (2, 5, 10, 20, 40)
+FINE_MS = [step / 4 for step in range(401)]
+SLICE = 10
+ROUNDING = 1e-9
+TOP = 0.9
+"""Within this share of its maximum a simulated gain counts as maximal."""
+
+
+def gain(processing_ms: float, burst: float) -> float:
+    """Gb at the figure's round trip and R."""
+    return blocking_gain(processing_ms, burst, RTT_MS, INTERVAL_MS)
+
+
+def expected(processing_ms: float, burst: float) -> float:
+    """What the paper says of the three areas."""
+    if processing_ms <= INTERVAL_MS - RTT_MS / burst:
+        return 0.0
+    if processing_ms <= INTERVAL_MS:
+        return 1.0
+    return RTT_MS / (RTT_MS + burst * (processing_ms - INTERVAL_MS))
+
+
+def surface(bursts: tuple[int, ...]) -> Figure:
+    """Gb against Ta, a line for each n."""
+    lines = [
+        Series(
+            f"n = {burst}",
+            COLOURS[place % 6],
+            {time: exact(gain(time, burst)) for time in FINE_MS},
+            markers=False,
+        )
+        for place, burst in enumerate(bursts)
+    ]
+    return Figure(
+        "The model's gain in blocking time: nothing for small Ta where losses are rare, 1 up to"
+        " Ta = R, and falling beyond.",
+        PROCESSING_AXIS,
+        Axis("Gain Gb in blocking time", (-0.05, 1.05)),
+        [View("", lines)],
+    )
+
+
+def judge_left(_results: Results) -> Finding:
+    """Hold the two functions of the model against the paper's three areas."""
+    grid = [(time, burst) for time in FINE_MS for burst in range(1, 101)]
+    off = max(abs(gain(*place) - expected(*place)) for place in grid)
+    edge = [gain(INTERVAL_MS - RTT_MS / burst, burst) for burst in range(20, 101)]
+    checks = [
+        Check(
+            "Gb is 0, 1, or rtt/(rtt + n(Ta - R)), by area.",
+            "exactly",
+            f"off by at most {number(off)} at {len(grid):,} points",
+            off <= ROUNDING,
+        ),
+        Check(
+            "On the line Ta = R - rtt/n, nothing is gained yet.",
+            "exactly 0",
+            f"at most {number(max(edge))}",
+            max(edge) == 0,
+        ),
+    ]
+    return Finding([surface(BURSTS)], checks)
+
+
+def judge_right(results: Results) -> Finding:
+    """The slice n = 10, and the simulation of a loss rate of 10 % beside it."""
+    simulated = gain_curve(results)
+    most = highest(simulated)[1].value
+    upto = {time: point for time, point in simulated.items() if time <= INTERVAL_MS}
+    low = min(upto, key=lambda time: upto[time].value)
+    beyond = {time: point for time, point in simulated.items() if time >= INTERVAL_MS}
+    checks = [
+        Check(
+            "For n = 10 the model gains nothing at no Ta; nor does the simulation at small Ta.",
+            "G above 0 for all Ta up to R",
+            f"at least {number(upto[low].value)}",
+            upto[low].value > 0,
+        ),
+        Check(
+            "The gain is maximal for all Ta up to R.",
+            f"within {1 - TOP:.0%} of its maximum",
+            f"{number(upto[low].value)} at {ms(low)}, the maximum is {number(most)}",
+            upto[low].value >= TOP * most,
+        ),
+        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms),
+    ]
+    figure = surface((SLICE,))
+    lines = [
+        *figure.views[0].series,
+        Series("simulated G, L = 10 %", "step-4", simulated, symbol="square"),
+    ]
+    both = Figure(
+        "The model's gain in blocking time for n = 10 and the simulated gain in total time.",
+        figure.x,
+        Axis("Gain", (-0.05, 1.05)),
+        [View("", lines)],
+    )
+    return Finding([both], checks, [RUNS_NOTE])
+
+
+LEFT = Claim(
+    id="rr3216/fig7-left",
+    title="The model's gain in blocking time",
+    world=World.ANALYSIS,
+    published="Three areas: no gain, all of the blocking time, and a gain that falls beyond R.",
+    expectation="Exactly 0 where Ta <= R - rtt/n; exactly 1 where R - rtt/n < Ta <= R;"
+    " rtt/(rtt + n(Ta - R)) beyond.",
+    cells=no_cells,
+    judge=judge_left,
+    scaling=lambda _scale: "Nothing to scale: computed.",
+)
+
+RIGHT = Claim(
+    id="rr3216/fig7-right",
+    title="A slice of the model beside the simulation",
+    world=World.ANALYSIS,
+    published="For n = 10, that is a loss rate of 10 %, Gb behaves as G does.",
+    expectation="The simulated gain is positive, maximal and falling where the model's is.",
+    cells=lambda scale: swept_cells(scale, [Setting()]),
+    judge=judge_right,
+    scaling=scaling,
+)

@@ -1,0 +1,71 @@
+"""Figure 8: the gain for several windows."""
+
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import above_everywhere, monotone
+from ontempo.lab.plots import exact
+from ontempo.lab.study import Cell, Results
+
+from ..curves import RUNS_NOTE, gain_figure, ms, scaling, swept_cells
+from ..grid import Setting
+from ..metrics import gain_curve, highest, wide
+
+WINDOWS = (8, 16, 32, 64)
+
+
+def wanted(scale: Scale) -> list[Cell]:
+    """Each window at every processing time."""
+    return swept_cells(scale, [Setting(window=window) for window in WINDOWS])
+
+
+def window(size: float) -> str:
+    """A window in words."""
+    return f"W = {size:g}"
+
+
+def judge(results: Results) -> Finding:
+    """How the maximum and its width depend on the window."""
+    found = {size: gain_curve(results, window=size) for size in WINDOWS}
+    checks = [
+        monotone(
+            "The largest gain grows with the window.",
+            "grows",
+            {float(size): highest(points)[1] for size, points in found.items()},
+            rising=True,
+            place=window,
+        ),
+        monotone(
+            "The range of Ta with a gain within 90 % of the largest shrinks as the window grows.",
+            "shrinks",
+            {float(size): exact(wide(points)) for size, points in found.items()},
+            rising=False,
+            strictly=False,
+            place=window,
+        ),
+        above_everywhere(
+            "A window of 32 gains more than one of 16 where Ta is at most R.",
+            "above",
+            ("32", found[32]),
+            ("16", found[16]),
+            [place for place in found[32] if place <= Setting().interval_ms],
+            ms,
+        ),
+    ]
+    figure = gain_figure(
+        "The gain against the processing time for windows of 8, 16, 32 and 64 ADUs.",
+        {window(size): points for size, points in found.items()},
+    )
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+CLAIM = Claim(
+    id="rr3216/fig8",
+    title="Gain for several windows",
+    world=World.SIMULATION,
+    published="A larger window raises the largest gain and narrows the range of Ta where it is"
+    " reached; 16 ADUs are too few for it.",
+    expectation="The maximum grows and its range shrinks over W = 8, 16, 32, 64; W = 16 lies below"
+    " W = 32.",
+    cells=wanted,
+    judge=judge,
+    scaling=scaling,
+)

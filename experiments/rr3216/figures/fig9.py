@@ -1,0 +1,157 @@
+"""Figure 9: the gain for several acknowledgement frequencies and emission intervals."""
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import above_everywhere, monotone, number
+from ontempo.lab.study import Cell, Results
+
+from ..curves import ORDER_NAMES, RUNS_NOTE, gain_figure, ms, scaling, swept_cells
+from ..grid import ORDERS, Setting, cells
+from ..metrics import curve, gain_curve, highest, runs
+
+EVERY = (1, 2, 4, 8, 16)
+STALLED = Setting(every=32)
+"""An acknowledgement for each window: the end of the range."""
+STALL = 2.0
+"""How many times longer than with the default all must take to be called a stall."""
+
+INTERVALS_MS = (0.0, 5.0, 10.0, 20.0)
+IDLE_AT = Setting(interval_ms=20)
+"""R = 20 ms, Ta = 10 ms: an application that is idle half of the time."""
+ABOUT_HALF = 0.05
+
+NOT_PUBLISHED = "the report says both; which holds depends on what is compared."
+
+
+def wanted_left(scale: Scale) -> list[Cell]:
+    """Each A at every processing time."""
+    found = swept_cells(scale, [Setting(every=every) for every in EVERY])
+    return [*found, *cells(scale, [STALLED])]
+
+
+def wanted_right(scale: Scale) -> list[Cell]:
+    """Each R at every processing time."""
+    return swept_cells(scale, [Setting(interval_ms=interval) for interval in INTERVALS_MS])
+
+
+def every(size: float) -> str:
+    """A frequency in words."""
+    return f"A = {size:g}"
+
+
+def interval(time: float) -> str:
+    """An interval in words."""
+    return f"R = {time:g} ms"
+
+
+def judge_left(results: Results) -> Finding:
+    """The maximum by A, and the stall at its end."""
+    found = {size: gain_curve(results, every=size) for size in EVERY}
+    table = results.derive(runs).filter(processing_ms=STALLED.processing_ms)
+    took = {
+        (order, size): table.filter(order=order, every=size)["makespan_s"].mean()
+        for order in ORDERS
+        for size in (Setting().every, STALLED.every)
+    }
+    ratios = {order: took[order, 32] / took[order, 2] for order in ORDERS}
+    checks = [
+        monotone(
+            "The largest gain does not grow with A.",
+            "falls or stays",
+            {float(size): highest(points)[1] for size, points in found.items()},
+            rising=False,
+            strictly=False,
+            place=every,
+        ),
+        Check(
+            "With A close to W both kinds of delivery stall.",
+            f"all takes more than {STALL:g} times as long as with A = 2",
+            "; ".join(f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items())
+            + f" with A = {STALLED.every}",
+            all(ratio > STALL for ratio in ratios.values()),
+        ),
+    ]
+    figure = gain_figure(
+        "The gain against the processing time for acknowledgements after 1 to 16 ADUs.",
+        {every(size): points for size, points in found.items()},
+    )
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+def judge_right(results: Results) -> Finding:
+    """What rate control does to the gain, by either of the paper's sentences."""
+    found = {time: gain_curve(results, interval_ms=time) for time in INTERVALS_MS}
+    idle = results.derive(runs).filter(
+        interval_ms=IDLE_AT.interval_ms, processing_ms=IDLE_AT.processing_ms
+    )
+    shares = {order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS}
+    (best_place, best), (_, none) = highest(found[10.0]), highest(found[0.0])
+    checks = [
+        Check(
+            "With R = 20 ms and Ta = 10 ms the receiver is idle about half of the time.",
+            "about 50 %",
+            "; ".join(f"{ORDER_NAMES[order]} {share.value:.0%}" for order, share in shares.items()),
+            all(abs(share.value - 0.5) <= ABOUT_HALF for share in shares.values()),
+        ),
+        above_everywhere(
+            "Section 4.2.3: spacing ADUs by 20 ms instead of 10 ms reduces the gain where Ta is at"
+            " most 10 ms.",
+            "reduces",
+            ("10 ms", found[10.0]),
+            ("20 ms", found[20.0]),
+            [place for place in found[10.0] if place <= IDLE_AT.processing_ms],
+            ms,
+        ),
+        Check(
+            "Section 4.2.3: rate control of 10 ms reduces the largest gain.",
+            "smaller than with R = 0",
+            f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
+            best.value < none.value,
+            NOT_PUBLISHED,
+        ),
+        Check(
+            "Section 4.1: rate control of 10 ms raises the largest gain.",
+            "larger than with R = 0",
+            f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
+            best.value > none.value,
+            NOT_PUBLISHED,
+        ),
+    ]
+    figure = gain_figure(
+        "The gain against the processing time for emission intervals of 0 to 20 ms.",
+        {interval(time): points for time, points in found.items()},
+    )
+    raised = ", ".join(
+        ms(place)
+        for place in found[10.0]
+        if place in found[0.0] and found[10.0][place].value > found[0.0][place].value
+    )
+    return Finding(
+        [figure],
+        checks,
+        [f"R = 10 ms gains more than R = 0 at: {raised or 'no processing time'}.", RUNS_NOTE],
+    )
+
+
+LEFT = Claim(
+    id="rr3216/fig9-left",
+    title="Gain for several acknowledgement frequencies",
+    world=World.SIMULATION,
+    published="Fewer acknowledgements lessen the gain; very few block both kinds of delivery.",
+    expectation="The largest G does not grow over A = 1, 2, 4, 8, 16; with A close to W both stall.",
+    cells=wanted_left,
+    judge=judge_left,
+    scaling=scaling,
+)
+
+RIGHT = Claim(
+    id="rr3216/fig9-right",
+    title="Gain for several emission intervals",
+    world=World.SIMULATION,
+    published="Rate control reduces the gain (section 4.2.3), though it raises it (section 4.1);"
+    " with R = 20 ms and Ta = 10 ms the receiver is idle half of the time.",
+    expectation="Idle for about half of the time there; which of the two sentences holds, and"
+    " where, is reported. They exclude each other, so that one check must fail.",
+    cells=wanted_right,
+    judge=judge_right,
+    scaling=scaling,
+)

@@ -1,0 +1,124 @@
+"""Section 3.1.4: whether the laws of losses and of delays matter."""
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import number
+from ontempo.lab.plots import Axis
+from ontempo.lab.study import Cell, Results
+
+from ..curves import GAIN_AXIS, RUNS_NOTE, gain_figure, ms
+from ..grid import SEEDS, Setting, cells
+from ..metrics import curve, gains
+
+SAME = 0.05
+"""Gains within so much of each other count as equal."""
+
+LOSSES = (0.1, 0.3)
+BURSTS: tuple[float | None, ...] = (None, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Mean number of ADUs lost together; none is the paper's q = 1 - p."""
+
+LAWS = ("erlang", "constant", "exponential", "hyper-exponential")
+TIMES_MS = {"quick": (1.0, 10.0, 20.0), "full": (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0)}
+
+MEMORY = (
+    "the paper's runs have q = 1 - p, which makes the chain memoryless. Where losses come in"
+    " bursts, the same number of ADUs is lost in fewer places: one round trip recovers a whole"
+    " burst, so that order is broken more rarely, and the longer the bursts, the less is gained."
+)
+
+CLAMPED = (
+    "an ADU never overtakes another, so that each is as late as the latest before it: with R ="
+    " 10 ms a law with a long tail has a larger effective delay than its mean, and the gain follows"
+    " the effective delay."
+)
+
+
+def loss_cells(_scale: Scale) -> list[Cell]:
+    """Each burst length at two loss rates."""
+    settings = [Setting(loss=loss, burst=burst) for loss in LOSSES for burst in BURSTS]
+    return cells("full", settings)
+
+
+def judge_losses(results: Results) -> Finding:
+    """G by burst length, beside that of memoryless losses."""
+    table = results.derive(gains)
+    checks, found = [], {}
+    for loss in LOSSES:
+        # Without memory, a loss is followed by another with probability L.
+        points = {
+            burst or 1 / (1 - loss): point
+            for burst, point in curve(table.filter(loss=loss), "burst").items()
+        }
+        found[f"L = {loss:.0%}"] = points
+        base = points[1 / (1 - loss)].value
+        far = [place for place, point in points.items() if abs(point.value - base) > SAME]
+        listed = ", ".join(f"{number(p.value)} at {number(x)}" for x, p in sorted(points.items()))
+        checks.append(
+            Check(
+                f"At L = {loss:.0%} the gain does not depend on p and q.",
+                f"within {SAME:g} of that of q = 1 - p at every mean burst length",
+                f"G by mean burst length: {listed}"
+                + (f"; it breaks from {number(min(far))} on" if far else ""),
+                not far,
+                MEMORY,
+            )
+        )
+    figure = gain_figure(
+        "The gain against the mean number of ADUs that are lost together, at constant loss rates.",
+        found,
+        Axis("Mean burst length (ADUs)", (0, 33)),
+        GAIN_AXIS,
+    )
+    return Finding([figure], checks, ["Ta = 10 ms.", RUNS_NOTE])
+
+
+def delay_cells(scale: Scale) -> list[Cell]:
+    """Each law at several processing times."""
+    settings = [Setting(law=law, processing_ms=time) for law in LAWS for time in TIMES_MS[scale]]
+    return cells(scale, settings, seeds=SEEDS["full"])
+
+
+def judge_delays(results: Results) -> Finding:
+    """Each law's curve beside that of constant and Erlang-3 delay."""
+    table = results.derive(gains)
+    found = {law: curve(table.filter(law=law), "processing_ms") for law in LAWS}
+    base = found[LAWS[0]]
+    checks = []
+    for law in LAWS[1:]:
+        off = {time: found[law][time].value - base[time].value for time in base}
+        widest = max(off, key=lambda time: abs(off[time]))
+        checks.append(
+            Check(
+                f"With a delay that is {law} the gain is the same.",
+                f"within {SAME:g} of that of the default law at every Ta",
+                f"most apart: {number(found[law][widest].value)} against"
+                f" {number(base[widest].value)} at {ms(widest)}",
+                abs(off[widest]) <= SAME,
+                CLAMPED,
+            )
+        )
+    figure = gain_figure("The gain against the processing time for four laws of delay.", found)
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+GILBERT = Claim(
+    id="rr3216/gilbert",
+    title="Bursts of losses",
+    world=World.SIMULATION,
+    published="The gain depends on the loss rate only, not on p and q of the loss chain.",
+    expectation="G depends on L alone. The published runs have q = 1 - p; bursts are beyond them.",
+    cells=loss_cells,
+    judge=judge_losses,
+    scaling=lambda _scale: "Nothing to scale: five runs a point.",
+)
+
+DELAY = Claim(
+    id="rr3216/delay-law",
+    title="The law of the delay",
+    world=World.SIMULATION,
+    published="Results do not depend on the law of the delay.",
+    expectation="G with constant, exponential and hyper-exponential delays within 0.05 of that with"
+    " the default law.",
+    cells=delay_cells,
+    judge=judge_delays,
+    scaling=lambda scale: f"{len(TIMES_MS[scale])} of {len(TIMES_MS['full'])} processing times.",
+)

@@ -1,0 +1,71 @@
+"""Section 4.2.4: up to which processing time it is useful, near and far."""
+
+import math
+
+from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.judging import number
+from ontempo.lab.plots import Axis
+from ontempo.lab.study import Cell, Results
+
+from ..curves import GAIN_AXIS, RUNS_NOTE, USELESS_BELOW, gain_figure
+from ..grid import SEEDS, Setting, cells
+from ..metrics import curve, falls_below, gains
+
+PUBLISHED_MS = {10.0: 1.0, 50.0: 10.0, 250.0: 50.0}
+"""Useful processing times by delay: local, nationwide, across continents."""
+
+TIMES_MS = (0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 70.0, 100.0)
+FACTOR = 2.0
+
+CAUSE = (
+    "R is 10 ms for all three, so that even where a round trip is 20 ms an application with Ta up"
+    " to R is never behind, and order costs it the recovery of each loss. The published limits are"
+    " those of its D/Ta rule, from five to ten."
+)
+
+
+def wanted(scale: Scale) -> list[Cell]:
+    """Each delay at a range of processing times."""
+    settings = [
+        Setting(delay_ms=delay, processing_ms=time) for delay in PUBLISHED_MS for time in TIMES_MS
+    ]
+    return cells(scale, settings)
+
+
+def judge(results: Results) -> Finding:
+    """Where the gain falls below what counts as useful."""
+    table = results.derive(gains)
+    found = {delay: curve(table.filter(delay_ms=delay), "processing_ms") for delay in PUBLISHED_MS}
+    checks = []
+    for delay, published in PUBLISHED_MS.items():
+        limit = falls_below(found[delay], USELESS_BELOW)
+        is_near = not math.isnan(limit) and published / FACTOR <= limit <= published * FACTOR
+        checks.append(
+            Check(
+                f"With D = {delay:g} ms it is useful for Ta below about {published:g} ms.",
+                f"G falls below {USELESS_BELOW:g} within a factor of {FACTOR:g} of it",
+                f"it does at {number(limit)} ms",
+                is_near,
+                CAUSE,
+            )
+        )
+    figure = gain_figure(
+        "The gain against the processing time for a local, a national and a transcontinental path.",
+        {f"D = {delay:g} ms": points for delay, points in found.items()},
+        Axis("Processing time Ta (ms)", (-2, 102)),
+        GAIN_AXIS,
+    )
+    return Finding([figure], checks, [RUNS_NOTE])
+
+
+CLAIM = Claim(
+    id="rr3216/ranges",
+    title="Useful processing times",
+    world=World.SIMULATION,
+    published="Ta should be less than 1 ms for local, 10 ms for national and 50 ms for"
+    " transcontinental paths.",
+    expectation="G falls below 0.05 near Ta = 1, 10 and 50 ms with D = 10, 50 and 250 ms.",
+    cells=wanted,
+    judge=judge,
+    scaling=lambda scale: f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point.",
+)

@@ -1,0 +1,130 @@
+"""The metrics of section 3.3, from the table of ADUs.
+
+S is when an ADU is first sent, R when it first arrives, A when the application is ready for it,
+Ta how long it is processed. The paper prints the total time with S - R; it is R - S.
+"""
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from ontempo.lab.statistics import Interval, mean_interval
+from ontempo.lab.study import Results
+
+SETTING = (
+    *("processing_ms", "interval_ms", "window", "every", "delay_ms", "loss", "burst", "law"),
+    *("count", "transport", "images"),
+)
+"""What tells one setting from another."""
+
+
+def adus(results: Results) -> pl.DataFrame:
+    """One row an ADU, in the order of processing, with its times in seconds.
+
+    `blocked_s` is how long it waits to be taken (B), `idle_s` how long the application waited
+    for it (I); the first ADU's is left out, since it is the way of the first ADU and no more.
+    """
+    run = [*SETTING, "order", "seed"]
+    before = pl.col("processed_s").shift(1).over(run)
+    return (
+        results.table("adus")
+        .sort([*run, "delivered_s", "processed_s"])
+        .with_columns(
+            (pl.col("delivered_s") - pl.col("arrived_s")).alias("blocked_s"),
+            (pl.col("processed_s") - pl.col("emitted_s")).alias("total_s"),
+            (pl.col("delivered_s") - before).clip(lower_bound=0).alias("idle_s"),
+        )
+    )
+
+
+def runs(results: Results) -> pl.DataFrame:
+    """One row a run, in seconds: mean total and blocking time, jitter, makespan, occupancy.
+
+    `jitter_s2` is the variance of the application's blocking time in square seconds,
+    `occupancy` the time average of ADUs in the buffer until the last is processed, `idle` the
+    share of the time, from the first ADU on, that the application waits.
+    """
+    end = pl.col("processed_s").max()
+    from_first = end - pl.col("delivered_s").min()
+    return (
+        results.derive(adus)
+        .group_by([*SETTING, "order", "seed"], maintain_order=True)
+        .agg(
+            pl.len().alias("adus"),
+            pl.col("total_s").mean(),
+            pl.col("blocked_s").mean(),
+            pl.col("idle_s").var().alias("jitter_s2"),
+            end.alias("makespan_s"),
+            (pl.col("blocked_s").sum() / end).alias("occupancy"),
+            (pl.col("idle_s").sum() / from_first).alias("idle"),
+            pl.col("retransmissions").sum(),
+        )
+    )
+
+
+def gains(results: Results) -> pl.DataFrame:
+    """One row a setting and seed: how much less of each metric out of sequence, as a fraction.
+
+    `gain` is the paper's G, of the mean total time.
+    """
+    table = results.derive(runs)
+    on = [*SETTING, "seed"]
+    ordered, out = (table.filter(order=order) for order in ("ordered", "out-of-sequence"))
+    both = ordered.join(out, on=on, suffix="_out", maintain_order="left")
+
+    def saved(metric: str) -> pl.Expr:
+        return 1 - pl.col(f"{metric}_out") / pl.col(metric)
+
+    return both.with_columns(
+        saved("total_s").alias("gain"),
+        saved("blocked_s").alias("blocked_gain"),
+        saved("jitter_s2").alias("jitter_gain"),
+        saved("makespan_s").alias("makespan_gain"),
+        saved("occupancy").alias("occupancy_gain"),
+    )
+
+
+def curve(table: pl.DataFrame, x: str, y: str = "gain") -> dict[float, Interval]:
+    """The mean of a column over runs, by another."""
+    return {
+        float(place): mean_interval(part[y].drop_nulls())
+        for (place,), part in table.sort(x).group_by([x], maintain_order=True)
+    }
+
+
+def gain_curve(results: Results, **setting: object) -> dict[float, Interval]:
+    """G by processing time in milliseconds, for runs whose setting has the given values."""
+    return curve(results.derive(gains).filter(**setting), "processing_ms")
+
+
+def highest(points: dict[float, Interval]) -> tuple[float, Interval]:
+    """Where a curve is highest, and how high."""
+    return max(points.items(), key=lambda point: point[1].value)
+
+
+def wide(points: dict[float, Interval], share: float = 0.9) -> float:
+    """The largest place at which a curve is still within a share of its maximum."""
+    most = highest(points)[1].value
+    return max(place for place, point in points.items() if point.value >= share * most)
+
+
+def falls_below(points: dict[float, Interval], level: float) -> float:
+    """The place from which on a curve stays below a level, interpolated; NaN where it does not."""
+    places = sorted(points)
+    above = [place for place in places if points[place].value >= level]
+    if not above:
+        return places[0]
+    last = above[-1]
+    if last == places[-1]:
+        return float("nan")
+    after = places[places.index(last) + 1]
+    high, low = points[last].value, points[after].value
+    return last + (after - last) * (high - level) / (high - low)
+
+
+Chooser = Callable[[float], bool]
+
+
+def chosen(points: dict[float, Interval], holds: Chooser) -> Sequence[float]:
+    """The places that satisfy a condition."""
+    return [place for place in points if holds(place)]
