@@ -20,7 +20,7 @@ from ontempo.lab.errors import InterruptedStudyError, LabError
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.report import OUTCOMES, Judged, Report, write_report
 from ontempo.lab.store import Store
-from ontempo.lab.study import Cell, Plan, Planned, Results, Study
+from ontempo.lab.study import Cell, Plan, Planned, Results, Runner, Study
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -167,7 +167,7 @@ def _run(
     console = Console(stderr=True, highlight=False)
     for rejected in store.rejected:
         console.print(f"[yellow]run again:[/] {rejected.path}: {rejected.reason}", soft_wrap=True)
-    with ShownProgress(console, jobs) as progress:
+    with ShownProgress(console, study.runner) as progress:
         results = study.run(plan, progress)
     return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
 
@@ -179,9 +179,9 @@ def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:
 class ShownProgress:
     """A bar on the terminal; a sentence where there is none."""
 
-    def __init__(self, console: Console, jobs: int) -> None:
+    def __init__(self, console: Console, runner: Runner) -> None:
         self.console = console
-        self.jobs = jobs
+        self.runner = runner
         self.done = 0
         self.planned = 0
         self.task: TaskID | None = None
@@ -208,8 +208,8 @@ class ShownProgress:
         if not missing:
             self.console.print(f"{kept}: nothing to run")
             return
-        about = duration(plan.cost / self.jobs)
-        self.console.print(f"{kept}; running {missing:,} on {self.jobs} cores, about {about}")
+        about = duration(plan.cost / self.runner.slots())
+        self.console.print(f"{kept}; running {missing:,} {self.runner.words()}, about {about}")
         self.done = self.planned - missing
         self.bar.start()
         self.task = self.bar.add_task(self._words(), total=plan.cost)
