@@ -3,16 +3,14 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from ontempo.lab.cells import Planned
 from ontempo.lab.engine import Engine, Stop, StoppedError
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.store import Store
-
-if TYPE_CHECKING:
-    from ontempo.lab.study import Planned
 
 LOOK_EVERY_S = 0.1
 """How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
@@ -37,8 +35,8 @@ class CoreRunner:
         self,
         engine: Engine,
         store: Store,
-        cells: "Sequence[Planned]",
-        finished: "Callable[[Planned], None]",
+        cells: Sequence[Planned],
+        finished: Callable[[Planned], None],
     ) -> None:
         """Run every cell."""
         _Run(engine, store, finished).go(cells, self.jobs)
@@ -48,7 +46,7 @@ class _Run:
     """One execution: the threads, and how they are stopped."""
 
     def __init__(
-        self, engine: Engine, store: Store, finished: "Callable[[Planned], None]"
+        self, engine: Engine, store: Store, finished: Callable[[Planned], None]
     ) -> None:
         self.engine = engine
         self.store = store
@@ -57,7 +55,7 @@ class _Run:
         self.running: set[Stop] = set()
         self.lock = threading.Lock()
 
-    def go(self, cells: "Sequence[Planned]", jobs: int) -> None:
+    def go(self, cells: Sequence[Planned], jobs: int) -> None:
         """Run the cells, the first ones first."""
         with ThreadPoolExecutor(jobs, thread_name_prefix="cell") as pool:
             futures = {pool.submit(self._work, planned): planned for planned in cells}
@@ -71,7 +69,7 @@ class _Run:
                 self._stop(pool)
                 raise
 
-    def _work(self, planned: "Planned") -> None:
+    def _work(self, planned: Planned) -> None:
         stop = self.engine.stop()
         with self.lock:
             self.running.add(stop)
@@ -96,7 +94,7 @@ class _Run:
             self.store.keep(key, tables, about)
             raise
 
-    def _finish(self, planned: "Planned", future: "Future[None]") -> None:
+    def _finish(self, planned: Planned, future: "Future[None]") -> None:
         try:
             future.result()
         except (LabError, KeyboardInterrupt):
