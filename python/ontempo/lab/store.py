@@ -125,6 +125,11 @@ class Store:
         """Folders of cells that other versions made, which this one will not use."""
         return sorted(p for p in self.root.iterdir() if p.is_dir() and p != self.folder)
 
+    def take_rejected(self) -> list[Rejected]:
+        """What has been rejected and not been told of yet."""
+        told, self.rejected = self.rejected, []
+        return told
+
     def _meta(self, archive: zipfile.ZipFile, key: str) -> dict[str, Any]:
         meta: dict[str, Any] = json.loads(archive.read(_META))
         if meta.get("schema") != SCHEMA:

@@ -85,12 +85,15 @@ class Results:
         return tables[name].with_columns(pl.lit(cell.seed).alias("seed"), *labels)
 
     def _read(self, cell: Cell) -> dict[str, pl.DataFrame]:
-        tables = self._store.read(self._keys[cell])
-        if tables is None:
-            raise UnfitEnvironmentError(
-                f"{self._store.path(self._keys[cell])}: vanished or was damaged; run again"
-            )
-        return tables
+        return read_whole(self._store, self._keys[cell])
+
+
+def read_whole(store: Store, key: str) -> dict[str, pl.DataFrame]:
+    """A cell that has been run; it may have been damaged since."""
+    tables = store.read(key)
+    if tables is None:
+        raise UnfitEnvironmentError(f"{store.path(key)}: vanished or was damaged; run again")
+    return tables
 
 
 class Study:
