@@ -6,6 +6,7 @@ apart, and a cell that does so alone is named.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ LARGEST_BATCH = 16
 
 BATCHES_A_SLOT = 4
 """Fewer would leave workers idle while the last batches run."""
+
+ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?(\[[0-9a-fA-F:]+\]|[^/:\s]+):\d+")
+"""A scheduler's address: protocol, host and port."""
 
 INSTALL = "--dask needs the package distributed: pip install 'ontempo[lab,dask]'"
 
@@ -88,6 +92,10 @@ class DaskRunner:
     @contextmanager
     def connected(self) -> Iterator["DaskRunner"]:
         """Hold the connection, for several studies if need be."""
+        if self.address != "local" and not ADDRESS.fullmatch(self.address):
+            raise BadInputError(
+                f"--dask {self.address}: is no address; write one such as tcp://host:8786, or local"
+            )
         try:
             from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
@@ -120,10 +128,6 @@ class DaskRunner:
             raise UnfitEnvironmentError(
                 f"--dask {self.address}: no scheduler answers within {ANSWER_WITHIN_S} s; start one"
                 " with `dask scheduler` and `dask worker ADDRESS`, or use --dask local"
-            ) from error
-        except (ValueError, TypeError) as error:
-            raise BadInputError(
-                f"--dask {self.address}: {error}; write an address such as tcp://host:8786, or local"
             ) from error
 
     def run(
@@ -184,7 +188,8 @@ class _Gathering:
         from distributed import wait  # noqa: PLC0415 - an extra
 
         try:
-            return list(wait(list(self.waiting), LOOK_EVERY_S, "FIRST_COMPLETED").done)
+            with self.client.as_current():
+                return list(wait(list(self.waiting), LOOK_EVERY_S, "FIRST_COMPLETED").done)
         except TimeoutError:
             if self.client.status != "running":
                 raise UnfitEnvironmentError(

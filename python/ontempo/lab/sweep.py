@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -231,6 +232,10 @@ class _Sweep:
                 where, f"gives {found.height} rows of {found.width} values; one value is needed"
             )
         value = found.item() if found.height else None
+        if isinstance(value, Decimal):
+            raise self._bad(
+                where, "gives a decimal, in which small values are lost; write 1.0 as 1e0, or leave it"
+            )
         if value is not None and not isinstance(value, int | float):
             raise self._bad(where, f"gives {value!r}, which is no number")
         return None if value is None or math.isnan(value) else float(value)

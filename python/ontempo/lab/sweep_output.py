@@ -20,9 +20,11 @@ from rich.table import Table
 from ontempo.lab.batches import lag_one
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.folder import replace_folder
-from ontempo.lab.judging import number
 from ontempo.lab.statistics import Interval
 from ontempo.lab.sweep import Outcome, Swept
+
+MANY, TOO_MANY = 1e4, 1e12
+"""Between these a number is written out, without a power of ten."""
 
 
 def write_results(swept: Swept, out: Path) -> None:
@@ -155,5 +157,9 @@ def _words(interval: Interval) -> str:
     if not interval.known:
         return "none"
     if math.isnan(interval.low):
-        return number(interval.value)
-    return f"{number(interval.value)} [dim]± {number((interval.high - interval.low) / 2)}[/]"
+        return _digits(interval.value)
+    return f"{_digits(interval.value)} [dim]± {_digits((interval.high - interval.low) / 2)}[/]"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if MANY <= abs(value) < TOO_MANY else f"{value:.4g}"
