@@ -147,7 +147,9 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(tmp_path: Path) -
     from distributed import LocalCluster  # noqa: PLC0415 - after the check for the extra
 
     told: list[str] = []
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+    with LocalCluster(
+        n_workers=0, processes=False, protocol="tcp://", dashboard_address=None
+    ) as empty:
         coming = threading.Timer(0.5, lambda: empty.scale(1))
         coming.start()
         study = a_study(tmp_path / "cells", 1)
