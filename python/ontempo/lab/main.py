@@ -12,10 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict
 from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.experiments import choose, find_folder, load_papers
-from ontempo.lab.report import OUTCOMES, Judged, Report, write_report
+from ontempo.lab.report import Judged, Report
+from ontempo.lab.report_pages import write_report
+from ontempo.lab.report_parts import OUTCOMES
 from ontempo.lab.folder import claimed
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
@@ -80,7 +83,7 @@ def reproduce(
         typer.Option(help="The folder of experiments.", show_default="this checkout's"),
     ] = None,
 ) -> None:
-    """Run what the claims need, judge them, and write one HTML report.
+    """Run what the claims need, judge them, and write a report in HTML.
 
     Finished cells are kept: an interrupted study resumes, an unchanged one is not run again.
 
@@ -97,7 +100,8 @@ def reproduce(
     if out != Path("out/reproduce"):
         command += f" --out {out}"
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
-        papers = load_papers(find_folder(experiments))
+        folder = find_folder(experiments)
+        papers = load_papers(folder)
         claims = choose(papers, only or [])
         if show_list:
             list_claims(claims, scale, as_json=as_json)
@@ -105,9 +109,9 @@ def reproduce(
         engine = make_engine()
         judged = _run(engine, claims, scale, out, jobs, dask)
         cells = len({cell for claim in claims for cell in claim.cells(scale)})
-        report = Report(scale, command, papers, judged, engine.fingerprint(), cells)
-        path = out / "report.html"
-        write_report(report, path)
+        every = listings(load_rows(folder), papers)
+        report = Report(scale, command, every, judged, engine.fingerprint(), cells)
+        path = write_report(report, out / "report")
         _tell(report, path, as_json=as_json)
         if open_report or (open_report is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
