@@ -29,10 +29,11 @@ def test_a_reproduction_writes_a_report_and_says_where(tmp_path: Path) -> None:
     result = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5")
     assert result.exit_code == 0
     assert "pert/fig4" in result.output
-    assert f"report: {tmp_path / 'report.html'}" in result.output
-    text = (tmp_path / "report.html").read_text("utf-8")
+    assert f"report: {tmp_path / 'report' / 'index.html'}" in result.output
+    text = (tmp_path / "report" / "pert.html").read_text("utf-8")
     assert f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig5" in text
-    assert "pert/fig9" not in text
+    assert "left out of this run" in text
+    assert 'id="pert-fig9"' not in text
 
 
 def test_a_second_time_nothing_runs(tmp_path: Path, engine: FakeEngine) -> None:

@@ -182,7 +182,8 @@ def _contents(judged: Sequence[tuple[Entry, Judged]]) -> str:
     items = "".join(
         f'<li><a href="#{anchor(entry.id)}"><span class="{slug(found.finding.verdict)}">'
         f'{icon(found.finding.verdict)}<span class="hidden">{found.finding.verdict.value}</span>'
-        f"</span><b>{escape(entry.id.partition('/')[2])}</b> {escape(entry.title)}</a></li>"
+        f"</span><b>{escape(entry.id.partition('/')[2])}</b>"
+        f'<span class="t">{escape(entry.title)}</span></a></li>'
         for entry, found in judged
     )
     return f'<nav class="contents" aria-label="On this page"><ol>{items}</ol></nav>'

@@ -72,15 +72,21 @@
   });
 
   // A page may hold dozens of plots: each is drawn as it comes near.
+  const show = (figure) => {
+    if (figure.drawn) return;
+    figure.drawn = true;
+    near.unobserve(figure.plot);
+    figure.draw();
+  };
   const near = new IntersectionObserver((entries) => {
-    for (const { target } of entries.filter((entry) => entry.isIntersecting)) {
-      const figure = figures.find(({ plot }) => plot === target);
-      near.unobserve(target);
-      figure.draw();
-      figure.drawn = true;
-    }
+    const close = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    figures.filter(({ plot }) => close.includes(plot)).forEach(show);
   }, { rootMargin: "800px" });
-  figures.forEach(({ plot }) => near.observe(plot));
+  figures.forEach((figure) => {
+    near.observe(figure.plot);
+    if (figure.plot.getBoundingClientRect().top < innerHeight) show(figure);
+  });
+  addEventListener("beforeprint", () => figures.forEach(show));
   const redraw = () => figures.filter(({ drawn }) => drawn).forEach(({ draw }) => draw());
 
   const dress = (theme) => { root.dataset.theme = theme; redraw(); };
