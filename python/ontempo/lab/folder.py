@@ -64,3 +64,17 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         raise UnfitEnvironmentError(
             f"{folder}: cannot write here: {error.strerror or error}"
         ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file, whole or not at all."""
+    temporary = path.with_name(f".tmp-{path.name}-{uuid4().hex}")
+    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, "utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnfitEnvironmentError(f"{path}: cannot write: {error.strerror or error}") from error

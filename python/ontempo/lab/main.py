@@ -14,12 +14,14 @@ from rich.table import Table
 
 from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict
+from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.report_parts import OUTCOMES
-from ontempo.lab.folder import claimed
+from ontempo.lab.figure_pdf import write_figures
+from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
@@ -78,6 +80,13 @@ def reproduce(
             "--open/--no-open", help="Open the report in a browser.", show_default="on a terminal"
         ),
     ] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Write each figure as PDF, too, as a paper prints it.")
+    ] = False,
+    differences_to: Annotated[
+        Path | None,
+        typer.Option("--differences", help="Write what differs, and why, as Markdown."),
+    ] = None,
     experiments: Annotated[
         Path | None,
         typer.Option(help="The folder of experiments.", show_default="this checkout's"),
@@ -94,6 +103,8 @@ def reproduce(
       ontempo-lab reproduce --full --only pert/fig9 --only pert/fig12 --jobs 8
 
       ontempo-lab reproduce --only pert --json --no-open > verdicts.json
+
+      ontempo-lab reproduce --only pert/fig9 --pdf --dask local
     """
     scale: Scale = "quick" if quick else "full"
     command = f"ontempo-lab reproduce --{scale}"
@@ -112,6 +123,12 @@ def reproduce(
         every = listings(load_rows(folder), papers)
         report = Report(scale, command, every, judged, engine.fingerprint(), cells)
         path = write_report(report, out / "report")
+        if pdf:
+            drawn = {judged.claim.id: judged.finding.figures for judged in judged}
+            written = write_figures(drawn, out / "figures")
+            print(f"{len(written)} figures: {out / 'figures'}", file=sys.stderr)
+        if differences_to:
+            write_text(differences_to, differences(report, folder))
         _tell(report, path, as_json=as_json)
         if open_report or (open_report is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
