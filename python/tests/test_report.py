@@ -141,7 +141,7 @@ def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_i
     tried = Check("It doubles.", "2.0", "1.5 times", False, Cause("a short run", "make longer"))
     for name in ("pert.html", "differences.html"):
         words = Page(page(make(tried, HOLDS), name)).words
-        assert "Likely cause: a short run Measured with make longer" in words
+        assert "Likely cause: a short run Evidence: make longer" in words
     assert "It rises." not in Page(page(make(tried, HOLDS), "differences.html")).words
 
 

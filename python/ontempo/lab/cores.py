@@ -45,9 +45,7 @@ class CoreRunner:
 class _Run:
     """One execution: the threads, and how they are stopped."""
 
-    def __init__(
-        self, engine: Engine, store: Store, finished: Callable[[Planned], None]
-    ) -> None:
+    def __init__(self, engine: Engine, store: Store, finished: Callable[[Planned], None]) -> None:
         self.engine = engine
         self.store = store
         self.finished = finished

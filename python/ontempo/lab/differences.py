@@ -91,7 +91,7 @@ def _causes(failing: Sequence[Check]) -> list[str]:
         found.setdefault(check.cause or NO_CAUSE, check.experiment)
     return [
         f"Likely cause: {cause}{'' if cause.endswith('.') else '.'}"
-        + (f" Measured with `{experiment}`." if experiment else "")
+        + (f" Evidence: `{experiment}`." if experiment else "")
         + "\n"
         for cause, experiment in found.items()
     ]

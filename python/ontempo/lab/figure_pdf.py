@@ -92,7 +92,11 @@ def draw(canvas: Any, figure: Figure, view: View) -> None:
         axes.axvspan(zone.low, zone.high, color=colour("ink"), alpha=0.05, lw=0, zorder=0)
         at = (zone.low, 0.02)
         axes.annotate(
-            f" {zone.label}", at, xycoords=axes.get_xaxis_transform(), color=colour("quiet"), size=6.5
+            f" {zone.label}",
+            at,
+            xycoords=axes.get_xaxis_transform(),
+            color=colour("quiet"),
+            size=6.5,
         )
     for value, words in figure.reference:
         axes.axhline(value, color=colour("quiet"), lw=0.6, ls=(0, (2, 2)), zorder=1)
@@ -111,7 +115,9 @@ def draw(canvas: Any, figure: Figure, view: View) -> None:
             loc="outside upper left", ncols=min(MOST_IN_A_ROW, len(named)), columnspacing=1.2
         )
     if view.label:
-        axes.set_title(f"{figure.selector} {view.label}", size=7, loc="right", color=colour("quiet"))
+        axes.set_title(
+            f"{figure.selector} {view.label}", size=7, loc="right", color=colour("quiet")
+        )
 
 
 def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:

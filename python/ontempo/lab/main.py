@@ -17,11 +17,11 @@ from ontempo.lab.claims import Claim, Finding, Scale, Verdict
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.experiments import choose, find_folder, load_papers
+from ontempo.lab.figure_pdf import write_figures
+from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.report_parts import OUTCOMES
-from ontempo.lab.figure_pdf import write_figures
-from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
@@ -44,6 +44,8 @@ def about() -> None:
     [dim]Example:[/]  ontempo-lab reproduce --quick --only pert/fig9
     """
 
+
+CORES = os.cpu_count() or 1
 
 Jobs = Annotated[int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")]
 Dask = Annotated[
@@ -69,7 +71,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Where finished cells and the report are kept.")] = Path(
         "out/reproduce"
     ),
-    jobs: Jobs = os.cpu_count() or 1,
+    jobs: Jobs = CORES,
     dask: Dask = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and checks as JSON on stdout.")
@@ -141,12 +143,14 @@ def sweep(
         Path | None,
         typer.Option(help="Where cells and results are kept.", show_default="out/sweep/STUDY"),
     ] = None,
-    jobs: Jobs = os.cpu_count() or 1,
+    jobs: Jobs = CORES,
     dask: Dask = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the study and say what it runs; run nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print results as JSON on stdout.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout.")
+    ] = False,
 ) -> None:
     """Run a scenario over a grid of values and seeds; keep results as Parquet.
 

@@ -88,7 +88,7 @@ def _navigation(report: Report, current: str) -> str:
         "</li>"
         for name, text in links
     )
-    return f'<ul>{items}</ul>'
+    return f"<ul>{items}</ul>"
 
 
 def _index(report: Report) -> str:

@@ -125,7 +125,7 @@ def _cause(check: Check) -> str:
         return ""
     text = f"Likely cause: {escape(check.cause or NO_CAUSE)}"
     if check.experiment:
-        text += f'<span class="support">Measured with <code>{escape(check.experiment)}</code></span>'
+        text += f'<span class="support">Evidence: <code>{escape(check.experiment)}</code></span>'
     return f'<tr class="cause"><td></td><td colspan="3">{text}</td></tr>'
 
 

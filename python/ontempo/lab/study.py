@@ -21,6 +21,7 @@ __all__ = ["Cell", "Label", "Plan", "Planned", "Progress", "Results", "Runner", 
 
 T = TypeVar("T")
 
+
 class Progress(Protocol):
     """Is told how a study advances."""
 

@@ -92,8 +92,8 @@ def points_of(file: SweepFile, engine: Engine) -> list[Point]:
     count = math.prod(len(axis.values) for axis in file.axes)
     if count * len(file.seeds) > MOST_CELLS:
         raise BadInputError(
-            f"{file.path}: axes: {count:,} points with up to {len(file.seeds):,} seeds are more than"
-            f" {MOST_CELLS:,} runs"
+            f"{file.path}: axes: {count:,} points with up to {len(file.seeds):,} seeds are more"
+            f" than {MOST_CELLS:,} runs"
         )
     for axis in file.axes:
         for value in axis.values:
@@ -198,9 +198,7 @@ class _Sweep:
         }
         return Outcome(point, cells, table, intervals, self._narrow(table))
 
-    def measure(
-        self, cell: Cell, tables: Mapping[str, pl.DataFrame]
-    ) -> Iterator[dict[str, Any]]:
+    def measure(self, cell: Cell, tables: Mapping[str, pl.DataFrame]) -> Iterator[dict[str, Any]]:
         """The derived columns of one run: a row, or a row a batch."""
         labels = {**dict(cell.labels), "seed": cell.seed}
         for name in self.file.tables:
@@ -234,7 +232,8 @@ class _Sweep:
         value = found.item() if found.height else None
         if isinstance(value, Decimal):
             raise self._bad(
-                where, "gives a decimal, in which small values are lost; write 1.0 as 1e0, or leave it"
+                where,
+                "gives a decimal, in which small values are lost; write 1.0 as 1e0, or leave it",
             )
         if value is not None and not isinstance(value, int | float):
             raise self._bad(where, f"gives {value!r}, which is no number")

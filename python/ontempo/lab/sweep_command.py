@@ -10,7 +10,7 @@ from ontempo.lab.folder import claimed
 from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.sweep import planned_cells, sweep
-from ontempo.lab.sweep_file import SweepFile, read_sweep
+from ontempo.lab.sweep_file import read_sweep
 from ontempo.lab.sweep_output import as_dict, as_table, related, write_results
 from ontempo.lab.terminal import ShownProgress, chosen_runner
 

@@ -254,7 +254,9 @@ class _Reader:
             found = [low + (high - low) * share for share in shares]
         rounded = [float(f"{place:.6g}") for place in found]
         whole = all(isinstance(end, int) for end in (low, high))
-        return [int(p) for p in rounded] if whole and all(p.is_integer() for p in rounded) else rounded
+        return (
+            [int(p) for p in rounded] if whole and all(p.is_integer() for p in rounded) else rounded
+        )
 
     def steps(self, low: float, high: float, step: Any, where: str) -> list[float]:
         if not isinstance(step, int | float) or isinstance(step, bool) or step <= 0:
@@ -266,9 +268,7 @@ class _Reader:
         found = (low + index * step for index in range(count))
         return [place if exact else float(f"{place:.9g}") for place in found]
 
-    def apart(
-        self, fixed: Sequence[str], axes: Sequence[Axis], columns: Mapping[str, str]
-    ) -> None:
+    def apart(self, fixed: Sequence[str], axes: Sequence[Axis], columns: Mapping[str, str]) -> None:
         """No key is set twice, no column named twice."""
         taken = {override.partition("=")[0]: "set" for override in fixed}
         for axis in axes:

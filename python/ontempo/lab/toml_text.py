@@ -15,7 +15,7 @@ def toml(value: object) -> str:
         case int() | float():
             return repr(value)
         case str():
-            # TOML's basic strings take JSON's escapes; DEL, which JSON leaves as it is, they do not.
+            # TOML's strings take JSON's escapes, but not a DEL as it is, which JSON leaves.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Mapping():
             inside = ", ".join(f"{toml_key(key)} = {toml(one)}" for key, one in value.items())
