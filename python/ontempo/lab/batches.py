@@ -8,6 +8,7 @@ narrow. `lag_one` tells whether the spans are long enough.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 
 import polars as pl
@@ -51,5 +52,4 @@ def lag_one(values: Sequence[float]) -> float:
     spread = sum((value - mean) ** 2 for value in values)
     if spread == 0:
         return 0.0
-    pairs = zip(values, values[1:], strict=False)
-    return sum((a - mean) * (b - mean) for a, b in pairs) / spread
+    return sum((a - mean) * (b - mean) for a, b in pairwise(values)) / spread

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from ontempo.lab.errors import UnfitEnvironmentError
@@ -151,9 +152,9 @@ def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:
 
 
 def _axes(axes: Any, figure: Figure, places: Mapping[float, int]) -> None:
-    axes.set_xlabel(figure.x.title)
-    axes.set_ylabel(figure.y.title)
-    axes.grid(color=colour("grid"))
+    axes.set_xlabel(fill(figure.x.title, 56))
+    axes.set_ylabel(fill(figure.y.title, 34))
+    axes.grid(axis="y", color=colour("grid"))
     axes.tick_params(color=colour("quiet"))
     if places:
         names = [figure.x.ticks[place] for place in places]
