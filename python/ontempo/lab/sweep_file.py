@@ -211,8 +211,8 @@ class _Reader:
                 raise self.fail(where, "has no values, so that there is nothing to run")
             axis = Axis(name, tuple(self.value(name, value) for value in values))
             labels = [value.label for value in axis.values]
-            twice = next((label for label in labels if labels.count(label) > 1), None)
-            if twice is not None:
+            if len(set(labels)) < len(labels):
+                twice = next(label for label in labels if labels.count(label) > 1)
                 raise self.fail(where, f"{twice} is listed twice")
             if len({isinstance(label, str) for label in labels}) > 1:
                 raise self.fail(where, "mixes numbers and texts; write all of them as texts")
