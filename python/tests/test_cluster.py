@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small import TEXT
@@ -19,7 +20,7 @@ from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
 from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 
-pytest.importorskip("distributed")
+distributed: Any = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # tornado's and Dask's own are not ours
 
 
@@ -144,10 +145,8 @@ def test_what_is_no_address_is_bad_input(address: str) -> None:
 
 
 def test_a_scheduler_without_workers_is_told_of_and_waited_for(tmp_path: Path) -> None:
-    from distributed import LocalCluster  # noqa: PLC0415 - after the check for the extra
-
     told: list[str] = []
-    with LocalCluster(
+    with distributed.LocalCluster(
         n_workers=0, processes=False, protocol="tcp://", dashboard_address=None
     ) as empty:
         coming = threading.Timer(0.5, lambda: empty.scale(1))

@@ -99,7 +99,9 @@ def _joined(listed: Listed, paper: Paper | None) -> Listing:
     entries: list[Entry] = []
     for row in listed.rows:
         for world in row.worlds:
-            answering = [c for c in claims if c.answers == row.id and c.world is world]
+            answering: list[Claim | None] = [
+                claim for claim in claims if claim.answers == row.id and claim.world is world
+            ]
             entries += [Entry(listed.name, row, world, claim) for claim in answering or [None]]
     placed = {entry.claim.id for entry in entries if entry.claim}
     entries += [_entry_of(claim) for claim in claims if claim.id not in placed]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from ontempo.lab.cells import Planned
@@ -82,7 +83,8 @@ class DaskRunner:
         """How many cells run at a time now; workers come and go."""
         if self.client is None:
             return self.jobs
-        return max(1, sum(self.client.nthreads().values()))
+        threads: dict[str, int] = self.client.nthreads()
+        return max(1, sum(threads.values()))
 
     def words(self) -> str:
         """The place in words."""
@@ -96,22 +98,19 @@ class DaskRunner:
             raise BadInputError(
                 f"--dask {self.address}: is no address; write one such as tcp://host:8786, or local"
             )
-        try:
-            from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise UnfitEnvironmentError(INSTALL) from error
+        distributed = _distributed()
         # A dying worker is our business, and told in our words.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         target: Any = self.address
         if self.address == "local":
-            self.cluster = target = LocalCluster(
+            self.cluster = target = distributed.LocalCluster(
                 n_workers=self.jobs,
                 threads_per_worker=1,
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,
             )
         try:
-            self.client = self._connect(Client, target)
+            self.client = self._connect(distributed.Client, target)
             if not self.client.nthreads():
                 self.tell(f"{self.address} has no workers yet; cells run as soon as some come")
             yield self
@@ -185,11 +184,11 @@ class _Gathering:
         self.waiting[future] = batch
 
     def _done(self) -> list[Any]:
-        from distributed import wait  # noqa: PLC0415 - an extra
-
         try:
             with self.client.as_current():
-                return list(wait(list(self.waiting), LOOK_EVERY_S, "FIRST_COMPLETED").done)
+                return list(
+                    _distributed().wait(list(self.waiting), LOOK_EVERY_S, "FIRST_COMPLETED").done
+                )
         except TimeoutError:
             if self.client.status != "running":
                 raise UnfitEnvironmentError(
@@ -198,18 +197,17 @@ class _Gathering:
             return []
 
     def _take(self, future: Any, batch: Sequence[Planned]) -> None:
-        from distributed import CancelledError, KilledWorker  # noqa: PLC0415 - an extra
-
+        distributed = _distributed()
         try:
             packed = dict(future.result())
-        except KilledWorker as error:
+        except distributed.KilledWorker as error:
             self._killed(batch, error)
             return
         except (LabError, KeyboardInterrupt):
             raise
         except OtherEngineError as error:
             raise UnfitEnvironmentError(str(error)) from error
-        except (CancelledError, OSError) as error:
+        except (distributed.CancelledError, OSError) as error:
             raise UnfitEnvironmentError(
                 f"the cluster gave up ({error}); finished cells are kept, the same command goes on"
             ) from error
@@ -231,3 +229,11 @@ class _Gathering:
             ) from error
         for planned in batch:
             self._send([planned])
+
+
+def _distributed() -> Any:
+    """The package, which is an extra, and has no types."""
+    try:
+        return import_module("distributed")
+    except ModuleNotFoundError as error:
+        raise UnfitEnvironmentError(INSTALL) from error

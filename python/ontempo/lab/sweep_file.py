@@ -317,7 +317,7 @@ class _Reader:
         fields = ("column", "relative", "absolute", "confidence", "least", "most")
         table = self.section(content, "stop", fields)
         column = table.get("column")
-        if column not in columns:
+        if not isinstance(column, str) or column not in columns:
             known = ", ".join(columns) or "none"
             raise self.fail("stop.column", f"{column!r} is no column of this study; known: {known}")
         if "relative" not in table and "absolute" not in table:

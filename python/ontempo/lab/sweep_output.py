@@ -88,7 +88,7 @@ def as_dict(swept: Swept, out: Path) -> dict[str, Any]:
 
 
 def _cell(swept: Swept, outcome: Outcome) -> dict[str, Any]:
-    found = {
+    found: dict[str, Any] = {
         "cell": outcome.point.id,
         "axes": dict(outcome.point.labels),
         "overrides": list(outcome.point.overrides),
