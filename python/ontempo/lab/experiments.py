@@ -51,12 +51,19 @@ def load_papers(folder: Path) -> list[Paper]:
     return papers
 
 
-def choose(papers: Sequence[Paper], only: Sequence[str]) -> list[Claim]:
-    """The claims named by id or by paper; all where none is named."""
+def choose(papers: Sequence[Paper], only: Sequence[str], rows: Sequence[str] = ()) -> list[Claim]:
+    """The claims named by id or by paper; all where none is named.
+
+    `rows` are the ids of what was published, with code or without.
+    """
     claims = {claim.id: claim for paper in papers for claim in paper.claims}
     if not only:
         return list(claims.values())
     names = {paper.name for paper in papers}
+    unwritten = [name for name in only if name in rows and name not in claims]
+    if unwritten:
+        listed = ", ".join(unwritten)
+        raise BadInputError(f"{listed}: published, but not yet written here (--list: what is)")
     unknown = [name for name in only if name not in claims and name not in names]
     if unknown:
         raise BadInputError("\n".join(_unknown(name, [*names, *claims]) for name in unknown))

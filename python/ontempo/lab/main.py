@@ -115,14 +115,14 @@ def reproduce(
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         folder = find_folder(experiments)
         papers = load_papers(folder)
-        claims = choose(papers, only or [])
+        every = listings(load_rows(folder), papers)
+        claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if show_list:
             list_claims(claims, scale, as_json=as_json)
             return
         engine = make_engine()
         judged = _run(engine, claims, scale, out, jobs, dask)
         cells = len({cell for claim in claims for cell in claim.cells(scale)})
-        every = listings(load_rows(folder), papers)
         report = Report(scale, command, every, judged, engine.fingerprint(), cells)
         path = write_report(report, out / "report")
         if pdf:

@@ -26,6 +26,9 @@ from ontempo.lab.sweep import Outcome, Swept
 MANY, TOO_MANY = 1e4, 1e12
 """Between these a number is written out, without a power of ten."""
 
+MOST_PLACES = 6
+"""A smaller half-width is written with a power of ten."""
+
 
 def write_results(swept: Swept, out: Path) -> None:
     """Write everything."""
@@ -156,10 +159,15 @@ def as_table(swept: Swept) -> Table:
 def _words(interval: Interval) -> str:
     if not interval.known:
         return "none"
-    if math.isnan(interval.low):
-        return _digits(interval.value)
-    return f"{_digits(interval.value)} [dim]± {_digits((interval.high - interval.low) / 2)}[/]"
+    half = (interval.high - interval.low) / 2
+    if math.isnan(half) or half == 0:
+        return _digits(interval.value, 4)
+    # As many places as the half-width has in two digits: more would say nothing.
+    places = max(0, 1 - math.floor(math.log10(half)))
+    if places > MOST_PLACES:
+        return f"{_digits(interval.value, 4)} [dim]± {_digits(half, 2)}[/]"
+    return f"{interval.value:,.{places}f} [dim]± {half:,.{places}f}[/]"
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if MANY <= abs(value) < TOO_MANY else f"{value:.4g}"
+def _digits(value: float, digits: int) -> str:
+    return f"{value:,.0f}" if MANY <= abs(value) < TOO_MANY else f"{value:.{digits}g}"
