@@ -18,7 +18,7 @@ RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -n
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(VENV)/built ## Build everything; leaves `ontempo` and `ontempo-lab` in .venv/bin.
@@ -51,7 +51,11 @@ lint: build ## Run clippy, ruff and mypy.
 docs: build ## Write the generated pages of docs/ and the outputs shown in the tutorial anew.
 	$(BIN)/ontempo reference > docs/reference/scenario.md
 	$(BIN)/ontempo schema > docs/reference/scenario.schema.json
-	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py -k shows
+	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
+
+.PHONY: differences
+differences: build ## Run the claims in small and write docs/differences.md anew.
+	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md
 
 .PHONY: clean
 clean: ## Remove all that was built; results in out/ stay.

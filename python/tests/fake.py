@@ -67,6 +67,10 @@ class FakeEngine:
             raise BadInputError(f"{path}: line 1: unknown field nonsense")
         return FakeScenario(path, tuple(overrides))
 
+    def revive(self, canonical: str) -> Scenario:
+        name, *overrides = json.loads(canonical)
+        return FakeScenario(Path(name), tuple(overrides))
+
     def stop(self) -> Stop:
         return FakeStop()
 

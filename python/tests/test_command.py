@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
 
 import pytest
+from conftest import EXPERIMENTS
 from fake import FakeEngine
 from typer.testing import CliRunner, Result
 
@@ -29,10 +31,11 @@ def test_a_reproduction_writes_a_report_and_says_where(tmp_path: Path) -> None:
     result = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5")
     assert result.exit_code == 0
     assert "pert/fig4" in result.output
-    assert f"report: {tmp_path / 'report.html'}" in result.output
-    text = (tmp_path / "report.html").read_text("utf-8")
+    assert f"report: {tmp_path / 'report' / 'index.html'}" in result.output
+    text = (tmp_path / "report" / "pert.html").read_text("utf-8")
     assert f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig5" in text
-    assert "pert/fig9" not in text
+    assert "left out of this run" in text
+    assert 'id="pert-fig9"' not in text
 
 
 def test_a_second_time_nothing_runs(tmp_path: Path, engine: FakeEngine) -> None:
@@ -72,6 +75,59 @@ def test_an_unknown_claim_is_answered_with_near_ones(tmp_path: Path, name: str, 
     assert result.exit_code == BAD_INPUT
     assert f"no claim is called '{name}'" in result.output
     assert near in result.output
+
+
+def test_a_published_claim_without_code_is_answered_as_such(tmp_path: Path) -> None:
+    experiments = tmp_path / "experiments"
+    shutil.copytree(EXPERIMENTS / "pert", experiments / "pert")
+    (experiments / "rows.toml").write_text(
+        """
+        [pert]
+        title = "PERT"
+        about = "About it."
+        rows = [{ id = "fig99", worlds = ["simulation"], what = "W", expectation = "E" }]
+        """
+    )
+    result = reproduce(tmp_path, "--experiments", str(experiments), "--only", "pert/fig99")
+    assert result.exit_code == BAD_INPUT
+    assert "pert/fig99: published, but not yet written here" in result.output
+
+
+def test_an_interrupted_sweep_keeps_its_cells_and_goes_on(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    (tmp_path / "video.toml").touch()
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'scenario = "video.toml"\nseeds = 6\n[columns]\nlate = "SUM(late) FROM playout"'
+    )
+    arguments = ["sweep", str(study), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    engine.stall_after = 2
+
+    def press() -> None:
+        engine.stalling.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    result = runner.invoke(main.app, arguments)
+    assert result.exit_code == INTERRUPTED
+    assert "2 of 6 cells are kept" in result.output
+    assert f"to go on: ontempo-lab sweep {study} --out {tmp_path / 'out'}" in result.output
+    engine.stall_after = None
+    assert runner.invoke(main.app, [*arguments, "--json"]).exit_code == 0
+    assert engine.runs == 6
+
+
+def test_figures_are_written_as_pdf_where_that_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "differences.md"
+    result = reproduce(
+        tmp_path, "--only", "pert/fig4", "--pdf", "--differences", str(page), "--json"
+    )
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["claims"]
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["pert-fig4.pdf"]
+    assert "## Video over PERT" in page.read_text("utf-8")
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "many"])
@@ -119,9 +175,9 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path: Path, engine: FakeE
     assert f"to go on: {again}" in result.output
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["reproduce", "--help"], ["sweep", "--help"]])
 def test_every_help_has_an_example(arguments: list[str]) -> None:
     result = runner.invoke(main.app, arguments)
     assert result.exit_code == 0
     assert "Example" in result.output
-    assert "ontempo-lab reproduce" in result.output
+    assert f"ontempo-lab {arguments[0] if len(arguments) > 1 else 'reproduce'}" in result.output

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 from conftest import EXPERIMENTS
 
-from ontempo.lab.claims import Check, Claim, Finding, Paper, Verdict, World, no_cells
+from ontempo.lab import report_pages
+from ontempo.lab.catalogue import Listing, listings, load_rows
+from ontempo.lab.claims import Cause, Check, Claim, Finding, Paper, Verdict, World, no_cells
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.plots import Axis, Figure, Series, View
-from ontempo.lab.report import Judged, Report, render, write_report
+from ontempo.lab.report import Judged, Report
+from ontempo.lab.report_pages import pages, write_report
 from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Study
 
 VOID = {"meta", "link", "br", "img", "input", "path", "circle", "rect", "hr"}
+
+ASSETS = {"assets/report.css", "assets/report.js", "assets/plotly.js"}
 
 
 class Page(HTMLParser):
@@ -63,12 +68,6 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
-@pytest.fixture(autouse=True)
-def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsing five megabytes for every test would take most of their time."""
-    monkeypatch.setattr("ontempo.lab.report.get_plotlyjs", lambda: "/* plotly.js v0 */")
-
-
 def make(*checks: Check, published: str = "something") -> Report:
     points = {1.0: Interval(0.5, 0.4, 0.6, 9), 2.0: Interval(0.75, 0.7, 0.8, 9)}
     figure = Figure(
@@ -92,7 +91,16 @@ def make(*checks: Check, published: str = "something") -> Report:
     finding = Finding([figure], checks, ["A note."])
     paper = Paper("pert", "Of PERT", "About it.", [claim])
     judged = [Judged(claim, finding, "Half of it.", 1234)]
-    return Report("quick", "ontempo-lab reproduce --quick", [paper], judged, "3f2a")
+    every = listings([], [paper])
+    return Report("quick", "ontempo-lab reproduce --quick", every, judged, "3f2a")
+
+
+def page(report: Report, name: str = "pert.html") -> str:
+    return pages(report)[name]
+
+
+def pert() -> Paper:
+    return next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "pert")
 
 
 HOLDS = Check("It rises.", "rises", "from 0.5 to 0.75", True, "never shown")
@@ -101,7 +109,7 @@ UNDECIDED = Check("It stays.", "stays", "no data", None)
 
 
 def test_the_page_says_what_was_published_what_was_found_and_how_to_rerun_it() -> None:
-    words = Page(render(make(HOLDS, FAILS, UNDECIDED))).words
+    words = Page(page(make(HOLDS, FAILS, UNDECIDED))).words
     for expected in (
         "something",
         "it rises",
@@ -111,7 +119,6 @@ def test_the_page_says_what_was_published_what_was_found_and_how_to_rerun_it() -
         "A note.",
         "1,234 cells. Half of it.",
         "ontempo-lab reproduce --quick --only pert/fig0",
-        "1 of 3 checks",
         "0.75 (0.7 to 0.8)",
         "3f2a",
     ):
@@ -128,33 +135,70 @@ def test_verdicts_are_counted(checks: tuple[Check, ...], counts: tuple[int, ...]
     assert tuple(report.count(verdict) for verdict in Verdict) == counts
 
 
-def test_the_page_loads_nothing_and_forbids_loading() -> None:
-    text = render(make(HOLDS))
-    page = Page(text)
-    assert not page.loads
-    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
-    assert "default-src 'none'" in text
-    style = text[text.index("<style>") : text.index("</style>")]
+def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_it() -> None:
+    unknown = Check("It doubles.", "2.0", "1.5 times", False)
+    assert "Likely cause: not found yet" in Page(page(make(unknown))).words
+    tried = Check("It doubles.", "2.0", "1.5 times", False, Cause("a short run", "make longer"))
+    for name in ("pert.html", "differences.html"):
+        words = Page(page(make(tried, HOLDS), name)).words
+        assert "Likely cause: a short run Evidence: make longer" in words
+    assert "It rises." not in Page(page(make(tried, HOLDS), "differences.html")).words
+
+
+def test_causes_keep_their_experiments_when_they_are_joined() -> None:
+    both = Cause("one", "first") + Cause(" and two", "second")
+    assert both == "one and two"
+    assert both.experiment == "first; second"
+    assert (Cause("one", "first") + " more").experiment == "first"
+
+
+def test_pages_load_their_assets_alone_and_forbid_the_rest(tmp_path: Path) -> None:
+    index = write_report(make(HOLDS, FAILS), tmp_path / "report")
+    names = {path.name for path in index.parent.glob("*.html")}
+    assert names == {"index.html", "pert.html", "differences.html"}
+    for name in names:
+        text = (index.parent / name).read_text("utf-8")
+        found = Page(text)
+        assert set(found.loads) <= ASSETS
+        assert "default-src 'none'" in text
+        for link in found.links:
+            file, _, place = link.partition("#")
+            there = Page((index.parent / (file or name)).read_text("utf-8"))
+            assert not place or place in there.ids
+    for asset in ASSETS:
+        assert (index.parent / asset).stat().st_size > 1000
+    style = (index.parent / "assets" / "report.css").read_text("utf-8")
     assert "url(" not in style
     assert "@import" not in style
 
 
-def test_plotly_is_embedded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    text = render(make(HOLDS))
-    assert len(re.findall(r"plotly\.js v\d", text)) == 1
-    assert text.count("</script") == 3
+def test_the_index_counts_what_was_judged_what_was_left_out_and_what_nobody_wrote() -> None:
+    rows, papers = load_rows(EXPERIMENTS), [pert()]
+    every = listings(rows, papers)
+    claim = papers[0].claims[0]
+    judged = [Judged(claim, Finding([], [HOLDS]), "", 0)]
+    report = Report("quick", "ontempo-lab reproduce --quick", every, judged)
+    total = sum(len(listing.entries) for listing in every)
+    assert sum(report.tally(every).values()) == total
+    assert report.tally(every)[Verdict.REPRODUCED] == 1
+    words = Page(page(report, "index.html")).words
+    assert f"1 reproduced 0 differs {total - 1} not yet" in words
+    assert "left out of this run" in words
+    for listing in every:
+        for entry in listing.entries:
+            assert entry.id in words
+    assert [listing.name for listing in every][:4] == ["pert", "rr3216", "psp", "qosockets"]
+    assert "Two applications, a video over UDP" in Page(page(report, "qosockets.html")).words
 
 
 def test_words_from_a_paper_cannot_break_the_page() -> None:
-    text = render(make(HOLDS, published="a < b & </script><b>"))
+    text = page(make(HOLDS, published="a < b & </script><b>"))
     assert "a &lt; b &amp; &lt;/script&gt;" in text
     assert "a < b & </script><b>" in Page(text).words
 
 
 def test_figure_data_is_json_with_a_band_and_named_places() -> None:
-    page = Page(render(make(HOLDS)))
-    (data,) = page.data
+    (data,) = Page(page(make(HOLDS))).data
     views = json.loads(data)["views"]
     band, line = views[0]
     assert band["fill"] == "toself"
@@ -165,10 +209,9 @@ def test_figure_data_is_json_with_a_band_and_named_places() -> None:
 
 
 def test_the_palette_has_every_colour_that_figures_name_in_both_schemes(study: Study) -> None:
-    paper = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "pert")
-    text = render(judge_all(paper, study))
-    style = text[text.index("<style>") : text.index("</style>")]
-    light, dark = style.split("prefers-color-scheme: dark")
+    text = page(judge_all(pert(), study))
+    style = (Path(report_pages.__file__).parent / "assets" / "report.css").read_text("utf-8")
+    light, dark = style.split('data-theme="dark"]', 1)
     for name in set(re.findall(r"@([a-z0-9-]+)", "".join(Page(text).data))):
         assert f"--{name}:" in light
         assert f"--{name}:" in dark
@@ -181,27 +224,31 @@ def judge_all(paper: Paper, study: Study) -> Report:
         Judged(claim, claim.judge(results.of(cells[claim.id])), claim.scaling("quick"), 1)
         for claim in paper.claims
     ]
-    return Report("quick", "ontempo-lab reproduce --quick", [paper], judged)
+    every: list[Listing] = listings([], [paper])
+    return Report("quick", "ontempo-lab reproduce --quick", every, judged)
 
 
 def test_every_figure_of_a_whole_reproduction_is_on_the_page(study: Study) -> None:
-    paper = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "pert")
+    paper = pert()
     report = judge_all(paper, study)
-    page = Page(render(report))
-    assert len(page.data) == len(paper.claims)
+    found = Page(page(report))
+    assert len(found.data) == len(paper.claims)
     for claim in paper.claims:
-        assert claim.id.replace("/", "-") in page.ids
-        assert f"ontempo-lab reproduce --quick --only {claim.id}" in page.words
-        assert " ".join(claim.published.split()) in page.words
-    assert render(report) == render(report)
+        assert claim.id.replace("/", "-") in found.ids
+        assert f"ontempo-lab reproduce --quick --only {claim.id}" in found.words
+        assert " ".join(claim.published.split()) in found.words
+    assert pages(report) == pages(report)
 
 
-def test_a_page_that_cannot_be_written_is_an_environment_error(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_an_environment_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UnfitEnvironmentError, match="cannot write the report"):
-        write_report(make(HOLDS), tmp_path / "file" / "report.html")
+    with pytest.raises(UnfitEnvironmentError, match="cannot write here"):
+        write_report(make(HOLDS), tmp_path / "file" / "report")
 
 
-def test_a_written_page_leaves_no_temporary_file(tmp_path: Path) -> None:
-    write_report(make(HOLDS), tmp_path / "new" / "report.html")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["report.html"]
+def test_a_report_replaces_the_one_before_and_leaves_nothing_temporary(tmp_path: Path) -> None:
+    write_report(make(HOLDS), tmp_path / "report")
+    (tmp_path / "report" / "of-old.html").write_text("stale")
+    write_report(make(HOLDS), tmp_path / "report")
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+    assert not (tmp_path / "report" / "of-old.html").exists()

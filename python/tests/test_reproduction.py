@@ -95,7 +95,7 @@ def test_a_small_study_is_run_judged_and_reported(folder: Path) -> None:
     assert verdicts == {"small/link": "reproduced", "small/faster": "differs"}
     alone = float(found["claims"][0]["checks"][0]["measured"])
     assert 1.5e6 < alone < 3e6  # what three videos of 300 kbit/s leave to one transfer
-    assert Path(found["report"]).stat().st_size < 8e6
+    assert Path(found["report"]).name == "index.html"
     assert "running 6 on 2 cores" in done.stderr
 
     again = reproduce(folder, "--json")
@@ -139,9 +139,9 @@ def test_a_mistake_in_a_scenario_ends_with_its_place_and_exit_code_2(tmp_path: P
 def test_every_published_cell_is_a_scenario_that_the_engine_takes(
     tmp_path: Path, scale: str
 ) -> None:
-    (paper,) = load_papers(EXPERIMENTS)
+    papers = load_papers(EXPERIMENTS)
     engine = NativeEngine()
     study = Study(engine, Store(tmp_path, engine.fingerprint()), 1)
-    cells = [cell for claim in paper.claims for cell in claim.cells(scale)]  # type: ignore[arg-type]
+    cells = [cell for paper in papers for claim in paper.claims for cell in claim.cells(scale)]  # type: ignore[arg-type]
     plan = study.plan(cells)
-    assert len(plan.missing) == len(plan.cells) == len(set(cells))
+    assert {planned.cell for planned in plan.cells} == set(cells)

@@ -4,12 +4,12 @@ from statistics import fmean
 
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.claims import Cause, Check, Claim, Finding, World
 from ontempo.lab.judging import Curve, about, above_everywhere, number, within_everywhere
 from ontempo.lab.plots import Figure, View, Zone
 from ontempo.lab.study import Results
 
-from ..causes import AT_THE_START
+from ..causes import AT_THE_START, READINGS
 from ..curves import (
     DELAY_AXIS,
     NAMES,
@@ -22,9 +22,10 @@ from ..curves import (
 from ..grid import CONTROLLERS, video_cells, video_scaling
 from ..streams import STARTUP_S, delays, streams, success_by_delay
 
-TIE_CAUSE = (
+TIE_CAUSE = Cause(
     "once every stream of both succeeds, neither can be above the other; the published “almost"
-    " 100 %” for PERT and CUBIC leaves no room above RENO either."
+    " 100 %” for PERT and CUBIC leaves no room above RENO either.",
+    f"{READINGS} length",
 )
 
 

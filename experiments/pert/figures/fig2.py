@@ -4,12 +4,13 @@ import math
 
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, Zone
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
+from ..causes import READINGS
 from ..grid import queue_cells
 
 STEPS = 45
@@ -17,10 +18,11 @@ STEPS = 45
 
 SEED = "seed"
 
-CAUSE = (
+CAUSE = Cause(
     "in this queue PERT's alpha is 10 packets a round trip on average, more than makes good its"
     " early responses. The buffer decides, and is not in the paper: with a quarter, a half, one and"
-    " two bandwidth-delay products PERT gets 0.8, 1.2, 1.6 and 0.4 times RENO's bandwidth."
+    " two bandwidth-delay products PERT gets 0.8, 1.2, 1.6 and 0.4 times RENO's bandwidth.",
+    f"{READINGS} buffers",
 )
 
 

@@ -1,18 +1,20 @@
 """Figure 4: T/mu against the number of videos."""
 
-from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.claims import Cause, Check, Claim, Finding, World
 from ontempo.lab.judging import about, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.study import Results
 
+from ..causes import READINGS
 from ..curves import COUNT_AXIS
 from ..grid import PUBLISHED_RTTS, video_cells, video_scaling
 from ..streams import by_count, runs
 
-HTTP_CAUSE = (
+HTTP_CAUSE = Cause(
     "no load of the web users meets both ends: 25 Mbit/s shared by N videos, N transfers and the"
     " web leave the web 7 Mbit/s at T/μ 2.0 with 20, but 4 at 1.0 with 35, and 300 users who think"
-    " between pages give way by some 4 % only."
+    " between pages give way by some 4 % only.",
+    f"{READINGS} load",
 )
 
 BY_CONSTRUCTION = (

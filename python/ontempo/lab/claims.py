@@ -34,12 +34,33 @@ class Verdict(StrEnum):
     NOT_YET = "not yet"
 
 
+class Cause(str):
+    """A likely cause in words, and the `experiment` that supports it: a command, or a page.
+
+    It is a text like any other wherever a cause is asked for; added to another text it keeps its
+    experiment.
+    """
+
+    experiment: str
+
+    def __new__(cls, text: str, experiment: str = "") -> "Cause":
+        """Text and experiment."""
+        cause = super().__new__(cls, text)
+        cause.experiment = experiment
+        return cause
+
+    def __add__(self, more: str) -> "Cause":
+        """Both texts, and the experiments of both."""
+        parts = [self.experiment, getattr(more, "experiment", "")]
+        return Cause(str(self) + str(more), "; ".join(dict.fromkeys(filter(None, parts))))
+
+
 @dataclass(frozen=True)
 class Check:
     """One thing that a claim asks for, beside what was found.
 
     `ok` is none where the tables do not suffice to tell. `cause` says why a difference is
-    likely; it is shown only where there is one.
+    likely; it is shown only where there is one. As a `Cause` it names the experiment, too.
     """
 
     sentence: str
@@ -47,6 +68,11 @@ class Check:
     measured: str
     ok: bool | None
     cause: str = ""
+
+    @property
+    def experiment(self) -> str:
+        """What supports the cause; empty where nothing was tried."""
+        return self.cause.experiment if isinstance(self.cause, Cause) else ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +96,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """One named entry of the reproduction."""
+    """One named entry of the reproduction.
+
+    `row` names the row of ``rows.toml`` that it answers, where that is not the id's own part.
+    """
 
     id: str
     title: str
@@ -80,6 +109,12 @@ class Claim:
     cells: Callable[[Scale], Sequence[Cell]]
     judge: Callable[[Results], Finding]
     scaling: Callable[[Scale], str]
+    row: str = ""
+
+    @property
+    def answers(self) -> str:
+        """The row that it answers."""
+        return self.row or self.id.partition("/")[2]
 
     @property
     def paper(self) -> str:

@@ -4,6 +4,7 @@ Studies speak to this protocol rather than to the compiled module, so that their
 can be tested against a simulator that takes no time.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,7 @@ from polars import selectors
 
 import ontempo
 from ontempo.lab.errors import BadInputError
+from ontempo.lab.toml_text import toml, toml_key
 
 
 class Scenario(Protocol):
@@ -51,6 +53,10 @@ class Engine(Protocol):
         """Read a scenario, or raise `BadInputError`."""
         ...
 
+    def revive(self, canonical: str) -> Scenario:
+        """A scenario from its canonical form, where its file is not at hand."""
+        ...
+
     def stop(self) -> Stop:
         """A fresh token for one run."""
         ...
@@ -72,6 +78,15 @@ class NativeEngine:
         try:
             return ontempo.load(str(path), list(overrides))
         except (ontempo.ScenarioError, OSError) as error:
+            raise BadInputError(str(error)) from error
+
+    def revive(self, canonical: str) -> Scenario:
+        """The canonical form is JSON; written as TOML it is a scenario file like any other."""
+        table = json.loads(canonical)
+        text = "".join(f"{toml_key(key)} = {toml(value)}\n" for key, value in table.items())
+        try:
+            return ontempo.parse(text, "<canonical form>")
+        except ontempo.ScenarioError as error:
             raise BadInputError(str(error)) from error
 
     def stop(self) -> Stop:

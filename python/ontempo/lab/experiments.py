@@ -39,7 +39,11 @@ def load_papers(folder: Path) -> list[Paper]:
     _mount(folder)
     papers = []
     for name in sorted(path.parent.name for path in folder.glob("*/claims.py")):
-        module = importlib.import_module(f"{PACKAGE}.{name}.claims")
+        try:
+            module = importlib.import_module(f"{PACKAGE}.{name}.claims")
+        except Exception as error:
+            where = folder / name / "claims.py"
+            raise BadInputError(f"{where}: cannot be read: {_told(error)}") from error
         paper = getattr(module, "PAPER", None)
         if not isinstance(paper, Paper):
             raise BadInputError(f"{folder / name / 'claims.py'}: defines no PAPER")
@@ -47,12 +51,19 @@ def load_papers(folder: Path) -> list[Paper]:
     return papers
 
 
-def choose(papers: Sequence[Paper], only: Sequence[str]) -> list[Claim]:
-    """The claims named by id or by paper; all where none is named."""
+def choose(papers: Sequence[Paper], only: Sequence[str], rows: Sequence[str] = ()) -> list[Claim]:
+    """The claims named by id or by paper; all where none is named.
+
+    `rows` are the ids of what was published, with code or without.
+    """
     claims = {claim.id: claim for paper in papers for claim in paper.claims}
     if not only:
         return list(claims.values())
     names = {paper.name for paper in papers}
+    unwritten = [name for name in only if name in rows and name not in claims]
+    if unwritten:
+        listed = ", ".join(unwritten)
+        raise BadInputError(f"{listed}: published, but not yet written here (--list: what is)")
     unknown = [name for name in only if name not in claims and name not in names]
     if unknown:
         raise BadInputError("\n".join(_unknown(name, [*names, *claims]) for name in unknown))
@@ -65,6 +76,16 @@ def _unknown(name: str, known: Sequence[str]) -> str:
         tail = [one for one in known if one.rpartition("/")[2] == name.rpartition("/")[2]]
         near = tail or sorted(known)[:4]
     return f"no claim is called {name!r}; near ones: {', '.join(near)} (all of them: --list)"
+
+
+def _told(error: Exception) -> str:
+    """An error of an import, with the place where it arose."""
+    trace = error.__traceback__
+    place = ""
+    while trace:
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error} ({place})"
 
 
 def _is_folder(path: Path) -> bool:

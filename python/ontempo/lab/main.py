@@ -4,23 +4,28 @@ import json
 import os
 import sys
 import webbrowser
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict
+from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
-from ontempo.lab.errors import InterruptedStudyError, LabError
 from ontempo.lab.experiments import choose, find_folder, load_papers
-from ontempo.lab.report import OUTCOMES, Judged, Report, write_report
+from ontempo.lab.figure_pdf import write_figures
+from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.report import Judged, Report
+from ontempo.lab.report_pages import write_report
+from ontempo.lab.report_parts import OUTCOMES
 from ontempo.lab.store import Store
-from ontempo.lab.study import Cell, Plan, Planned, Results, Study
+from ontempo.lab.study import Cell, Results, Study
+from ontempo.lab.sweep_command import run_sweep, tell_plan
+from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,8 +36,6 @@ app = typer.Typer(
 
 MARKS = {Verdict.REPRODUCED: "[green]✓[/]", Verdict.DIFFERS: "[red]≠[/]", Verdict.NOT_YET: "…"}
 
-MANY_SECONDS = 120
-
 
 @app.callback()
 def about() -> None:
@@ -40,6 +43,17 @@ def about() -> None:
 
     [dim]Example:[/]  ontempo-lab reproduce --quick --only pert/fig9
     """
+
+
+CORES = os.cpu_count() or 1
+
+Jobs = Annotated[int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Run on a Dask cluster: a scheduler's address, or [bold]local[/]."
+    ),
+]
 
 
 @app.command()
@@ -57,9 +71,8 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Where finished cells and the report are kept.")] = Path(
         "out/reproduce"
     ),
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")
-    ] = os.cpu_count() or 1,
+    jobs: Jobs = CORES,
+    dask: Dask = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print verdicts and checks as JSON on stdout.")
     ] = False,
@@ -69,12 +82,19 @@ def reproduce(
             "--open/--no-open", help="Open the report in a browser.", show_default="on a terminal"
         ),
     ] = None,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Write each figure as PDF, too, as a paper prints it.")
+    ] = False,
+    differences_to: Annotated[
+        Path | None,
+        typer.Option("--differences", help="Write what differs, and why, as Markdown."),
+    ] = None,
     experiments: Annotated[
         Path | None,
         typer.Option(help="The folder of experiments.", show_default="this checkout's"),
     ] = None,
 ) -> None:
-    """Run what the claims need, judge them, and write one HTML report.
+    """Run what the claims need, judge them, and write a report in HTML.
 
     Finished cells are kept: an interrupted study resumes, an unchanged one is not run again.
 
@@ -85,42 +105,72 @@ def reproduce(
       ontempo-lab reproduce --full --only pert/fig9 --only pert/fig12 --jobs 8
 
       ontempo-lab reproduce --only pert --json --no-open > verdicts.json
+
+      ontempo-lab reproduce --only pert/fig9 --pdf --dask local
     """
     scale: Scale = "quick" if quick else "full"
     command = f"ontempo-lab reproduce --{scale}"
     if out != Path("out/reproduce"):
         command += f" --out {out}"
-    with exit_codes(command, only or []):
-        papers = load_papers(find_folder(experiments))
-        claims = choose(papers, only or [])
+    with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
+        folder = find_folder(experiments)
+        papers = load_papers(folder)
+        every = listings(load_rows(folder), papers)
+        claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
         if show_list:
             list_claims(claims, scale, as_json=as_json)
             return
         engine = make_engine()
-        judged = _run(engine, claims, scale, out, jobs)
+        judged = _run(engine, claims, scale, out, jobs, dask)
         cells = len({cell for claim in claims for cell in claim.cells(scale)})
-        report = Report(scale, command, papers, judged, engine.fingerprint(), cells)
-        path = out / "report.html"
-        write_report(report, path)
+        report = Report(scale, command, every, judged, engine.fingerprint(), cells)
+        path = write_report(report, out / "report")
+        if pdf:
+            drawn = {judged.claim.id: judged.finding.figures for judged in judged}
+            written = write_figures(drawn, out / "figures")
+            print(f"{len(written)} figures: {out / 'figures'}", file=sys.stderr)
+        if differences_to:
+            write_text(differences_to, differences(report, folder))
         _tell(report, path, as_json=as_json)
         if open_report or (open_report is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
 
 
-@contextmanager
-def exit_codes(command: str, only: Sequence[str]) -> Iterator[None]:
-    """Turn failures that a user can act on into one sentence and an exit code."""
-    console = Console(stderr=True, highlight=False)
-    try:
-        yield
-    except InterruptedStudyError as error:
-        again = " ".join([command, *(f"--only {name}" for name in only)])
-        console.print(f"\n{error}\nto go on: {again}", markup=False, soft_wrap=True)
-        raise typer.Exit(error.exit_code) from None
-    except LabError as error:
-        console.print("[bold red]error:[/] ", end="")
-        console.print(str(error), markup=False, soft_wrap=True)
-        raise typer.Exit(error.exit_code) from None
+@app.command()
+def sweep(
+    study: Annotated[Path, typer.Argument(help="The study file; its format: docs/studies.md.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where cells and results are kept.", show_default="out/sweep/STUDY"),
+    ] = None,
+    jobs: Jobs = CORES,
+    dask: Dask = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the study and say what it runs; run nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print results as JSON on stdout.")
+    ] = False,
+) -> None:
+    """Run a scenario over a grid of values and seeds; keep results as Parquet.
+
+    Finished cells are kept: an interrupted study resumes, a grown one runs what is new. Results are
+    the same on one core, on many, and on a cluster.
+
+    [dim]Examples:[/]
+
+      ontempo-lab sweep study.toml
+
+      ontempo-lab sweep study.toml --jobs 8 --json > results.json
+
+      ontempo-lab sweep study.toml --dask tcp://scheduler:8786
+    """
+    again = f"ontempo-lab sweep {study}" + (f" --out {out}" if out else "")
+    with exit_codes(again):
+        if dry_run:
+            tell_plan(make_engine(), study)
+        else:
+            run_sweep(make_engine(), study, out, jobs, dask, as_json=as_json)
 
 
 def make_engine() -> Engine:
@@ -157,71 +207,29 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
 
 
 def _run(
-    engine: Engine, claims: Sequence[Claim], scale: Scale, out: Path, jobs: int
+    engine: Engine,
+    claims: Sequence[Claim],
+    scale: Scale,
+    out: Path,
+    jobs: int,
+    dask: str | None,
 ) -> list[Judged]:
     needed = {claim.id: list(claim.cells(scale)) for claim in claims}
     every: list[Cell] = [cell for cells in needed.values() for cell in cells]
-    store = Store(out / "cells", engine.fingerprint())
-    study = Study(engine, store, jobs)
-    plan = study.plan(every)
     console = Console(stderr=True, highlight=False)
-    for rejected in store.rejected:
-        console.print(f"[yellow]run again:[/] {rejected.path}: {rejected.reason}", soft_wrap=True)
-    with ShownProgress(console, jobs) as progress:
-        results = study.run(plan, progress)
-    return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
+    with claimed(out), chosen_runner(dask, jobs, console) as runner:
+        store = Store(out / "cells", engine.fingerprint())
+        study = Study(engine, store, runner)
+        plan = study.plan(every)
+        for one in store.take_rejected():
+            console.print(f"[yellow]run again:[/] {one.path}: {one.reason}", soft_wrap=True)
+        with ShownProgress(console, runner) as progress:
+            results = study.run(plan, progress)
+        return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
 
 
 def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:
     return Judged(claim, claim.judge(results), claim.scaling(scale), len(set(results.cells)))
-
-
-class ShownProgress:
-    """A bar on the terminal; a sentence where there is none."""
-
-    def __init__(self, console: Console, jobs: int) -> None:
-        self.console = console
-        self.jobs = jobs
-        self.done = 0
-        self.planned = 0
-        self.task: TaskID | None = None
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> "ShownProgress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def start(self, plan: Plan) -> None:
-        """Say what is kept and what will run."""
-        self.planned, missing = len(plan.cells), len(plan.missing)
-        kept = f"{self.planned:,} cells, {self.planned - missing:,} of them kept from before"
-        if not missing:
-            self.console.print(f"{kept}: nothing to run")
-            return
-        about = duration(plan.cost / self.jobs)
-        self.console.print(f"{kept}; running {missing:,} on {self.jobs} cores, about {about}")
-        self.done = self.planned - missing
-        self.bar.start()
-        self.task = self.bar.add_task(self._words(), total=plan.cost)
-
-    def finished(self, planned: Planned) -> None:
-        """Advance by what the cell was expected to cost."""
-        self.done += 1
-        if self.task is not None:
-            self.bar.update(self.task, advance=planned.cell.cost, description=self._words())
-
-    def _words(self) -> str:
-        return f"cells {self.done:,}/{self.planned:,}"
 
 
 def _tell(report: Report, path: Path, *, as_json: bool) -> None:
@@ -274,15 +282,6 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
             for judged in report.judged
         ],
     }
-
-
-def duration(seconds: float) -> str:
-    """A duration as people say it."""
-    if seconds < MANY_SECONDS:
-        return f"{seconds:.0f} s"
-    if seconds < MANY_SECONDS * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
 
 
 def _escaped(text: str) -> str:

@@ -105,12 +105,16 @@ class Store:
 
     def keep(self, key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> None:
         """Write a cell, whole or not at all; `about` is for people who look inside."""
+        self.keep_packed(key, pack(key, tables, about))
+
+    def keep_packed(self, key: str, packed: bytes) -> None:
+        """Write a cell that was packed elsewhere, likewise."""
         path = self.path(key)
         temporary = path.with_name(f".tmp-{os.getpid()}-{uuid.uuid4().hex}")
         try:
             path.parent.mkdir(exist_ok=True)
             try:
-                temporary.write_bytes(_pack(key, tables, about))
+                temporary.write_bytes(packed)
                 temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -120,6 +124,11 @@ class Store:
     def others(self) -> list[Path]:
         """Folders of cells that other versions made, which this one will not use."""
         return sorted(p for p in self.root.iterdir() if p.is_dir() and p != self.folder)
+
+    def take_rejected(self) -> list[Rejected]:
+        """What has been rejected and not been told of yet."""
+        told, self.rejected = self.rejected, []
+        return told
 
     def _meta(self, archive: zipfile.ZipFile, key: str) -> dict[str, Any]:
         meta: dict[str, Any] = json.loads(archive.read(_META))
@@ -145,7 +154,8 @@ class Store:
                 continue
 
 
-def _pack(key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> bytes:
+def pack(key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> bytes:
+    """A cell's file: the same bytes for the same cell."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, table in tables.items():

@@ -1,7 +1,8 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const value = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const colour = (name) => value(name) || value("ink");
 
   const translucent = (hex, alpha) => {
     const n = parseInt(hex.slice(1), 16);
@@ -67,10 +68,65 @@
         draw();
       });
     });
-    draw();
-    return draw;
+    return { plot, draw, drawn: false };
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => figures.forEach((draw) => draw()));
+
+  // A page may hold dozens of plots: each is drawn as it comes near.
+  const show = (figure) => {
+    if (figure.drawn) return;
+    figure.drawn = true;
+    near.unobserve(figure.plot);
+    figure.draw();
+  };
+  const near = new IntersectionObserver((entries) => {
+    const close = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    figures.filter(({ plot }) => close.includes(plot)).forEach(show);
+  }, { rootMargin: "800px" });
+  figures.forEach((figure) => {
+    near.observe(figure.plot);
+    if (figure.plot.getBoundingClientRect().top < innerHeight) show(figure);
+  });
+  addEventListener("beforeprint", () => figures.forEach(show));
+  const redraw = () => figures.filter(({ drawn }) => drawn).forEach(({ draw }) => draw());
+
+  const dress = (theme) => { root.dataset.theme = theme; redraw(); };
+  document.querySelector(".theme").addEventListener("click", () => {
+    const theme = root.dataset.theme === "dark" ? "light" : "dark";
+    try { localStorage.setItem("theme", theme); } catch { /* then for this page only */ }
+    dress(theme);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
+    let chosen = null;
+    try { chosen = localStorage.getItem("theme"); } catch { /* the system decides */ }
+    if (!chosen) dress(event.matches ? "dark" : "light");
+  });
+
+  const filter = document.querySelector(".filter");
+  if (filter) {
+    const rows = [...document.querySelectorAll(".verdicts tbody tr")];
+    const [chips, paper, search, told] = [
+      [...filter.querySelectorAll("button")], ...["select", "input", "output"].map((one) => filter.querySelector(one)),
+    ];
+    const words = rows.map((row) => row.textContent.toLowerCase());
+    const sift = () => {
+      const wanted = chips.filter((chip) => chip.ariaPressed === "true").map((chip) => chip.dataset.verdict);
+      const asked = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      rows.forEach((row, index) => {
+        row.hidden = (wanted.length > 0 && !wanted.includes(row.dataset.verdict))
+          || (paper.value !== "" && paper.value !== row.dataset.paper)
+          || !asked.every((word) => words[index].includes(word));
+      });
+      told.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+    };
+    chips.forEach((chip) => chip.addEventListener("click", () => {
+      chip.ariaPressed = String(chip.ariaPressed !== "true");
+      sift();
+    }));
+    paper.addEventListener("change", sift);
+    search.addEventListener("input", sift);
+    filter.addEventListener("submit", (event) => event.preventDefault());
+    sift();
+  }
 
   document.querySelectorAll(".command button").forEach((button) => {
     button.addEventListener("click", async () => {

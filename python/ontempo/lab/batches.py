@@ -1,0 +1,55 @@
+"""Batch means: one long run cut into equal spans of its measured time.
+
+Values of one run depend on each other; means over spans that are long beside that dependence
+nearly do not, so an interval over them is fair where one over single values would be far too
+narrow. `lag_one` tells whether the spans are long enough.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+import polars as pl
+
+from ontempo.lab.errors import BadInputError
+
+TIMES = {"samples": "time_s", "packets": "time_s", "events": "time_s", "adus": "due_s"}
+"""Tables that tell when, and in which column."""
+
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+QUANTITY = re.compile(r"([0-9.eE+-]+)\s*([a-zµ]+)")
+
+
+def cut(
+    tables: Mapping[str, pl.DataFrame], canonical: str, batches: int
+) -> Iterator[dict[str, pl.DataFrame]]:
+    """The tables of each batch; those without a time are left out."""
+    scenario = json.loads(canonical)
+    start = seconds(scenario.get("measure", {}).get("from", "0 s"))
+    span = (seconds(scenario["duration"]) - start) / batches
+    timed = {name: column for name, column in TIMES.items() if name in tables}
+    for batch in range(batches):
+        low = start + batch * span
+        yield {
+            name: tables[name].filter(pl.col(column).is_between(low, low + span, closed="left"))
+            for name, column in timed.items()
+        }
+
+
+def seconds(text: str) -> float:
+    """A duration of a canonical scenario."""
+    found = QUANTITY.fullmatch(text.strip())
+    if not found or found[2] not in UNITS:
+        raise BadInputError(f"{text!r} is no duration")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def lag_one(values: Sequence[float]) -> float:
+    """The correlation of each value with the next; near 0 where batches are long enough."""
+    mean = fmean(values)
+    spread = sum((value - mean) ** 2 for value in values)
+    if spread == 0:
+        return 0.0
+    return sum((a - mean) * (b - mean) for a, b in pairwise(values)) / spread

@@ -1,0 +1,262 @@
+"""The pages: index, one for each paper, differences."""
+
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs
+
+from ontempo.lab.catalogue import Entry, Listing
+from ontempo.lab.claims import Verdict
+from ontempo.lab.folder import replace_folder
+from ontempo.lab.report import Judged, Report
+from ontempo.lab.report_parts import (
+    anchor,
+    causes,
+    checks_html,
+    claim_html,
+    held,
+    icon,
+    share_html,
+    slug,
+    tally_html,
+    verdict_html,
+)
+
+SCALES = {
+    "quick": "a scaled grid: shorter runs, fewer seeds; each figure says what it leaves out",
+    "full": "the whole published grid",
+}
+
+SITE = "Published claims, measured again"
+INDEX, DIFFERENCES = "index.html", "differences.html"
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write every page, all or none, and return the index."""
+    replace_folder(folder, lambda new: _fill(report, new))
+    return folder / INDEX
+
+
+def _fill(report: Report, folder: Path) -> None:
+    for name, text in pages(report).items():
+        (folder / name).write_text(text, "utf-8")
+    assets = folder / "assets"
+    assets.mkdir()
+    own = files("ontempo.lab") / "assets"
+    for name in ("report.css", "report.js"):
+        (assets / name).write_text((own / name).read_text("utf-8"), "utf-8")
+    (assets / "plotly.js").write_text(get_plotlyjs(), "utf-8")
+
+
+def pages(report: Report) -> dict[str, str]:
+    """Every page by its file's name."""
+    found = {INDEX: _page(report, SITE, _index(report), INDEX)}
+    for listing in report.listings:
+        name = page_of(listing)
+        found[name] = _page(report, listing.title, _paper(report, listing), name, plots=True)
+    found[DIFFERENCES] = _page(report, "Where we differ", _differences(report), DIFFERENCES)
+    return found
+
+
+def page_of(listing: Listing) -> str:
+    """The file of a paper's page."""
+    return f"{listing.name}.html"
+
+
+def _page(report: Report, title: str, body: str, name: str, *, plots: bool = False) -> str:
+    template = (files("ontempo.lab") / "assets" / "page.html").read_text("utf-8")
+    script = '<script src="assets/plotly.js"></script>\n' if plots else ""
+    return Template(template).substitute(
+        generator=escape(f"ontempo {_version()}"),
+        title=escape(title if name == INDEX else f"{title}: {SITE.lower()}"),
+        navigation=_navigation(report, name),
+        body=body + _footer(report),
+        plotly=script,
+    )
+
+
+def _navigation(report: Report, current: str) -> str:
+    links = [(INDEX, "All papers")]
+    links += [(page_of(listing), listing.title) for listing in report.listings]
+    links.append((DIFFERENCES, "Differences"))
+    items = "".join(
+        f'<li><a href="{name}"{" aria-current=page" if name == current else ""}>{escape(text)}</a>'
+        "</li>"
+        for name, text in links
+    )
+    return f"<ul>{items}</ul>"
+
+
+def _index(report: Report) -> str:
+    counts = report.tally(report.listings)
+    cards = "".join(_card(report, listing) for listing in report.listings)
+    return (
+        f'<header><p class="kicker">ontempo reproduction, {escape(report.scale)}:'
+        f" {escape(SCALES[report.scale])}</p><h1>{SITE}</h1>"
+        '<p class="lede">Every figure, table and sentence of these papers that can be checked,'
+        " run again with the mechanisms written anew, and judged by rules that were fixed before."
+        f' Where ours <a href="{DIFFERENCES}">differs</a>, both values are shown, with the most'
+        f" likely cause.</p>{tally_html(counts)}{share_html(counts)}"
+        f'<p class="run">{_run(report)}</p></header>'
+        f'<main id="content"><section class="cards" aria-label="Papers">{cards}</section>'
+        f"{_table(report)}</main>"
+    )
+
+
+def _card(report: Report, listing: Listing) -> str:
+    counts = report.tally([listing])
+    source = f'<p class="source">{escape(listing.source)}</p>' if listing.source else ""
+    return (
+        f'<article class="card"><h2><a href="{page_of(listing)}">{escape(listing.title)}</a></h2>'
+        f"{source}<p>{escape(listing.about)}</p>{share_html(counts)}"
+        f"{tally_html(counts, small=True)}</article>"
+    )
+
+
+def _table(report: Report) -> str:
+    rows = "".join(
+        _row(report, listing, entry) for listing in report.listings for entry in listing.entries
+    )
+    counts = report.tally(report.listings)
+    chips = "".join(
+        f'<button type="button" aria-pressed="false" data-verdict="{slug(verdict)}"'
+        f' class="{slug(verdict)}">{icon(verdict)}{verdict.value} <b>{counts[verdict]}</b></button>'
+        for verdict in Verdict
+    )
+    papers = "".join(
+        f'<option value="{escape(one.name)}">{escape(one.title)}</option>'
+        for one in report.listings
+    )
+    total = sum(counts.values())
+    return (
+        '<section class="verdicts" aria-labelledby="verdicts-title">'
+        '<h2 id="verdicts-title">All verdicts</h2>'
+        f'<form class="filter" role="search"><div class="chips">{chips}</div>'
+        f'<select aria-label="Paper"><option value="">All papers</option>{papers}</select>'
+        '<input type="search" placeholder="Search, as in fig9 or jitter" aria-label="Search">'
+        f'<output aria-live="polite">{total} of {total}</output></form>'
+        '<table class="summary"><caption class="hidden">Every claim and its verdict</caption>'
+        f"<tbody>{rows}</tbody></table></section>"
+    )
+
+
+def _row(report: Report, listing: Listing, entry: Entry) -> str:
+    judged, verdict = report.found(entry), report.verdict(entry)
+    title, why, last = escape(entry.title), "", ""
+    if judged:
+        title = f'<a href="{page_of(listing)}#{anchor(entry.id)}">{title}</a>'
+        last = held(judged.finding)
+        if likely := causes(judged.finding.checks):
+            why = f'<span class="why">Likely: {escape("; ".join(likely))}.</span>'
+    elif entry.claim:
+        last = "left out of this run"
+    return (
+        f'<tr data-verdict="{slug(verdict)}" data-paper="{escape(listing.name)}">'
+        f'<td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
+        f'<th scope="row">{title}{why}</th><td class="state">{verdict_html(verdict)}</td>'
+        f'<td class="held">{last}</td></tr>'
+    )
+
+
+def _paper(report: Report, listing: Listing) -> str:
+    counts = report.tally([listing])
+    about = listing.paper.about if listing.paper else listing.about
+    judged = [(entry, found) for entry in listing.entries if (found := report.found(entry))]
+    claims = "".join(claim_html(report, entry, found) for entry, found in judged)
+    source = f" {escape(listing.source)}." if listing.source else ""
+    return (
+        f'<header><p class="kicker">{source}</p><h1>{escape(listing.title)}</h1>'
+        f'<p class="lede">{escape(about)}</p>{tally_html(counts)}{share_html(counts)}</header>'
+        f'<main id="content" class="paper">{_contents(judged)}<div class="claims">{claims}'
+        f"{_rest(report, listing)}</div></main>"
+    )
+
+
+def _contents(judged: Sequence[tuple[Entry, Judged]]) -> str:
+    if not judged:
+        return ""
+    items = "".join(
+        f'<li><a href="#{anchor(entry.id)}"><span class="{slug(found.finding.verdict)}">'
+        f'{icon(found.finding.verdict)}<span class="hidden">{found.finding.verdict.value}</span>'
+        f"</span><b>{escape(entry.id.partition('/')[2])}</b>"
+        f'<span class="t">{escape(entry.title)}</span></a></li>'
+        for entry, found in judged
+    )
+    return f'<nav class="contents" aria-label="On this page"><ol>{items}</ol></nav>'
+
+
+def _rest(report: Report, listing: Listing) -> str:
+    """What this paper claims besides, and nobody has judged."""
+    missing = [entry for entry in listing.entries if not report.found(entry)]
+    if not missing:
+        return ""
+    rows = "".join(
+        f'<tr><td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
+        f'<th scope="row">{escape(entry.title)}<span class="why">Expected:'
+        f" {escape(entry.row.expectation)}</span></th>"
+        f'<td class="held">{"left out of this run" if entry.claim else "not yet"}</td></tr>'
+        for entry in missing
+    )
+    return (
+        '<section class="rest"><h2>Not judged here</h2><table class="summary">'
+        f"<tbody>{rows}</tbody></table></section>"
+    )
+
+
+def _differences(report: Report) -> str:
+    differing = [one for one in report.judged if one.finding.verdict is Verdict.DIFFERS]
+    homes = {entry.id: page_of(one) for one in report.listings for entry in one.entries}
+    sections = "".join(
+        f'<section class="difference"><h2><a href="{homes[judged.claim.id]}'
+        f'#{anchor(judged.claim.id)}">{escape(judged.claim.title)}</a></h2>'
+        f'<p class="id">{escape(judged.claim.id)}, {escape(judged.claim.world)}: '
+        f"{held(judged.finding)} hold</p>"
+        f"{checks_html([check for check in judged.finding.checks if check.ok is False])}</section>"
+        for judged in differing
+    )
+    return (
+        '<header><h1>Where we differ</h1><p class="lede">Every check that does not hold: what was'
+        " published, what was measured, and the most likely cause with the experiment that supports"
+        " it, where one was made. Nothing was tuned to make a difference go away.</p></header>"
+        f'<main id="content">{sections or "<p>Nothing differs.</p>"}</main>'
+    )
+
+
+def _run(report: Report) -> str:
+    cells = f"{report.cells:,} different cells" if report.cells else "Nothing to run"
+    engine = f", simulator <code>{escape(report.engine[:12])}</code>" if report.engine else ""
+    return (
+        f"{cells}{engine}. Every figure says which runs it rests on;"
+        f" <code>{escape(report.command)}</code> makes these pages."
+    )
+
+
+def _footer(report: Report) -> str:
+    facts = [
+        ("Run again", f"<code>{escape(report.command)}</code>"),
+        ("ontempo", escape(_version())),
+        ("Simulator's sources", f"<code>{escape(report.engine)}</code>" if report.engine else ""),
+    ]
+    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts if value)
+    return (
+        "<footer><section><h2>How this was judged</h2>"
+        "<p>Each claim is a set of checks, fixed before anything was run. A claim is"
+        " <em>reproduced</em> only if every one of its checks holds; it <em>differs</em> if any"
+        " does not, and both values are shown; it is <em>not yet</em> judged where the runs hold"
+        " too little to tell, or nobody has written it. Comparisons are strict: a tie is not"
+        " above, and no confidence interval helps a value over a bound.</p>"
+        "<p>The same scenario and seed give the same tables on every machine, so whoever runs"
+        " the command gets these pages.</p>"
+        f"<dl>{listed}</dl></section></footer>"
+    )
+
+
+def _version() -> str:
+    try:
+        return version("ontempo")
+    except PackageNotFoundError:
+        return "from source"

@@ -1,0 +1,54 @@
+"""What ``ontempo-lab sweep`` does, without its options."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from ontempo.lab.engine import Engine
+from ontempo.lab.folder import claimed
+from ontempo.lab.store import Store
+from ontempo.lab.study import Study
+from ontempo.lab.sweep import planned_cells, sweep
+from ontempo.lab.sweep_file import read_sweep
+from ontempo.lab.sweep_output import as_dict, as_table, related, write_results
+from ontempo.lab.terminal import ShownProgress, chosen_runner
+
+
+def run_sweep(
+    engine: Engine, path: Path, out: Path | None, jobs: int, dask: str | None, *, as_json: bool
+) -> None:
+    """Run a study file, write its results, and tell them."""
+    file = read_sweep(path)
+    folder = out or default_out(path)
+    console = Console(stderr=True, highlight=False)
+    planned_cells(file, engine)  # finds a mistake before anything is touched
+    with claimed(folder), chosen_runner(dask, jobs, console) as runner:
+        store = Store(folder / "cells", engine.fingerprint())
+        study = Study(engine, store, runner)
+        with ShownProgress(console, runner, costs_known=False) as progress:
+            swept = sweep(file, study, progress, progress.say)
+        write_results(swept, folder)
+    for warning in related(swept):
+        console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
+    if as_json:
+        print(json.dumps(as_dict(swept, folder), indent=2, ensure_ascii=False))
+        return
+    shown = Console(highlight=False)
+    shown.print(file.title, style="bold", markup=False)
+    shown.print(as_table(swept))
+    shown.print(f"\nresults: {folder}", soft_wrap=True, markup=False)
+
+
+def tell_plan(engine: Engine, path: Path) -> None:
+    """What a study would run at least; nothing is run."""
+    file = read_sweep(path)
+    cells = planned_cells(file, engine)
+    seeds = f"{file.stop.least} to {file.stop.most}" if file.stop else str(len(file.seeds))
+    points = len(cells) // (file.stop.least if file.stop else len(file.seeds))
+    print(f"{file.title}: {points:,} points, {seeds} seeds each, {len(cells):,} runs at least")
+
+
+def default_out(path: Path) -> Path:
+    """Where results go: a folder named after the study."""
+    return Path("out/sweep") / path.stem

@@ -1,0 +1,173 @@
+"""What a sweep leaves behind: Parquet, and words.
+
+``results/cell=ID/runs.parquet``   a row a run (or batch): axes, seed, derived columns
+``tables/NAME/cell=ID/SEED.parquet``  whole tables of the runs, those that the study names
+``summary.parquet``                a row a cell: each column with its interval
+``study.json``                     what was run, and by which simulator
+
+Each of these is replaced whole, so that a reader never finds half of an old one in a new one.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+from rich.table import Table
+
+from ontempo.lab.batches import lag_one
+from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.folder import replace_folder
+from ontempo.lab.statistics import Interval
+from ontempo.lab.sweep import Outcome, Swept
+
+MANY, TOO_MANY = 1e4, 1e12
+"""Between these a number is written out, without a power of ten."""
+
+MOST_PLACES = 6
+"""A smaller half-width is written with a power of ten."""
+
+
+def write_results(swept: Swept, out: Path) -> None:
+    """Write everything."""
+    replace_folder(out / "results", lambda folder: _runs(swept, folder))
+    if swept.file.tables:
+        replace_folder(out / "tables", lambda folder: _tables(swept, folder))
+    try:
+        _whole(out / "summary.parquet", swept.summary().write_parquet)
+        text = json.dumps(as_dict(swept, out), indent=2, ensure_ascii=False)
+        _whole(out / "study.json", lambda path: path.write_text(f"{text}\n", "utf-8"))
+    except OSError as error:
+        raise UnfitEnvironmentError(
+            f"{out}: cannot write here: {error.strerror or error}"
+        ) from error
+
+
+def _runs(swept: Swept, folder: Path) -> None:
+    for outcome in swept.outcomes:
+        part = folder / f"cell={outcome.point.id}"
+        part.mkdir()
+        outcome.rows.write_parquet(part / "runs.parquet")
+
+
+def _tables(swept: Swept, folder: Path) -> None:
+    for outcome in swept.outcomes:
+        for cell in outcome.cells:
+            tables = swept.tables(cell)
+            labels = [pl.lit(value).alias(name) for name, value in outcome.point.labels]
+            for name in swept.file.tables:
+                part = folder / name / f"cell={outcome.point.id}"
+                part.mkdir(parents=True, exist_ok=True)
+                table = tables[name].with_columns(*labels, pl.lit(cell.seed).alias("seed"))
+                table.write_parquet(part / f"{cell.seed}.parquet")
+
+
+def _whole(path: Path, write: Any) -> None:
+    temporary = path.with_name(f".tmp-{uuid4().hex}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def as_dict(swept: Swept, out: Path) -> dict[str, Any]:
+    """The sweep for another program."""
+    file = swept.file
+    return {
+        "study": str(file.path),
+        "title": file.title,
+        "scenario": str(file.scenario),
+        "engine": swept.engine,
+        "out": str(out),
+        "interval": {
+            "by": file.interval.by,
+            "confidence": file.interval.confidence,
+        },
+        "cells": [_cell(swept, outcome) for outcome in swept.outcomes],
+    }
+
+
+def _cell(swept: Swept, outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "cell": outcome.point.id,
+        "axes": dict(outcome.point.labels),
+        "overrides": list(outcome.point.overrides),
+        "seeds": [cell.seed for cell in outcome.cells],
+        "columns": {name: _limits(one) for name, one in outcome.intervals.items()},
+    }
+    if outcome.narrow is not None:
+        found["narrow"] = outcome.narrow
+    if swept.file.interval.by == "batch":
+        found["lag_one"] = {name: lags(outcome, name) for name in swept.file.columns}
+    return found
+
+
+def _limits(interval: Interval) -> dict[str, Any]:
+    known = {"value": interval.value, "low": interval.low, "high": interval.high}
+    return {
+        **{name: None if math.isnan(value) else value for name, value in known.items()},
+        "n": interval.n,
+    }
+
+
+def lags(outcome: Outcome, column: str) -> float:
+    """The mean lag-one correlation of a column's batches, over the runs."""
+    found = []
+    for _, run in outcome.rows.group_by("replicate", maintain_order=True):
+        values = [float(value) for value in run[column] if value is not None]
+        if len(values) > 1:
+            found.append(lag_one(values))
+    return sum(found) / len(found) if found else 0.0
+
+
+def related(swept: Swept) -> list[str]:
+    """Warnings: columns whose batches depend on each other more than chance explains."""
+    if swept.file.interval.by != "batch":
+        return []
+    warnings = []
+    for name in swept.file.columns:
+        bound = 2 / math.sqrt(swept.file.interval.batches)
+        worst = max(swept.outcomes, key=lambda outcome: lags(outcome, name))
+        if (lag := lags(worst, name)) > bound:
+            warnings.append(
+                f"columns.{name}: batches depend on each other (correlation {lag:.2f} from one to"
+                f" the next at {worst.point}), so that its intervals are too narrow: take fewer"
+                " batches, or longer runs"
+            )
+    return warnings
+
+
+def as_table(swept: Swept) -> Table:
+    """The summary for the terminal."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for axis in swept.file.axes:
+        table.add_column(axis.name, overflow="fold")
+    table.add_column("seeds", justify="right")
+    for name in swept.file.columns:
+        table.add_column(name, justify="right")
+    for outcome in swept.outcomes:
+        labels = (str(value) for _, value in outcome.point.labels)
+        values = (_words(interval) for interval in outcome.intervals.values())
+        wide = " [yellow]wide[/]" if outcome.narrow is False else ""
+        table.add_row(*labels, f"{len(outcome.cells)}{wide}", *values)
+    return table
+
+
+def _words(interval: Interval) -> str:
+    if not interval.known:
+        return "none"
+    half = (interval.high - interval.low) / 2
+    if math.isnan(half) or half == 0:
+        return _digits(interval.value, 4)
+    # As many places as the half-width has in two digits: more would say nothing.
+    places = max(0, 1 - math.floor(math.log10(half)))
+    if places > MOST_PLACES:
+        return f"{_digits(interval.value, 4)} [dim]± {_digits(half, 2)}[/]"
+    return f"{interval.value:,.{places}f} [dim]± {half:,.{places}f}[/]"
+
+
+def _digits(value: float, digits: int) -> str:
+    return f"{value:,.0f}" if MANY <= abs(value) < TOO_MANY else f"{value:.{digits}g}"

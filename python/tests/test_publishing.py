@@ -1,0 +1,58 @@
+"""Figures as PDF, differences as Markdown: from the same findings as the report."""
+
+from pathlib import Path
+
+import pytest
+from conftest import EXPERIMENTS
+from test_report import FAILS, HOLDS, make
+
+from ontempo.lab.claims import Cause, Check
+from ontempo.lab.differences import differences, digest, digests
+from ontempo.lab.experiments import load_papers
+from ontempo.lab.figure_pdf import palette, write_figures
+
+DOCS = EXPERIMENTS.parent / "docs"
+
+
+def test_a_figure_is_a_pdf_with_a_page_for_each_view_and_always_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figures = {one.claim.id: one.finding.figures for one in make(HOLDS).judged}
+    first, second = (write_figures(figures, tmp_path / name) for name in ("a", "b"))
+    assert [path.name for path in first] == ["pert-fig0.pdf"]
+    content = first[0].read_bytes()
+    assert content.startswith(b"%PDF")
+    assert content.count(b"/Type /Page ") == 2
+    assert content == second[0].read_bytes()
+
+
+def test_the_palette_on_paper_is_the_reports_light_one() -> None:
+    found = palette()
+    assert found["surface"] == "#ffffff"
+    assert {"pert", "cubic", "reno", "ink", "step-4"} <= set(found)
+
+
+def test_differences_show_both_values_the_cause_and_its_experiment(tmp_path: Path) -> None:
+    tried = Check("It | doubles.", "2.0", "1.5 times", False, Cause("a short run", "make longer"))
+    unknown = Check("It stays.", "stays", "moves", False)
+    page = differences(make(HOLDS, tried, unknown), tmp_path)
+    assert r"| It \| doubles. | 2.0 | 1.5 times |" in page
+    assert "Likely cause: a short run. Evidence: `make longer`." in page
+    assert "Likely cause: not found yet." in page
+    assert "It rises." not in page
+    assert "1 of 3 checks hold" in page
+
+
+def test_a_changed_claim_has_another_digest(tmp_path: Path) -> None:
+    (tmp_path / "pert").mkdir()
+    claims = tmp_path / "pert" / "claims.py"
+    claims.write_text("one")
+    before = digests(differences(make(FAILS), tmp_path))
+    assert before == {"pert": digest(tmp_path / "pert")}
+    claims.write_text("two")
+    assert digests(differences(make(FAILS), tmp_path)) != before
+
+
+def test_the_page_of_differences_is_of_the_claims_as_they_are() -> None:
+    written = digests((DOCS / "differences.md").read_text("utf-8"))
+    now = {paper.name: digest(EXPERIMENTS / paper.name) for paper in load_papers(EXPERIMENTS)}
+    assert written == now, "claims have changed: run `make differences`"

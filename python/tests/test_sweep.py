@@ -1,0 +1,370 @@
+"""Sweeps: the study file, which cells it makes, when it stops, what it leaves behind."""
+
+import fcntl
+import json
+import math
+from pathlib import Path
+from textwrap import dedent
+
+import polars as pl
+import pytest
+from fake import FakeEngine
+from small import TEXT
+from typer.testing import CliRunner, Result
+
+from ontempo.lab import main
+from ontempo.lab.batches import cut, lag_one, seconds
+from ontempo.lab.engine import NativeEngine
+from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, BadInputError
+from ontempo.lab.folder import LOCK
+from ontempo.lab.statistics import mean_interval
+from ontempo.lab.store import Store
+from ontempo.lab.study import Study
+from ontempo.lab.sweep import points_of, seed_of, sweep
+from ontempo.lab.sweep_file import SweepFile, read_sweep
+
+runner = CliRunner()
+
+COLUMNS = """
+[columns]
+videos = '''AVG(goodput_bps) FROM flows WHERE "group" = 'video' '''
+"""
+
+AXES = """
+[axes]
+flows.ftp.count = [1, 3]
+"flows.video.transport.congestion" = ["pert", "reno"]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "small.toml").write_text(TEXT)
+    path = folder / "study.toml"
+    path.write_text('scenario = "small.toml"\n' + dedent(text))
+    return path
+
+
+def read(folder: Path, text: str) -> SweepFile:
+    return read_sweep(write(folder, text))
+
+
+def run(path: Path, *more: str) -> Result:
+    return runner.invoke(main.app, ["sweep", str(path), "--out", str(path.parent / "out"), *more])
+
+
+# The file.
+
+
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ("[1, 2, 5]", [1, 2, 5]),
+        ("{ from = 10, to = 40, step = 10 }", [10, 20, 30, 40]),
+        ("{ from = 0.1, to = 0.3, step = 0.1 }", [0.1, 0.2, 0.3]),
+        ("{ from = 1, to = 1000, points = 4, scale = 'log' }", [1, 10, 100, 1000]),
+        ("{ from = 0, to = 1, points = 3 }", [0.0, 0.5, 1.0]),
+        ("{ from = 5, to = 15, step = 5, unit = 'ms' }", ["5 ms", "10 ms", "15 ms"]),
+    ],
+)
+def test_an_axis_is_a_list_or_a_range(tmp_path: Path, written: str, values: list[object]) -> None:
+    (axis,) = read(tmp_path, f"axes.flows.ftp.count = {written}{COLUMNS}").axes
+    assert axis.name == "flows.ftp.count"
+    assert [value.label for value in axis.values] == values
+
+
+def test_values_that_belong_together_make_one_axis(tmp_path: Path) -> None:
+    text = """
+        [[axes.rtt_ms]]
+        label = 50
+        set = { topology.access.delay = "5 ms", topology.bottleneck.delay = "15 ms" }
+        [[axes.rtt_ms]]
+        label = 100
+        set = { topology.access.delay = "10 ms", topology.bottleneck.delay = "30 ms" }
+    """
+    (axis,) = read(tmp_path, dedent(text) + COLUMNS).axes
+    assert axis.name == "rtt_ms"
+    assert axis.values[1].overrides == (
+        'topology.access.delay="10 ms"',
+        'topology.bottleneck.delay="30 ms"',
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("seed = 3" + COLUMNS, "seed: no such field; did you mean seeds?"),
+        ("axes.flows.ftp.count = []" + COLUMNS, "axes.flows.ftp.count: has no values"),
+        ("axes.flows.ftp.count = 3" + COLUMNS, "is neither a list nor a range"),
+        ("axes.flows.ftp.count = [2, 2]" + COLUMNS, "2 is listed twice"),
+        ("axes.flows.ftp.count = { from = 9, to = 1, step = 1 }" + COLUMNS, "which is empty"),
+        ("axes.flows.ftp.count = { from = 1, to = 9 }" + COLUMNS, "a step or a number of points"),
+        ("axes.flows.ftp.count = { from = 1, to = 9, step = 0 }" + COLUMNS, "not a number above 0"),
+        ("axes.seed = [1, 2]" + COLUMNS, "a column has this name"),
+        ("set.flows.ftp.count = 2" + AXES + COLUMNS, "flows.ftp.count stands in set, too"),
+        ("seeds = 0" + COLUMNS, "seeds: 0 is neither a number"),
+        ("seeds = [1, 1]" + COLUMNS, "different seeds"),
+        ("", "nothing is asked of the runs"),
+        ("columns.late = 3", "columns.late: 3 is not a query"),
+        (COLUMNS + "[stop]\ncolumn = 'late'\nrelative = 0.1", "stop.column: 'late' is no column"),
+        (COLUMNS + "[stop]\ncolumn = 'videos'", "stop: says no width"),
+        (COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 'wide'", "stop.relative: 'wide' is not"),
+        (COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 0.1\nleast = 1", "stop.least: 1 is not"),
+        ("seeds = 4" + COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 0.1", "leave the number"),
+        (COLUMNS + "[interval]\nby = 'day'", "interval.by: 'day' is neither seed nor batch"),
+        ("scenario = 3", "this is not TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_field(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(BadInputError) as raised:
+        read(tmp_path, text)
+    assert str(raised.value).startswith(str(tmp_path / "study.toml"))
+    assert expected in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("axes.flows.ftp.cuont = [1]" + COLUMNS, "axes.flows.ftp.cuont: --set"),
+        ("axes.flows.ftp.count = [1, -1]" + COLUMNS, "a whole number from 0 is needed"),
+        ("set.duration = '0 parsecs'" + COLUMNS, "set: --set duration"),
+        ("axes.duration = ['30 s', '30000 ms']" + COLUMNS, "are one and the same"),
+        ("axes.flows.ftp.count = { from = 1, to = 90000, step = 1 }\nseeds = 99" + COLUMNS, "more"),
+    ],
+)
+def test_an_axis_that_no_scenario_has_is_found_before_anything_runs(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    path = write(tmp_path, text)
+    result = run(path)
+    assert result.exit_code == BAD_INPUT
+    assert expected in result.output
+    assert str(path) in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_scenario_and_a_missing_study_are_bad_input(tmp_path: Path) -> None:
+    path = write(tmp_path, COLUMNS)
+    (tmp_path / "small.toml").unlink()
+    assert "scenario: there is no file" in run(path).output
+    path.unlink()
+    result = run(path)
+    assert result.exit_code == BAD_INPUT
+    assert "cannot read the study" in result.output
+
+
+# Its cells.
+
+
+def test_seeds_follow_from_the_cells_content_alone(tmp_path: Path) -> None:
+    engine = NativeEngine()
+    file = read(tmp_path / "a", "seeds = 3" + AXES + COLUMNS)
+    seeds = {str(p): [seed_of(p, file.seeds, i) for i in range(3)] for p in points_of(file, engine)}
+    assert len({seed for each in seeds.values() for seed in each}) == 12
+
+    other = read(
+        tmp_path / "b",
+        """
+        seeds = 2
+        title = "another title, another order, one point"
+        set.flows.video.transport.congestion = "reno"
+        axes.flows.ftp.count = [3]
+        """
+        + COLUMNS,
+    )
+    (point,) = points_of(other, engine)
+    again = [seed_of(point, other.seeds, i) for i in range(2)]
+    assert again == seeds["flows.ftp.count 3, flows.video.transport.congestion reno"][:2]
+
+
+def test_seeds_may_be_given_and_are_then_the_same_everywhere(tmp_path: Path) -> None:
+    file = read(tmp_path, 'seeds = "5..7"' + AXES + COLUMNS)
+    for point in points_of(file, NativeEngine()):
+        assert [seed_of(point, file.seeds, i) for i in range(3)] == [5, 6, 7]
+
+
+# Its results.
+
+
+def test_a_sweep_leaves_parquet_by_cell_and_a_summary(tmp_path: Path) -> None:
+    path = write(tmp_path, 'seeds = 3\ntables = ["links"]' + AXES + COLUMNS)
+    result = run(path, "--json", "--jobs", "2")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    out = tmp_path / "out"
+    runs = pl.read_parquet(out / "results" / "**" / "*.parquet", hive_partitioning=True)
+    assert runs.height == 12
+    assert runs["cell"].n_unique() == 4
+    summary = pl.read_parquet(out / "summary.parquet")
+    assert summary.columns[:4] == [
+        "cell",
+        "flows.ftp.count",
+        "flows.video.transport.congestion",
+        "seeds",
+    ]
+    for row, cell in zip(summary.iter_rows(named=True), told["cells"], strict=True):
+        values = runs.filter(pl.col("cell") == row["cell"])["videos"].to_list()
+        interval = mean_interval(values)
+        assert row["videos"] == pytest.approx(interval.value)
+        assert row["videos_high"] == pytest.approx(interval.high)
+        assert cell["columns"]["videos"]["value"] == row["videos"]
+        assert cell["axes"]["flows.ftp.count"] == row["flows.ftp.count"]
+    links = pl.read_parquet(out / "tables" / "links" / "**" / "*.parquet")
+    assert links["seed"].n_unique() == 12
+
+    again = run(path, "--json")
+    assert "nothing to run" in again.stderr
+    assert json.loads(again.stdout) == told
+
+
+def test_points_run_until_their_intervals_are_narrow(tmp_path: Path) -> None:
+    text = """
+        [axes]
+        flows.ftp.count = [1, 4]
+        flows.video.start = [{ low = "0 s", high = "20 s" }]
+        [columns]
+        ftp = '''AVG(goodput_bps) FROM flows WHERE "group" = 'ftp' '''
+        [stop]
+        column = "ftp"
+        relative = 0.01
+        confidence = 0.9
+        least = 3
+        most = 40
+    """
+    file = read(tmp_path, text)
+    engine = NativeEngine()
+    study = Study(engine, Store(tmp_path / "cells", engine.fingerprint()), 2)
+    told: list[str] = []
+    swept = sweep(file, study, tell=told.append)
+    counts = [len(outcome.cells) for outcome in swept.outcomes]
+    for outcome in swept.outcomes:
+        interval = mean_interval(outcome.rows["ftp"].to_list(), 0.9)
+        assert outcome.narrow == ((interval.high - interval.low) / 2 <= 0.01 * interval.value)
+        assert outcome.narrow or len(outcome.cells) == 40
+    assert max(counts) > 3
+    assert any("not narrow enough yet" in words for words in told)
+    one = Study(engine, Store(tmp_path / "one", engine.fingerprint()), 1)
+    assert sweep(file, one).summary().equals(swept.summary())
+
+
+def test_one_long_run_gives_an_interval_by_batches(tmp_path: Path) -> None:
+    text = """
+        [set]
+        measure.sample-every = "100 ms"
+        measure.queues = ["bottleneck"]
+        duration = "65 s"
+        [columns]
+        queue = "AVG(value) FROM samples WHERE quantity = 'queue_packets'"
+        [interval]
+        by = "batch"
+        batches = 6
+    """
+    path = write(tmp_path, text)
+    told = json.loads(run(path, "--json").stdout)
+    (cell,) = told["cells"]
+    assert cell["columns"]["queue"]["n"] == 6
+    assert -1 <= cell["lag_one"]["queue"] <= 1
+    runs = pl.read_parquet(tmp_path / "out" / "results" / "**" / "*.parquet")
+    assert runs["batch"].to_list() == list(range(6))
+    bad = write(tmp_path, dedent(text).replace("FROM samples", "FROM flows"))
+    assert "tables: adus, events, packets, samples" in run(bad).output
+
+
+def test_batches_cover_the_measured_time_once() -> None:
+    samples = pl.DataFrame({"time_s": [float(t) for t in range(5, 30)], "value": range(25)})
+    canonical = '{"duration": "30 s", "measure": {"from": "5000 ms"}}'
+    parts = list(cut({"samples": samples, "flows": samples}, canonical, 5))
+    assert [part["samples"].height for part in parts] == [5] * 5
+    assert set(parts[0]) == {"samples"}
+    assert seconds("2.5 min") == 150
+    assert lag_one([1.0, -1.0] * 50) == pytest.approx(-0.99)
+    assert lag_one([3.0, 3.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("AVG(goodput) FROM flows", "goodput"),
+        ("AVG(x) FROM nowhere", "tables: adus, events, flows"),
+        ("goodput_bps FROM flows", "one value is needed"),
+        ("MIN(transport) FROM flows", "is no number"),
+        ("SUM(late) * 1.0 / SUM(units) FROM playout", "write 1.0 as 1e0"),
+        ("AVG( FROM flows", "columns.mine"),
+    ],
+)
+def test_a_query_that_fails_ends_the_study_at_its_first_run(
+    tmp_path: Path, query: str, expected: str
+) -> None:
+    path = write(tmp_path, f'seeds = 30\n[columns]\nmine = "{query}"')
+    result = run(path, "--jobs", "1")
+    assert result.exit_code == BAD_INPUT
+    assert "columns.mine" in result.output
+    assert expected in result.output
+    assert len(list((tmp_path / "out").rglob("*.zip"))) < 10
+    assert not (tmp_path / "out" / "results").exists()
+
+
+def test_a_query_without_rows_is_a_missing_value(tmp_path: Path) -> None:
+    path = write(tmp_path, "[columns]\nnone = '''AVG(flow) FROM flows WHERE \"group\" = 'x' '''")
+    (cell,) = json.loads(run(path, "--json").stdout)["cells"]
+    assert cell["columns"]["none"] == {"value": None, "low": None, "high": None, "n": 0}
+
+
+def test_a_table_that_no_run_has_is_bad_input(tmp_path: Path) -> None:
+    result = run(write(tmp_path, 'tables = ["flws"]'))
+    assert result.exit_code == BAD_INPUT
+    assert "'flws' is no table; known: flows, links" in " ".join(result.output.split())
+
+
+# The folder.
+
+
+def test_two_runs_on_one_folder_are_kept_apart(tmp_path: Path) -> None:
+    path = write(tmp_path, COLUMNS)
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / LOCK).open("w") as held:
+        held.write("process 7 on elsewhere")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for command in (["sweep", str(path)], ["reproduce", "--only", "pert/fig1"]):
+            result = runner.invoke(main.app, [*command, "--out", str(tmp_path / "out")])
+            assert result.exit_code == ENVIRONMENT
+            assert "in use by process 7 on elsewhere" in result.output
+    assert run(path).exit_code == 0
+
+
+def test_a_damaged_cell_runs_again_and_is_told_of(tmp_path: Path) -> None:
+    path = write(tmp_path, "seeds = 2" + COLUMNS)
+    before = json.loads(run(path, "--json").stdout)
+    broken = sorted((tmp_path / "out" / "cells").rglob("*.zip"))[0]
+    broken.write_bytes(b"no zip at all")
+    after = run(path, "--json")
+    assert json.loads(after.stdout) == before
+    assert "run again:" in after.stderr
+    assert "2 cells, 1 of them kept" in after.stderr
+
+
+def test_a_dry_run_touches_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, "seeds = 5" + AXES + COLUMNS)
+    result = run(path, "--dry-run")
+    assert result.exit_code == 0
+    assert "4 points, 5 seeds each, 20 runs" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_point_that_always_gives_zero_is_narrow_at_once(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
+    text = """
+        [columns]
+        zero = "SUM(late) * 0 FROM playout"
+        [stop]
+        column = "zero"
+        relative = 0.05
+    """
+    file = read(tmp_path, text)
+    study = Study(engine, Store(tmp_path / "cells", "engine-1"), 1)
+    (outcome,) = sweep(file, study).outcomes
+    assert outcome.narrow
+    assert len(outcome.cells) == 5
+    assert not math.isnan(outcome.intervals["zero"].low)
