@@ -13,6 +13,9 @@ acknowledgement.toml and lone.toml have it."""
 STEADY_S = 30.0
 """From when on a transfer is held to be steady."""
 
+SAME_S = 1e-8
+"""Times closer than this are one: a table's times are rounded to nanoseconds."""
+
 LARGEST, WEIGHT, TOLERANCE, LONGEST_S = 4, 0.9, 2.0, 0.5
 """Algorithms 1 to 3: packets to an ACK, weight of the old mean, timer; RFC 1122's longest hold."""
 
@@ -65,7 +68,7 @@ def covered(seen: Iterable[Arrival], answered: Iterable[Answer]) -> list[int]:
     counts, following = [], next(times, None)
     for answer in answered:
         count = 0
-        while following is not None and following <= answer.time_s + 1e-7:
+        while following is not None and following <= answer.time_s + SAME_S:
             count += 1
             following = next(times, None)
         counts.append(count)
@@ -103,7 +106,8 @@ class AdaptiveReceiver:
         return self
 
     def _expire(self, now: float) -> None:
-        if self._deadline is not None and self._deadline <= now:
+        # A packet that arrives as the timer expires is taken first.
+        if self._deadline is not None and self._deadline < now - SAME_S:
             self.by_timer.append(Answer(self._deadline, self._next))
             self._answer(self._deadline)
             self._threshold = 1
