@@ -113,7 +113,7 @@ def coalescing_cells(
             COALESCING,
             (f'duration="{duration_s} s"', *setting.overrides(), *CURES[cure], *more),
             seed,
-            (("sweep", setting.sweep), ("value", setting.value), ("cure", cure)),
+            (("sweep", setting.sweep), ("at", float(setting.value)), ("cure", cure)),
             0.05 * duration_s / 200 * setting.rate_mbps / 3,
         )
         for setting, cure, seed in product(settings, cures, seeds)

@@ -97,7 +97,7 @@ def fairness_cells(scale: Scale, *sweeps: str) -> list[Cell]:
             packets = buffer_packets(
                 value if name == "bdp" else 1.0, value if name == "rtt" else RTT_MS
             )
-            labels = (("sweep", name), ("value", float(value)), ("buffer", packets))
+            labels = (("sweep", name), ("at", float(value)), ("buffer", packets))
             cells.append(
                 _flavours(scale, [*sweep.overrides(value), buffer(packets)], seed, labels)
             )
