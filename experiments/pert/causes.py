@@ -20,3 +20,9 @@ SAME_T_OTHER_LOAD = (
     " less than their rate, transfers get more, so that runs with 31 and 33 videos at 50 ms are in"
     " this range over PERT only."
 )
+
+STARVED = ""
+
+OVERCORRECTED = ""
+
+PACED_LOSE = ""
