@@ -110,7 +110,7 @@ def flavour_cells(scale: Scale) -> list[Cell]:
 
 
 def _seeds(scale: Scale) -> range:
-    return range(1) if scale == "quick" else range(20)
+    return range(2) if scale == "quick" else range(20)
 
 
 def _flavours(
@@ -118,7 +118,7 @@ def _flavours(
 ) -> Cell:
     duration_s = 160 if scale == "quick" else 1000
     return Cell(
-        FLAVOURS, (f'duration="{duration_s} s"', *overrides), seed, labels, duration_s / 350
+        FLAVOURS, (f'duration="{duration_s} s"', *overrides), seed, labels, duration_s / 500
     )
 
 
