@@ -1,4 +1,4 @@
-"""The thesis' claims, in the order in which it makes them."""
+"""The thesis' claims, by chapter."""
 
 from ontempo.lab.claims import Paper
 
@@ -32,7 +32,7 @@ from .figures import (
     scale,
 )
 
-CHAPTER_II = (fig1, scale, homogeneous, fig2)
+CHAPTER_II = (fig1, fig2, scale, homogeneous)
 CHAPTER_III = (fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, fig12, fig14)
 CHAPTER_IV = (alg1, fig16, fig17, fig18, fig20, fig21, fig25, fig26, fig27, fig28, fig29)
 CHAPTER_V = (fig31, fig32)
