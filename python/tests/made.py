@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 
 import polars as pl
-from fake import flow
+from rows import flow
 
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results
@@ -138,3 +138,35 @@ def streams(late: float, bps: float) -> Tables:
         "flows": made["flows"],
         "playout": pl.DataFrame(rows, schema=columns, orient="row"),
     }
+
+
+def acknowledged() -> Tables:
+    """A file of nine packets in order, each answered at once."""
+    rows: list[tuple[object, ...]] = []
+    for number in range(9):
+        started = number * SERVICE_S
+        arrived = started + 0.0048
+        rows.append((started, "right -> file.0.sink", "data", number, started))
+        rows.append((arrived, "file.0.sink -> right", "ack", number + 1, arrived))
+    columns = ["time_s", "link", "kind", "number", "started_s"]
+    row = {**flow(0, "file", 0, "pert", 1e6, 0.0, 1000), "transfers": 1}
+    return {
+        "flows": pl.DataFrame([row]),
+        "packets": pl.DataFrame(rows, schema=columns, orient="row"),
+    }
+
+
+GROUPS = ("paced", "unpaced", "immediate")
+
+ANY: Mapping[str, Callable[[], Tables]] = {
+    "acknowledgement": acknowledged,
+    "coalescing": side_by_side,
+    "flavours": lambda: flavours(
+        dict.fromkeys(GROUPS, 1e6), dict.fromkeys(GROUPS, 0.01), dict.fromkeys(GROUPS, 10)
+    ),
+    "high-speed": high_speed,
+    "homogeneous": lambda: homogeneous(0.0, 10.0),
+    "lone": lone,
+    "movie": lambda: windows(0.1),
+}
+"""Tables of each scenario, whatever is asked of it."""

@@ -48,7 +48,7 @@ def test_homogeneous_asks_for_few_losses_and_a_short_queue() -> None:
         return lambda cell: (
             made.homogeneous(loss, queue)
             if label(cell, "controller") == "pert"
-            else made.homogeneous(0.01, 100)
+            else made.homogeneous(0.01, 100.0)
         )
 
     holds("homogeneous", ours(0.00009, 24.9))
