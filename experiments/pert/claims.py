@@ -43,7 +43,5 @@ PAPER = Paper(
     about="A thesis on streaming live video over PERT, a TCP congestion controller that responds"
     " to delay before packets are lost, beside RENO and CUBIC, and on coalesced ACKs, pacing and"
     " the round trip that a sender then measures. Simulation.",
-    claims=[
-        figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)
-    ],
+    claims=[figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)],
 )

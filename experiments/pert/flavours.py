@@ -98,9 +98,7 @@ def fairness_cells(scale: Scale, *sweeps: str) -> list[Cell]:
                 value if name == "bdp" else 1.0, value if name == "rtt" else RTT_MS
             )
             labels = (("sweep", name), ("at", float(value)), ("buffer", packets))
-            cells.append(
-                _flavours(scale, [*sweep.overrides(value), buffer(packets)], seed, labels)
-            )
+            cells.append(_flavours(scale, [*sweep.overrides(value), buffer(packets)], seed, labels))
     return cells
 
 

@@ -107,8 +107,10 @@ def time_figure(results: Results, cures: Sequence[str]) -> Figure:
     second = pl.col("time_s").floor()
     views = []
     for cure in cures:
-        own = table.filter(cure=cure).group_by("receiver", second.alias("second")).agg(
-            pl.col("srtt_ms").mean()
+        own = (
+            table.filter(cure=cure)
+            .group_by("receiver", second.alias("second"))
+            .agg(pl.col("srtt_ms").mean())
         )
         series = [
             Series(

@@ -79,7 +79,7 @@ def flavours(
     spread: Mapping[str, float] | None = None,
 ) -> Tables:
     """Ten flows a group, half of them faster by `spread` and half slower; where packets queue."""
-    flows = []
+    flows: list[dict[str, object]] = []
     for group, bps in rates.items():
         for index in range(10):
             part = (spread or {}).get(group, 0.0) * (1 if index % 2 else -1)

@@ -136,7 +136,12 @@ def test_fig31_and_fig32_ask_for_the_same_mean_everywhere() -> None:
         holds(figure, error("none", 0.3, lambda _cell: True))
         holds(figure, error("correction", 0.0199, lambda _cell: True))
     fails("fig31", error("correction", -0.021, lambda _cell: True), "no coalescing")
-    fails("fig32-34", error("correction", 0.021, lambda c: label(c, "at") == 9.0), "10 cross", "10 Mbit")
+    fails(
+        "fig32-34",
+        error("correction", 0.021, lambda c: label(c, "at") == 9.0),
+        "10 cross",
+        "10 Mbit",
+    )
 
 
 # Chapter IV: fairness.
@@ -194,7 +199,9 @@ def test_fig29_asks_for_more_throughput_below_one_product_and_fewer_late_packets
         def tables(cell: Cell) -> Tables:
             paced = label(cell, "flavour") == "paced"
             less = float(str(label(cell, "bdp"))) < 1
-            return made.streams(late if paced else 0.2, (small if less else large) if paced else 1e6)
+            return made.streams(
+                late if paced else 0.2, (small if less else large) if paced else 1e6
+            )
 
         return tables
 

@@ -30,7 +30,9 @@ def judge(results: Results) -> Finding:
     }
     data, traffic, ratio = (found[column] for column in ("data", "ack_traffic", "ratio"))
     checks = [
-        _as_much("Adaptive coalescing carries as much data as by two.", data, "adaptive", "delayed"),
+        _as_much(
+            "Adaptive coalescing carries as much data as by two.", data, "adaptive", "delayed"
+        ),
         _as_much("By two carries as much as no delay.", data, "delayed", "immediate"),
         Check(
             "Adaptive coalescing sends the fewest ACKs, no delay the most.",
@@ -62,7 +64,11 @@ def judge(results: Results) -> Finding:
             [
                 View(
                     "",
-                    [Series("one transfer", "pert", dict(zip(ticks, values.values(), strict=True)))],
+                    [
+                        Series(
+                            "one transfer", "pert", dict(zip(ticks, values.values(), strict=True))
+                        )
+                    ],
                 )
             ],
         )

@@ -9,7 +9,7 @@ from ..roundtrips import error_figure, means, off_by, same_mean, time_figure
 
 SWEEPS = ("cross flows", "cross packet (bytes)", "delay (ms)")
 SENTENCES = {
-    "alone": "Two transfers alone: paced, the mean round trip is that of no coalescing (figure 21).",
+    "alone": "Two transfers alone: paced, the mean is that of no coalescing (figure 21).",
     "cross flows": "With 1 to 10 cross flows it is in most settings (figure 22).",
     "cross packet (bytes)": "With cross packets of 500 to 1,500 bytes too (figure 23).",
     "delay (ms)": "With end-to-end delays of 5 to 50 ms too (figure 24).",
@@ -36,7 +36,7 @@ def judge(results: Results) -> Finding:
 
 
 NOTE = (
-    "Means over time of PERT's own smoothed round trip, from 30 s on, of two transfers in one queue;"
+    "Means over time of PERT's own smoothed round trip from 30 s on, two transfers in one queue;"
     " means over seeds of how far they are apart. Cross traffic: transfers over RENO, 5 where their"
     " number is not varied. The thesis says neither what cross traffic is nor how large the buffer"
     " is: taken as in Table I, 150 packets."

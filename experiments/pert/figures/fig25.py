@@ -61,7 +61,11 @@ def judge(results: Results) -> Finding:
             f"{titles[column]}: {_listed({k: v.value for k, v in values.items()}, '')}.",
             Axis("Flavour of PERT", ticks=ticks),
             Axis(titles[column]),
-            [View("", [Series("20 flows", "pert", dict(zip(ticks, values.values(), strict=True)))])],
+            [
+                View(
+                    "", [Series("20 flows", "pert", dict(zip(ticks, values.values(), strict=True)))]
+                )
+            ],
         )
         for column, values in found.items()
     ]

@@ -9,7 +9,7 @@ from ..roundtrips import error_figure, every_mean, means, off_by
 from .fig21 import NOTE
 
 SENTENCES = {
-    "cross flows": "With 5 to 10 cross flows the corrected mean is that of no coalescing (fig. 32).",
+    "cross flows": "With 5 to 10 cross flows, the mean is that of no coalescing (figure 32).",
     "delay (ms)": "With end-to-end delays of 5 to 50 ms too (figure 33).",
     "cross packet (bytes)": "With cross packets of 500 to 1,500 bytes too (figure 34).",
     "rate (Mbit/s)": "With bottlenecks of 1 to 10 Mbit/s too.",

@@ -55,7 +55,11 @@ def judge(results: Results) -> Finding:
             f"{title}: PERT {number(values['pert'].value)}, RENO {number(values['reno'].value)}.",
             Axis("Controller of all flows", ticks=ticks),
             Axis(title),
-            [View("", [Series("20 flows", "pert", dict(zip(ticks, values.values(), strict=True)))])],
+            [
+                View(
+                    "", [Series("20 flows", "pert", dict(zip(ticks, values.values(), strict=True)))]
+                )
+            ],
         )
         for title, values in (("Loss rate", loss), ("Mean queue (packets)", queue))
     ]
