@@ -1,5 +1,7 @@
 """Figure 18: what coalesced ACKs do to the round trip that a sender measures."""
 
+from itertools import pairwise
+
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
@@ -31,8 +33,8 @@ def judge(results: Results) -> Finding:
         [time_figure(pairs, ["none"]), _groups_figure(groups(results))],
         [*_higher(pairs), _steps(groups(results))],
         [
-            "Two transfers over PERT in one queue; the smoothed round trip is PERT's own. A packet's"
-            " round trip in the second plot is that to its receiver and back without waiting there,"
+            "Two transfers over PERT in one queue; the smoothed round trip is PERT's own. A"
+            " packet's round trip in the second plot is that to its receiver and back without waiting there,"
             " of one transfer alone; its group is its number modulo four.",
         ],
     )
@@ -87,7 +89,7 @@ def _steps(found: dict[float, Interval]) -> Check:
     values = sorted(one.value for one in found.values() if one.known)
     if len(values) < TRAIN:
         return Check(sentence, "the same difference", "no packets", None)
-    steps = [b - a for a, b in zip(values, values[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(values)]
     mean = sum(steps) / len(steps)
     return Check(
         sentence,
