@@ -7,6 +7,7 @@ Run from the checkout's root::
     python -m experiments.pert.readings length      # videos of 700 s and of the published 7,000 s
     python -m experiments.pert.readings trips       # each round trip by itself
     python -m experiments.pert.readings buffers     # figure 2's buffer, and PERT's two readings
+    python -m experiments.pert.readings extensions  # chapters IV and V: timers, buffers, PERT's two
 
 Each prints a table of Markdown, as it stands in docs/experiments-pert.md. Cells are kept beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
@@ -26,7 +27,7 @@ from ontempo.lab.judging import number
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
-from .claims import PAPER
+from .claims import CHAPTER_II, CHAPTER_III, CHAPTER_IV, CHAPTER_V
 from .figures.fig2 import enqueued, longest_seen, shares
 from .grid import (
     CONTROLLERS,
@@ -126,20 +127,85 @@ def _mean(table: pl.DataFrame, column: str) -> float:
     return float(table[column].to_numpy().mean())
 
 
-def comparison(jobs: int) -> Iterator[str]:
-    """Verdict and checks held of every claim, under each reading."""
+VIDEO_CLAIMS = [figure.CLAIM for figure in (*CHAPTER_II[:2], *CHAPTER_III[:-1])]
+"""Figures 1 to 12."""
+
+EXTENSION_CLAIMS = [
+    figure.CLAIM for figure in (*CHAPTER_II[2:], CHAPTER_III[-1], *CHAPTER_IV, *CHAPTER_V)
+]
+"""The other claims."""
+
+PUT_ON = {
+    "coalescing.toml": ("immediate", "coalescing"),
+    "flavours.toml": ("paced", "unpaced"),
+    "video.toml": ("video",),
+}
+"""The groups over PERT, by scenario."""
+
+
+def timer_of(least: str) -> Reading:
+    """Another least retransmission timeout for flows over PERT."""
+
+    def read(cell: Cell) -> Cell:
+        groups = list(PUT_ON.get(cell.scenario.name, ()))
+        if any(one.startswith("flows.immediate=") for one in cell.overrides):
+            groups.append("immediate")
+        more = tuple(f'flows.{group}.transport.min-rto="{least}"' for group in groups)
+        return replace(cell, overrides=(*cell.overrides, *more))
+
+    return read
+
+
+def where(scenarios: Sequence[str], override: str) -> Reading:
+    """One more override, for some of the scenarios."""
+    return lambda cell: (
+        replace(cell, overrides=(*cell.overrides, override))
+        if cell.scenario.stem in scenarios
+        else cell
+    )
+
+
+def thesis_reading(cell: Cell) -> Cell:
+    """PERT as the thesis has it, where the scenario file says otherwise."""
+    if cell.scenario.name not in PUT_ON:
+        return replaced(PERT["reference"], PERT["thesis"])(cell)
+    groups = PUT_ON[cell.scenario.name]
+    more = tuple(f"flows.{group}.transport.congestion={PERT['thesis']}" for group in groups)
+    inside = tuple(one.replace(PERT["reference"], PERT["thesis"]) for one in cell.overrides)
+    return replace(cell, overrides=(*inside, *more))
+
+
+EXTENSION_READINGS: Mapping[str, Reading] = {
+    "as chosen": lambda cell: cell,
+    "PERT thesis": thesis_reading,
+    "least timeout 1 s": timer_of("1 s"),
+    "15 packets": where(["coalescing"], 'topology.bottleneck.queue.limit="15 packets"'),
+    "50 packets": where(["coalescing"], 'topology.bottleneck.queue.limit="50 packets"'),
+    "access without limit": where(
+        ["flavours", "homogeneous"], 'topology.access.queue={ kind = "drop-tail" }'
+    ),
+}
+"""What chapters IV and V leave open, tried otherwise."""
+
+
+def comparison(
+    jobs: int,
+    claims: Sequence[Claim] = VIDEO_CLAIMS,
+    readings: Mapping[str, Reading] = READINGS,
+) -> Iterator[str]:
+    """Verdict and checks held of some claims, under each reading."""
     needed = {
-        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in PAPER.claims}
-        for name, reading in READINGS.items()
+        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in claims}
+        for name, reading in readings.items()
     }
     every = (cell for claims in needed.values() for cells in claims.values() for cell in cells)
     results = run(every, jobs)
-    yield "| claim | " + " | ".join(READINGS) + " |"
-    yield "| --- |" + " --- |" * len(READINGS)
-    totals = dict.fromkeys(READINGS, (0, 0, 0))
-    for claim in PAPER.claims:
+    yield "| claim | " + " | ".join(readings) + " |"
+    yield "| --- |" + " --- |" * len(readings)
+    totals = dict.fromkeys(readings, (0, 0, 0))
+    for claim in claims:
         cells = []
-        for name in READINGS:
+        for name in readings:
             verdict, held, checks = _judged(claim, results.of(needed[name][claim.id]))
             cells.append(f"{verdict}, {held} of {checks}")
             before = totals[name]
@@ -233,6 +299,7 @@ def main(arguments: Sequence[str]) -> None:
         "length": length_table,
         "trips": trips_table,
         "buffers": buffers_table,
+        "extensions": lambda jobs: comparison(jobs, EXTENSION_CLAIMS, EXTENSION_READINGS),
     }
     if not arguments or arguments[0] not in tables:
         raise SystemExit(__doc__)

@@ -33,8 +33,8 @@ def judge(results: Results) -> Finding:
         [time_figure(pairs, ["none"]), _groups_figure(groups(results))],
         [*_higher(pairs), _steps(groups(results))],
         [
-            "Two transfers over PERT in one queue; the smoothed round trip is PERT's own. A"
-            " packet's round trip in the second plot is that to its receiver and back without waiting there,"
+            "Two transfers over PERT in one queue; the smoothed round trip is PERT's own."
+            " A packet's round trip in the second plot is that to its receiver and back at once,"
             " of one transfer alone; its group is its number modulo four.",
         ],
     )
