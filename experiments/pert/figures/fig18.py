@@ -35,7 +35,8 @@ def judge(results: Results) -> Finding:
         [
             "Two transfers over PERT in one queue; the smoothed round trip is PERT's own."
             " A packet's round trip in the second plot is that to its receiver and back at once,"
-            " of one transfer alone; its group is its number modulo four.",
+            " of one transfer alone. The paper groups packets by their number modulo four, which is"
+            " their place in the train until the window changes by a packet; here it is the place.",
         ],
     )
 
@@ -70,17 +71,21 @@ def _higher(pairs: Results) -> list[Check]:
 
 
 def groups(results: Results) -> dict[float, Interval]:
-    """The mean round trip of the packets of a train, by their number modulo four."""
+    """The mean round trip of the packets of a train of four, by their place in it."""
     rows = []
     packets = results.of(cell for cell in results.cells if cell.scenario == LONE).table("packets")
     for _, own in packets.group_by(["seed"], maintain_order=True):
         received = {one.number: one.time_s for one in arrivals(own, FLOW)}
-        for time, place in sent(own, FLOW).select("time_s", "number").iter_rows():
-            if place in received:
-                rows.append((place % TRAIN, (received[place] - time) * 1e3 + RETURN_MS))
-    table = pl.DataFrame(rows, schema=["group", "rtt_ms"], orient="row")
+        together = sent(own, FLOW).group_by("time_s", maintain_order=True).agg("number")
+        for time, train in together.iter_rows():
+            if len(train) == TRAIN and all(one in received for one in train):
+                rows += [
+                    (place, (received[one] - time) * 1e3 + RETURN_MS)
+                    for place, one in enumerate(train)
+                ]
+    table = pl.DataFrame(rows, schema=["place", "rtt_ms"], orient="row")
     return {
-        float(place): mean_interval(table.filter(group=place)["rtt_ms"]) for place in range(TRAIN)
+        float(place): mean_interval(table.filter(place=place)["rtt_ms"]) for place in range(TRAIN)
     }
 
 
@@ -102,8 +107,8 @@ def _steps(found: dict[float, Interval]) -> Check:
 def _groups_figure(found: dict[float, Interval]) -> Figure:
     values = ", ".join(number(one.value) for one in found.values())
     return Figure(
-        f"Mean round trip of packets by their number modulo four: {values} ms.",
-        Axis("Packet number modulo four", ticks={place: f"{place:g}" for place in found}),
+        f"Mean round trip of the packets of a train by their place in it: {values} ms.",
+        Axis("Place in the train", ticks={place: f"{place + 1:g}" for place in found}),
         Axis("Round trip (ms)"),
         [View("", [Series(f"after {STEADY_S:g} s", "pert", found)])],
     )
