@@ -10,6 +10,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
 
+from ..causes import NEARLY_ALWAYS
 from ..extensions import ALONE, LONE, coalescing_cells, lone_cells, scaling
 from ..roundtrips import SETTING, smoothed, time_figure
 from ..trains import STEADY_S, arrivals, sent
@@ -22,8 +23,6 @@ PUBLISHED_MS = (4.0, 6.0)
 
 EQUAL = 0.1
 """How far a step may be from the mean step and still be "the same"."""
-
-CAUSE = ""
 
 
 def judge(results: Results) -> Finding:
@@ -58,14 +57,14 @@ def _higher(pairs: Results) -> list[Check]:
             "always",
             f"{above:.0%} of the time",
             above == 1.0,
-            CAUSE,
+            NEARLY_ALWAYS,
         ),
         Check(
             "It is higher by about one train.",
             "about 5 ms (4 to 6 ms)",
             f"{number(mean.value)} ms (seeds {', '.join(map(number, by_seed['coalescing']))} ms)",
             low <= mean.value <= high,
-            CAUSE,
+            NEARLY_ALWAYS,
         ),
     ]
 

@@ -3,7 +3,7 @@
 from ontempo.lab.claims import Claim, Finding, Scale, World
 from ontempo.lab.study import Cell, Results
 
-from ..causes import STARVED
+from ..causes import HELD_ACKS
 from ..extensions import PACED_SETTINGS, coalescing_cells, scaling
 from ..roundtrips import error_figure, means, off_by, same_mean, time_figure
 
@@ -25,7 +25,7 @@ def judge(results: Results) -> Finding:
             "the error disappears in most settings (within 2 %)",
             off_by(table, sweep, "pacing"),
             sweep,
-            STARVED,
+            HELD_ACKS,
         )
         for sweep, sentence in SENTENCES.items()
     ]

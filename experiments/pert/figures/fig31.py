@@ -3,7 +3,7 @@
 from ontempo.lab.claims import Claim, Finding, Scale, World
 from ontempo.lab.study import Cell, Results
 
-from ..causes import OVERCORRECTED
+from ..causes import CORRECTED_AWAY
 from ..extensions import ALONE, coalescing_cells, scaling
 from ..roundtrips import every_mean, means, off_by, time_figure
 
@@ -16,7 +16,7 @@ def judge(results: Results) -> Finding:
         "Corrected, the mean round trip is that of no coalescing.",
         off_by(table, "alone", "correction"),
         "two transfers",
-        OVERCORRECTED,
+        CORRECTED_AWAY,
     )
     note = "; ".join(f"{value.value:+.1%}" for value in uncorrected.values())
     return Finding(

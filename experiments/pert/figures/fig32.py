@@ -3,7 +3,7 @@
 from ontempo.lab.claims import Claim, Finding, Scale, World
 from ontempo.lab.study import Cell, Results
 
-from ..causes import OVERCORRECTED
+from ..causes import CORRECTED_AWAY
 from ..extensions import CORRECTED_SETTINGS, coalescing_cells, scaling
 from ..roundtrips import error_figure, every_mean, means, off_by
 from .fig21 import NOTE
@@ -20,7 +20,7 @@ def judge(results: Results) -> Finding:
     """Compare the means in every setting."""
     table = results.derive(means)
     checks = [
-        every_mean(sentence, off_by(table, sweep, "correction"), sweep, OVERCORRECTED)
+        every_mean(sentence, off_by(table, sweep, "correction"), sweep, CORRECTED_AWAY)
         for sweep, sentence in SENTENCES.items()
     ]
     figures = [error_figure(table, sweep, ("none", "correction")) for sweep in SENTENCES]

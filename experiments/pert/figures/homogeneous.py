@@ -8,7 +8,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import ALL_COMPETE
+from ..causes import QUEUE_AT_THRESHOLD
 from ..curves import NAMES
 from ..extensions import homogeneous_cells, scaling
 
@@ -38,7 +38,7 @@ def judge(results: Results) -> Finding:
             "near-zero loss rate (below 10⁻⁴)",
             f"{number(loss['pert'].value)} (RENO {number(loss['reno'].value)})",
             loss["pert"].value < NEAR_ZERO,
-            ALL_COMPETE,
+            QUEUE_AT_THRESHOLD,
         ),
         Check(
             "Their queue is short.",
@@ -46,7 +46,7 @@ def judge(results: Results) -> Finding:
             f"{number(queue['pert'].value)} packets, RENO {number(queue['reno'].value)}:"
             f" {number(ratio)} of it",
             ratio < QUARTER,
-            ALL_COMPETE,
+            QUEUE_AT_THRESHOLD,
         ),
     ]
     ticks = {float(place): NAMES[name] for place, name in enumerate(queue)}
