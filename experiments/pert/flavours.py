@@ -116,7 +116,7 @@ def _flavours(
 ) -> Cell:
     duration_s = 160 if scale == "quick" else 1000
     return Cell(
-        FLAVOURS, (f'duration="{duration_s} s"', *overrides), seed, labels, duration_s / 500
+        FLAVOURS, (f'duration="{duration_s} s"', *overrides), seed, labels, duration_s / 650
     )
 
 
