@@ -7,6 +7,7 @@ Run from the checkout's root::
     python -m experiments.pert.readings length      # videos of 700 s and of the published 7,000 s
     python -m experiments.pert.readings trips       # each round trip by itself
     python -m experiments.pert.readings buffers     # figure 2's buffer, and PERT's two readings
+    python -m experiments.pert.readings extensions  # chapters IV and V: timers, buffers, PERT's two
 
 Each prints a table of Markdown, as it stands in docs/experiments-pert.md. Cells are kept beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
@@ -26,7 +27,8 @@ from ontempo.lab.judging import number
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
-from .claims import PAPER
+from .claims import CHAPTER_II, CHAPTER_III, CHAPTER_IV, CHAPTER_V
+from .extension_readings import EXTENSION_READINGS
 from .figures.fig2 import enqueued, longest_seen, shares
 from .grid import (
     CONTROLLERS,
@@ -126,20 +128,33 @@ def _mean(table: pl.DataFrame, column: str) -> float:
     return float(table[column].to_numpy().mean())
 
 
-def comparison(jobs: int) -> Iterator[str]:
-    """Verdict and checks held of every claim, under each reading."""
+VIDEO_CLAIMS = [figure.CLAIM for figure in (*CHAPTER_II[:2], *CHAPTER_III[:-1])]
+"""Figures 1 to 12."""
+
+EXTENSION_CLAIMS = [
+    figure.CLAIM for figure in (*CHAPTER_II[2:], CHAPTER_III[-1], *CHAPTER_IV, *CHAPTER_V)
+]
+"""The other claims."""
+
+
+def comparison(
+    jobs: int,
+    claims: Sequence[Claim] = VIDEO_CLAIMS,
+    readings: Mapping[str, Reading] = READINGS,
+) -> Iterator[str]:
+    """Verdict and checks held of some claims, under each reading."""
     needed = {
-        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in PAPER.claims}
-        for name, reading in READINGS.items()
+        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in claims}
+        for name, reading in readings.items()
     }
     every = (cell for claims in needed.values() for cells in claims.values() for cell in cells)
     results = run(every, jobs)
-    yield "| claim | " + " | ".join(READINGS) + " |"
-    yield "| --- |" + " --- |" * len(READINGS)
-    totals = dict.fromkeys(READINGS, (0, 0, 0))
-    for claim in PAPER.claims:
+    yield "| claim | " + " | ".join(readings) + " |"
+    yield "| --- |" + " --- |" * len(readings)
+    totals = dict.fromkeys(readings, (0, 0, 0))
+    for claim in claims:
         cells = []
-        for name in READINGS:
+        for name in readings:
             verdict, held, checks = _judged(claim, results.of(needed[name][claim.id]))
             cells.append(f"{verdict}, {held} of {checks}")
             before = totals[name]
@@ -227,12 +242,13 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 def main(arguments: Sequence[str]) -> None:
     """Print the table asked for."""
-    tables = {
+    tables: Mapping[str, Callable[[int], Iterator[str]]] = {
         "load": load_table,
         "compare": comparison,
         "length": length_table,
         "trips": trips_table,
         "buffers": buffers_table,
+        "extensions": lambda jobs: comparison(jobs, EXTENSION_CLAIMS, EXTENSION_READINGS),
     }
     if not arguments or arguments[0] not in tables:
         raise SystemExit(__doc__)

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import made
 import polars as pl
+from rows import flow
 
 from ontempo.lab.engine import Scenario, Stop, StoppedError
 from ontempo.lab.errors import BadInputError
@@ -96,6 +98,8 @@ def tables(scenario: FakeScenario, seed: int) -> dict[str, pl.DataFrame]:
     chance = random.Random(digest)
     if scenario.path.stem == "queue-share":
         return queue_share(chance)
+    if scenario.path.stem in made.ANY:
+        return dict(made.ANY[scenario.path.stem]())
     return video(scenario, chance)
 
 
@@ -167,24 +171,4 @@ def queue_share(chance: random.Random) -> dict[str, pl.DataFrame]:
     return {
         "flows": pl.DataFrame(flows),
         "queues": pl.DataFrame(rows, schema=QUEUES, orient="row"),
-    }
-
-
-def flow(
-    number: int, group: str, index: int, congestion: str, bps: float, loss: float, packet: int
-) -> dict[str, object]:
-    """A row of the table of flows that carries `bps` for 640 s."""
-    packets = int(bps * 640 / 8 / packet)
-    return {
-        "flow": number,
-        "group": group,
-        "index": index,
-        "transport": "tcp",
-        "congestion": congestion,
-        "sent_packets": packets,
-        "early_responses": packets // 50 if congestion == "pert" else 0,
-        "delivered_packets": packets,
-        "delivered_bytes": packets * packet,
-        "goodput_bps": packets * packet * 8 / 640,
-        "loss_rate": loss,
     }

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
-from fake import STARTUP_S, flow
+from fake import STARTUP_S
+from rows import flow
 
 from ontempo.lab.store import Store
 from ontempo.lab.study import Results

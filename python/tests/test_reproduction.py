@@ -144,4 +144,6 @@ def test_every_published_cell_is_a_scenario_that_the_engine_takes(
     study = Study(engine, Store(tmp_path, engine.fingerprint()), 1)
     cells = [cell for paper in papers for claim in paper.claims for cell in claim.cells(scale)]  # type: ignore[arg-type]
     plan = study.plan(cells)
-    assert {planned.cell for planned in plan.cells} == set(cells)
+    # A setting that two sweeps share is one run.
+    assert len(plan.missing) == len({one.key for one in plan.cells})
+    assert len(plan.cells) == len(set(cells))

@@ -110,6 +110,9 @@ impl Probes {
             if let Some(delay) = congestion.queueing_delay {
                 put("queueing_delay_s", delay.as_secs_f64());
             }
+            if let Some(rtt) = congestion.smoothed_rtt {
+                put("controller_srtt_s", rtt.as_secs_f64());
+            }
         }
         for link in &self.links {
             let waiting = fabric.waiting(*link, now) as f64;

@@ -149,6 +149,9 @@ pub struct Snapshot {
     pub alpha: Option<f64>,
     /// The smoothed queueing delay that a delay-based controller sees.
     pub queueing_delay: Option<Duration>,
+    /// The smoothed round-trip time of a controller that keeps its own (PERT), corrected for
+    /// self-induced delay where its samples are.
+    pub smoothed_rtt: Option<Duration>,
     /// Window reductions made on delay, before any loss.
     pub early_responses: u64,
     /// Window reductions of any kind.

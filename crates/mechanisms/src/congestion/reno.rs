@@ -98,6 +98,7 @@ impl CongestionControl for Reno {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: None,
             queueing_delay: None,
+            smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,
         }

@@ -169,6 +169,7 @@ impl CongestionControl for Vegas {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: None,
             queueing_delay: self.queueing_delay,
+            smoothed_rtt: None,
             early_responses: 0,
             reductions: self.reductions,
         }

@@ -263,6 +263,7 @@ impl CongestionControl for Pert {
             ssthresh: Window::of_packets(self.ssthresh),
             alpha: Some(self.alpha),
             queueing_delay: self.queueing().map(|queueing| queueing.current),
+            smoothed_rtt: self.srtt(),
             early_responses: self.early_responses,
             reductions: self.reductions,
         }

@@ -1,0 +1,154 @@
+"""How paced and unpaced transfers share a queue: the four measures of figures 26 to 28."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from ontempo.lab.claims import Check
+from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.statistics import mean_interval
+from ontempo.lab.study import Results
+
+from .flavours import RATE_MBPS, SWEEPS
+
+KINDS = {"paced": "Delay Pacing", "unpaced": "Delay ACK"}
+COLOURS = {"paced": "step-4", "unpaced": "step-0"}
+SYMBOLS = {"paced": "circle", "unpaced": "square"}
+
+ALMOST_ALL = 0.9
+"""Which part of the settings "almost all" is."""
+
+POINT = ("sweep", "at", "seed")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One of the four: its column, and whether more of it is fairer."""
+
+    name: str
+    column: str
+    title: str
+    more_is_fairer: bool
+
+
+MEASURES = (
+    Measure("bandwidth share", "share", "Share of the link, mean of a flow", True),
+    Measure("drop ratio", "drop_ratio", "Packets dropped, of those sent", False),
+    Measure("Jain index", "jain", "Jain's index among flows of a kind", True),
+    Measure("normalised queue", "queue", "Queue found on arrival, of the buffer", False),
+)
+
+
+def measured(results: Results) -> pl.DataFrame:
+    """All four measures of each kind of flows in each run."""
+    rate = pl.col("goodput_bps")
+    flows = (
+        results.table("flows")
+        .filter(pl.col("group").is_in(list(KINDS)))
+        .group_by(*POINT, "group", maintain_order=True)
+        .agg(
+            (rate.mean() / (RATE_MBPS * 1e6)).alias("share"),
+            (pl.col("dropped_packets").sum() / pl.col("sent_packets").sum()).alias("drop_ratio"),
+            (rate.sum() ** 2 / (rate.len() * (rate**2).sum())).alias("jain"),
+        )
+    )
+    met = pl.col("length") * pl.col("arrivals")
+    queues = (
+        results.table("queues")
+        .group_by(*POINT, "buffer", "group")
+        .agg((met.sum() / pl.col("arrivals").sum()).alias("packets"))
+        .with_columns((pl.col("packets") / pl.col("buffer")).alias("queue"))
+    )
+    return flows.join(queues, on=[*POINT, "group"])
+
+
+def curves(table: pl.DataFrame, sweep: str, measure: Measure) -> dict[str, Curve]:
+    """One measure of both kinds against what the sweep varies."""
+    own = table.filter(sweep=sweep).sort("at")
+    return {
+        kind: {
+            float(at): mean_interval(part[measure.column])
+            for (at,), part in own.filter(group=kind).group_by(["at"], maintain_order=True)
+        }
+        for kind in KINDS
+    }
+
+
+def figures(table: pl.DataFrame, sweep: str) -> list[Figure]:
+    """A plot of each measure."""
+    drawn = []
+    for measure in MEASURES:
+        found = curves(table, sweep, measure)
+        spoken = "; ".join(
+            f"{KINDS[kind]} {', '.join(number(one.value) for one in curve.values())}"
+            for kind, curve in found.items()
+        )
+        series = [
+            Series(KINDS[kind], COLOURS[kind], curve, symbol=SYMBOLS[kind])
+            for kind, curve in found.items()
+        ]
+        drawn.append(
+            Figure(
+                f"{measure.title}: {spoken}.",
+                Axis(SWEEPS[sweep].name),
+                Axis(measure.title),
+                [View("", series)],
+            )
+        )
+    return drawn
+
+
+def less_fair(table: pl.DataFrame, sweep: str, cause: str) -> list[Check]:
+    """Each measure gets worse from each setting to the next, for both kinds."""
+    return [
+        monotone(
+            f"{KINDS[kind]}: the {measure.name} {'falls' if measure.more_is_fairer else 'rises'}.",
+            "fairness decreases",
+            curve,
+            rising=not measure.more_is_fairer,
+            cause=cause,
+        )
+        for measure in MEASURES
+        for kind, curve in curves(table, sweep, measure).items()
+    ]
+
+
+def paced_fairer(
+    table: pl.DataFrame, sweep: str, least: float, published: str, cause: str
+) -> list[Check]:
+    """Paced flows are the fairer in at least this part of the settings, by each measure."""
+    return [
+        _fairer(measure, curves(table, sweep, measure), sweep, least, published, cause)
+        for measure in MEASURES
+    ]
+
+
+def _fairer(
+    measure: Measure,
+    found: Mapping[str, Curve],
+    sweep: str,
+    least: float,
+    published: str,
+    cause: str,
+) -> Check:
+    paced, unpaced = found["paced"], found["unpaced"]
+    sign = 1 if measure.more_is_fairer else -1
+    ahead = [at for at in paced if sign * (paced[at].value - unpaced[at].value) > 0]
+    side = "larger" if measure.more_is_fairer else "smaller"
+    behind = [at for at in paced if at not in ahead]
+    text = f"in {len(ahead)} of {len(paced)} settings"
+    if behind:
+        worst = max(behind, key=lambda at: sign * (unpaced[at].value - paced[at].value))
+        text += (
+            f"; most against it {number(paced[worst].value)} beside"
+            f" {number(unpaced[worst].value)} at {number(worst)}"
+        )
+    return Check(
+        f"{SWEEPS[sweep].name}: paced flows have the {side} {measure.name}.",
+        published,
+        text,
+        len(ahead) >= least * len(paced) if paced else None,
+        cause,
+    )
