@@ -19,8 +19,6 @@ CLAIMS: dict[str, Claim] = {
     for claim in paper.claims
 }
 
-PLAYED = tuple(f"fig{n}" for n in (1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12))
-
 CENTRES = (1.1, 1.3, 1.5, 1.7, 1.9)
 LEVEL = {"pert": 0.9, "cubic": 0.7, "reno": 0.5}
 
