@@ -49,7 +49,7 @@ impl Results {
     }
 }
 
-/// Totals of a link, those offered ahead of time taken out.
+/// Totals of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkTotals {
     arrivals: u64,
@@ -65,13 +65,12 @@ pub(crate) struct LinkTotals {
 }
 
 impl LinkTotals {
-    fn at(now: Time, statistics: &LinkStatistics, offered_ahead: u64) -> Self {
+    fn at(now: Time, statistics: &LinkStatistics) -> Self {
         let elapsed = now.as_secs_f64();
         let drops = &statistics.drops;
-        let arrivals = statistics.arrivals.get() - offered_ahead;
         Self {
-            arrivals,
-            departures: statistics.departures.get().min(arrivals),
+            arrivals: statistics.arrivals.get(),
+            departures: statistics.departures.get(),
             dropped_full: (drops.queue_full + drops.too_large).get(),
             dropped_early: drops.early.get(),
             dropped_loss: drops.loss.get(),
@@ -100,9 +99,7 @@ fn flow_totals(run: &Simulation) -> Vec<Totals> {
 }
 
 fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
-    let ahead = run.fabric.offered_ahead(now);
-    let links = run.fabric.link_statistics(now).zip(ahead);
-    links.map(|(statistics, ahead)| LinkTotals::at(now, &statistics, ahead)).collect()
+    run.fabric.link_statistics(now).map(|statistics| LinkTotals::at(now, &statistics)).collect()
 }
 
 /// The tables of a run that has reached its end.
