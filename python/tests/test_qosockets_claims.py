@@ -43,7 +43,8 @@ def intervals(main: str, received: Values, sent: Values, lost: Values) -> pl.Dat
             | {
                 "received_bps": received[flow] * 1e3,
                 "sent_bps": sent[flow] * 1e3,
-                "loss_percent": float(lost[flow]),
+                "sent_messages": 100_000,
+                "received_messages": round(100_000 - 1_000 * lost[flow]),
             }
             for flow in FLOWS
         ]
@@ -95,6 +96,23 @@ def test_what_was_published_of_the_video_is_reproduced_by_itself() -> None:
 def test_a_reserved_video_that_loses_messages_is_told_of() -> None:
     finding = CLAIMS["fig7"].judge(published(lost={"C2a": 3.0}))
     assert failing(finding) == ["Reserved: no loss."]
+
+
+def test_an_unreserved_video_that_receives_more_than_published_is_told_of() -> None:
+    finding = CLAIMS["fig6"].judge(published(received={"C1a": 262.0}))
+    assert failing(finding) == ["Unreserved: about 250 kbit/s in C1a, received."]
+
+
+def test_up_to_720_ms_is_asked_of_the_slower_generator_only() -> None:
+    quicker = published(delay={"C2b": 640.0, "C2c": 720.0})
+    assert CLAIMS["fig8"].judge(quicker).verdict is Verdict.REPRODUCED
+    finding = CLAIMS["fig8"].judge(published(delay={"C2b": 640.0, "C2c": 640.0}))
+    assert failing(finding) == ["The generators beside a reserved video: up to 720 ms."]
+
+
+def test_a_reserved_video_without_jitter_has_not_the_published_one() -> None:
+    finding = CLAIMS["fig9"].judge(published(jitter={"C2a": 1.0}))
+    assert failing(finding) == ["The reserved video's is about 5 ms under overload."]
 
 
 def test_a_reserved_video_that_waits_is_told_of() -> None:

@@ -4,7 +4,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import SMOOTH
+from ..causes import DRAINING, IMPOSSIBLE_JITTER, SMOOTH
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, check, compare, jitter, series
 
@@ -30,13 +30,22 @@ def judge(results: Results) -> Finding:
             " ms",
         ),
         check(
+            "The reserved video's is about 5 ms under overload.",
+            "5 ms",
+            values,
+            ("C2a",),
+            lambda x: abs(x - 5) <= 0.5,
+            " ms",
+            SMOOTH,
+        ),
+        check(
             "The unreserved video's is about 115 ms.",
             "115 ms",
             values,
             ("C1a",),
             lambda x: abs(x - 115) <= 11.5,
             " ms",
-            SMOOTH,
+            IMPOSSIBLE_JITTER,
         ),
         compare(
             "The generators' jitter is lower beside a reserved video.",
@@ -45,7 +54,7 @@ def judge(results: Results) -> Finding:
             (("C1b", "C2b"), ("C1c", "C2c")),
             lambda without, with_it: with_it < without,
             " ms",
-            SMOOTH,
+            DRAINING,
         ),
     ]
     figure = Figure(
