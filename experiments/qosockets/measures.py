@@ -42,7 +42,8 @@ def totals(results: Results) -> pl.DataFrame:
     by_run = intervals(results).group_by("flow_name", SEED, maintain_order=True)
     sums = by_run.agg(pl.col("sent_messages").sum(), pl.col("received_messages").sum())
     lost = 100 * (1 - pl.col("received_messages") / pl.col("sent_messages"))
-    return sums.with_columns(lost.alias("loss_percent"))
+    # Hundredths: a message or two are under way when a run begins or ends.
+    return sums.with_columns(lost.round(2).alias("loss_percent"))
 
 
 def messages(results: Results) -> pl.DataFrame:

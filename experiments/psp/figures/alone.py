@@ -38,38 +38,19 @@ def judge_many(results: Results) -> Finding:
     rates, losses, sending = received(of[16]), lost(of[16]), sent(of[16])
     peak = best(rates)
     checks = [
-        Check(
-            "Without spacing each sends at its link's rate.",
-            "100 Mbit/s",
-            f"{number(sending[0].value)} Mbit/s",
-            95 <= sending[0].value <= 105,
-        ),
-        Check(
-            "Without spacing each receives about a tenth.",
-            "10 Mbit/s",
-            f"{number(rates[0].value)} Mbit/s",
-            9 <= rates[0].value <= 11,
-        ),
-        Check(
-            "Without spacing nine packets of ten are lost.",
-            "90 %",
-            f"{losses[0].value:.1%}",
-            0.88 <= losses[0].value <= 0.92,
-        ),
-        Check(
-            "The receiver's throughput is largest near 1000 μs.",
-            "1000 μs",
-            f"{microseconds(peak)}, {number(rates[peak].value)} Mbit/s",
-            900 <= peak <= 1100,
-            "16 packets of 1,400 bytes take 1156 μs at 155 Mbit/s: from there on throughput"
-            " falls, below it the link is full.",
-        ),
-        Check(
-            "The loss falls at once with spacing.",
-            "sharply",
-            "; ".join(f"{losses[us].value:.0%} at {microseconds(us)}" for us in (0, 500, 1000)),
-            losses[0].value > losses[500].value > losses[1000].value,
-        ),
+        Check("Without spacing each sends at its link's rate.", "100 Mbit/s",
+              f"{number(sending[0].value)} Mbit/s", 95 <= sending[0].value <= 105),
+        Check("Without spacing each receives about a tenth.", "10 Mbit/s",
+              f"{number(rates[0].value)} Mbit/s", 9 <= rates[0].value <= 11),
+        Check("Without spacing nine packets of ten are lost.", "90 %",
+              f"{losses[0].value:.1%}", 0.88 <= losses[0].value <= 0.92),
+        Check("The receiver's throughput is largest near 1000 μs.", "1000 μs",
+              f"{microseconds(peak)}, {number(rates[peak].value)} Mbit/s", 900 <= peak <= 1100,
+              "16 packets of 1,400 bytes take 1156 μs at 155 Mbit/s: from there on throughput"
+              " falls, below it the link is full."),
+        Check("The loss falls at once with spacing.", "sharply",
+              "; ".join(f"{losses[us].value:.0%} at {microseconds(us)}" for us in (0, 500, 1000)),
+              losses[0].value > losses[500].value > losses[1000].value),
         *[_fewer(count, of[count]) for count in COUNTS if count < 16],
     ]
     figures = both(

@@ -128,9 +128,7 @@ def judge_right(results: Results) -> Finding:
         )
         for value in RATIOS
     }
-    worst = {
-        value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS
-    }
+    worst = {value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS}
     checks = [
         within_everywhere(
             "The curves of all delays fall together.",

@@ -65,9 +65,7 @@ def judge_left(results: Results) -> Finding:
         Check(
             "With A close to W both kinds of delivery stall.",
             f"all takes more than {STALL:g} times as long as with A = 2",
-            "; ".join(
-                f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items()
-            )
+            "; ".join(f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items())
             + f" with A = {STALLED.every}",
             all(ratio > STALL for ratio in ratios.values()),
         ),
@@ -85,9 +83,7 @@ def judge_right(results: Results) -> Finding:
     idle = results.derive(runs).filter(
         interval_ms=IDLE_AT.interval_ms, processing_ms=IDLE_AT.processing_ms
     )
-    shares = {
-        order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS
-    }
+    shares = {order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS}
     (best_place, best), (_, none) = highest(found[10.0]), highest(found[0.0])
     checks = [
         Check(
