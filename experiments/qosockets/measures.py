@@ -1,6 +1,7 @@
 """The measures of equations (2) to (5), by flow of Table 1."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 
 import polars as pl
 
@@ -92,9 +93,17 @@ def jitter(results: Results) -> Values:
 
 
 def series(name: str, colour: str, values: Values, symbol: str = "circle") -> Series:
-    """Values as a line over the flows of Table 1."""
+    """Values over the flows of Table 1."""
     points = {PLACES[flow]: value for flow, value in values.items()}
-    return Series(name, colour, points, symbol=symbol)
+    return Series(name, colour, points, style="none", symbol=symbol)
+
+
+def published(values: Mapping[str, float], name: str = "published") -> Series:
+    """What the text says of some flows."""
+    points = {
+        PLACES[flow]: Interval(value, math.nan, math.nan, 1) for flow, value in values.items()
+    }
+    return Series(name, "step-0", points, style="none", symbol="diamond-open")
 
 
 def check(

@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import CAPACITY, FAIR, SENT_RATE
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, check, compare, received, sent, series
+from ..measures import FLOW_AXIS, check, compare, published, received, sent, series
 
 MATCH = 0.01
 """Sending and receiving rates that match differ by less than this fraction."""
@@ -94,7 +94,19 @@ def judge(results: Results) -> Finding:
         "Sending and receiving rates by flow of Table 1, NetVideo.",
         FLOW_AXIS,
         Axis("Throughput (kbit/s)", (0, 700)),
-        [View("", [series("sent", "step-2", out), series("received", "ink", there, "square")])],
+        [
+            View(
+                "",
+                [
+                    series("sent", "step-2", out),
+                    series("received", "ink", there, "square"),
+                    published(
+                        {"A1": 570, "A2": 530, "B2a": 530, "C1a": 250, "C2a": 520},
+                        "received, published",
+                    ),
+                ],
+            )
+        ],
     )
     notes = [
         "Mean of samples of 0.5 s, payload; equation (2). Rates match within 1 %;"

@@ -8,7 +8,7 @@ from ontempo.lab.study import Results
 
 from ..causes import CAPACITY, FAIR, LOSS_ALONE
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, check, compare, loss, series
+from ..measures import FLOW_AXIS, check, compare, loss, published, series
 
 NONE = 0.05
 """Per cent below which nothing is lost: what is in the network at the end of a run."""
@@ -66,7 +66,15 @@ def judge(results: Results) -> Finding:
         "Message loss by flow of Table 1, NetVideo.",
         FLOW_AXIS,
         Axis("Loss (%)"),
-        [View("", [series("loss", "ink", lost)])],
+        [
+            View(
+                "",
+                [
+                    series("loss", "ink", lost),
+                    published({"C1a": 47, "C1b": 25, "C1c": 25, "C2a": 0, "C2b": 40, "C2c": 40}),
+                ],
+            )
+        ],
     )
     notes = [
         "Equation (3) over the messages of all samples of a run. Within 5 points counts as the"

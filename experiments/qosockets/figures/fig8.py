@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import QUEUE, RATIO
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, Values, check, compare, delay, series
+from ..measures import FLOW_AXIS, Values, check, compare, delay, published, series
 
 
 def largest(values: Values, flows: tuple[str, ...]) -> Values:
@@ -69,7 +69,15 @@ def judge(results: Results) -> Finding:
         "Message delay by flow of Table 1, NetVideo.",
         FLOW_AXIS,
         Axis("Delay (ms)"),
-        [View("", [series("delay", "ink", late)])],
+        [
+            View(
+                "",
+                [
+                    series("delay", "ink", late),
+                    published({"C1b": 600, "C1c": 600, "C2a": 25, "C2b": 720}),
+                ],
+            )
+        ],
     )
     return Finding([figure], checks, ["Mean over messages, equation (4); within 10 % is “around”."])
 

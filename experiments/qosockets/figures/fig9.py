@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import DRAINING, IMPOSSIBLE_JITTER, SMOOTH
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, check, compare, jitter, series
+from ..measures import FLOW_AXIS, check, compare, jitter, published, series
 
 
 def judge(results: Results) -> Finding:
@@ -61,7 +61,7 @@ def judge(results: Results) -> Finding:
         "Message jitter by flow of Table 1, NetVideo.",
         FLOW_AXIS,
         Axis("Jitter (ms)"),
-        [View("", [series("jitter", "ink", values)])],
+        [View("", [series("jitter", "ink", values), published({"C1a": 115, "C2a": 5})])],
     )
     return Finding([figure], checks, ["Mean over messages, equation (5); within 10 % is “about”."])
 
