@@ -15,9 +15,10 @@ CAPACITY = Cause(
     "the published flows do not fill the link: C1 receives 250 + 2·360 kbit/s and C2 520 + 2·300,"
     " 65 and 75 % of 1.5 Mbit/s, while a third of all messages is lost. Here the link is full,"
     " and what exceeds it is lost, 14 % of everything in C1. The paper's own losses ask for a"
-    " slower line: with 1.3 Mbit/s, which the routers' clock can be set to (1.5 it cannot),"
-    " generators lose 22 and 40 % (published: 25 and 40), the unreserved video 31. Traffic of the"
-    " department on the line, of which the paper speaks without a number, would do the same.",
+    " slower line: with 1.3 Mbit/s, which is among the clock rates in Cisco's manuals (1.5 is"
+    " not), generators lose 22 and 40 % (published: 25 and 40), the unreserved video 31. Traffic"
+    " of the department on the line, of which the paper speaks without a number, would do the"
+    " same.",
     f"{READINGS} sources",
 )
 
@@ -102,10 +103,10 @@ SMALL_SOCKETS = Cause(
 )
 
 OWN_CONVERSATION = Cause(
-    "IOS's fair queueing gives ACKs a conversation of their own, whose share of the line is larger"
-    " than the 64 kbit/s that are reserved here: they do not wait behind others, reserved or not."
-    " With one queue for all that is not reserved, and traffic against the images, reserving the"
-    " ACKs does raise their throughput.",
+    "IOS's fair queueing gives ACKs a conversation of their own, whose share of the line is"
+    " larger than the 64 kbit/s that are reserved here: they do not wait behind others, reserved"
+    " or not. With one queue for all that is not reserved, and traffic against the images,"
+    " reserving the ACKs does raise their throughput.",
     f"{READINGS} routers",
 )
 
