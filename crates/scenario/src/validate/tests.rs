@@ -228,8 +228,8 @@ fn udp_carries_what_paces_itself() {
     let text = VIDEO.replace("{ kind = \"cbr\", rate = \"300 kbit/s\" }", "{ kind = \"ftp\" }");
     assert_eq!(
         refused(&text, "{ kind = \"tcp\", congestion = \"pert\" }", "{ kind = \"udp\" }"),
-        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only `cbr` \
-         and `on-off` can feed; write transport = { kind = \"tcp\" }"
+        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only \
+         `cbr`, `on-off` and `messages` can feed; write transport = { kind = \"tcp\" }"
     );
 }
 
@@ -436,7 +436,7 @@ fn a_reservation_is_for_flows_that_exist_and_cross_the_link_that_way() {
     assert_eq!(
         reservation_refused(&RESERVED.replace("video", "vidio")),
         "s.toml:17: reservations[0].flows: there is no flow group `vidio`; \
-         did you mean `video`? Known: video"
+         did you mean `video`? Known: `video`"
     );
     assert_eq!(
         reservation_refused(&RESERVED.replace("rate", "index = 25\nrate")),
