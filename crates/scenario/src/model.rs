@@ -245,6 +245,10 @@ pub enum QueueSpec {
         /// `unreserved = "by-flow"`. No limit where not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<QueueLimit>,
+        /// Once a packet was dropped, no other is taken until fewer than this wait (Cisco IOS: a
+        /// quarter of the limit). Needs `limit`; not held back where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Packets>,
         /// The share of the link, 0 to 1, that may be reserved (Cisco IOS: 0.75).
         #[serde(default = "defaults::reservable")]
         reservable: f64,

@@ -19,7 +19,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 WIDTH_IN, HEIGHT_IN = 3.5, 2.5
 """One column of a two-column page."""
 
-STYLES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.6))}
+STYLES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.6)), "none": ""}
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
 
 LOOK = {
@@ -138,7 +138,8 @@ def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:
         label=series.name,
         zorder=3,
     )
-    banded = [(x, point) for x, point in points if point.low == point.low]  # not NaN
+    lined = series.style != "none"
+    banded = [(x, point) for x, point in points if lined and point.low == point.low]  # not NaN
     if len(banded) > 1:
         axes.fill_between(
             [x for x, _ in banded],

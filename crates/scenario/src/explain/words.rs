@@ -89,12 +89,14 @@ fn queue(spec: &QueueSpec) -> String {
     match spec {
         QueueSpec::DropTail { limit: None } => "an endless queue".to_owned(),
         QueueSpec::DropTail { limit: Some(limit) } => format!("a drop-tail queue of {limit}"),
-        QueueSpec::Wfq { limit, unreserved, .. } => {
+        QueueSpec::Wfq { limit, resume, unreserved, .. } => {
             let each = match unreserved {
                 Unreserved::Together => "",
                 Unreserved::ByFlow => " for each flow",
             };
-            format!("weighted fair queueing, {}{each}", unreserved_room(*limit))
+            let drained = resume
+                .map_or(String::new(), |resume| format!(", drained to {resume} after a drop"));
+            format!("weighted fair queueing, {}{each}{drained}", unreserved_room(*limit))
         }
         QueueSpec::Cbq { limit, borrow, .. } => {
             let borrowing = if *borrow { "with borrowing" } else { "without borrowing" };

@@ -228,8 +228,8 @@ fn udp_carries_what_paces_itself() {
     let text = VIDEO.replace("{ kind = \"cbr\", rate = \"300 kbit/s\" }", "{ kind = \"ftp\" }");
     assert_eq!(
         refused(&text, "{ kind = \"tcp\", congestion = \"pert\" }", "{ kind = \"udp\" }"),
-        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only `cbr`, \
-         `on-off` and `messages` can feed; write transport = { kind = \"tcp\" }"
+        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only \
+         `cbr`, `on-off` and `messages` can feed; write transport = { kind = \"tcp\" }"
     );
 }
 
@@ -395,6 +395,22 @@ fn a_queue_discipline_has_what_it_divides_by() {
         "s.toml:10: topology.bottleneck.queue.update: the time between updates is zero; write \
          update = \"15 ms\""
     );
+}
+
+#[test]
+fn a_queue_that_resumes_after_a_drop_has_a_limit_beyond_that() {
+    let refused = |queue: &str| {
+        let text = VIDEO.replace("{ kind = \"drop-tail\", limit = \"150 packets\" }", queue);
+        crate::parse(&text, "s.toml").unwrap_err().to_string()
+    };
+    let beyond = "topology.bottleneck.queue.resume: a queue resumes after it was full; write \
+                  limit = \"64 packets\", or another limit that is no smaller than `resume`";
+    for limit in ["", "limit = \"8 packets\", "] {
+        let text = refused(&format!("{{ kind = \"wfq\", {limit}resume = \"16 packets\" }}"));
+        assert!(text.ends_with(beyond), "{text}");
+    }
+    let text = refused("{ kind = \"wfq\", limit = \"64 packets\", resume = \"0 packets\" }");
+    assert!(text.ends_with("no packet would ever be taken again; write resume = \"16 packets\""));
 }
 
 /// A dumbbell whose bottleneck keeps the reservation that is given.
