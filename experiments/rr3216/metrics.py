@@ -4,8 +4,6 @@ S is when an ADU is first sent, R when it first arrives, A when the application 
 Ta how long it is processed. The paper prints the total time with S - R; it is R - S.
 """
 
-from collections.abc import Callable, Sequence
-
 import polars as pl
 
 from ontempo.lab.statistics import Interval, mean_interval
@@ -65,7 +63,8 @@ def runs(results: Results) -> pl.DataFrame:
 def gains(results: Results) -> pl.DataFrame:
     """One row a setting and seed: how much less of each metric out of sequence, as a fraction.
 
-    `gain` is the paper's G, of the mean total time.
+    `gain` is the paper's G, of the mean total time over ADUs (section 3.3); `makespan_gain` is that
+    of the whole run, which the paper calls G, too, at figure 13.
     """
     table = results.derive(runs)
     on = [*SETTING, "seed"]
@@ -92,9 +91,9 @@ def curve(table: pl.DataFrame, x: str, y: str = "gain") -> dict[float, Interval]
     }
 
 
-def gain_curve(results: Results, **setting: object) -> dict[float, Interval]:
+def gain_curve(results: Results, metric: str = "gain", **setting: object) -> dict[float, Interval]:
     """G by processing time in milliseconds, for runs whose setting has the given values."""
-    return curve(results.derive(gains).filter(**setting), "processing_ms")
+    return curve(results.derive(gains).filter(**setting), "processing_ms", metric)
 
 
 def highest(points: dict[float, Interval]) -> tuple[float, Interval]:
@@ -120,11 +119,3 @@ def falls_below(points: dict[float, Interval], level: float) -> float:
     after = places[places.index(last) + 1]
     high, low = points[last].value, points[after].value
     return last + (after - last) * (high - level) / (high - low)
-
-
-Chooser = Callable[[float], bool]
-
-
-def chosen(points: dict[float, Interval], holds: Chooser) -> Sequence[float]:
-    """The places that satisfy a condition."""
-    return [place for place in points if holds(place)]
