@@ -13,6 +13,7 @@ Run from the checkout's root::
     python -m experiments.rr3216.readings bursts      # losses in bursts, with and without back-off
     python -m experiments.rr3216.readings laws        # delays with and without overtaking
     python -m experiments.rr3216.readings confidence  # intervals by number of ADUs and quantile
+    python -m experiments.rr3216.readings steps       # small steps of Ta over forty runs
     python -m experiments.rr3216.readings model       # the model's gain at rtt/Ta = 20
 
 Each prints a table of Markdown, as it stands in docs/experiments-rr3216.md. Cells are kept beside
@@ -41,7 +42,7 @@ from .figures.fig10 import RATIOS
 from .figures.fig13 import peak
 from .figures.laws import BURSTS, LAWS
 from .figures.ranges import PUBLISHED_MS
-from .grid import ORDERS, SEEDS, Setting, cells
+from .grid import ORDERS, PROCESSING_MS, SEEDS, Setting, cells
 from .metrics import adus, curve, falls_below, gains, runs
 from .model import blocking_gain
 
@@ -239,14 +240,15 @@ def single_runs() -> Iterator[str]:
     for time in SHORT_MS:
         results = run_settings([Setting(count=100, every=4, processing_ms=time)], seeds=MANY)
         table = results.derive(gains)
+        took = [f"{_mean(table, name):.2f} s" for name in ("makespan_s", "makespan_s_out")]
         ordered, out = table["makespan_s"], table["makespan_s_out"]
         slow, quick = ordered >= 2.25, out < 1.5
         shares = [slow, quick, slow & quick, table["makespan_gain"] >= 0.35]
         peaks = " and ".join(number(peak(results, order, MANY).value) for order in ORDERS)
         low, high = (ordered.quantile(level) or math.nan for level in (0.05, 0.95))
         yield row(
-            f"{time:g} ms", f"{ordered.mean():.2f} s", f"{low:.2f} to {high:.2f} s",
-            f"{out.mean():.2f} s", *(f"{share.sum() / len(MANY):.0%}" for share in shares), peaks,
+            f"{time:g} ms", took[0], f"{low:.2f} to {high:.2f} s", took[1],
+            *(f"{share.sum() / len(MANY):.0%}" for share in shares), peaks,
         )  # fmt: skip
 
 
@@ -333,7 +335,8 @@ def confidence() -> Iterator[str]:
     )  # fmt: skip
     for order in ORDERS:
         for count in (1000, 4000, 16000):
-            settings = [Setting(count=count, processing_ms=time) for time in SHORT_MS]
+            times = PROCESSING_MS["full"] if count == 1000 else SHORT_MS
+            settings = [Setting(count=count, processing_ms=time) for time in times]
             table = run_settings(settings).derive(runs).filter(order=order)
             widest, halves = [], []
             for metric in ("total_s", "makespan_s"):
@@ -348,6 +351,17 @@ def confidence() -> Iterator[str]:
             yield row(
                 ORDER_NAMES[order], f"{count:,}", *(f"{value:.1%}" for value in (*widest, *halves))
             )
+
+
+def steps() -> Iterator[str]:
+    """The smallest steps of Ta, over forty runs: whether a rise between two is one."""
+    times = (0.1, 1.0, 2.0, 4.0, 35.0, 40.0)
+    yield from header("R", *(f"Ta = {time:g} ms" for time in times))
+    for interval in (0.0, 10.0):
+        settings = [Setting(interval_ms=interval, processing_ms=time) for time in times]
+        found = curve(run_settings(settings, seeds=range(40)).derive(gains), "processing_ms")
+        limits = (f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})" for one in found.values())
+        yield row(f"{interval:g} ms", *limits)
 
 
 def model() -> Iterator[str]:
@@ -375,6 +389,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "bursts": bursts,
     "laws": laws,
     "confidence": confidence,
+    "steps": steps,
     "model": model,
 }
 

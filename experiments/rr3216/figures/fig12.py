@@ -5,7 +5,7 @@ from ontempo.lab.judging import about, monotone, number
 from ontempo.lab.plots import Axis
 from ontempo.lab.study import Cell, Results
 
-from ..causes import CONTRADICTION, SLOWED_BY_LOSS
+from ..causes import CONTRADICTION, SLOWED_BY_LOSS, SMALL_STEPS
 from ..curves import RUNS_NOTE, gain_figure, ms
 from ..grid import SEEDS, Setting, cells
 from ..metrics import curve, gains, highest
@@ -47,6 +47,7 @@ def judge(results: Results) -> Finding:
                 points,
                 rising=True,
                 place=percent,
+                cause=SMALL_STEPS,
             )
             for time, points in found.items()
         ),

@@ -1,11 +1,11 @@
 """Figure 6: the gain against the processing time, without and with rate control."""
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import monotone, number
+from ontempo.lab.judging import Curve, monotone, number
 from ontempo.lab.plots import Figure
 from ontempo.lab.study import Cell, Results
 
-from ..causes import LEVEL, RATE_RAISES
+from ..causes import LEVEL, RATE_RAISES, SMALL_STEPS
 from ..curves import (
     RUNS_NOTE,
     gain_figure,
@@ -29,7 +29,7 @@ def wanted(scale: Scale) -> list[Cell]:
     return swept_cells(scale, [WINDOW_ONLY, RATE_CONTROLLED])
 
 
-def curves(results: Results, metric: str = "gain") -> dict[float, dict]:
+def curves(results: Results, metric: str = "gain") -> dict[float, Curve]:
     """G by processing time, for each R."""
     return {interval: gain_curve(results, metric, interval_ms=interval) for interval in NAMES}
 
@@ -46,6 +46,7 @@ def judge_left(results: Results) -> Finding:
             rising=False,
             strictly=False,
             place=ms,
+            cause=SMALL_STEPS,
         ),
         useless_for_large(found[0.0]),
     ]

@@ -7,6 +7,7 @@ from ontempo.lab.judging import monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
+from ..causes import SMALL_STEPS
 from ..curves import COLOURS, GAINS, PROCESSING_AXIS, RUNS_NOTE, ms, scaling, swept_cells
 from ..grid import Setting
 from ..metrics import gain_curve, highest
@@ -97,7 +98,7 @@ def judge_right(results: Results) -> Finding:
             f"{number(upto[low].value)} at {ms(low)}, the maximum is {number(most)}",
             upto[low].value >= TOP * most,
         ),
-        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms),
+        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms, cause=SMALL_STEPS),
     ]
     figure = surface((SLICE,))
     views = [

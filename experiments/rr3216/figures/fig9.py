@@ -2,6 +2,7 @@
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import about, above_everywhere, monotone, number
+from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
 
 from ..causes import RARE_ACKS, RATE_LOWERS, RATE_RAISES
@@ -46,7 +47,7 @@ def judge_left(results: Results) -> Finding:
     found = {size: gain_curve(results, every=size) for size in EVERY}
     table = results.derive(runs).filter(processing_ms=STALLED.processing_ms)
     took = {
-        (order, size): table.filter(order=order, every=size)["makespan_s"].mean()
+        (order, size): mean_interval(table.filter(order=order, every=size)["makespan_s"]).value
         for order in ORDERS
         for size in (Setting().every, STALLED.every)
     }
