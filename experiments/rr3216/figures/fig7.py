@@ -15,7 +15,7 @@ from ..model import blocking_gain
 
 RTT_MS, INTERVAL_MS = 200, 10
 BURSTS = (2, 5, 10, 20, 40)
-FINE_MS = [Fraction(step, 4) for step in range(401)]
+FINE_MS = [step / 4 for step in range(401)]
 SLICE = 10
 TOP = 0.9
 """Within this share of its maximum a simulated gain counts as maximal."""
@@ -41,7 +41,7 @@ def surface(bursts: tuple[int, ...]) -> Figure:
         Series(
             f"n = {burst}",
             COLOURS[place % 6],
-            {float(time): exact(float(gain(time, burst))) for time in FINE_MS},
+            {time: exact(float(gain(time, burst))) for time in FINE_MS},
             markers=False,
         )
         for place, burst in enumerate(bursts)
@@ -57,7 +57,7 @@ def surface(bursts: tuple[int, ...]) -> Figure:
 
 def judge_left(_results: Results) -> Finding:
     """Hold the two functions of the model against the paper's three areas."""
-    grid = [(time, burst) for time in FINE_MS for burst in range(1, 101)]
+    grid = [(Fraction(time), burst) for time in range(101) for burst in range(1, 101)]
     edge = [(INTERVAL_MS - Fraction(RTT_MS, burst), burst) for burst in range(20, 101)]
     off = sum(gain(*place) != expected(*place) for place in grid)
     most = max(gain(*place) for place in edge)
