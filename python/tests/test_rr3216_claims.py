@@ -100,9 +100,9 @@ def test_every_simulated_and_analysed_row_is_there() -> None:
     ]  # fmt: skip
 
 
-def test_a_quick_study_takes_half_a_minute_of_one_core() -> None:
+def test_a_quick_study_takes_less_than_half_a_minute_on_two_cores() -> None:
     cells = {cell for claim in CLAIMS.values() for cell in claim.cells("quick")}
-    assert sum(cell.cost for cell in cells) <= 30
+    assert sum(cell.cost for cell in cells) / 2 <= 30
 
 
 def test_fig3_4_asks_for_nothing_to_gain_at_both_ends() -> None:
