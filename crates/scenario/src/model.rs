@@ -707,6 +707,8 @@ pub struct AduSpec {
     pub lost_after: Packets,
     /// Least retransmission timeout.
     pub min_rto: Duration,
+    /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5).
+    pub back_off: bool,
 }
 
 impl Default for AduSpec {
@@ -721,6 +723,7 @@ impl Default for AduSpec {
             retransmission: RetransmissionKind::default(),
             lost_after: Packets::new(1),
             min_rto: Duration::from_millis(200),
+            back_off: true,
         }
     }
 }

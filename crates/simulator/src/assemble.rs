@@ -257,6 +257,7 @@ fn adu_ends(spec: &AduSpec) -> (AduSender, AduReceiver) {
         },
         reordering: spec.lost_after.get(),
         rto: RtoParameters { minimum: spec.min_rto, ..RtoParameters::default() },
+        back_off: spec.back_off,
     });
     (sender, AduReceiver::new(spec.ack_every.get(), rule))
 }
