@@ -227,7 +227,7 @@ TCPS: Mapping[str, Reading] = {
     "Reno with SACK, as run": READINGS["as run"],
     "Reno without SACK": of_tcp('recovery="reno"'),
     "NewReno without SACK": of_tcp('recovery="newreno"'),
-    "delayed ACKs": of_tcp('ack="delayed"'),
+    "delayed ACKs": of_tcp('ack={ kind = "delayed" }'),
     "packets of 1,000 bytes": of_tcp('packet="1000 B"'),
     "10 packets wait beside one": of_gateway(10),
     "20 packets": of_gateway(20),

@@ -59,8 +59,8 @@ def judge_aqm(results: Results) -> Finding:
     notes = [
         "The paper measures no queue discipline; this tests what it gives as its motive, with 8"
         " media flows and 8 TCPs of window 800 and a buffer of 300 packets.",
-        "Under FQ-CoDel plain UDP gets what TCP leaves unused: CoDel halves a Reno window at a wait of"
-        " 5 ms, too early to fill 9.7 Mbit/s over 84 ms. With a target of 84 ms each flow has exactly"
+        "Under FQ-CoDel plain UDP gets what TCP leaves unused: CoDel halves a Reno window at a wait"
+        " of 5 ms, too early to fill 9.7 Mbit/s over 84 ms. With a target of 84 ms each flow has"
         " its share (`python -m experiments.psp.readings queues`).",
     ]
     return Finding(figures, checks, notes)
