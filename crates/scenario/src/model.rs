@@ -661,9 +661,13 @@ pub enum Transport {
         /// Size of a packet on the wire, headers counted.
         #[serde(default = "defaults::packet")]
         packet: Bytes,
-        /// Time from packet to packet; no less than the first link takes for one.
+        /// The distance between packets. Packets follow each other no faster than the first
+        /// link takes for one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spacing: Option<Duration>,
+        /// From where to where the spacing is.
+        #[serde(default)]
+        spacing_from: SpacingFrom,
         /// Who adapts the spacing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         controller: Option<SpacingKind>,
@@ -671,6 +675,17 @@ pub enum Transport {
     /// ADUs, acknowledged selectively and sent again where lost; their order is the
     /// application's choice (rr3216).
     Adu(AduSpec),
+}
+
+/// From where the spacing to the next packet's start is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingFrom {
+    /// From the start of a packet: the interval of a timer.
+    #[default]
+    Start,
+    /// From the end of a packet, as its first link sends it (psp, fig. 3).
+    End,
 }
 
 /// Controllers of the spacing between packets.
@@ -682,6 +697,9 @@ pub enum SpacingKind {
     /// The same, damped: a loss that a smaller spacing caused restores the one before
     /// (psp, section 2.2).
     PspDamped,
+    /// The same, where only the decision before the report counts: a loss restores the spacing
+    /// if that was a decrease, whatever spacing the lost packets were sent at.
+    PspDampedLast,
 }
 
 /// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.

@@ -18,14 +18,14 @@ use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
-    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingKind,
-    TcpSpec, Transport, WindowCounts,
+    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingFrom,
+    SpacingKind, TcpSpec, Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
 use crate::agents::{
-    Adu, Agent, Consumer, MessageMeasure, Messages, Pace, Prompts, Receiver, SenderSettings,
-    Spaced, Tcp, Udp,
+    Adu, Agent, Consumer, Distance, MessageMeasure, Messages, Pace, Prompts, Receiver,
+    SenderSettings, Spaced, Tcp, Udp,
 };
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
 use crate::elements::link;
@@ -170,12 +170,16 @@ fn agent(
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
         }
-        Transport::Spaced { packet, spacing, controller } => {
+        Transport::Spaced { packet, spacing, controller, spacing_from } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
-            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), interface);
+            let distance = match spacing_from {
+                SpacingFrom::Start => Distance::Start { least: interface },
+                SpacingFrom::End => Distance::End { transmission: interface },
+            };
+            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), distance);
             Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
@@ -211,6 +215,9 @@ fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
         None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
         Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
         Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
+        Some(SpacingKind::PspDampedLast) => {
+            ("psp-damped-last", SpacingParameters::damped_by_last())
+        }
     };
     Pace::Adaptive { name, parameters, controller: None }
 }

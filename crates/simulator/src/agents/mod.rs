@@ -12,7 +12,7 @@ pub(crate) use adu::Adu;
 pub(crate) use consumer::Consumer;
 pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
-pub(crate) use spaced::{Pace, Spaced};
+pub(crate) use spaced::{Distance, Pace, Spaced};
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
