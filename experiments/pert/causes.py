@@ -40,8 +40,8 @@ CORRECTED_AWAY = (
     "a steady train comes back as far from the one before as it was sent, so that D2 - s of"
     " equation 5.3 is next to nothing, and nothing is subtracted; and R of equation 5.1 runs from"
     " a train's first packet, also where its packets did not leave together. With R from"
-    " the last packet the two transfers alone are within 2 %, and 18 of the 31 other settings beside 14. The thesis'"
-    " text is followed."
+    " the last packet the two transfers alone are within 2 %, and 18 of the 31 other settings"
+    " beside 14. The thesis' text is followed."
 )
 
 NEARLY_ALWAYS = (
@@ -53,9 +53,9 @@ PACED_LOSE = (
     "two things. Pacing by itself costs: with immediate ACKs for all (figure 25) paced flows get"
     " 3.8 Mbit/s beside 7.3 and 7.4 and lose 3.4 % of their packets beside 2.0 %, as Aggarwal et"
     " al. (2000), the thesis' source, found of paced flows among bursty ones. So does"
-    " coalescing by itself, 4.2 Mbit/s beside 10.0: in windows of some five packets, what does not fill an ACK"
-    " waits for its timer (an ACK covers 2.0 to 2.6 packets, not 4), and PERT takes the wait for"
-    " queueing. Timeouts are few, 0.5 to 16 in 100 s."
+    " coalescing by itself, 4.2 Mbit/s beside 10.0: in windows of some five packets, what"
+    " does not fill an ACK waits for its timer (an ACK covers 2.0 to 2.6 packets, not 4), and PERT takes"
+    " the wait for queueing. Timeouts are few, 0.5 to 16 in 100 s."
 )
 
 PACED_STREAMS = (
