@@ -54,8 +54,8 @@ PACED_LOSE = (
     " 3.8 Mbit/s beside 7.3 and 7.4 and lose 3.4 % of their packets beside 2.0 %, as Aggarwal et"
     " al. (2000), the thesis' source, found of paced flows among bursty ones. So does"
     " coalescing by itself, 4.2 Mbit/s beside 10.0: in windows of some five packets, what"
-    " does not fill an ACK waits for its timer (an ACK covers 2.0 to 2.6 packets, not 4), and PERT takes"
-    " the wait for queueing. Timeouts are few, 0.5 to 16 in 100 s."
+    " does not fill an ACK waits for its timer (an ACK covers 2.0 to 2.6 packets, not 4), and"
+    " PERT takes the wait for queueing. Timeouts are few, 0.5 to 16 in 100 s."
 )
 
 PACED_STREAMS = (
