@@ -6,6 +6,7 @@ mod messages;
 mod receiver;
 mod spaced;
 mod tcp;
+mod trains;
 mod udp;
 
 pub(crate) use adu::Adu;
