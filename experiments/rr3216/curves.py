@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from ontempo.lab.claims import Check, Scale
 from ontempo.lab.judging import Curve, number, within_everywhere
 from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.study import Cell
 
 from .grid import PROCESSING_MS, SEEDS, Setting, cells
 from .metrics import highest
@@ -44,7 +45,7 @@ def sweep(scale: Scale, settings: Sequence[Setting]) -> list[Setting]:
     ]
 
 
-def swept_cells(scale: Scale, settings: Sequence[Setting]) -> list:
+def swept_cells(scale: Scale, settings: Sequence[Setting]) -> list[Cell]:
     """The runs of settings at every processing time."""
     return cells(scale, sweep(scale, settings))
 

@@ -138,4 +138,3 @@ def cells(
     """
     chosen = SEEDS[scale] if seeds is None else seeds
     return [setting.cell(order, seed) for setting, order, seed in product(settings, orders, chosen)]
-

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
+from ontempo.lab.judging import Curve
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
@@ -97,18 +98,18 @@ def gain_curve(results: Results, **setting: object) -> dict[float, Interval]:
     return curve(results.derive(gains).filter(**setting), "processing_ms")
 
 
-def highest(points: dict[float, Interval]) -> tuple[float, Interval]:
+def highest(points: Curve) -> tuple[float, Interval]:
     """Where a curve is highest, and how high."""
     return max(points.items(), key=lambda point: point[1].value)
 
 
-def wide(points: dict[float, Interval], share: float = 0.9) -> float:
+def wide(points: Curve, share: float = 0.9) -> float:
     """The largest place at which a curve is still within a share of its maximum."""
     most = highest(points)[1].value
     return max(place for place, point in points.items() if point.value >= share * most)
 
 
-def falls_below(points: dict[float, Interval], level: float) -> float:
+def falls_below(points: Curve, level: float) -> float:
     """The place from which on a curve stays below a level, interpolated; NaN where it does not."""
     places = sorted(points)
     above = [place for place in places if points[place].value >= level]

@@ -5,7 +5,9 @@ the ADUs from one loss to the next, and `processing_ms` is Ta.
 """
 
 
-def blocking_ordered_ms(processing_ms: float, burst: float, rtt_ms: float, interval_ms: float) -> float:
+def blocking_ordered_ms(
+    processing_ms: float, burst: float, rtt_ms: float, interval_ms: float
+) -> float:
     """How long the last ADU of a burst waits for the application where order is kept (B_ord)."""
     return max(0.0, rtt_ms + burst * (processing_ms - interval_ms))
 

@@ -130,9 +130,7 @@ def test_fig16_17_holds_for_steady_and_equal_rates_only() -> None:
 
     judge = CLAIMS["fig16-17"].judge
     assert judge(rates(small, small)).verdict is Verdict.REPRODUCED
-    assert failing(judge(rates(large, large))) == [
-        "Each makes small oscillations around its rate."
-    ]
+    assert failing(judge(rates(large, large))) == ["Each makes small oscillations around its rate."]
     assert failing(judge(rates(small, lambda time: small(time) / 2))) == [
         "Both send at the same rate."
     ]

@@ -1,7 +1,5 @@
 """The claims of the paper on reservations, judged on tables that satisfy them and do not."""
 
-from collections.abc import Mapping
-
 import polars as pl
 from conftest import EXPERIMENTS
 from synthetic import Given
@@ -18,7 +16,7 @@ CLAIMS: dict[str, Claim] = {
 
 FLOWS = ("A1", "A2", "A3", "B1a", "B1b", "B2a", "B2b", "C1a", "C1b", "C1c", "C2a", "C2b", "C2c")
 
-Values = Mapping[str, float]
+Values = dict[str, float]
 
 RATES: Values = dict(
     zip(FLOWS, (570, 530, 520, 560, 500, 530, 480, 250, 410, 410, 520, 330, 330), strict=True)
@@ -103,10 +101,10 @@ def test_a_reserved_video_that_waits_is_told_of() -> None:
 
 
 def images(**changed: Values) -> Given:
-    rates = dict(
+    rates: Values = dict(
         zip(FLOWS, (480, 475, 530, 400, 500, 470, 480, 330, 400, 400, 396, 380, 380), strict=True)
     )
-    delay = dict(
+    delay: Values = dict(
         zip(
             FLOWS,
             (210, 210, 10, 300, 40, 250, 42, 900, 500, 500, 400, 520, 520),

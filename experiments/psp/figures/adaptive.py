@@ -29,7 +29,9 @@ SETUP_NOTE = (
 
 def sending(results: Results) -> pl.DataFrame:
     """The sending rate of each agent over time, in Mbit/s."""
-    labels = [name for name in ("controller", "delayed") if name in results.table("samples").columns]
+    labels = [
+        name for name in ("controller", "delayed") if name in results.table("samples").columns
+    ]
     of = [*labels, SEED, "subject"]
     return (
         results.table("samples")
@@ -80,18 +82,36 @@ def judge_damping(results: Results) -> Finding:
     goodput = {row["controller"]: row["goodput_bps"] for row in flows.iter_rows(named=True)}
     gain = goodput["psp-damped"] / goodput["psp"] - 1
     checks = [
-        Check("Damped PSP oscillates less.", "smaller",
-              f"standard deviation over mean: PSP {number(cv['psp'].value)},"
-              f" damped {number(cv['psp-damped'].value)}",
-              cv["psp-damped"].value < cv["psp"].value),
-        Check("Damping raises throughput.", "by 10 %", f"by {gain:.1%}", 0.05 <= gain <= 0.15,
-              "the gain is what plain PSP loses to its oscillation, which depends on how early"
-              " the smallest loss is seen and on what else is on the link."),
+        Check(
+            "Damped PSP oscillates less.",
+            "smaller",
+            f"standard deviation over mean: PSP {number(cv['psp'].value)},"
+            f" damped {number(cv['psp-damped'].value)}",
+            cv["psp-damped"].value < cv["psp"].value,
+        ),
+        Check(
+            "Damping raises throughput.",
+            "by 10 %",
+            f"by {gain:.1%}",
+            0.05 <= gain <= 0.15,
+            "the gain is what plain PSP loses to its oscillation, which depends on how early"
+            " the smallest loss is seen and on what else is on the link.",
+        ),
     ]
-    figure = Figure("Sending rate of one agent over time, PSP and damped PSP.", TIME_AXIS,
-                    SEND_AXIS, [View("", [
-                        Series("PSP", "reno", line(plain, "first.0"), markers=False),
-                        Series("Damped PSP", "pert", line(damped, "first.0"), markers=False)])])
+    figure = Figure(
+        "Sending rate of one agent over time, PSP and damped PSP.",
+        TIME_AXIS,
+        SEND_AXIS,
+        [
+            View(
+                "",
+                [
+                    Series("PSP", "reno", line(plain, "first.0"), markers=False),
+                    Series("Damped PSP", "pert", line(damped, "first.0"), markers=False),
+                ],
+            )
+        ],
+    )
     return Finding([figure], checks, [SETUP_NOTE])
 
 
@@ -100,8 +120,12 @@ def judge_two(results: Results) -> Finding:
     table = sending(results).filter(controller="psp-damped")
     cv, apart = variation(table), unlikeness(table, SETTLED_S)
     checks = [
-        Check("Each makes small oscillations around its rate.", "small",
-              f"standard deviation {cv.value:.1%} of the mean", cv.value <= SMALL),
+        Check(
+            "Each makes small oscillations around its rate.",
+            "small",
+            f"standard deviation {cv.value:.1%} of the mean",
+            cv.value <= SMALL,
+        ),
         _alike("Both send at the same rate.", apart),
     ]
     return Finding([_over_time(table), _fairness(table)], checks, [SETUP_NOTE])
@@ -114,8 +138,12 @@ def judge_delayed(results: Results) -> Finding:
     cv = variation(table.filter(pl.col("time_s") > 80))
     checks = [
         _alike("In the last 20 of 100 s both send at the same rate.", unlikeness(table, 80)),
-        Check("In the end each makes small oscillations.", "small",
-              f"standard deviation {cv.value:.1%} of the mean", cv.value <= SMALL),
+        Check(
+            "In the end each makes small oscillations.",
+            "small",
+            f"standard deviation {cv.value:.1%} of the mean",
+            cv.value <= SMALL,
+        ),
     ]
     return Finding([_over_time(table), _fairness(late)], checks)
 
@@ -125,12 +153,15 @@ def judge_background(results: Results) -> Finding:
     table = sending(results)
     flows = results.table("flows")
     losses = mean_interval(flows.filter(pl.col("group") != "tcp")["loss_rate"])
-    rates = table.filter(pl.col("time_s") > SETTLED_S)["mbit"]
+    rate = mean_interval(table.filter(pl.col("time_s") > SETTLED_S)["mbit"]).value
     checks = [
-        Check("The agents respond to congestion.", "readily",
-              f"they send {number(float(rates.mean() or 0))} Mbit/s, less than half the link to"
-              f" each, and lose {losses.value:.2%} of their packets",
-              float(rates.mean() or 0) < 155 / 2 and losses.value < 0.05),
+        Check(
+            "The agents respond to congestion.",
+            "readily",
+            f"they send {number(rate)} Mbit/s, less than half the link to"
+            f" each, and lose {losses.value:.2%} of their packets",
+            rate < 155 / 2 and losses.value < 0.05,
+        ),
         _alike("Both send at very similar rates.", unlikeness(table, SETTLED_S)),
     ]
     return Finding([_over_time(table)], checks)
@@ -150,8 +181,7 @@ def _over_time(table: pl.DataFrame) -> Figure:
         Series("First", "pert", line(table, "first.0"), markers=False),
         Series("Second", "cubic", line(table, "second.0"), "dash", markers=False),
     ]
-    return Figure("Sending rates of two agents over time.", TIME_AXIS, SEND_AXIS,
-                  [View("", lines)])
+    return Figure("Sending rates of two agents over time.", TIME_AXIS, SEND_AXIS, [View("", lines)])
 
 
 def _fairness(table: pl.DataFrame) -> Figure:
@@ -163,8 +193,15 @@ def _fairness(table: pl.DataFrame) -> Figure:
         "Sending rate of the second agent against that of the first.",
         Axis("First agent (Mbit/s)", format=".3~f", hover="first %{x} Mbit/s"),
         Axis("Second agent (Mbit/s)", format=".3~f"),
-        [View("", [Series("Rates", "pert", points),
-                   Series("Fairness line", "reno", fair, "dash", markers=False)])],
+        [
+            View(
+                "",
+                [
+                    Series("Rates", "pert", points),
+                    Series("Fairness line", "reno", fair, "dash", markers=False),
+                ],
+            )
+        ],
     )
 
 

@@ -43,13 +43,19 @@ def judge_aqm(results: Results) -> Finding:
     checks += [
         _beside(
             "Under FQ-CoDel plain UDP gets no more than its share.",
-            shares["plain UDP"], "FQ-CoDel", at_least=0.45,
+            shares["plain UDP"],
+            "FQ-CoDel",
+            at_least=0.45,
         )
     ]
     axis = Axis("Queue discipline", ticks=PLACES, hover="%{x}")
     figures = [
-        Figure(f"{what} under each discipline, by kind of media.", axis, y,
-               [View("", [Series(media, COLOURS[media], of[media]) for media in MEDIA])])
+        Figure(
+            f"{what} under each discipline, by kind of media.",
+            axis,
+            y,
+            [View("", [Series(media, COLOURS[media], of[media]) for media in MEDIA])],
+        )
         for what, y, of in (
             ("Loss of the media's packets", Axis("Packet loss of the media", format=".1%"), losses),
             ("TCP's share of the bandwidth", Axis("TCP's share", (0, 1), format=".0%"), shares),
@@ -72,14 +78,21 @@ def _under(
     udp, psp = losses["plain UDP"][place].value, losses["damped PSP"][place].value
     tcp = shares["damped PSP"][place].value
     return [
-        Check(f"Under {queue} PSP loses far less than plain UDP.", "far less (a tenth or less)",
-              f"PSP {psp:.2%}, plain UDP {udp:.1%}", psp <= udp / 10),
-        Check(f"Under {queue} PSP leaves TCP its share.", f"about {FAIR_SHARE:.0%}",
-              f"TCP has {tcp:.0%} beside damped PSP,"
-              f" {shares['plain UDP'][place].value:.0%} beside plain UDP",
-              abs(tcp - FAIR_SHARE) <= 0.1,
-              "PSP gives way by halving its rate but comes back by 2 μs of spacing a round trip"
-              " whatever its rate, TCP by a packet a round trip: nothing makes the two equal."),
+        Check(
+            f"Under {queue} PSP loses far less than plain UDP.",
+            "far less (a tenth or less)",
+            f"PSP {psp:.2%}, plain UDP {udp:.1%}",
+            psp <= udp / 10,
+        ),
+        Check(
+            f"Under {queue} PSP leaves TCP its share.",
+            f"about {FAIR_SHARE:.0%}",
+            f"TCP has {tcp:.0%} beside damped PSP,"
+            f" {shares['plain UDP'][place].value:.0%} beside plain UDP",
+            abs(tcp - FAIR_SHARE) <= 0.1,
+            "PSP gives way by halving its rate but comes back by 2 μs of spacing a round trip"
+            " whatever its rate, TCP by a packet a round trip: nothing makes the two equal.",
+        ),
     ]
 
 
@@ -93,30 +106,47 @@ def judge_headline(results: Results) -> Finding:
     """Loss and throughput of 16 adaptive agents against 16 that send as fast as they can."""
     flows = results.table("flows").filter(group="psa")
     of = {
-        media: flows.filter(media=media) for media in MEDIA if not flows.filter(media=media).is_empty()
+        media: flows.filter(media=media)
+        for media in MEDIA
+        if not flows.filter(media=media).is_empty()
     }
     loss = {media: mean_interval(part["loss_rate"]) for media, part in of.items()}
     rate = {media: mean_interval(part["goodput_bps"] / 1e6) for media, part in of.items()}
     less = 1 - loss["damped PSP"].value / loss["plain UDP"].value
     kept = rate["damped PSP"].value / rate["plain UDP"].value
     checks = [
-        Check("Packet spacing with feedback loses less.", "90 % less",
-              f"{less:.1%} less: {loss['damped PSP'].value:.2%} against"
-              f" {loss['plain UDP'].value:.1%}", less >= 0.9),
-        Check("Throughput does not suffer.", "the same",
-              f"{number(rate['damped PSP'].value)} Mbit/s against"
-              f" {number(rate['plain UDP'].value)} Mbit/s ({kept:.1%})", kept >= 0.95,
-              "plain UDP keeps the link full all the time; what adapts must leave it idle now and"
-              " then to find out whether it is."),
+        Check(
+            "Packet spacing with feedback loses less.",
+            "90 % less",
+            f"{less:.1%} less: {loss['damped PSP'].value:.2%} against"
+            f" {loss['plain UDP'].value:.1%}",
+            less >= 0.9,
+        ),
+        Check(
+            "Throughput does not suffer.",
+            "the same",
+            f"{number(rate['damped PSP'].value)} Mbit/s against"
+            f" {number(rate['plain UDP'].value)} Mbit/s ({kept:.1%})",
+            kept >= 0.95,
+            "plain UDP keeps the link full all the time; what adapts must leave it idle now and"
+            " then to find out whether it is.",
+        ),
     ]
     places = {float(place): media for place, media in enumerate(of)}
     axis = Axis("", ticks=places, hover="%{x}")
     figures = [
-        Figure("Packet loss by kind of sender.", axis, Axis("Packet loss", (0, 1), format=".1%"),
-               [View("", [Series("", "pert", {at: loss[name] for at, name in places.items()})])]),
-        Figure("Throughput of one of 16 by kind of sender.", axis,
-               Axis("Throughput (Mbit/s)", format=".3~f"),
-               [View("", [Series("", "pert", {at: rate[name] for at, name in places.items()})])]),
+        Figure(
+            "Packet loss by kind of sender.",
+            axis,
+            Axis("Packet loss", (0, 1), format=".1%"),
+            [View("", [Series("", "pert", {at: loss[name] for at, name in places.items()})])],
+        ),
+        Figure(
+            "Throughput of one of 16 by kind of sender.",
+            axis,
+            Axis("Throughput (Mbit/s)", format=".3~f"),
+            [View("", [Series("", "pert", {at: rate[name] for at, name in places.items()})])],
+        ),
     ]
     return Finding(figures, checks)
 

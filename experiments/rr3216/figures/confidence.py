@@ -68,6 +68,8 @@ CLAIM = Claim(
     expectation="Half of the t-interval over five runs below 5 % of the mean total time.",
     cells=wanted,
     judge=judge,
-    scaling=lambda scale: f"{len(PROCESSING_MS[scale])} of {len(PROCESSING_MS['full'])}"
-    " processing times; five runs a point, as published.",
+    scaling=lambda scale: (
+        f"{len(PROCESSING_MS[scale])} of {len(PROCESSING_MS['full'])}"
+        " processing times; five runs a point, as published."
+    ),
 )

@@ -1,7 +1,7 @@
 """Figure 10: the gain for several delays, and against D/Ta."""
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import monotone, number, within_everywhere
+from ontempo.lab.judging import Curve, monotone, number, within_everywhere
 from ontempo.lab.plots import Axis, exact
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
@@ -118,6 +118,19 @@ def by_ratio(results: Results, time: float) -> dict[float, Interval]:
     }
 
 
+def maximal(time: float, points: Curve) -> Check:
+    """With large ratios a delay's gain is near its maximum."""
+    most = highest(points)[1].value
+    return within_everywhere(
+        f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {delay(time)}.",
+        f"within {1 - STABLE:.0%} of its maximum, {number(most)}",
+        points,
+        lambda gain: gain >= STABLE * most,
+        [value for value in RATIOS if value > MAXIMAL_OVER],
+        ratio,
+    )
+
+
 def judge_right(results: Results) -> Finding:
     """Whether the ratio alone decides."""
     found = {time: by_ratio(results, time) for time in DELAYS_MS}
@@ -128,7 +141,9 @@ def judge_right(results: Results) -> Finding:
         )
         for value in RATIOS
     }
-    worst = {value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS}
+    worst = {
+        value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS
+    }
     checks = [
         within_everywhere(
             "The curves of all delays fall together.",
@@ -147,17 +162,7 @@ def judge_right(results: Results) -> Finding:
             [value for value in RATIOS if value < USELESS_UNDER],
             ratio,
         ),
-        *(
-            within_everywhere(
-                f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {delay(time)}.",
-                f"within {1 - STABLE:.0%} of its maximum, {number(highest(points)[1].value)}",
-                points,
-                lambda gain, most=highest(points)[1].value: gain >= STABLE * most,  # type: ignore[misc]
-                [value for value in RATIOS if value > MAXIMAL_OVER],
-                ratio,
-            )
-            for time, points in found.items()
-        ),
+        *(maximal(time, points) for time, points in found.items()),
     ]
     figure = gain_figure(
         "The gain against the ratio of delay and processing time, for delays of 10 to 500 ms.",

@@ -65,8 +65,13 @@ def judge(_results: Results) -> Finding:
         Check(
             "For n = 10, Gb exceeds one half only beyond rtt/Ta of about 20.",
             f"from {PUBLISHED_RATIO:g} on",
-            "; ".join(f"from {value:g} on with R = {share:g} Ta" for share, value in crossings.items()),
-            all(abs(value - PUBLISHED_RATIO) <= 0.1 * PUBLISHED_RATIO for value in crossings.values()),
+            "; ".join(
+                f"from {value:g} on with R = {share:g} Ta" for share, value in crossings.items()
+            ),
+            all(
+                abs(value - PUBLISHED_RATIO) <= 0.1 * PUBLISHED_RATIO
+                for value in crossings.values()
+            ),
             CAUSE,
         ),
     ]

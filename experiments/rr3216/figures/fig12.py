@@ -91,6 +91,8 @@ CLAIM = Claim(
     " exclude each other, so that one check must fail.",
     cells=wanted,
     judge=judge,
-    scaling=lambda scale: f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point;"
-    f" {len(LOSSES[scale])} of {len(LOSSES['full'])} loss rates.",
+    scaling=lambda scale: (
+        f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point;"
+        f" {len(LOSSES[scale])} of {len(LOSSES['full'])} loss rates."
+    ),
 )

@@ -46,9 +46,7 @@ def occupancy(table: pl.DataFrame) -> dict[float, int]:
 def peak(results: Results, order: str) -> Interval:
     """The largest occupancy, over runs; one that is taken as it arrives counts as none."""
     table = results.derive(adus).filter(order=order)
-    return mean_interval(
-        float(max(occupancy(table.filter(seed=seed)).values())) for seed in RUNS
-    )
+    return mean_interval(float(max(occupancy(table.filter(seed=seed)).values())) for seed in RUNS)
 
 
 def judge(results: Results) -> Finding:
@@ -61,19 +59,38 @@ def judge(results: Results) -> Finding:
     low, high = ORDERED_PEAK
     ordered, out = (peaks[order].value for order in ORDERS)
     checks = [
-        Check("In order the buffer's peak is large.", f"above {low}, at most {high}",
-              f"{number(ordered)} on average", low < ordered <= high),
-        Check("Out of sequence it is small.", f"at most {OUT_PEAK}",
-              f"{number(out)} on average", out <= OUT_PEAK),
-        Check("In order 100 ADUs take close to 2.5 s.", "2.5 s",
-              f"{number(took['ordered'].value)} s",
-              abs(took["ordered"].value / TOTALS_S["ordered"] - 1) <= NEAR, TA_OPEN),
-        Check("Out of sequence they take less than 1.5 s.", "less than 1.5 s",
-              f"{number(took['out-of-sequence'].value)} s",
-              took["out-of-sequence"].value < TOTALS_S["out-of-sequence"]),
-        Check("That is a gain of 40 %.", "about 0.4",
-              f"{number(makespan.value)} (in the mean total time of an ADU: {number(total.value)})",
-              about(makespan.value, 0.4), TA_OPEN),
+        Check(
+            "In order the buffer's peak is large.",
+            f"above {low}, at most {high}",
+            f"{number(ordered)} on average",
+            low < ordered <= high,
+        ),
+        Check(
+            "Out of sequence it is small.",
+            f"at most {OUT_PEAK}",
+            f"{number(out)} on average",
+            out <= OUT_PEAK,
+        ),
+        Check(
+            "In order 100 ADUs take close to 2.5 s.",
+            "2.5 s",
+            f"{number(took['ordered'].value)} s",
+            abs(took["ordered"].value / TOTALS_S["ordered"] - 1) <= NEAR,
+            TA_OPEN,
+        ),
+        Check(
+            "Out of sequence they take less than 1.5 s.",
+            "less than 1.5 s",
+            f"{number(took['out-of-sequence'].value)} s",
+            took["out-of-sequence"].value < TOTALS_S["out-of-sequence"],
+        ),
+        Check(
+            "That is a gain of 40 %.",
+            "about 0.4",
+            f"{number(makespan.value)} (in the mean total time of an ADU: {number(total.value)})",
+            about(makespan.value, 0.4),
+            TA_OPEN,
+        ),
     ]
     lines = [
         Series(

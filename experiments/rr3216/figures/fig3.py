@@ -53,9 +53,7 @@ def judge(results: Results) -> Finding:
         for order in ORDERS:
             done = times.filter(processing_ms=time, order=order)["processed_s"].sort()
             points = {1e3 * at: exact(place + 1) for place, at in enumerate(done)}
-            lines.append(
-                Series(ORDER_NAMES[order], ORDER_COLOURS[order], points, markers=time > 1)
-            )
+            lines.append(Series(ORDER_NAMES[order], ORDER_COLOURS[order], points, markers=time > 1))
         views.append(View(f"{time:g} ms", lines))
     figure = Figure(
         "ADUs processed over time, in order and out of sequence, with one loss: with small"

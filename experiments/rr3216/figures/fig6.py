@@ -1,7 +1,10 @@
 """Figure 6: the gain against the processing time, without and with rate control."""
 
+from collections.abc import Mapping
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import monotone, number
+from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.plots import Figure
 from ontempo.lab.study import Cell, Results
 
 from ..curves import (
@@ -27,7 +30,7 @@ def wanted(scale: Scale) -> list[Cell]:
     return swept_cells(scale, [WINDOW_ONLY, RATE_CONTROLLED])
 
 
-def curves(results: Results) -> dict[float, dict]:
+def curves(results: Results) -> dict[float, Curve]:
     """G by processing time, for each R."""
     return {interval: gain_curve(results, interval_ms=interval) for interval in NAMES}
 
@@ -74,7 +77,7 @@ def judge_right(results: Results) -> Finding:
     return Finding([figure(found)], checks, [RUNS_NOTE])
 
 
-def figure(found: dict):  # noqa: ANN201 - a Figure, as its maker says
+def figure(found: Mapping[float, Curve]) -> Figure:
     """Both curves."""
     return gain_figure(
         "The gain of out-of-sequence processing against the processing time, with window control"

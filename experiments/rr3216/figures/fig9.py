@@ -1,5 +1,7 @@
 """Figure 9: the gain for several acknowledgement frequencies and emission intervals."""
 
+from statistics import fmean
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import above_everywhere, monotone, number
 from ontempo.lab.study import Cell, Results
@@ -48,7 +50,7 @@ def judge_left(results: Results) -> Finding:
     found = {size: gain_curve(results, every=size) for size in EVERY}
     table = results.derive(runs).filter(processing_ms=STALLED.processing_ms)
     took = {
-        (order, size): table.filter(order=order, every=size)["makespan_s"].mean()
+        (order, size): fmean(table.filter(order=order, every=size)["makespan_s"])
         for order in ORDERS
         for size in (Setting().every, STALLED.every)
     }
@@ -65,7 +67,9 @@ def judge_left(results: Results) -> Finding:
         Check(
             "With A close to W both kinds of delivery stall.",
             f"all takes more than {STALL:g} times as long as with A = 2",
-            "; ".join(f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items())
+            "; ".join(
+                f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items()
+            )
             + f" with A = {STALLED.every}",
             all(ratio > STALL for ratio in ratios.values()),
         ),
@@ -83,7 +87,9 @@ def judge_right(results: Results) -> Finding:
     idle = results.derive(runs).filter(
         interval_ms=IDLE_AT.interval_ms, processing_ms=IDLE_AT.processing_ms
     )
-    shares = {order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS}
+    shares = {
+        order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS
+    }
     (best_place, best), (_, none) = highest(found[10.0]), highest(found[0.0])
     checks = [
         Check(
@@ -137,7 +143,7 @@ LEFT = Claim(
     title="Gain for several acknowledgement frequencies",
     world=World.SIMULATION,
     published="Fewer acknowledgements lessen the gain; very few block both kinds of delivery.",
-    expectation="The largest G does not grow over A = 1, 2, 4, 8, 16; with A close to W both stall.",
+    expectation="The largest G does not grow over A = 1, 2, 4, 8, 16; with A near W both stall.",
     cells=wanted_left,
     judge=judge_left,
     scaling=scaling,

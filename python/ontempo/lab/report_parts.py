@@ -39,6 +39,11 @@ def icon(verdict: Verdict) -> str:
     )
 
 
+def sentence(text: str) -> str:
+    """Words that begin anywhere, as a sentence of HTML."""
+    return f"{escape(text[:1].upper() + text[1:])}."
+
+
 def verdict_html(verdict: Verdict) -> str:
     """A verdict as sign and word."""
     return f'<span class="verdict {slug(verdict)}">{icon(verdict)}{verdict.value}</span>'
