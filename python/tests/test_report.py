@@ -146,6 +146,13 @@ def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_i
     assert "It rises." not in Page(page(make(tried, HOLDS), "differences.html")).words
 
 
+def test_a_cause_that_checks_share_is_told_once() -> None:
+    other = Check("It triples.", "3.0", "1.5 times", False, "a short run")
+    words = Page(page(make(FAILS, HOLDS, other))).words
+    assert words.count("Likely cause: a short run") == 1
+    assert "Likely cause: as above." in words
+
+
 def test_causes_keep_their_experiments_when_they_are_joined() -> None:
     both = Cause("one", "first") + Cause(" and two", "second")
     assert both == "one and two"

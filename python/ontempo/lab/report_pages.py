@@ -210,8 +210,9 @@ def _rest(report: Report, listing: Listing) -> str:
 
 
 def _differences(report: Report) -> str:
-    differing = [one for one in report.judged if one.finding.verdict is Verdict.DIFFERS]
     homes = {entry.id: page_of(one) for one in report.listings for entry in one.entries}
+    found = (report.by_id.get(name) for name in homes)
+    differing = [one for one in found if one and one.finding.verdict is Verdict.DIFFERS]
     sections = "".join(
         f'<section class="difference"><h2><a href="{homes[judged.claim.id]}'
         f'#{anchor(judged.claim.id)}">{escape(judged.claim.title)}</a></h2>'
