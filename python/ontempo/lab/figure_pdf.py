@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import Any
 
 from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.folder import unwritable
 from ontempo.lab.plots import Axis, Figure, Series, View
 
 WIDTH_IN, HEIGHT_IN = 3.5, 2.5
@@ -80,9 +81,7 @@ def write_figures(figures: Mapping[str, Sequence[Figure]], folder: Path) -> list
                             pages.savefig(canvas)
                     written.append(path)
     except OSError as error:
-        raise UnfitEnvironmentError(
-            f"{folder}: cannot write here: {error.strerror or error}"
-        ) from error
+        raise unwritable(folder, error) from error
     return written
 
 
