@@ -52,9 +52,9 @@ PACED_LOSE = (
     "three things. Pacing by itself costs: with immediate ACKs for all (figure 25) paced flows get"
     " 3.8 Mbit/s beside 7.3 and 7.4 and lose 3.4 % of their packets beside 2.0 %, as Aggarwal et"
     " al. (2000), the thesis' source, found of paced flows among bursty ones. Pacing with"
-    " coalescing times out: four packets spread over a round trip, then one ACK, come to 1.75 round trips,"
-    " beyond the least timeout of 200 ms; of a paced flow's 92 retransmissions only 34 follow a"
-    " loss. And PERT takes the wait of held ACKs for queueing."
+    " coalescing times out: four packets spread over a round trip, then one ACK, come to 1.75"
+    " round trips, beyond the least timeout of 200 ms; of a paced flow's 92 retransmissions only"
+    " 34 follow a loss. And PERT takes the wait of held ACKs for queueing."
 )
 
 PACED_STREAMS = (
