@@ -30,7 +30,7 @@ def agents(count: int, us: int, link_mbit: float = 155.0) -> list[dict[str, obje
     offered = 1400 * 8 / (us + 112)
     received = min(offered, link_mbit / count)
     sent = int(offered * 1e6 * SECONDS / 11_200)
-    delivered = int(sent * received / offered)
+    delivered = round(sent * received / offered)
     flow = {
         "group": "psa",
         "agents": count,

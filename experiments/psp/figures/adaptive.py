@@ -159,7 +159,7 @@ def judge_background(results: Results) -> Finding:
     table = sending(results)
     flows = results.table("flows")
     losses = mean_interval(flows.filter(pl.col("group") != "tcp")["loss_rate"])
-    rates = table.filter(pl.col("time_s") > SETTLED_S)["mbit"]
+    rate = mean_interval(table.filter(pl.col("time_s") > SETTLED_S)["mbit"]).value
     checks = [
         Check(
             "The agents respond to congestion.",

@@ -1,6 +1,7 @@
 """Figures 10 to 15, and the spacing at the receiver: agents beside TCP."""
 
 from pathlib import Path
+from statistics import fmean, stdev
 
 import polars as pl
 

@@ -42,7 +42,7 @@ def embedded_json(data: object) -> str:
 
 
 def _legend(figure: Figure) -> str:
-    known = {series.name: series for view in figure.views for series in view.series}
+    known = {s.name: s for view in figure.views for s in view.series if s.name}
     items = "".join(
         f'<li><button type="button" aria-pressed="true" data-series="{escape(name)}">'
         f"{_swatch(series)}{escape(name)}</button></li>"

@@ -180,7 +180,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.hover:
         drawn["unifiedhovertitle"] = {"text": axis.hover}
     if axis.format:
-        drawn["tickformat"] = axis.format
+        # A tick has no more digits than it needs: 50 %, not 50.0 %.
+        drawn["tickformat"] = axis.format.replace("~%", "%").replace("%", "~%")
     return drawn
 
 
