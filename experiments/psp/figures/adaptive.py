@@ -164,9 +164,9 @@ def judge_background(results: Results) -> Finding:
         Check(
             "The agents respond to congestion.",
             "readily",
-            f"they send {number(float(rates.mean() or 0))} Mbit/s, less than half the link to"
+            f"they send {number(rate)} Mbit/s, less than half the link to"
             f" each, and lose {losses.value:.2%} of their packets",
-            float(rates.mean() or 0) < 155 / 2 and losses.value < 0.05,
+            rate < 155 / 2 and losses.value < 0.05,
         ),
         _alike("Both send at very similar rates.", unlikeness(table, SETTLED_S)),
     ]

@@ -1,7 +1,5 @@
 """Figure 6: the gain against the processing time, without and with rate control."""
 
-from collections.abc import Mapping
-
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import Curve, monotone, number
 from ontempo.lab.plots import Figure

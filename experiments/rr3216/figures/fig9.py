@@ -1,7 +1,5 @@
 """Figure 9: the gain for several acknowledgement frequencies and emission intervals."""
 
-from statistics import fmean
-
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import about, above_everywhere, monotone, number
 from ontempo.lab.statistics import mean_interval
