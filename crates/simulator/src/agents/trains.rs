@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn the_timer_sees_a_round_trip_from_the_first_packet_and_the_controller_from_the_last() {
         let mut clock = TrainClock::new(false);
-        [0, 10, 20, 30].map(|after| clock.on_sent(at(after)));
+        for after in [0, 10, 20, 30] {
+            clock.on_sent(at(after));
+        }
         let measured = clock.on_ack(at(80), 4, millis(50), true);
         assert_eq!((measured.whole, measured.seen), (millis(80), millis(50)));
         assert_eq!(clock.srtt(), Some(millis(50)));
