@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -169,7 +170,7 @@ def test_a_disk_that_fills_up_keeps_what_has_finished_and_the_rest_goes_on(
     monkeypatch.setattr(main, "make_engine", lambda: engine)
     again = reproduce(tmp_path, "--only", "pert/fig4")
     assert again.exit_code == 0
-    assert "54 cells, 3 of them kept from before" in again.output
+    assert "cells, 3 of them kept from before" in again.output
 
 
 def test_a_cluster_that_does_not_answer_ends_the_command_before_anything_runs(
@@ -216,7 +217,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path: Path, engine: FakeE
     threading.Thread(target=press, daemon=True).start()
     result = reproduce(tmp_path, "--only", "pert/fig4", "--jobs", "1")
     assert result.exit_code == INTERRUPTED
-    assert "5 of 54 cells are kept" in result.output
+    assert re.search(r"interrupted: 5 of \d+ cells are kept", result.output)
     again = f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig4"
     assert f"to go on: {again}" in result.output
 
