@@ -1,0 +1,35 @@
+//! Compiles the BPF program, where clang is there; without it, `ontempo kernel load` says so.
+
+use std::env;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(bpf_object)");
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rerun-if-env-changed=PATH");
+    // Where libbpf-sys lays libbpf's headers; absent without the feature `bpf`.
+    let (Some(headers), Some(out)) = (env::var_os("DEP_BPF_INCLUDE"), env::var_os("OUT_DIR"))
+    else {
+        return;
+    };
+    let object = PathBuf::from(out).join("pert.bpf.o");
+    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
+    let compiled = Command::new(&clang)
+        // -g: the types by which libbpf finds each field in the running kernel.
+        .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-I"])
+        .arg(&headers)
+        .args(["-c", "bpf/pert.bpf.c", "-o"])
+        .arg(&object)
+        .status();
+    match compiled {
+        Ok(status) => {
+            assert!(status.success(), "clang could not compile crates/kernel/bpf/pert.bpf.c");
+            println!("cargo::rustc-cfg=bpf_object");
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => panic!("cannot start {}: {error}", clang.display()),
+    }
+}
