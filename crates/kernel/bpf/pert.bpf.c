@@ -42,10 +42,13 @@ static inline struct tcp_sock *tcp_sk(struct sock *sk)
 	return (struct tcp_sock *)sk;
 }
 
-/* Constant for the verifier, too: a map whose values it reads at load. */
+/* To the compiler they are constant zeros, which it must not believe. */
 static inline const struct pert_parameters *parameters(void)
 {
-	return (const struct pert_parameters *)&given;
+	const struct pert_parameters *p = (const struct pert_parameters *)&given;
+
+	asm volatile("" : "+r"(p));
+	return p;
 }
 
 static inline int after(u32 a, u32 b)
@@ -224,8 +227,10 @@ void BPF_PROG(pert_cong_control, struct sock *sk)
 
 	pert->written_cwnd = pert_min(cwnd, tp->snd_cwnd_clamp);
 	tp->snd_cwnd = pert->written_cwnd;
-	pert->written_ssthresh = pert_min(pert->flow.ssthresh >> PACKET_BITS, tp->snd_ssthresh);
-	tp->snd_ssthresh = pert->written_ssthresh;
+	/* Before the first reduction the kernel's own "none" stays. */
+	if (pert->flow.ssthresh < PERT_MAX_WINDOW << PACKET_BITS)
+		tp->snd_ssthresh = pert->flow.ssthresh >> PACKET_BITS;
+	pert->written_ssthresh = tp->snd_ssthresh;
 	pace(sk, &pert->flow);
 }
 

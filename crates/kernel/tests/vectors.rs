@@ -25,12 +25,12 @@ fn allowed(kind: &str, place: usize) -> (f64, f64) {
         ("L", 1) => (0.0, 6.0 * share),
         ("L", 2) => (0.0, share),
         ("L", 3) => (0.0, 0.0),
-        ("L", _) => (4e-6, 2.0 * packet),
-        ("K", _) => (0.0, 2e-5),
+        ("L", _) => (1e-6, 2.0 * packet),
+        ("K", _) => (0.0, 2e-6),
         ("I", _) => (0.0, packet),
         // A whole connection: window, threshold, alpha; mode; queueing delay; responses.
-        (_, 0..=2) => (2e-5, 8.0 * packet),
-        (_, 4) => (0.0, 0.05),
+        (_, 0..=2) => (5e-6, 2.0 * packet),
+        (_, 4) => (0.0, 0.1),
         _ => (0.0, 0.0),
     }
 }
