@@ -142,8 +142,12 @@ fn megabits(rate: Rate) -> String {
 }
 
 fn described(loaded: &Loaded) -> serde_json::Value {
-    let settings: serde_json::Map<_, _> =
-        loaded.settings.described().into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    let settings: serde_json::Map<_, _> = loaded
+        .settings
+        .described()
+        .into_iter()
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
     json!({
         "name": loaded.name.as_str(),
         "socket_count": loaded.sockets.len(),

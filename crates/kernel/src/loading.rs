@@ -81,8 +81,9 @@ mod program {
             let mut operations = maps
                 .find(|map| map.name() == "congestion_control")
                 .ok_or_else(|| lacks("its operations"))?;
-            let mut link =
-                operations.attach_struct_ops().map_err(refused("register the congestion control"))?;
+            let mut link = operations
+                .attach_struct_ops()
+                .map_err(refused("register the congestion control"))?;
             link.pin(pins.link()).map_err(refused("pin the congestion control"))
         })();
         set_print(before);

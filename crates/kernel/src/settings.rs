@@ -70,9 +70,7 @@ impl Settings {
     /// # Errors
     ///
     /// A sentence that names the key, for an unknown one or a value out of its range.
-    pub fn parse<'a>(
-        assignments: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Self, SettingError> {
+    pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
         let mut settings = Self::default();
         let mut others = Vec::new();
         for assignment in assignments {
@@ -83,8 +81,10 @@ impl Settings {
             match (key, value) {
                 ("variant", "reference") => {}
                 ("variant", "thesis") => {
-                    settings.pert =
-                        PertParameters { slow_start: AckCounting::Packets, ..PertParameters::thesis() };
+                    settings.pert = PertParameters {
+                        slow_start: AckCounting::Packets,
+                        ..PertParameters::thesis()
+                    };
                 }
                 ("variant", _) => {
                     let what = format!("variant: `{value}` is neither reference nor thesis");

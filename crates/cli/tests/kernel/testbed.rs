@@ -37,9 +37,7 @@ impl Testbed {
             run(&format!("ip -n {namespace} link set lo up"));
         }
         for (near, far, subnet) in [(&sender, &router, 1), (&router, &receiver, 2)] {
-            run(&format!(
-                "ip link add right netns {near} type veth peer name left netns {far}"
-            ));
+            run(&format!("ip link add right netns {near} type veth peer name left netns {far}"));
             for (namespace, device, host) in [(near, "right", 1), (far, "left", 2)] {
                 // Packets as on a wire, not 64 kB at once.
                 run(&format!("ip -n {namespace} link set {device} gso_max_segs 1 up"));

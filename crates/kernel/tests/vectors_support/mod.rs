@@ -18,11 +18,17 @@ pub(crate) fn generate() -> String {
     for assignments in [
         &["counting=acks"][..],
         &["variant=thesis", "counting=acks"],
-        &["t-min=1 ms", "t-max=30 ms", "p-max=0.2", "alpha-max=8", "alpha-initial=2", "counting=acks"],
+        &[
+            "t-min=1 ms",
+            "t-max=30 ms",
+            "p-max=0.2",
+            "alpha-max=8",
+            "alpha-initial=2",
+            "counting=acks",
+        ],
     ] {
         let settings = Settings::parse(assignments.iter().copied()).expect("settings");
-        let numbers: Vec<String> =
-            settings.fixed_point().iter().map(ToString::to_string).collect();
+        let numbers: Vec<String> = settings.fixed_point().iter().map(ToString::to_string).collect();
         row(&mut csv, "P", &numbers.join(" "), "");
         laws(&mut csv, &settings.pert);
         connection(&mut csv, settings.pert);
@@ -59,7 +65,12 @@ fn laws(csv: &mut String, pert: &PertParameters) {
     for current in [0, 1, 999, 4_999, 5_000, 5_001, 7_500, 9_999, 10_000, 15_000, 20_000, 29_999] {
         cases.extend([(current, 10_000), (current, 45_000), (current, 100_000)]);
     }
-    cases.extend([(60_000, 100_000), (65_001, 100_000), (99_999, 100_000), (90_000_000, 99_000_000)]);
+    cases.extend([
+        (60_000, 100_000),
+        (65_001, 100_000),
+        (99_999, 100_000),
+        (90_000_000, 99_000_000),
+    ]);
     cases.extend((0..60).map(|_| {
         let maximum = 10_000.0 + 500_000.0 * random.uniform().powi(2);
         ((maximum * random.uniform()) as u64, maximum as u64)
