@@ -25,10 +25,9 @@ fn main() {
         .arg(&object)
         .status();
     match compiled {
-        Ok(status) => {
-            assert!(status.success(), "clang could not compile crates/kernel/bpf/pert.bpf.c");
-            println!("cargo::rustc-cfg=bpf_object");
-        }
+        Ok(status) if status.success() => println!("cargo::rustc-cfg=bpf_object"),
+        // An old clang, or one without the target: everything else can still be built.
+        Ok(_) => println!("cargo::warning=clang could not compile bpf/pert.bpf.c"),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => panic!("cannot start {}: {error}", clang.display()),
     }

@@ -102,17 +102,12 @@ impl fmt::Display for KernelError {
             Self::NotLoaded(name) => {
                 write!(f, "`{name}` is not loaded: `ontempo kernel list` shows what is")
             }
-            Self::InUse(name, sockets) => {
-                let (who, end) =
-                    if *sockets == 1 { ("1 socket uses", "it has") } else { ("", "they have") };
-                let many = format!("{sockets} sockets use");
-                write!(
-                    f,
-                    "{} `{name}`: wait until {end} closed, or give `--force`, after which open \
-                     sockets keep it and no new one can choose it",
-                    if who.is_empty() { &many } else { who }
-                )
-            }
+            Self::InUse(name, sockets) => write!(
+                f,
+                "{sockets} {} `{name}`: wait until closed, or give `--force`, after which open \
+                 sockets keep it and no new one can choose it",
+                if *sockets == 1 { "socket uses" } else { "sockets use" }
+            ),
             Self::Lingers(name) => {
                 write!(f, "`{name}` was removed, and the kernel still lists it after 2 s")
             }

@@ -15,6 +15,8 @@ mod error;
 mod loaded;
 mod loading;
 mod machine;
+#[cfg(bpf_object)]
+mod requirements;
 mod settings;
 mod sockets;
 

@@ -1,6 +1,6 @@
 //! Loading the BPF program, by libbpf.
 
-use crate::{KernelError, Name, Settings, machine};
+use crate::{KernelError, Name, Settings};
 
 /// Loads PERT as the congestion control `name`. It stays until [`unload`](crate::unload), or until
 /// the machine ends. Returns true where the BPF file system had to be mounted for it.
@@ -8,26 +8,25 @@ use crate::{KernelError, Name, Settings, machine};
 /// # Errors
 ///
 /// Where rights, kernel or this build lack something; where the name is taken.
+#[cfg(bpf_object)]
 pub fn load(name: &Name, settings: &Settings) -> Result<bool, KernelError> {
-    if cfg!(not(feature = "bpf")) {
-        return Err(KernelError::BuiltWithoutLibbpf);
-    }
-    if cfg!(not(bpf_object)) {
-        return Err(KernelError::BuiltWithoutClang);
-    }
-    machine::check()?;
-    let mounted = machine::mount_bpffs()?;
+    use crate::requirements;
+
+    requirements::check()?;
+    let mounted = requirements::mount_bpffs()?;
     program::load(name, settings)?;
     Ok(mounted)
 }
 
+/// Says what this build lacks to load PERT.
+///
+/// # Errors
+///
+/// Always.
 #[cfg(not(bpf_object))]
-mod program {
-    use super::{KernelError, Name, Settings};
-
-    pub(super) fn load(_: &Name, _: &Settings) -> Result<(), KernelError> {
-        Err(KernelError::BuiltWithoutClang)
-    }
+pub fn load(_: &Name, _: &Settings) -> Result<bool, KernelError> {
+    let has_libbpf = cfg!(feature = "bpf");
+    Err(if has_libbpf { KernelError::BuiltWithoutClang } else { KernelError::BuiltWithoutLibbpf })
 }
 
 #[cfg(bpf_object)]
@@ -37,8 +36,9 @@ mod program {
 
     use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
 
-    use super::{KernelError, Name, Settings, machine};
+    use super::{KernelError, Name, Settings};
     use crate::loaded::Pins;
+    use crate::machine;
 
     /// Compiled by build.rs from `bpf/pert.bpf.c`.
     static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pert.bpf.o"));

@@ -10,6 +10,18 @@ use serde_json::Value;
 const RECEIVER: &str = "10.77.2.2";
 const PORT: &str = "5201";
 
+/// The bottleneck's rate in bit/s, headers of Ethernet counted in.
+const RATE: f64 = 100e6;
+
+/// What was seen of the bottleneck.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bottleneck {
+    /// The share of its rate that was sent.
+    pub(crate) busy: f64,
+    /// The mean of what waited, as the time that it takes to send.
+    pub(crate) queue_ms: f64,
+}
+
 /// Runs a command that must succeed; returns what it printed.
 #[track_caller]
 pub(crate) fn run(line: &str) -> String {
@@ -98,17 +110,29 @@ impl Testbed {
         report
     }
 
-    /// The mean queue of the bottleneck in milliseconds of its rate, over `span`.
-    pub(crate) fn mean_queue_ms(&self, span: Duration) -> f64 {
+    /// Watches the bottleneck for `span`.
+    pub(crate) fn watch(&self, span: Duration) -> Bottleneck {
         let show = format!("tc -n {} -s -j qdisc show dev right", self.namespace("router"));
-        let begun = Instant::now();
-        let mut bytes = Vec::new();
-        while begun.elapsed() < span {
+        let read = || {
             let shown: Value = serde_json::from_str(&run(&show)).expect("tc's JSON");
-            bytes.push(shown[0]["backlog"].as_f64().expect("a backlog"));
+            let figure = |key: &str| shown[0][key].as_f64().expect("a figure");
+            (Instant::now(), figure("bytes"), figure("backlog"))
+        };
+        let (begun, sent_before, mut waiting) = read();
+        let mut samples = 1.0;
+        loop {
             sleep(Duration::from_millis(50));
+            let (now, sent, backlog) = read();
+            waiting += backlog;
+            samples += 1.0;
+            let watched = now - begun;
+            if watched >= span {
+                return Bottleneck {
+                    busy: (sent - sent_before) * 8.0 / watched.as_secs_f64() / RATE,
+                    queue_ms: waiting / samples * 8.0 / RATE * 1e3,
+                };
+            }
         }
-        bytes.iter().sum::<f64>() / bytes.len() as f64 * 8.0 / 100e6 * 1e3
     }
 }
 
