@@ -4,6 +4,8 @@
 mod common;
 mod testbed;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{RwLock, RwLockReadGuard};
 use std::thread::sleep;
@@ -73,32 +75,40 @@ fn congestion_controls() -> String {
     run("cat /proc/sys/net/ipv4/tcp_available_congestion_control")
 }
 
+/// Every congestion control, `struct_ops` map and link of BPF.
+fn all_of_bpf() -> BTreeSet<String> {
+    let controls = congestion_controls();
+    let maps = run("bpftool struct_ops list");
+    let links = run("bpftool link list");
+    let lines = controls.split_whitespace().chain(maps.lines()).chain(links.lines());
+    lines.map(str::to_owned).collect()
+}
+
 #[test]
 fn loading_and_unloading_leaves_the_kernel_as_it_was() {
     let _alone = MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(first) = Loaded::with("life", &["t-max=20 ms"], None) else { return };
-    let name = first.name.clone();
-    first.unload().succeeds();
-
-    let before = (congestion_controls(), run("bpftool struct_ops list"), run("bpftool link list"));
-    let place = &first.place;
-    let load = ["kernel", "load", "pert", "--as", &name, "--set", "t-max=20 ms"];
-    place.run(&load).succeeds();
-    assert!(congestion_controls().split_whitespace().any(|listed| listed == name));
+    let before = all_of_bpf();
+    let Some(loaded) = Loaded::with("life", &["t-max=20 ms"], None) else { return };
+    let (place, name) = (&loaded.place, &loaded.name);
+    assert!(congestion_controls().split_whitespace().any(|listed| listed == name.as_str()));
+    assert_ne!(all_of_bpf(), before);
 
     let listed = place.run(&["kernel", "list"]);
-    let line = listed.succeeds().out.lines().find(|line| line.starts_with(&name));
+    let line = listed.succeeds().out.lines().find(|line| line.starts_with(name));
     assert!(line.is_some_and(|line| line.contains("t-max=20 ms")), "{listed:?}");
-    let status = place.run(&["kernel", "status", &name, "--json"]).succeeds().json();
+    let status = place.run(&["kernel", "status", name, "--json"]).succeeds().json();
     assert_eq!(status["loaded"][0]["sockets"].as_array().map(Vec::len), Some(0));
     assert_eq!(status["loaded"][0]["settings"]["t-max"], "20 ms");
 
-    place.run(&load).fails(3, &[&name, "is loaded already", "unload"]);
-    place.run(&["kernel", "unload", &name]).succeeds();
-    place.run(&["kernel", "unload", &name]).fails(3, &[&name, "is not loaded"]);
-    place.run(&["kernel", "status", &name]).fails(3, &[&name, "is not loaded"]);
-    let after = (congestion_controls(), run("bpftool struct_ops list"), run("bpftool link list"));
-    assert_eq!(after, before);
+    place
+        .run(&["kernel", "load", "pert", "--as", name])
+        .fails(3, &[name, "is loaded already", "unload"]);
+    loaded.unload().succeeds();
+    loaded.unload().fails(3, &[name, "is not loaded"]);
+    place.run(&["kernel", "status", name]).fails(3, &[name, "is not loaded"]);
+    assert!(!Path::new("/sys/fs/bpf/ontempo").join(name).exists());
+    // The kernel frees what is unregistered some time after.
+    common::wait_until("the kernel to be as before", || all_of_bpf().is_subset(&before));
 }
 
 #[test]
