@@ -125,7 +125,7 @@ It stays until it is unloaded or the machine is shut down. Every key of --set: d
 
 Examples:
   ontempo kernel load pert
-  ontempo kernel load pert --as pert-slow --set t-min=\"10 ms\" --set t-max=\"20 ms\"
+  ontempo kernel load pert --as pert_slow --set t-min=\"10 ms\" --set t-max=\"20 ms\"
   iperf3 --client server.example --congestion pert")]
     Load(Load),
     /// List what is loaded, with the settings that are not the defaults

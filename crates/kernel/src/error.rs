@@ -58,7 +58,7 @@ impl fmt::Display for KernelError {
         match self {
             Self::BadName(text) => write!(
                 f,
-                "`{text}` cannot name a congestion control: 1 to {} of a-z, 0-9, - and _",
+                "`{text}` cannot name a congestion control: 1 to {} of a-z, 0-9 and _",
                 Name::LENGTH
             ),
             Self::NotRoot => f.write_str(
@@ -104,7 +104,7 @@ impl fmt::Display for KernelError {
             }
             Self::InUse(name, sockets) => write!(
                 f,
-                "{sockets} {} `{name}`: wait until closed, or give `--force`, after which open \
+                "{sockets} {} `{name}`: wait until all have closed, or give `--force`, after which open \
                  sockets keep it and no new one can choose it",
                 if *sockets == 1 { "socket uses" } else { "sockets use" }
             ),

@@ -26,7 +26,8 @@ pub use loading::load;
 pub use settings::{SettingError, Settings};
 pub use sockets::{Mode, SocketStatus};
 
-/// The name of a congestion control, as programs choose it: 1 to 15 of `a-z`, `0-9`, `-` and `_`.
+/// The name of a congestion control, as programs choose it: 1 to 15 of `a-z`, `0-9` and `_`, what
+/// the kernel takes from a BPF program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
@@ -50,7 +51,7 @@ impl std::str::FromStr for Name {
     type Err = KernelError;
 
     fn from_str(text: &str) -> Result<Self, KernelError> {
-        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
         if text.is_empty() || text.len() > Self::LENGTH || !text.bytes().all(allowed) {
             return Err(KernelError::BadName(text.to_owned()));
         }
@@ -61,5 +62,21 @@ impl std::str::FromStr for Name {
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_the_kernel_takes() {
+        for name in ["pert", "pert_2", "a23456789012345"] {
+            assert_eq!(name.parse::<Name>().expect("a name").as_str(), name);
+        }
+        for name in ["", "pert-slow", "PERT", "../pert", "a234567890123456"] {
+            let error = name.parse::<Name>().expect_err(name).to_string();
+            assert!(error.contains("1 to 15 of a-z, 0-9 and _"), "{error}");
+        }
     }
 }

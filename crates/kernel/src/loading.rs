@@ -134,7 +134,7 @@ mod program {
             let said = said.unwrap_or_default();
             let said = said.trim_end();
             let between = if said.is_empty() { "" } else { "\n" };
-            KernelError::Refused(step, format!("{error}{between}{said}"))
+            KernelError::Refused(step, format!("{error:#}{between}{said}"))
         }
     }
 }
