@@ -11,10 +11,12 @@ BIN := $(VENV)/bin
 
 # Everything is built and tested in one profile, so that dependencies are compiled once.
 RELEASE := --release
+# What this machine can build beyond what every machine can.
+FEATURES := $(shell scripts/features)
 FUZZ := crates/scenario/fuzz
 
 # What is compiled: a change of it builds anew.
-RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print)
+RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -path '*/bpf/*' \) -print)
 
 .PHONY: help
 help: ## List the targets.
@@ -34,7 +36,7 @@ test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
-	cargo bench -p ontempo-cli
+	cargo bench $(FEATURES) -p ontempo-cli
 
 .PHONY: fmt
 fmt: build ## Format Rust and Python.
@@ -43,7 +45,7 @@ fmt: build ## Format Rust and Python.
 
 .PHONY: lint
 lint: build ## Run clippy, ruff and mypy.
-	cargo clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
@@ -79,7 +81,7 @@ $(BIN)/maturin: pyproject.toml | $(BIN)/python
 # the stamp spares asking it.
 $(VENV)/built: $(BIN)/maturin $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
 	$(BIN)/maturin develop $(RELEASE) --extras lab,dev
-	cargo build $(RELEASE) -p ontempo-cli
+	cargo build $(RELEASE) $(FEATURES) -p ontempo-cli
 	install -m 755 target/release/ontempo $(BIN)/ontempo
 	touch $@
 
@@ -90,7 +92,7 @@ check-format: build
 
 .PHONY: test-rust
 test-rust: machine
-	cargo test $(RELEASE) --workspace
+	cargo test $(RELEASE) $(FEATURES) --workspace
 	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network # with overflow checks
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
@@ -101,7 +103,7 @@ test-fuzz: machine
 
 .PHONY: check-rustdoc
 check-rustdoc: machine
-	RUSTDOCFLAGS="-D warnings" cargo doc $(RELEASE) --no-deps --workspace
+	RUSTDOCFLAGS="-D warnings" cargo doc $(RELEASE) $(FEATURES) --no-deps --workspace
 
 .PHONY: check-docs
 check-docs: build

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ontempo_kernel::Name;
 
 use crate::seeds::Seeds;
 
@@ -45,6 +46,8 @@ Examples:
 Example:
   ontempo summary study --json")]
     Summary(Summary),
+    /// Congestion control of this machine's kernel: load PERT, watch it, remove it
+    Kernel(Kernel),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
 Example:
@@ -106,4 +109,74 @@ pub(crate) struct Summary {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Kernel {
+    #[command(subcommand)]
+    pub(crate) command: KernelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KernelCommand {
+    /// Load a congestion control, which any program can choose from then on
+    #[command(after_help = "\
+It stays until it is unloaded or the machine is shut down. Every key of --set: docs/kernel.md
+
+Examples:
+  ontempo kernel load pert
+  ontempo kernel load pert --as pert_slow --set t-min=\"10 ms\" --set t-max=\"20 ms\"
+  iperf3 --client server.example --congestion pert")]
+    Load(Load),
+    /// List what is loaded, with the settings that are not the defaults
+    List(Json),
+    /// Show what each socket's congestion control knows
+    Status(Status),
+    /// Remove what was loaded
+    Unload(Unload),
+}
+
+/// What can be loaded.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Mechanism {
+    /// PERT, early response to delay
+    Pert,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// What to load
+    pub(crate) mechanism: Mechanism,
+    /// The name by which programs choose it
+    #[arg(long = "as", value_name = "NAME", default_value = "pert")]
+    pub(crate) name: Name,
+    /// Set a parameter; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Json {
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The name it was loaded by; all that is loaded where not given
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<Name>,
+    #[command(flatten)]
+    pub(crate) output: Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unload {
+    /// The name it was loaded by
+    #[arg(value_name = "NAME", default_value = "pert")]
+    pub(crate) name: Name,
+    /// Remove it though sockets use it: they keep it until they close
+    #[arg(long)]
+    pub(crate) force: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ontempo_kernel::{KernelError, SettingError};
 use ontempo_scenario::ScenarioError;
 use ontempo_simulator::{ReadError, SetupError};
 
@@ -64,5 +65,21 @@ impl From<SetupError> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         Self::Environment(error.to_string())
+    }
+}
+
+impl From<SettingError> for Failure {
+    fn from(error: SettingError) -> Self {
+        Self::Input(format!("--set {error}"))
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        let what = error.to_string();
+        match error {
+            KernelError::BadName(_) => Self::Input(what),
+            _ => Self::Environment(what),
+        }
     }
 }

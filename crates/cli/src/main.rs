@@ -4,6 +4,7 @@ mod arguments;
 mod check;
 mod columns;
 mod failure;
+mod kernel;
 mod manifest;
 mod output;
 mod progress;
@@ -37,6 +38,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check(arguments) => check::check(&arguments),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
+        Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
     }

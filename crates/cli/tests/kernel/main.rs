@@ -1,0 +1,231 @@
+//! `ontempo kernel` on a real kernel: what is loaded, what real TCP then does, what is left.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod testbed;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{RwLock, RwLockReadGuard};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Place, SCENARIO, skipped};
+use testbed::{Bottleneck, Testbed, goodput_mbit, run};
+
+/// Held to read while something of this program is loaded; to write, by the test that compares
+/// what is loaded before and after.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// What a refusal says where build, rights or kernel lack something; any other is a failure.
+const LACKS: [&str; 6] = [
+    "built without",
+    "are root's",
+    "this kernel is Linux",
+    "this kernel does not describe",
+    "this kernel has no congestion control by BPF",
+    "no BPF file system",
+];
+
+/// A congestion control loaded under a name of its own, and removed at the end.
+struct Loaded {
+    place: Place,
+    name: String,
+    _machine: Option<RwLockReadGuard<'static, ()>>,
+}
+
+impl Loaded {
+    /// `None`, with a reason shown, where this machine cannot.
+    fn new(test: &str, set: &[&str]) -> Option<Self> {
+        let machine = MACHINE.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Self::with(test, set, Some(machine))
+    }
+
+    fn with(
+        test: &str,
+        set: &[&str],
+        machine: Option<RwLockReadGuard<'static, ()>>,
+    ) -> Option<Self> {
+        let place = Place::new(&format!("kernel-{test}"), SCENARIO);
+        for tool in ["ip", "tc", "ss", "iperf3", "bpftool"] {
+            if Command::new(tool).arg("-V").output().is_err() {
+                skipped(test, &format!("{tool} is not installed"));
+                return None;
+            }
+        }
+        let name = format!("t{}{test}", std::process::id() % 100_000);
+        let mut arguments = vec!["kernel", "load", "pert", "--as", &name];
+        arguments.extend(set.iter().flat_map(|setting| ["--set", setting]));
+        let ran = place.run(&arguments);
+        if ran.code == Some(3) && LACKS.iter().any(|lack| ran.err.contains(lack)) {
+            skipped(test, ran.err.trim());
+            return None;
+        }
+        ran.succeeds();
+        Some(Self { place, name, _machine: machine })
+    }
+
+    fn run(&self, arguments: &[&str]) -> common::Ran {
+        self.place.run(arguments)
+    }
+
+    fn unload(&self) -> common::Ran {
+        self.run(&["kernel", "unload", &self.name])
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let _ = self.place.command(&["kernel", "unload", &self.name, "--force"]).output();
+    }
+}
+
+fn congestion_controls() -> String {
+    run("cat /proc/sys/net/ipv4/tcp_available_congestion_control")
+}
+
+/// Every congestion control, `struct_ops` map and link of BPF.
+fn all_of_bpf() -> BTreeSet<String> {
+    let controls = congestion_controls();
+    let maps = run("bpftool struct_ops list");
+    let links = run("bpftool link list");
+    let lines = controls.split_whitespace().chain(maps.lines()).chain(links.lines());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn loading_and_unloading_leaves_the_kernel_as_it_was() {
+    let _alone = MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let before = all_of_bpf();
+    let Some(loaded) = Loaded::with("life", &["t-max=20 ms"], None) else { return };
+    let (place, name) = (&loaded.place, &loaded.name);
+    assert!(congestion_controls().split_whitespace().any(|listed| listed == name.as_str()));
+    assert_ne!(all_of_bpf(), before);
+
+    let listed = place.run(&["kernel", "list"]);
+    let line = listed.succeeds().out.lines().find(|line| line.starts_with(name));
+    assert!(line.is_some_and(|line| line.contains("t-max=20 ms")), "{listed:?}");
+    let status = place.run(&["kernel", "status", name, "--json"]).succeeds().json();
+    assert_eq!(status["loaded"][0]["sockets"].as_array().map(Vec::len), Some(0));
+    assert_eq!(status["loaded"][0]["settings"]["t-max"], "20 ms");
+
+    place
+        .run(&["kernel", "load", "pert", "--as", name])
+        .fails(3, &[name, "is loaded already", "unload"]);
+    loaded.unload().succeeds();
+    loaded.unload().fails(3, &[name, "is not loaded"]);
+    place.run(&["kernel", "status", name]).fails(3, &[name, "is not loaded"]);
+    assert!(!Path::new("/sys/fs/bpf/ontempo").join(name).exists());
+    // The kernel frees what is unregistered some time after.
+    common::wait_until("the kernel to be as before", || all_of_bpf().is_subset(&before));
+}
+
+#[test]
+fn a_name_that_is_not_ours_is_left_alone() {
+    let Some(loaded) = Loaded::new("taken", &[]) else { return };
+    let before = congestion_controls();
+    loaded
+        .run(&["kernel", "load", "pert", "--as", "reno"])
+        .fails(3, &["a congestion control `reno` that ontempo did not load", "--as NAME"]);
+    loaded.run(&["kernel", "unload", "reno"]).fails(3, &["`reno` is not loaded"]);
+    assert_eq!(congestion_controls(), before);
+}
+
+#[test]
+fn wrong_input_is_named_before_anything_is_loaded() {
+    let place = Place::new("kernel-input", SCENARIO);
+    for (arguments, words) in [
+        (&["--set", "t-max=1 ms"][..], "t-max: must be longer than t-min"),
+        (&["--set", "t_max=20 ms"], "t_max: no such setting; there are alpha,"),
+        (&["--as", "PERT!"], "cannot name a congestion control"),
+    ] {
+        let load = [&["kernel", "load", "pert"], arguments].concat();
+        place.run(&load).fails(2, &[words]);
+    }
+}
+
+#[test]
+fn without_rights_a_sentence_says_so() {
+    let place = Place::new("kernel-rights", SCENARIO);
+    let program = place.path("ontempo");
+    std::fs::copy(env!("CARGO_BIN_EXE_ontempo"), &program).expect("a copy");
+    let is_root = run("id -u").trim() == "0";
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(if is_root { "setpriv" } else { "env" });
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        }
+        command.arg(&program).arg("kernel").args(arguments).output()
+    };
+    for arguments in [&["list"][..], &["status"], &["unload"]] {
+        match run(arguments) {
+            Ok(output) => common::Ran::of(output).fails(3, &["root's", "sudo"]),
+            Err(error) => skipped("without_rights", &format!("setpriv: {error}")),
+        }
+    }
+}
+
+#[test]
+fn one_flow_fills_the_link_and_is_watched() {
+    let Some(loaded) = Loaded::new("fill", &[]) else { return };
+    let mut bed = Testbed::new("fill");
+    bed.transfer(&loaded.name, 1, 12);
+    sleep(Duration::from_secs(5));
+
+    let status = loaded.run(&["kernel", "status", &loaded.name, "--json"]).succeeds().json();
+    let sockets = status["loaded"][0]["sockets"].as_array().expect("sockets").clone();
+    // The one that carries data; iperf3 has another for its own talk.
+    let busy = sockets.iter().max_by_key(|socket| socket["delivered_packets"].as_u64());
+    let busy = busy.expect("a socket");
+    assert!(busy["remote"].as_str().is_some_and(|remote| remote.ends_with(":5201")), "{busy}");
+    assert!(busy["delivered_packets"].as_u64() > Some(10_000), "{busy}");
+    assert!(busy["early_responses"].as_u64() > Some(0), "{busy}");
+    assert!(busy["alpha"].as_f64().is_some_and(|alpha| (1.0..=32.0).contains(&alpha)), "{busy}");
+    assert!(busy["cwnd_packets"].as_f64() >= Some(2.0), "{busy}");
+    let table = loaded.run(&["kernel", "status", &loaded.name]);
+    eprintln!("{}", table.succeeds().out);
+
+    loaded.unload().fails(3, &["use", &loaded.name, "--force"]);
+    let link = bed.watch(Duration::from_secs(4));
+    let mbit = goodput_mbit(&bed.report(), 2.0);
+    eprintln!("one flow: {link:?}, {mbit:.1} Mbit/s of data");
+    assert!(link.busy > 0.9, "{link:?}");
+    drop(bed);
+    common::wait_until("the sockets to be gone", || loaded.unload().code == Some(0));
+}
+
+#[test]
+fn a_transfer_survives_a_forced_unloading() {
+    let Some(loaded) = Loaded::new("force", &["counting=acks", "pacing-gain=0"]) else { return };
+    let mut bed = Testbed::new("force");
+    bed.transfer(&loaded.name, 2, 5);
+    sleep(Duration::from_secs(2));
+    let ran = loaded.run(&["kernel", "unload", &loaded.name, "--force"]);
+    assert!(ran.succeeds().out.contains("keep it until they close"), "{ran:?}");
+    assert!(!congestion_controls().contains(&loaded.name));
+    let mbit = goodput_mbit(&bed.report(), 3.0);
+    assert!(mbit > 50.0, "{mbit} Mbit/s after the unloading");
+}
+
+/// The bottleneck under four flows, without their first four seconds.
+fn four_flows(test: &str, congestion: &str) -> Bottleneck {
+    let mut bed = Testbed::new(test);
+    bed.transfer(congestion, 4, 13);
+    sleep(Duration::from_secs(4));
+    let link = bed.watch(Duration::from_secs(8));
+    let mbit = goodput_mbit(&bed.report(), 4.0);
+    eprintln!("four flows, {congestion}: {link:?}, {mbit:.1} Mbit/s of data");
+    link
+}
+
+#[test]
+fn four_flows_keep_the_queue_under_a_quarter_of_renos() {
+    let Some(loaded) = Loaded::new("queue", &[]) else { return };
+    let (pert, reno) = std::thread::scope(|scope| {
+        let reno = scope.spawn(|| four_flows("reno4", "reno"));
+        (four_flows("pert4", &loaded.name), reno.join().expect("reno's flows"))
+    });
+    assert!(pert.queue_ms < reno.queue_ms / 4.0, "{pert:?} beside {reno:?}");
+    assert!(pert.busy > 0.9, "{pert:?}");
+}
