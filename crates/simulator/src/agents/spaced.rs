@@ -3,7 +3,9 @@
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParameters};
 
-use super::{Receiver, Totals, Udp};
+use ontempo_world::FlowTotals;
+
+use super::{Receiver, Udp};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -189,12 +191,12 @@ impl Spaced {
         }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> FlowTotals {
         let reductions = match &self.pace {
             Pace::Adaptive { controller: Some(controller), .. } => controller.losses(),
             _ => 0,
         };
-        Totals { acks: self.reports, reductions, ..self.udp.totals() }
+        FlowTotals { acks: self.reports, reductions, ..self.udp.totals() }
     }
 
     pub(crate) fn packet_size(&self) -> u64 {

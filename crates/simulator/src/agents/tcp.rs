@@ -13,8 +13,9 @@ use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
 use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay, Train};
 use ontempo_scenario::model::PacingKind;
 
-use super::{Receiver, Totals};
-use crate::applications::Source;
+use ontempo_world::{FlowTotals, Source};
+
+use super::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -498,9 +499,9 @@ impl Tcp {
 
     // What probes read.
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> FlowTotals {
         let congestion = self.controller.snapshot();
-        Totals {
+        FlowTotals {
             sent: self.sent,
             retransmitted: self.retransmitted,
             timeouts: self.timeouts,
