@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ontempo_emulator::{Carriage, Control, Emulation, EmulationError, Options, Results, Version};
-use ontempo_foundation::Duration;
 use ontempo_scenario::{Overrides, load_with};
 use ontempo_simulator::RunFolder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,9 +22,6 @@ use crate::show::show;
 use crate::simulate::document;
 use crate::summary::Summary;
 
-/// Packets that are later than this, beyond what the model says, are worth a word.
-const NOTABLY_LATE: Duration = Duration::from_micros(500);
-
 pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
     let seed = arguments.seed.unwrap_or(scenario.seed);
@@ -39,7 +35,7 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let results = emulation.run(&control);
     progress.end();
     let Results { tables, carriage, logs } = results?;
-    warn(&carriage);
+    carriage.warnings().iter().for_each(|warning| complain(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
         file.write_all(&log.text).map_err(writing)?;
@@ -139,26 +135,6 @@ fn carried(carriage: &Carriage) -> String {
         late(0.5),
         late(0.99)
     )
-}
-
-/// Says what of the run is not as the model has it.
-fn warn(carriage: &Carriage) {
-    if !carriage.went_first {
-        complain(
-            "the network's thread could not be put before all others (the right to is missing), \
-             so that packets may be late",
-        );
-    }
-    let late = carriage.lateness.quantile(0.99);
-    if late > NOTABLY_LATE {
-        complain(&format!(
-            "this machine was too slow, or its clock too coarse, for the rates of this scenario: \
-             1 % of the packets left more than {late} late"
-        ));
-    }
-    if carriage.refused > 0 {
-        complain(&format!("{} packets were not taken by their hosts", carriage.refused));
-    }
 }
 
 impl From<EmulationError> for Failure {

@@ -80,7 +80,8 @@ fn nothing_is_left_after_a_command_that_is_not_there() {
 
 #[test]
 fn nothing_is_left_after_a_command_that_fails() {
-    let script = "$ontempo emulate s.toml --out out; code=$?; [ -e out ] && exit 98; same; exit $code";
+    let script =
+        "$ontempo emulate s.toml --out out; code=$?; [ -e out ] && exit 98; same; exit $code";
     let scenario = scenario("reno", r#"["sh", "-c", "echo no camera; exit 4"]"#);
     let Some(ran) = alone("left-failing", &scenario, script) else { return };
     ran.fails(3, &["two.0.source", "exit status: 4", "no camera"]);
@@ -121,7 +122,7 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
         ip netns | grep -q ontempo-other-a || exit 94
         kill -INT $other; wait $other
         same; ip netns pids ontempo-mine-a || exit 93
-        pgrep -f 'sleep 98761' && exit 92; true";
+        pgrep -fx 'sleep 98761' && exit 92; true";
     let scenario = scenario("reno", r#"["sleep", "98761"]"#);
     let Some(ran) = alone("left-killed", &scenario, script) else { return };
     ran.succeeds();
@@ -160,7 +161,10 @@ fn what_only_a_simulation_can_run_is_refused_part_by_part() {
     ) + "[flows.data]\nfrom = \"a\"\nto = \"b\"\napplication = { kind = \"adus\", count = 3 }\n\
          transport = { kind = \"adu\" }\n";
     let Some(ran) = alone("left-simulated", &scenario, script) else { return };
-    ran.fails(2, &["only be simulated", "flows.one.transport.congestion", "flows.data.application"]);
+    ran.fails(
+        2,
+        &["only be simulated", "flows.one.transport.congestion", "flows.data.application"],
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::traffic::{Agent, Receiver, Tcp, TcpSockets, Traffic, Udp, UdpSockets}
 use crate::watch::Watch;
 
 /// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
-const LEAST_MTU: usize = 1500;
+const LEAST_MTU: Bytes = Bytes::new(1500);
 
 /// The port that flows go to.
 const PORT: u16 = 5000;
@@ -63,7 +63,7 @@ impl Spaces {
             mark,
             hosts,
             interfaces: Vec::new(),
-            mtu: largest_packet(scenario).max(LEAST_MTU),
+            mtu: largest_packet(scenario).max(LEAST_MTU).get() as usize,
         };
         if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
             return Err(EmulationError::System(format!(
@@ -102,13 +102,14 @@ fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
     hosts.iter().map(unique).collect()
 }
 
-fn largest_packet(scenario: &Scenario) -> usize {
+/// The largest packet that a flow of ours sends; what others send, the interface limits.
+pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
-        Transport::Tcp(spec) => spec.packet.get(),
-        Transport::Udp { packet } => packet.get(),
-        Transport::Own {} | Transport::Spaced { .. } | Transport::Adu(_) => 0,
+        Transport::Tcp(spec) => spec.packet,
+        Transport::Udp { packet } => *packet,
+        Transport::Own {} | Transport::Spaced { .. } | Transport::Adu(_) => LEAST_MTU,
     };
-    scenario.flows.values().map(packet).max().unwrap_or_default() as usize
+    scenario.flows.values().map(packet).max().unwrap_or(LEAST_MTU)
 }
 
 /// Routes of a host to the other ends of its flows, with what a connection begins with.

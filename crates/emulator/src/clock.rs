@@ -30,6 +30,25 @@ impl Clock {
         Time::from_nanos(system().saturating_sub(self.origin))
     }
 
+    /// The smallest step that the clock makes, found by looking at it.
+    pub(crate) fn step(&self) -> Duration {
+        const LOOKS: u32 = 16;
+        let next = |last: u64| loop {
+            let now = system();
+            if now > last {
+                break now;
+            }
+        };
+        let mut last = next(system());
+        let mut least = u64::MAX;
+        for _ in 0..LOOKS {
+            let now = next(last);
+            least = least.min(now - last);
+            last = now;
+        }
+        Duration::from_nanos(least)
+    }
+
     /// What the system's clock shows at `time`.
     pub(crate) fn system_time(&self, time: Time) -> Timespec {
         let nanos = self.origin.saturating_add(time.as_nanos()).max(1);

@@ -11,6 +11,7 @@
 
 mod address;
 mod assemble;
+mod carriage;
 mod carrier;
 mod clock;
 mod commands;
@@ -35,12 +36,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use address::Version;
+pub use carriage::Carriage;
 pub use commands::Log;
 pub use error::EmulationError;
 pub use lateness::Lateness;
 pub use limits::check;
 pub use mark::remove_leftovers;
-pub use results::{Carriage, Results};
+pub use results::Results;
 pub use run::Emulation;
 
 /// The version of this emulator, as a run's manifest names it.

@@ -10,10 +10,11 @@ use ontempo_world::{
     Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
 };
 
+use crate::assemble::largest_packet;
+use crate::carriage::{Carriage, shortest_packet};
 use crate::carrier::Carried;
 use crate::commands::Log;
 use crate::error::EmulationError;
-use crate::lateness::Lateness;
 use crate::traffic::{Agent, Tcp, Traffic};
 
 /// What a run yields.
@@ -25,21 +26,6 @@ pub struct Results {
     pub carriage: Carriage,
     /// What programs wrote.
     pub logs: Vec<Log>,
-}
-
-/// How well packets were carried.
-#[derive(Debug)]
-pub struct Carriage {
-    /// Packets handed to their hosts.
-    pub packets: u64,
-    /// Packets that a host did not take.
-    pub refused: u64,
-    /// Packets between addresses that belong to no host.
-    pub strangers: u64,
-    /// How late packets were handed over.
-    pub lateness: Lateness,
-    /// Whether the thread that carries went before all ordinary ones.
-    pub went_first: bool,
 }
 
 /// A run that has reached its end.
@@ -91,6 +77,8 @@ pub(crate) fn collect(
         strangers: carried.network.strangers,
         lateness: carried.lateness,
         went_first: carried.went_first,
+        clock_step: carried.clock_step,
+        shortest_packet: shortest_packet(layout, largest_packet(scenario)),
     };
     Ok(Results { tables: tables.map(Rows::finish).into(), carriage, logs })
 }
