@@ -130,10 +130,10 @@ fn a_table_of_another_version_is_refused_with_both_versions() {
     let place = Place::new("version", SCENARIO);
     place.run(&["simulate", "s.toml", "--out", "out"]).succeeds();
     let flows = place.path("out/flows.parquet");
-    write_as(&flows, Some("1"));
+    write_as(&flows, Some("2"));
     place.run(&["summary", "out"]).succeeds();
     write_as(&flows, Some("99"));
-    let words = ["out/flows.parquet", "of version 99", "reads version 1"];
+    let words = ["out/flows.parquet", "of version 99", "reads version 2"];
     place.run(&["summary", "out"]).fails(3, &words);
     write_as(&flows, None);
     place.run(&["summary", "out"]).fails(3, &["out/flows.parquet", "no table of ontempo"]);
@@ -151,8 +151,8 @@ fn a_manifest_of_another_version_is_refused() {
     place.run(&["simulate", "s.toml", "--out", "out"]).succeeds();
     let path = place.path("out/run.json");
     let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace("\"tables_version\": 1", "\"tables_version\": 2")).unwrap();
-    place.run(&["summary", "out"]).fails(3, &["out/run.json", "of version 2", "reads version 1"]);
+    fs::write(&path, text.replace("\"tables_version\": 2", "\"tables_version\": 3")).unwrap();
+    place.run(&["summary", "out"]).fails(3, &["out/run.json", "of version 3", "reads version 2"]);
     fs::write(&path, "{").unwrap();
     place.run(&["summary", "out"]).fails(3, &["out/run.json"]);
 }

@@ -134,11 +134,13 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
 }
 
 /// The files of a whole run without traces.
-pub(crate) const WHOLE: [&str; 9] = [
+pub(crate) const WHOLE: [&str; 11] = [
     "adus.parquet",
     "events.parquet",
     "flows.parquet",
+    "intervals.parquet",
     "links.parquet",
+    "messages.parquet",
     "packets.parquet",
     "playout.parquet",
     "queues.parquet",
