@@ -10,7 +10,6 @@ from .grid import PERT
 Reading = Callable[[Cell], Cell]
 
 PUT_ON: Mapping[str, Sequence[str]] = {
-    "acknowledgement.toml": ("file",),
     "high-speed.toml": ("ftp",),
     "lone.toml": ("ftp",),
     "coalescing.toml": ("immediate", "coalescing"),

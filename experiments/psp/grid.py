@@ -13,16 +13,22 @@ ADAPTIVE_TCP = HERE / "adaptive-tcp.toml"
 AQM = HERE / "aqm.toml"
 
 PACKET_BITS = 1400 * 8
-FASTEST_US = 112
-"""What a sender's link of 100 Mbit/s takes for a packet: no spacing is less."""
+TRANSMISSION_US = 112
+"""What a sender's link of 100 Mbit/s takes for a packet. Spacing is from its end (fig. 3)."""
 
 QUICK_SPACINGS = (0, 150, 200, 300, 500, 800, 950, 1000, 1050, 1150, 1200, 1500, 2000, 3000, 5000)
 FULL_SPACINGS = tuple(range(0, 5001, 50))
 
-PLAIN_UDP = '{ kind = "spaced", packet = "1400 B", spacing = "0 us" }'
-CONSTANT = '{ kind = "spaced", packet = "1400 B", spacing = "1500 us" }'
-PSP = '{ kind = "spaced", packet = "1400 B", controller = "psp" }'
-DAMPED = '{ kind = "spaced", packet = "1400 B", controller = "psp-damped" }'
+
+def spaced(by: str) -> str:
+    """An agent's transport, as an override's value."""
+    return f'{{ kind = "spaced", packet = "1400 B", {by}, spacing-from = "end" }}'
+
+
+PLAIN_UDP = spaced('spacing = "0 us"')
+CONSTANT = spaced('spacing = "1500 us"')
+PSP = spaced('controller = "psp"')
+DAMPED = spaced('controller = "psp-damped"')
 
 QUEUES = {
     "drop-tail": '{ kind = "drop-tail", limit = "300 packets" }',
@@ -40,8 +46,8 @@ def spacings(scale: Scale) -> tuple[int, ...]:
 
 
 def spacing_of(us: int) -> float:
-    """The time from packet to packet that a sender keeps at this spacing, in microseconds."""
-    return float(max(us, FASTEST_US))
+    """From the start of a packet to that of the next at this spacing, in microseconds."""
+    return float(us + TRANSMISSION_US)
 
 
 def psa_cells(scale: Scale, counts: tuple[int, ...]) -> list[Cell]:

@@ -4,10 +4,9 @@ S is when an ADU is first sent, R when it first arrives, A when the application 
 Ta how long it is processed. The paper prints the total time with S - R; it is R - S.
 """
 
-from collections.abc import Callable, Sequence
-
 import polars as pl
 
+from ontempo.lab.judging import Curve
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
@@ -65,7 +64,8 @@ def runs(results: Results) -> pl.DataFrame:
 def gains(results: Results) -> pl.DataFrame:
     """One row a setting and seed: how much less of each metric out of sequence, as a fraction.
 
-    `gain` is the paper's G, of the mean total time.
+    `gain` is the paper's G, of the mean total time over ADUs (section 3.3); `makespan_gain` is that
+    of the whole run, which the paper calls G, too, at figure 13.
     """
     table = results.derive(runs)
     on = [*SETTING, "seed"]
@@ -92,23 +92,23 @@ def curve(table: pl.DataFrame, x: str, y: str = "gain") -> dict[float, Interval]
     }
 
 
-def gain_curve(results: Results, **setting: object) -> dict[float, Interval]:
+def gain_curve(results: Results, metric: str = "gain", **setting: object) -> dict[float, Interval]:
     """G by processing time in milliseconds, for runs whose setting has the given values."""
-    return curve(results.derive(gains).filter(**setting), "processing_ms")
+    return curve(results.derive(gains).filter(**setting), "processing_ms", metric)
 
 
-def highest(points: dict[float, Interval]) -> tuple[float, Interval]:
+def highest(points: Curve) -> tuple[float, Interval]:
     """Where a curve is highest, and how high."""
     return max(points.items(), key=lambda point: point[1].value)
 
 
-def wide(points: dict[float, Interval], share: float = 0.9) -> float:
+def wide(points: Curve, share: float = 0.9) -> float:
     """The largest place at which a curve is still within a share of its maximum."""
     most = highest(points)[1].value
     return max(place for place, point in points.items() if point.value >= share * most)
 
 
-def falls_below(points: dict[float, Interval], level: float) -> float:
+def falls_below(points: Curve, level: float) -> float:
     """The place from which on a curve stays below a level, interpolated; NaN where it does not."""
     places = sorted(points)
     above = [place for place in places if points[place].value >= level]
@@ -120,11 +120,3 @@ def falls_below(points: dict[float, Interval], level: float) -> float:
     after = places[places.index(last) + 1]
     high, low = points[last].value, points[after].value
     return last + (after - last) * (high - level) / (high - low)
-
-
-Chooser = Callable[[float], bool]
-
-
-def chosen(points: dict[float, Interval], holds: Chooser) -> Sequence[float]:
-    """The places that satisfy a condition."""
-    return [place for place in points if holds(place)]

@@ -96,13 +96,19 @@ class Result:
         """For each flow with a playout: late units by start-up delay."""
     @property
     def adus(self) -> Table:
-        """One row a media unit: due, arrived."""
+        """One row a media unit or ADU: when it was due, emitted, arrived, delivered, processed."""
     @property
     def packets(self) -> Table:
         """One row a packet on each recorded link."""
     @property
     def events(self) -> Table:
         """Window reductions, timeouts and early responses."""
+    @property
+    def messages(self) -> Table:
+        """One row a message of an application: its delay and jitter."""
+    @property
+    def intervals(self) -> Table:
+        """Throughput and loss of each flow's messages, interval by interval."""
     def save(self, directory: str | PathLike[str]) -> None:
         """Write every table as Parquet into a directory, all or none."""
 

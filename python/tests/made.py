@@ -28,8 +28,8 @@ class Made(Results):
     def of(self, cells: object) -> "Made":
         return Made(tuple(cells), self._make)  # type: ignore[arg-type]
 
-    def _read(self, cell: Cell) -> dict[str, pl.DataFrame]:
-        return dict(self._make(cell))
+    def _read(self, cell: Cell, name: str) -> pl.DataFrame:
+        return self._make(cell)[name]
 
 
 def lone(

@@ -67,7 +67,7 @@ def test_a_list_that_cannot_be_read_is_named(tmp_path: Path, rows: str) -> None:
         load_rows(folder(tmp_path, rows))
 
 
-def test_the_published_rows_are_all_listed_and_every_claim_answers_one() -> None:
+def test_the_published_rows_are_all_listed_and_every_claim_answers_one_or_says_so() -> None:
     rows = load_rows(EXPERIMENTS)
     counts = {listed.name: len(listed.rows) for listed in rows}
     assert counts == {"pert": 28, "rr3216": 22, "psp": 13, "qosockets": 12}
@@ -76,7 +76,8 @@ def test_the_published_rows_are_all_listed_and_every_claim_answers_one() -> None
     by_name = {listed.name: {row.id for row in listed.rows} for listed in rows}
     for paper in load_papers(EXPERIMENTS):
         for one in paper.claims:
-            assert one.answers in by_name[paper.name], f"{one.id} answers no row of rows.toml"
+            beyond = one.published.startswith("Not in the paper")
+            assert beyond != (one.answers in by_name[paper.name]), f"{one.id}: see rows.toml"
 
 
 def test_claims_that_cannot_be_imported_are_bad_input_with_their_place(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it refuses, what it exits with."""
 
+import errno
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from conftest import EXPERIMENTS
 from fake import FakeEngine
 from typer.testing import CliRunner, Result
 
-from ontempo.lab import main
+from ontempo.lab import cluster, main
 from ontempo.lab.errors import BAD_INPUT, ENVIRONMENT, INTERRUPTED
 
 runner = CliRunner()
@@ -34,7 +35,7 @@ def test_a_reproduction_writes_a_report_and_says_where(tmp_path: Path) -> None:
     assert f"report: {tmp_path / 'report' / 'index.html'}" in result.output
     text = (tmp_path / "report" / "pert.html").read_text("utf-8")
     assert f"ontempo-lab reproduce --quick --out {tmp_path} --only pert/fig5" in text
-    assert "left out of this run" in text
+    assert "Left out of this run." in text
     assert 'id="pert-fig9"' not in text
 
 
@@ -146,6 +147,51 @@ def test_a_folder_without_experiments_is_refused(tmp_path: Path) -> None:
     result = reproduce(tmp_path, "--experiments", str(tmp_path))
     assert result.exit_code == BAD_INPUT
     assert "no folder of experiments" in result.output
+
+
+def test_a_disk_that_fills_up_keeps_what_has_finished_and_the_rest_goes_on(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = 3
+
+    def write_while_there_is_room(path: Path, data: bytes) -> int:
+        if len(list((tmp_path / "cells").rglob("*.zip"))) >= room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        with path.open("wb") as file:
+            return file.write(data)
+
+    monkeypatch.setattr(Path, "write_bytes", write_while_there_is_room)
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--jobs", "1")
+    assert result.exit_code == ENVIRONMENT
+    assert "the disk is full" in result.output
+    assert not (tmp_path / "report").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(main, "make_engine", lambda: engine)
+    again = reproduce(tmp_path, "--only", "pert/fig4")
+    assert again.exit_code == 0
+    assert "54 cells, 3 of them kept from before" in again.output
+
+
+def test_a_cluster_that_does_not_answer_ends_the_command_before_anything_runs(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "ANSWER_WITHIN_S", 1)
+    result = reproduce(tmp_path, "--only", "pert/fig4", "--dask", "tcp://127.0.0.1:9")
+    assert result.exit_code == ENVIRONMENT
+    assert "--dask tcp://127.0.0.1:9: no scheduler answers within 1 s" in result.output
+    assert engine.runs == 0
+
+
+def test_the_end_counts_each_papers_verdicts(tmp_path: Path) -> None:
+    lines = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5").output.splitlines()
+    heads = next(index for index, line in enumerate(lines) if line.startswith("quick grid"))
+    assert lines[heads].split()[2:] == ["reproduced", "differs", "not", "yet", "left", "out"]
+    counts = [int(word) for word in lines[heads + 1].removeprefix("Video over PERT").split()]
+    totals = [int(word) for word in lines[-3].removeprefix("all").split()]
+    listed = json.loads(reproduce(tmp_path, "--only", "pert", "--list", "--json").stdout)
+    assert sum(counts[:2]) + counts[3] == len(listed)  # the rest has no claim yet
+    assert sum(totals) > sum(counts)
 
 
 def test_a_damaged_cell_is_reported_and_run_again(tmp_path: Path, engine: FakeEngine) -> None:

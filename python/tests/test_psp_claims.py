@@ -27,10 +27,10 @@ def failing(finding: Finding) -> list[str]:
 
 def agents(count: int, us: int, link_mbit: float = 155.0) -> list[dict[str, object]]:
     """What agents of 1,400-byte packets fare on a link that loses what does not fit."""
-    offered = 1400 * 8 / max(us, 112)
+    offered = 1400 * 8 / (us + 112)
     received = min(offered, link_mbit / count)
     sent = int(offered * 1e6 * SECONDS / 11_200)
-    delivered = int(sent * received / offered)
+    delivered = round(sent * received / offered)
     flow = {
         "group": "psa",
         "agents": count,
@@ -130,9 +130,7 @@ def test_fig16_17_holds_for_steady_and_equal_rates_only() -> None:
 
     judge = CLAIMS["fig16-17"].judge
     assert judge(rates(small, small)).verdict is Verdict.REPRODUCED
-    assert failing(judge(rates(large, large))) == [
-        "Each makes small oscillations around its rate."
-    ]
+    assert failing(judge(rates(large, large))) == ["Each makes small oscillations around its rate."]
     assert failing(judge(rates(small, lambda time: small(time) / 2))) == [
         "Both send at the same rate."
     ]

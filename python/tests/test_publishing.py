@@ -9,7 +9,7 @@ from test_report import FAILS, HOLDS, make
 from ontempo.lab.claims import Cause, Check
 from ontempo.lab.differences import differences, digest, digests
 from ontempo.lab.experiments import load_papers
-from ontempo.lab.figure_pdf import palette, write_figures
+from ontempo.lab.figure_pdf import by_rows, palette, wrapped, write_figures
 
 DOCS = EXPERIMENTS.parent / "docs"
 
@@ -29,6 +29,18 @@ def test_the_palette_on_paper_is_the_reports_light_one() -> None:
     found = palette()
     assert found["surface"] == "#ffffff"
     assert {"pert", "cubic", "reno", "ink", "step-4"} <= set(found)
+
+
+def test_a_legend_is_read_row_by_row_and_titles_break_evenly() -> None:
+    order, columns = by_rows(["W = 8", "W = 16", "W = 32", "W = 64"])
+    assert (order, columns) == ([0, 1, 2, 3], 4)
+    order, columns = by_rows([f"a controller, {size} bytes" for size in range(5)])
+    assert columns == 2
+    assert order == [0, 2, 4, 1, 3]
+    long = "T/μ: mean throughput of a file transfer over the video's rate"
+    first, second = wrapped(long, 60).split("\n")
+    assert abs(len(first) - len(second)) < 10
+    assert wrapped("Time (s)", 60) == "Time (s)"
 
 
 def test_differences_show_both_values_the_cause_and_its_experiment(tmp_path: Path) -> None:

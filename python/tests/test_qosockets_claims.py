@@ -1,7 +1,5 @@
 """The claims of the paper on reservations, judged on tables that satisfy them and do not."""
 
-from collections.abc import Mapping
-
 import polars as pl
 from conftest import EXPERIMENTS
 from synthetic import Given
@@ -18,7 +16,7 @@ CLAIMS: dict[str, Claim] = {
 
 FLOWS = ("A1", "A2", "A3", "B1a", "B1b", "B2a", "B2b", "C1a", "C1b", "C1c", "C2a", "C2b", "C2c")
 
-Values = Mapping[str, float]
+Values = dict[str, float]
 
 RATES: Values = dict(
     zip(FLOWS, (570, 530, 520, 560, 500, 530, 480, 250, 410, 410, 520, 330, 330), strict=True)
@@ -43,7 +41,8 @@ def intervals(main: str, received: Values, sent: Values, lost: Values) -> pl.Dat
             | {
                 "received_bps": received[flow] * 1e3,
                 "sent_bps": sent[flow] * 1e3,
-                "loss_percent": float(lost[flow]),
+                "sent_messages": 100_000,
+                "received_messages": round(100_000 - 1_000 * lost[flow]),
             }
             for flow in FLOWS
         ]
@@ -97,16 +96,33 @@ def test_a_reserved_video_that_loses_messages_is_told_of() -> None:
     assert failing(finding) == ["Reserved: no loss."]
 
 
+def test_an_unreserved_video_that_receives_more_than_published_is_told_of() -> None:
+    finding = CLAIMS["fig6"].judge(published(received={"C1a": 262.0}))
+    assert failing(finding) == ["Unreserved: about 250 kbit/s in C1a, received."]
+
+
+def test_up_to_720_ms_is_asked_of_the_slower_generator_only() -> None:
+    quicker = published(delay={"C2b": 640.0, "C2c": 720.0})
+    assert CLAIMS["fig8"].judge(quicker).verdict is Verdict.REPRODUCED
+    finding = CLAIMS["fig8"].judge(published(delay={"C2b": 640.0, "C2c": 640.0}))
+    assert failing(finding) == ["The generators beside a reserved video: up to 720 ms."]
+
+
+def test_a_reserved_video_without_jitter_has_not_the_published_one() -> None:
+    finding = CLAIMS["fig9"].judge(published(jitter={"C2a": 1.0}))
+    assert failing(finding) == ["The reserved video's is about 5 ms under overload."]
+
+
 def test_a_reserved_video_that_waits_is_told_of() -> None:
     finding = CLAIMS["fig8"].judge(published(delay={"B2a": 31.0}))
     assert failing(finding) == ["Reserved: under 30 ms under any load."]
 
 
 def images(**changed: Values) -> Given:
-    rates = dict(
+    rates: Values = dict(
         zip(FLOWS, (480, 475, 530, 400, 500, 470, 480, 330, 400, 400, 396, 380, 380), strict=True)
     )
-    delay = dict(
+    delay: Values = dict(
         zip(
             FLOWS,
             (210, 210, 10, 300, 40, 250, 42, 900, 500, 500, 400, 520, 520),

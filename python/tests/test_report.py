@@ -13,7 +13,8 @@ from ontempo.lab.catalogue import Listing, listings, load_rows
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Paper, Verdict, World, no_cells
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
-from ontempo.lab.plots import Axis, Figure, Series, View
+from ontempo.lab.figure_html import figure_html
+from ontempo.lab.plots import Axis, Figure, Series, View, plotly_layout
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import pages, write_report
 from ontempo.lab.statistics import Interval
@@ -145,6 +146,13 @@ def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_i
     assert "It rises." not in Page(page(make(tried, HOLDS), "differences.html")).words
 
 
+def test_a_cause_that_checks_share_is_told_once() -> None:
+    other = Check("It triples.", "3.0", "1.5 times", False, "a short run")
+    words = Page(page(make(FAILS, HOLDS, other))).words
+    assert words.count("Likely cause: a short run") == 1
+    assert "Likely cause: as above." in words
+
+
 def test_causes_keep_their_experiments_when_they_are_joined() -> None:
     both = Cause("one", "first") + Cause(" and two", "second")
     assert both == "one and two"
@@ -183,7 +191,9 @@ def test_the_index_counts_what_was_judged_what_was_left_out_and_what_nobody_wrot
     assert report.tally(every)[Verdict.REPRODUCED] == 1
     words = Page(page(report, "index.html")).words
     assert f"1 reproduced 0 differs {total - 1} not yet" in words
-    assert "left out of this run" in words
+    assert "Left out of this run." in words
+    assert "Needs real packets, on real or emulated links." in words
+    assert "ontempo simulates media over networks" in words
     for listing in every:
         for entry in listing.entries:
             assert entry.id in words
@@ -206,6 +216,13 @@ def test_figure_data_is_json_with_a_band_and_named_places() -> None:
     assert line["customdata"] == [[0.4, 0.6], [0.7, 0.8]]
     assert line["hovertemplate"][0] == "%{y:.0%} (%{customdata[0]:.0%} to %{customdata[1]:.0%})"
     assert views[1] == []
+
+
+def test_a_single_line_without_a_name_has_no_legend_and_ticks_no_needless_digits() -> None:
+    line = Series("", "pert", {1.0: Interval(0.5, 0.4, 0.6, 9)})
+    figure = Figure("one", Axis("place"), Axis("share", format=".1%"), [View("", [line])])
+    assert "<button" not in figure_html(figure, "one")
+    assert plotly_layout(figure)["yaxis"]["tickformat"] == ".1~%"
 
 
 def test_the_palette_has_every_colour_that_figures_name_in_both_schemes(study: Study) -> None:

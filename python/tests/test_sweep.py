@@ -1,5 +1,6 @@
 """Sweeps: the study file, which cells it makes, when it stops, what it leaves behind."""
 
+import errno
 import fcntl
 import json
 import math
@@ -342,6 +343,27 @@ def test_a_damaged_cell_runs_again_and_is_told_of(tmp_path: Path) -> None:
     assert json.loads(after.stdout) == before
     assert "run again:" in after.stderr
     assert "2 cells, 1 of them kept" in after.stderr
+
+
+def test_a_disk_that_is_full_as_results_are_written_keeps_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, 'seeds = 2\ntables = ["flows"]' + COLUMNS)
+    write_bytes = Path.write_bytes
+
+    def full(place: Path, data: bytes) -> int:
+        if "cells" not in place.parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(place, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    result = run(path)
+    assert result.exit_code == ENVIRONMENT
+    assert "the disk is full; finished runs are kept" in result.output
+    assert not (tmp_path / "out" / "results").exists()
+    assert not list((tmp_path / "out").glob(".tmp-*"))
+    monkeypatch.undo()
+    assert "2 cells, 2 of them kept from before" in run(path).output
 
 
 def test_a_dry_run_touches_nothing(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ fn a_run_overwrites_the_one_before_it() {
     assert_eq!(files(&place.path("out")), WHOLE);
     let manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(place.path("out/run.json")).unwrap()).unwrap();
-    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &1.into()));
+    assert_eq!((&manifest["seed"], &manifest["tables_version"]), (&9.into(), &2.into()));
     assert_eq!(manifest["title"], "Video and bulk");
     assert_eq!(manifest["scenario"]["duration"], "3 s");
 }

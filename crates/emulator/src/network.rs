@@ -362,6 +362,6 @@ impl Network {
                 Element::Scheduled(link) => link.statistics(now),
             }
         };
-        self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one), 0)).collect()
+        self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
     }
 }

@@ -205,7 +205,7 @@ impl SelfInducedDelay {
     /// The round-trip time `rtt` of a train without its self-induced delay (equation 5.4),
     /// never below `minimum`, the smallest round trip seen, and never above `rtt` (our
     /// decision; the thesis does not say). `rtt` runs from the sending of the train's first
-    /// packet (equation 5.1); where a train leaves in one burst, its last packet's is the same.
+    /// packet (equation 5.1).
     pub fn correct(rtt: Duration, self_induced: Duration, minimum: Duration) -> Duration {
         rtt - self_induced.min(rtt - minimum)
     }

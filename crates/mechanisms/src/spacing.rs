@@ -50,9 +50,18 @@ pub struct SpacingParameters {
     pub first_step: Duration,
     /// How much the spacing shrinks after a round trip without loss (psp, fig. 4).
     pub step_down: Duration,
-    /// Whether a loss that a smaller spacing caused restores the spacing before it
-    /// (psp, section 2.2).
-    pub damped: bool,
+    /// How a loss that a smaller spacing caused restores the spacing before it (psp, section
+    /// 2.2); `None`: it does not.
+    pub damping: Option<Damping>,
+}
+
+/// How a loss is found to be due to a deliberate decrease of the spacing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damping {
+    /// By the decision that the lost packets were sent under.
+    AsSent,
+    /// By the decision before the report, though the lost packets were sent before it.
+    LastDecision,
 }
 
 impl SpacingParameters {
@@ -61,13 +70,18 @@ impl SpacingParameters {
         Self {
             first_step: Duration::from_micros(50),
             step_down: Duration::from_micros(2),
-            damped: false,
+            damping: None,
         }
     }
 
     /// Damped PSP (psp, section 2.2).
     pub const fn damped() -> Self {
-        Self { damped: true, ..Self::psp() }
+        Self { damping: Some(Damping::AsSent), ..Self::psp() }
+    }
+
+    /// Damped PSP that looks at its last decision only.
+    pub const fn damped_by_last() -> Self {
+        Self { damping: Some(Damping::LastDecision), ..Self::psp() }
     }
 }
 
@@ -118,7 +132,7 @@ impl Spacing {
         }
     }
 
-    /// The time from the start of a packet to the start of the next.
+    /// The spacing between two packets.
     pub const fn spacing(&self) -> Duration {
         self.spacing
     }
@@ -164,10 +178,14 @@ impl Spacing {
     }
 
     fn on_loss(&mut self, told_until: u64) {
-        let under = self.epochs.iter().rev().find(|epoch| epoch.first < told_until);
-        if self.parameters.damped
-            && let Some(before) = under.and_then(|epoch| epoch.lowered_from)
-        {
+        let blamed = match self.parameters.damping {
+            None => None,
+            Some(Damping::AsSent) => {
+                self.epochs.iter().rev().find(|epoch| epoch.first < told_until)
+            }
+            Some(Damping::LastDecision) => self.epochs.back(),
+        };
+        if let Some(before) = blamed.and_then(|epoch| epoch.lowered_from) {
             self.spacing = self.spacing.max(before);
             return;
         }

@@ -264,6 +264,12 @@ impl Link {
     /// What happened from the start to `until`, which must not be before the last packet was
     /// offered or [`Link::occupancy`] was last asked for.
     pub fn statistics(&self, until: Time) -> LinkStatistics {
+        self.statistics_without(until, Occupancy::default())
+    }
+
+    /// The same where packets were offered ahead of time: `ahead` of them, the last ones, for
+    /// times after `until`, when they find the link idle.
+    pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
         let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
         let mut wait = self.rest.wait;
@@ -273,13 +279,20 @@ impl Link {
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
         // From a wait on, the link is busy without a break.
-        let busy = self.busy - self.busy_until.since(until);
+        let busy = if ahead.packets > Packets::new(0) {
+            self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
+        } else {
+            self.busy - self.busy_until.since(until)
+        };
+        if ahead.packets > left.packets {
+            left = ahead;
+        }
         let span = until.as_nanos() as f64;
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
         LinkStatistics {
-            arrivals: Packets::new(self.admitted) + self.rest.drops.refused(),
+            arrivals: Packets::new(self.admitted) + self.rest.drops.refused() - ahead.packets,
             departures: Packets::new(self.admitted) - left.packets,
-            waiting: left.packets,
+            waiting: left.packets - ahead.packets,
             drops: self.rest.drops,
             marks: Packets::new(self.rest.marks),
             bytes_departed: self.bytes_admitted - left.bytes,

@@ -86,6 +86,16 @@ impl RunResult {
         self.table("events")
     }
 
+    #[getter]
+    fn messages(&self) -> PyResult<Table> {
+        self.table("messages")
+    }
+
+    #[getter]
+    fn intervals(&self) -> PyResult<Table> {
+        self.table("intervals")
+    }
+
     /// Write every table as Parquet into a directory, all or none.
     fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
         Ok(py.detach(|| self.results.write(&directory))?)

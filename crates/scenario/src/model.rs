@@ -245,6 +245,10 @@ pub enum QueueSpec {
         /// `unreserved = "by-flow"`. No limit where not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<QueueLimit>,
+        /// Once a packet was dropped, no other is taken until fewer than this wait (Cisco IOS: a
+        /// quarter of the limit). Needs `limit`; not held back where not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Packets>,
         /// The share of the link, 0 to 1, that may be reserved (Cisco IOS: 0.75).
         #[serde(default = "defaults::reservable")]
         reservable: f64,
@@ -666,9 +670,13 @@ pub enum Transport {
         /// Size of a packet on the wire, headers counted.
         #[serde(default = "defaults::packet")]
         packet: Bytes,
-        /// Time from packet to packet; no less than the first link takes for one.
+        /// The distance between packets. Packets follow each other no faster than the first
+        /// link takes for one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spacing: Option<Duration>,
+        /// From where to where the spacing is.
+        #[serde(default)]
+        spacing_from: SpacingFrom,
         /// Who adapts the spacing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         controller: Option<SpacingKind>,
@@ -680,6 +688,17 @@ pub enum Transport {
     Own {},
 }
 
+/// From where the spacing to the next packet's start is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingFrom {
+    /// From the start of a packet: the interval of a timer.
+    #[default]
+    Start,
+    /// From the end of a packet, as its first link sends it (psp, fig. 3).
+    End,
+}
+
 /// Controllers of the spacing between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -689,6 +708,9 @@ pub enum SpacingKind {
     /// The same, damped: a loss that a smaller spacing caused restores the one before
     /// (psp, section 2.2).
     PspDamped,
+    /// The same, where only the decision before the report counts: a loss restores the spacing
+    /// if that was a decrease, whatever spacing the lost packets were sent at.
+    PspDampedLast,
 }
 
 /// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.
@@ -714,6 +736,8 @@ pub struct AduSpec {
     pub lost_after: Packets,
     /// Least retransmission timeout.
     pub min_rto: Duration,
+    /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5).
+    pub back_off: bool,
 }
 
 impl Default for AduSpec {
@@ -728,6 +752,7 @@ impl Default for AduSpec {
             retransmission: RetransmissionKind::default(),
             lost_after: Packets::new(1),
             min_rto: Duration::from_millis(200),
+            back_off: true,
         }
     }
 }

@@ -18,13 +18,15 @@ use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
-    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingKind,
-    TcpSpec, Transport, WindowCounts,
+    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingFrom,
+    SpacingKind, TcpSpec, Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 use ontempo_world::{Prompts, link, messages, prompts, source};
 
-use crate::agents::{Adu, Agent, Consumer, Pace, Receiver, SenderSettings, Spaced, Tcp, Udp};
+use crate::agents::{
+    Adu, Agent, Consumer, Distance, Pace, Receiver, SenderSettings, Spaced, Tcp, Udp,
+};
 use crate::fabric::Fabric;
 use crate::simulation::SetupError;
 use crate::watch::Watch;
@@ -124,12 +126,16 @@ fn agent(
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
         }
-        Transport::Spaced { packet, spacing, controller } => {
+        Transport::Spaced { packet, spacing, controller, spacing_from } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
             let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
-            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), interface);
+            let distance = match spacing_from {
+                SpacingFrom::Start => Distance::Start { least: interface },
+                SpacingFrom::End => Distance::End { transmission: interface },
+            };
+            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), distance);
             Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
@@ -169,6 +175,9 @@ fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
         None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
         Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
         Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
+        Some(SpacingKind::PspDampedLast) => {
+            ("psp-damped-last", SpacingParameters::damped_by_last())
+        }
     };
     Pace::Adaptive { name, parameters, controller: None }
 }
@@ -215,6 +224,7 @@ fn adu_ends(spec: &AduSpec) -> (AduSender, AduReceiver) {
         },
         reordering: spec.lost_after.get(),
         rto: RtoParameters { minimum: spec.min_rto, ..RtoParameters::default() },
+        back_off: spec.back_off,
     });
     (sender, AduReceiver::new(spec.ack_every.get(), rule))
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, Time};
-use ontempo_network::{Fate, Link, LinkStatistics, Queued};
+use ontempo_foundation::{Bytes, Packets, Time};
+use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
 use ontempo_world::Element;
 
 use crate::packet::{Packet, Pool};
@@ -428,9 +428,10 @@ impl Fabric {
 
     /// What happened on each link until `now`, by place.
     pub(crate) fn link_statistics(&self, now: Time) -> impl Iterator<Item = LinkStatistics> + '_ {
-        self.links.iter().zip(&self.scheduled).map(move |(link, scheduled)| match scheduled {
+        let links = self.links.iter().zip(&self.scheduled).zip(self.offered_ahead(now));
+        links.map(move |((link, scheduled), ahead)| match scheduled {
             Some(scheduled) => scheduled.link().statistics(now),
-            None => link.statistics(now),
+            None => link.statistics_without(now, ahead),
         })
     }
 
@@ -463,18 +464,19 @@ impl Fabric {
         Work { events: self.events, most_packets_under_way: self.packets.most() }
     }
 
-    /// For each link, how many packets were offered to it ahead of time and reach it only
-    /// after `now`.
-    pub(crate) fn offered_ahead(&self, now: Time) -> Vec<u64> {
-        let mut counts = vec![0; self.links.len()];
+    /// For each link, what was offered to it ahead of time and reaches it only after `now`.
+    fn offered_ahead(&self, now: Time) -> Vec<Occupancy> {
+        let mut ahead = vec![Occupancy::default(); self.links.len()];
         for (_, event) in self.wheel.iter() {
             let Event::Packet(handle) = event else { continue };
             let packet = self.packets.get(handle);
             if packet.entered > now && packet.step > 0 {
-                counts[self.steps[packet.step as usize - 1].link()] += 1;
+                let ahead = &mut ahead[self.steps[packet.step as usize - 1].link()];
+                ahead.packets += Packets::new(1);
+                ahead.bytes += Bytes::new(u64::from(packet.size));
             }
         }
-        counts
+        ahead
     }
 }
 

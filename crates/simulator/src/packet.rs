@@ -84,12 +84,13 @@ impl Packet {
         }
     }
 
-    /// Puts a count into a report, where an ACK has its first block.
+    /// Puts a count into a report, or the sender's window into a data packet, where an ACK has
+    /// its first block.
     pub(crate) fn set_count(&mut self, count: u64) {
         self.blocks[0] = RelativeBlock { start: (count >> 32) as u32, end: count as u32 };
     }
 
-    /// The count of a report.
+    /// The count of a report, or the window of a data packet.
     pub(crate) fn count(&self) -> u64 {
         u64::from(self.blocks[0].start) << 32 | u64::from(self.blocks[0].end)
     }

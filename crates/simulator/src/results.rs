@@ -65,9 +65,7 @@ fn flow_totals(run: &Simulation) -> Vec<FlowTotals> {
 }
 
 fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
-    let ahead = run.fabric.offered_ahead(now);
-    let links = run.fabric.link_statistics(now).zip(ahead);
-    links.map(|(statistics, ahead)| LinkTotals::at(now, &statistics, ahead)).collect()
+    run.fabric.link_statistics(now).map(|statistics| LinkTotals::at(now, &statistics)).collect()
 }
 
 /// The tables of a run that has reached its end.

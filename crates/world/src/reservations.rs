@@ -28,9 +28,9 @@ pub(crate) fn discipline(
     place: usize,
 ) -> Result<Option<Box<dyn Discipline>>, String> {
     let link = &layout.links[place];
-    let (most, unreserved, borrows) = match link.queue {
-        QueueSpec::Wfq { limit, unreserved, .. } => (limit, unreserved, true),
-        QueueSpec::Cbq { limit, borrow, .. } => (limit, Unreserved::Together, borrow),
+    let (most, resume, unreserved, borrows) = match link.queue {
+        QueueSpec::Wfq { limit, resume, unreserved, .. } => (limit, resume, unreserved, true),
+        QueueSpec::Cbq { limit, borrow, .. } => (limit, None, Unreserved::Together, borrow),
         _ => return Ok(None),
     };
     let reserved: Vec<(usize, &Reservation)> = layout
@@ -47,6 +47,7 @@ pub(crate) fn discipline(
     let best_effort_class = ClassParameters {
         rate: what_is_left(link, &reserved, best_effort),
         limit: most.map_or(Limit::NONE, limit),
+        resume,
         priority: BEST_EFFORT_PRIORITY,
         borrows: true,
     };
@@ -54,6 +55,7 @@ pub(crate) fn discipline(
         rate: reservation.class_rate(),
         // Policed, its backlog stays within the bucket; see docs/mechanisms/scheduling.md.
         limit: Limit::NONE,
+        resume: None,
         priority: RESERVED_PRIORITY,
         borrows,
     };

@@ -129,15 +129,13 @@ pub struct LinkTotals {
 }
 
 impl LinkTotals {
-    /// Those of `statistics`, asked for at `now`; the last `offered_ahead` packets that were
-    /// offered had not come by then, and do not count.
-    pub fn at(now: Time, statistics: &LinkStatistics, offered_ahead: u64) -> Self {
+    /// Those of `statistics`, asked for at `now`.
+    pub fn at(now: Time, statistics: &LinkStatistics) -> Self {
         let elapsed = now.as_secs_f64();
         let drops = &statistics.drops;
-        let arrivals = statistics.arrivals.get() - offered_ahead;
         Self {
-            arrivals,
-            departures: statistics.departures.get().min(arrivals),
+            arrivals: statistics.arrivals.get(),
+            departures: statistics.departures.get(),
             dropped_full: (drops.queue_full + drops.too_large).get(),
             dropped_early: drops.early.get(),
             dropped_loss: drops.loss.get(),

@@ -59,8 +59,16 @@ def microseconds(us: float) -> str:
 def both(of: str, rates: list[Series], losses: list[Series]) -> list[Figure]:
     """Throughput and loss over spacing, as the paper draws them."""
     return [
-        Figure(f"Throughput of {of} against packet spacing.", SPACING_AXIS, RATE_AXIS,
-               [View("", rates)]),
-        Figure(f"Packet loss of {of} against packet spacing.", SPACING_AXIS, LOSS_AXIS,
-               [View("", losses)]),
+        Figure(
+            f"Throughput of {of} against packet spacing.",
+            SPACING_AXIS,
+            RATE_AXIS,
+            [View("", rates)],
+        ),
+        Figure(
+            f"Packet loss of {of} against packet spacing.",
+            SPACING_AXIS,
+            LOSS_AXIS,
+            [View("", losses)],
+        ),
     ]

@@ -8,7 +8,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import EMPTY_WAY_BACK
+from ..causes import EMPTY_WAY_BACK, OWN_CONVERSATION
 from ..grid import ack_cells, scaling
 
 VARIANTS = ("nothing", "data only", "data and ACKs")
@@ -40,13 +40,13 @@ def judge(results: Results) -> Finding:
             "empty",
             "On the testbed, images get more in C2 where the ACKs are reserved too.",
             "would rise",
-            EMPTY_WAY_BACK,
+            EMPTY_WAY_BACK + OWN_CONVERSATION,
         ),
         rises(
             "crowded",
             "With traffic against them, they get more where the ACKs are reserved too.",
             "would rise",
-            "",
+            OWN_CONVERSATION,
         ),
     ]
     lines = [

@@ -4,7 +4,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import LITTLE_LOAD
+from ..causes import ENOUGH_LEFT, LITTLE_LOAD, WEIGHT
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, compare, received, sent, series
 
@@ -31,7 +31,7 @@ def judge(results: Results) -> Finding:
             (("B2a", "B1a"),),
             lambda with_it, without: GAIN[0] <= with_it / without <= GAIN[1],
             " kbit/s",
-            LITTLE_LOAD,
+            ENOUGH_LEFT,
         ),
         compare(
             "Under overload, reserved images get 20 % more.",
@@ -40,7 +40,7 @@ def judge(results: Results) -> Finding:
             (("C2a", "C1a"),),
             lambda with_it, without: GAIN[0] <= with_it / without <= GAIN[1],
             " kbit/s",
-            LITTLE_LOAD,
+            WEIGHT,
         ),
         compare(
             "With rising load images get less, reserved or not.",
@@ -67,9 +67,9 @@ def judge(results: Results) -> Finding:
         [View("", [series("sent", "step-2", out), series("received", "ink", there, "square")])],
     )
     notes = [
-        "Mean of samples of 0.5 s, payload; equation (2). “20 % more” is 15 to 25 %; “no difference”"
-        " is under 5 %. A1 has the rate of the traffic profile by construction: the client's pause"
-        " between images was set for it."
+        "Mean of samples of 0.5 s, payload; equation (2). “20 % more” is 15 to 25 %; “no"
+        " difference” is under 5 %. A1 has the rate of the traffic profile by construction: the"
+        " client's pause between images was set for it."
     ]
     return Finding([figure], checks, notes)
 

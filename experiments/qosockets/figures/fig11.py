@@ -4,7 +4,7 @@ from ontempo.lab.claims import Claim, Finding, World
 from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
-from ..causes import IMAGE_TIME, LITTLE_LOAD
+from ..causes import SMALL_SOCKETS
 from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, compare, delay, series
 
@@ -47,7 +47,7 @@ def judge(results: Results) -> Finding:
             (("B1b", "B2b"), ("C1b", "C2b"), ("C1c", "C2c")),
             lambda without, with_it: abs(with_it / without - 1) <= SIMILAR,
             " ms",
-            LITTLE_LOAD,
+            SMALL_SOCKETS,
         ),
         compare(
             "Under overload reserved images take less time than a generator's message.",
@@ -56,7 +56,7 @@ def judge(results: Results) -> Finding:
             (("C2a", "C2b"), ("C2a", "C2c")),
             lambda image, message: image < message,
             " ms",
-            IMAGE_TIME,
+            SMALL_SOCKETS,
         ),
     ]
     figure = Figure(
@@ -65,7 +65,9 @@ def judge(results: Results) -> Finding:
         Axis("Delay (ms)"),
         [View("", [series("delay", "ink", values)])],
     )
-    return Finding([figure], checks, ["Mean over messages, equation (4). Within 25 % is “similar”."])
+    return Finding(
+        [figure], checks, ["Mean over messages, equation (4). Within 25 % is “similar”."]
+    )
 
 
 CLAIM = Claim(

@@ -6,7 +6,7 @@ from ontempo.lab.plots import Axis
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
 
-from ..curves import RUNS_NOTE, gain_figure, ms
+from ..curves import RUNS_NOTE, lines_figure, ms
 from ..grid import SEEDS, Setting, cells
 from ..metrics import curve, runs
 
@@ -44,7 +44,7 @@ def judge_partial(results: Results) -> Finding:
         )
         for upper, lower in (("in order", "partial order"), ("partial order", "none"))
     ]
-    figure = gain_figure(
+    figure = lines_figure(
         "Mean total time of ADUs of images in order, in partial order and out of sequence.",
         found,
         Axis("Processing time Ta (ms)"),
@@ -85,7 +85,7 @@ def judge_stream(results: Results) -> Finding:
         )
         for carrier in ("newreno", "cubic")
     ]
-    figure = gain_figure(
+    figure = lines_figure(
         "Time until all ADUs are processed against the loss rate, over ADUs and over TCP.",
         found,
         Axis("Loss rate L", format=".0%"),
@@ -107,7 +107,8 @@ def judge_stream(results: Results) -> Finding:
 def milliseconds(points: dict[float, Interval]) -> dict[float, Interval]:
     """A curve of seconds in milliseconds."""
     return {
-        place: Interval(1e3 * p.value, 1e3 * p.low, 1e3 * p.high, p.n) for place, p in points.items()
+        place: Interval(1e3 * p.value, 1e3 * p.low, 1e3 * p.high, p.n)
+        for place, p in points.items()
     }
 
 

@@ -7,7 +7,8 @@ from ontempo.lab.judging import about
 from ontempo.lab.plots import Axis
 from ontempo.lab.study import Results
 
-from ..curves import PROCESSING_AXIS, gain_figure, scaling, swept_cells
+from ..causes import JITTER_OF_100
+from ..curves import PROCESSING_AXIS, lines_figure, scaling, swept_cells
 from ..grid import Setting
 from ..metrics import curve, gains
 
@@ -17,7 +18,9 @@ PROCESSING_MS = 10.0
 NOTE = "Judged at the operating point, Ta = R = 10 ms, since the paper gives no Ta here."
 
 
-def judge(column: str, what: str, published: float) -> Callable[[Results], Finding]:
+def judge(
+    column: str, what: str, published: float, cause: str = ""
+) -> Callable[[Results], Finding]:
     """How much less of a metric there is out of sequence."""
 
     def finding(results: Results) -> Finding:
@@ -28,8 +31,9 @@ def judge(column: str, what: str, published: float) -> Callable[[Results], Findi
             f"about {published:g}",
             f"{found:.3f}",
             about(found, published),
+            cause,
         )
-        figure = gain_figure(
+        figure = lines_figure(
             f"How much less {what} is out of sequence, against the processing time.",
             {f"gain in {what}": points},
             PROCESSING_AXIS,
@@ -58,6 +62,6 @@ JITTER = Claim(
     published="It lessens jitter, the variance of the application's blocking time, by around 30 %.",
     expectation="Jitter about 30 % less out of sequence.",
     cells=lambda scale: swept_cells(scale, [Setting()]),
-    judge=judge("jitter_gain", "jitter", 0.3),
+    judge=judge("jitter_gain", "jitter", 0.3, JITTER_OF_100),
     scaling=scaling,
 )

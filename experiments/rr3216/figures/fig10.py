@@ -1,13 +1,13 @@
 """Figure 10: the gain for several delays, and against D/Ta."""
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import monotone, number, within_everywhere
+from ontempo.lab.judging import Curve, monotone, number, within_everywhere
 from ontempo.lab.plots import Axis, exact
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
 
+from ..causes import R_STAYS, WINDOW_PER_TRIP
 from ..curves import (
-    GAIN_AXIS,
     RUNS_NOTE,
     USELESS_BELOW,
     gain_figure,
@@ -29,13 +29,6 @@ TOGETHER = 0.05
 USELESS_UNDER = 5.0
 MAXIMAL_OVER = 10.0
 
-SAME_R = (
-    "R stays at 10 ms while D and Ta change, and with it the number of ADUs that are sent in a"
-    " round trip: 2 with D = 10 ms, 100 with D = 500 ms, of which a window of 32 lets only a third"
-    " go. The paper's own formula has R in it, too: the ratio alone decides only where R/Ta or W"
-    " do not matter."
-)
-
 
 def delay(time: float) -> str:
     """A delay in words."""
@@ -49,7 +42,9 @@ def ratio(value: float) -> str:
 
 def wanted_left(scale: Scale) -> list[Cell]:
     """Each delay at every processing time."""
-    return swept_cells(scale, [Setting(delay_ms=time) for time in DELAYS_MS])
+    settings = [Setting(delay_ms=time) for time in DELAYS_MS]
+    upto = Setting(delay_ms=LONGEST_MS, processing_ms=STABLE_UPTO_MS)
+    return list(dict.fromkeys([*swept_cells(scale, settings), *cells(scale, [upto])]))
 
 
 def wanted_right(scale: Scale) -> list[Cell]:
@@ -93,6 +88,7 @@ def judge_left(results: Results) -> Finding:
             lambda gain: gain >= STABLE * most[LONGEST_MS].value,
             [place for place in longest if place <= STABLE_UPTO_MS],
             ms,
+            WINDOW_PER_TRIP,
         ),
         within_everywhere(
             "With D = 500 ms both are equivalent at Ta = 100 ms.",
@@ -101,21 +97,38 @@ def judge_left(results: Results) -> Finding:
             lambda gain: gain < USELESS_BELOW,
             [100.0],
             ms,
+            WINDOW_PER_TRIP,
         ),
     ]
     figure = gain_figure(
         "The gain against the processing time for delays of 10 to 500 ms.",
-        {delay(time): points for time, points in found.items()},
+        lambda metric: {
+            delay(time): gain_curve(results, metric, delay_ms=time) for time in DELAYS_MS
+        },
     )
     return Finding([figure], checks, [RUNS_NOTE])
 
 
-def by_ratio(results: Results, time: float) -> dict[float, Interval]:
+def by_ratio(results: Results, time: float, metric: str = "gain") -> dict[float, Interval]:
     """G by D/Ta for one delay."""
     table = results.derive(gains).filter(delay_ms=time)
     return {
-        value: mean_interval(table.filter(processing_ms=time / value)["gain"]) for value in RATIOS
+        value: mean_interval(table.filter(processing_ms=time / value)[metric]) for value in RATIOS
     }
+
+
+def maximal_beyond(name: str, points: Curve) -> Check:
+    """The gain is near its maximum at every large ratio."""
+    most = max(point.value for point in points.values())
+    return within_everywhere(
+        f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {name}.",
+        f"within {1 - STABLE:.0%} of its maximum, {number(most)}",
+        points,
+        lambda gain: gain >= STABLE * most,
+        [value for value in RATIOS if value > MAXIMAL_OVER],
+        ratio,
+        R_STAYS,
+    )
 
 
 def judge_right(results: Results) -> Finding:
@@ -128,7 +141,9 @@ def judge_right(results: Results) -> Finding:
         )
         for value in RATIOS
     }
-    worst = {value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS}
+    worst = {
+        value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS
+    }
     checks = [
         within_everywhere(
             "The curves of all delays fall together.",
@@ -137,7 +152,7 @@ def judge_right(results: Results) -> Finding:
             lambda width: width <= TOGETHER,
             RATIOS,
             ratio,
-            SAME_R,
+            R_STAYS,
         ),
         within_everywhere(
             f"Below D/Ta = {USELESS_UNDER:g} it is useless, with any delay.",
@@ -146,24 +161,14 @@ def judge_right(results: Results) -> Finding:
             lambda gain: gain < USELESS_BELOW,
             [value for value in RATIOS if value < USELESS_UNDER],
             ratio,
+            R_STAYS,
         ),
-        *(
-            within_everywhere(
-                f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {delay(time)}.",
-                f"within {1 - STABLE:.0%} of its maximum, {number(highest(points)[1].value)}",
-                points,
-                lambda gain, most=highest(points)[1].value: gain >= STABLE * most,  # type: ignore[misc]
-                [value for value in RATIOS if value > MAXIMAL_OVER],
-                ratio,
-            )
-            for time, points in found.items()
-        ),
+        *(maximal_beyond(delay(time), points) for time, points in found.items()),
     ]
     figure = gain_figure(
         "The gain against the ratio of delay and processing time, for delays of 10 to 500 ms.",
-        {delay(time): points for time, points in found.items()},
+        lambda metric: {delay(time): by_ratio(results, time, metric) for time in DELAYS_MS},
         Axis("D/Ta", ticks={value: f"{value:g}" for value in RATIOS}, hover="D/Ta %{x}"),
-        GAIN_AXIS,
     )
     return Finding([figure], checks, [RUNS_NOTE])
 

@@ -1,5 +1,7 @@
 """Figure 13: the receiver's buffer over time."""
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
@@ -8,6 +10,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
 
+from ..causes import ONE_RUN
 from ..curves import ORDER_COLOURS, ORDER_NAMES
 from ..grid import ORDERS, Setting, cells
 from ..metrics import adus, gains, runs
@@ -20,12 +23,6 @@ ORDERED_PEAK, OUT_PEAK = (15, 28), 10
 TOTALS_S = {"ordered": 2.5, "out-of-sequence": 1.5}
 NEAR = 0.1
 """Within this fraction of a published time ours is close to it."""
-
-TA_OPEN = (
-    "the paper does not give Ta here; it is taken as 10 ms, its operating point. Its ordered run"
-    " takes 2.5 s where 1.1 s would do without a loss: either its sender stood still for longer at"
-    " each loss than an acknowledgement takes to reveal it, or Ta was larger."
-)
 
 
 def wanted(_scale: Scale) -> list[Cell]:
@@ -43,12 +40,10 @@ def occupancy(table: pl.DataFrame) -> dict[float, int]:
     return found
 
 
-def peak(results: Results, order: str) -> Interval:
+def peak(results: Results, order: str, seeds: Iterable[int] = RUNS) -> Interval:
     """The largest occupancy, over runs; one that is taken as it arrives counts as none."""
     table = results.derive(adus).filter(order=order)
-    return mean_interval(
-        float(max(occupancy(table.filter(seed=seed)).values())) for seed in RUNS
-    )
+    return mean_interval(float(max(occupancy(table.filter(seed=seed)).values())) for seed in seeds)
 
 
 def judge(results: Results) -> Finding:
@@ -61,19 +56,41 @@ def judge(results: Results) -> Finding:
     low, high = ORDERED_PEAK
     ordered, out = (peaks[order].value for order in ORDERS)
     checks = [
-        Check("In order the buffer's peak is large.", f"above {low}, at most {high}",
-              f"{number(ordered)} on average", low < ordered <= high),
-        Check("Out of sequence it is small.", f"at most {OUT_PEAK}",
-              f"{number(out)} on average", out <= OUT_PEAK),
-        Check("In order 100 ADUs take close to 2.5 s.", "2.5 s",
-              f"{number(took['ordered'].value)} s",
-              abs(took["ordered"].value / TOTALS_S["ordered"] - 1) <= NEAR, TA_OPEN),
-        Check("Out of sequence they take less than 1.5 s.", "less than 1.5 s",
-              f"{number(took['out-of-sequence'].value)} s",
-              took["out-of-sequence"].value < TOTALS_S["out-of-sequence"]),
-        Check("That is a gain of 40 %.", "about 0.4",
-              f"{number(makespan.value)} (in the mean total time of an ADU: {number(total.value)})",
-              about(makespan.value, 0.4), TA_OPEN),
+        Check(
+            "In order the buffer's peak is large.",
+            f"above {low}, at most {high}",
+            f"{number(ordered)} on average",
+            low < ordered <= high,
+            ONE_RUN,
+        ),
+        Check(
+            "Out of sequence it is small.",
+            f"at most {OUT_PEAK}",
+            f"{number(out)} on average",
+            out <= OUT_PEAK,
+            ONE_RUN,
+        ),
+        Check(
+            "In order 100 ADUs take close to 2.5 s.",
+            "2.5 s",
+            f"{number(took['ordered'].value)} s",
+            abs(took["ordered"].value / TOTALS_S["ordered"] - 1) <= NEAR,
+            ONE_RUN,
+        ),
+        Check(
+            "Out of sequence they take less than 1.5 s.",
+            "less than 1.5 s",
+            f"{number(took['out-of-sequence'].value)} s",
+            took["out-of-sequence"].value < TOTALS_S["out-of-sequence"],
+            ONE_RUN,
+        ),
+        Check(
+            "That is a gain of 40 %.",
+            "about 0.4",
+            f"{number(makespan.value)} (in the mean total time of an ADU: {number(total.value)})",
+            about(makespan.value, 0.4),
+            ONE_RUN,
+        ),
     ]
     lines = [
         Series(

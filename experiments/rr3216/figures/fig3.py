@@ -5,6 +5,7 @@ from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Cell, Results
 
+from ..causes import SMALL_TA
 from ..curves import ORDER_COLOURS, ORDER_NAMES
 from ..grid import ORDERS, Setting, cells
 from ..metrics import adus, gains
@@ -13,13 +14,6 @@ TIMES_MS = (0.1, 200.0)
 COUNT = 20
 LOST = 3
 NEAR = 0.05
-
-CAUSE = (
-    "for small Ta it depends on what is asked. The last ADU is done at the same time in both"
-    " orders, as the figure shows; but the ADUs behind the loss wait for it in order, and the mean"
-    " total time, by which the paper defines G, counts that. Its figures 6 to 12, too, have their"
-    " largest gains at small Ta."
-)
 
 
 def wanted(_scale: Scale) -> list[Cell]:
@@ -46,16 +40,14 @@ def judge(results: Results) -> Finding:
                     f"G within {NEAR:g} of 0",
                     number(row[what]),
                     abs(row[what]) <= NEAR,
-                    CAUSE if time < 1 else "",
+                    SMALL_TA if time < 1 else "",
                 )
             )
         lines = []
         for order in ORDERS:
             done = times.filter(processing_ms=time, order=order)["processed_s"].sort()
             points = {1e3 * at: exact(place + 1) for place, at in enumerate(done)}
-            lines.append(
-                Series(ORDER_NAMES[order], ORDER_COLOURS[order], points, markers=time > 1)
-            )
+            lines.append(Series(ORDER_NAMES[order], ORDER_COLOURS[order], points, markers=time > 1))
         views.append(View(f"{time:g} ms", lines))
     figure = Figure(
         "ADUs processed over time, in order and out of sequence, with one loss: with small"

@@ -1,9 +1,11 @@
 """Figure 6: the gain against the processing time, without and with rate control."""
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import monotone, number
+from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.plots import Figure
 from ontempo.lab.study import Cell, Results
 
+from ..causes import LEVEL, RATE_RAISES, SMALL_STEPS
 from ..curves import (
     RUNS_NOTE,
     gain_figure,
@@ -27,9 +29,9 @@ def wanted(scale: Scale) -> list[Cell]:
     return swept_cells(scale, [WINDOW_ONLY, RATE_CONTROLLED])
 
 
-def curves(results: Results) -> dict[float, dict]:
+def curves(results: Results, metric: str = "gain") -> dict[float, Curve]:
     """G by processing time, for each R."""
-    return {interval: gain_curve(results, interval_ms=interval) for interval in NAMES}
+    return {interval: gain_curve(results, metric, interval_ms=interval) for interval in NAMES}
 
 
 def judge_left(results: Results) -> Finding:
@@ -44,10 +46,11 @@ def judge_left(results: Results) -> Finding:
             rising=False,
             strictly=False,
             place=ms,
+            cause=SMALL_STEPS,
         ),
         useless_for_large(found[0.0]),
     ]
-    return Finding([figure(found)], checks, [RUNS_NOTE])
+    return Finding([figure(results)], checks, [RUNS_NOTE])
 
 
 def judge_right(results: Results) -> Finding:
@@ -55,7 +58,7 @@ def judge_right(results: Results) -> Finding:
     found = curves(results)
     (place, most), (_, window_only) = highest(found[10.0]), highest(found[0.0])
     checks = [
-        maximum_between(found[10.0], 0.2, 0.4),
+        maximum_between(found[10.0], 0.2, 0.4, LEVEL),
         Check(
             "The largest gain is where Ta is at most R.",
             "Ta at most 10 ms",
@@ -67,19 +70,22 @@ def judge_right(results: Results) -> Finding:
             "larger",
             f"{number(most.value)} against {number(window_only.value)}",
             most.value > window_only.value,
+            RATE_RAISES,
         ),
         never_negative(found[10.0]),
         useless_for_large(found[10.0]),
     ]
-    return Finding([figure(found)], checks, [RUNS_NOTE])
+    return Finding([figure(results)], checks, [RUNS_NOTE])
 
 
-def figure(found: dict):  # noqa: ANN201 - a Figure, as its maker says
+def figure(results: Results) -> Figure:
     """Both curves."""
     return gain_figure(
         "The gain of out-of-sequence processing against the processing time, with window control"
         " only and with rate control.",
-        {NAMES[interval]: points for interval, points in found.items()},
+        lambda metric: {
+            NAMES[interval]: points for interval, points in curves(results, metric).items()
+        },
     )
 
 

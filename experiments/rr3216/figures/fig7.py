@@ -1,35 +1,37 @@
 """Figure 7: the model's gain in blocking time over Ta and n."""
 
+from fractions import Fraction
+
 from ontempo.lab.claims import Check, Claim, Finding, World, no_cells
 from ontempo.lab.judging import monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
-from ..curves import COLOURS, PROCESSING_AXIS, RUNS_NOTE, ms, scaling, swept_cells
+from ..causes import SMALL_STEPS
+from ..curves import COLOURS, GAINS, PROCESSING_AXIS, RUNS_NOTE, ms, scaling, swept_cells
 from ..grid import Setting
 from ..metrics import gain_curve, highest
 from ..model import blocking_gain
 
-RTT_MS, INTERVAL_MS = 200.0, 10.0
+RTT_MS, INTERVAL_MS = 200, 10
 BURSTS = (2, 5, 10, 20, 40)
 FINE_MS = [step / 4 for step in range(401)]
 SLICE = 10
-ROUNDING = 1e-9
 TOP = 0.9
 """Within this share of its maximum a simulated gain counts as maximal."""
 
 
-def gain(processing_ms: float, burst: float) -> float:
-    """Gb at the figure's round trip and R."""
+def gain(processing_ms: float | Fraction, burst: int) -> float | Fraction:
+    """Gb at the figure's round trip and R; exact where the processing time is a fraction."""
     return blocking_gain(processing_ms, burst, RTT_MS, INTERVAL_MS)
 
 
-def expected(processing_ms: float, burst: float) -> float:
+def expected(processing_ms: Fraction, burst: int) -> Fraction:
     """What the paper says of the three areas."""
-    if processing_ms <= INTERVAL_MS - RTT_MS / burst:
-        return 0.0
+    if processing_ms <= INTERVAL_MS - Fraction(RTT_MS, burst):
+        return Fraction(0)
     if processing_ms <= INTERVAL_MS:
-        return 1.0
+        return Fraction(1)
     return RTT_MS / (RTT_MS + burst * (processing_ms - INTERVAL_MS))
 
 
@@ -39,7 +41,7 @@ def surface(bursts: tuple[int, ...]) -> Figure:
         Series(
             f"n = {burst}",
             COLOURS[place % 6],
-            {time: exact(gain(time, burst)) for time in FINE_MS},
+            {time: exact(float(gain(time, burst))) for time in FINE_MS},
             markers=False,
         )
         for place, burst in enumerate(bursts)
@@ -55,21 +57,22 @@ def surface(bursts: tuple[int, ...]) -> Figure:
 
 def judge_left(_results: Results) -> Finding:
     """Hold the two functions of the model against the paper's three areas."""
-    grid = [(time, burst) for time in FINE_MS for burst in range(1, 101)]
-    off = max(abs(gain(*place) - expected(*place)) for place in grid)
-    edge = [gain(INTERVAL_MS - RTT_MS / burst, burst) for burst in range(20, 101)]
+    grid = [(Fraction(time), burst) for time in range(101) for burst in range(1, 101)]
+    edge = [(INTERVAL_MS - Fraction(RTT_MS, burst), burst) for burst in range(20, 101)]
+    off = sum(gain(*place) != expected(*place) for place in grid)
+    most = max(gain(*place) for place in edge)
     checks = [
         Check(
             "Gb is 0, 1, or rtt/(rtt + n(Ta - R)), by area.",
             "exactly",
-            f"off by at most {number(off)} at {len(grid):,} points",
-            off <= ROUNDING,
+            f"equal at {len(grid) - off:,} of {len(grid):,} points, computed in fractions",
+            off == 0,
         ),
         Check(
             "On the line Ta = R - rtt/n, nothing is gained yet.",
             "exactly 0",
-            f"at most {number(max(edge))}",
-            max(edge) == 0,
+            f"at most {number(float(most))} at {len(edge)} points",
+            most == 0,
         ),
     ]
     return Finding([surface(BURSTS)], checks)
@@ -95,18 +98,27 @@ def judge_right(results: Results) -> Finding:
             f"{number(upto[low].value)} at {ms(low)}, the maximum is {number(most)}",
             upto[low].value >= TOP * most,
         ),
-        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms),
+        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms, cause=SMALL_STEPS),
     ]
     figure = surface((SLICE,))
-    lines = [
-        *figure.views[0].series,
-        Series("simulated G, L = 10 %", "step-4", simulated, symbol="square"),
+    views = [
+        View(
+            label,
+            [
+                *figure.views[0].series,
+                Series(
+                    "simulated G, L = 10 %", "step-4", gain_curve(results, metric), symbol="square"
+                ),
+            ],
+        )
+        for metric, label in GAINS.items()
     ]
     both = Figure(
         "The model's gain in blocking time for n = 10 and the simulated gain in total time.",
         figure.x,
         Axis("Gain", (-0.05, 1.05)),
-        [View("", lines)],
+        views,
+        selector="Total time",
     )
     return Finding([both], checks, [RUNS_NOTE])
 

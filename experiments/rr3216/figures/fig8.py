@@ -52,7 +52,7 @@ def judge(results: Results) -> Finding:
     ]
     figure = gain_figure(
         "The gain against the processing time for windows of 8, 16, 32 and 64 ADUs.",
-        {window(size): points for size, points in found.items()},
+        lambda metric: {window(size): gain_curve(results, metric, window=size) for size in WINDOWS},
     )
     return Finding([figure], checks, [RUNS_NOTE])
 

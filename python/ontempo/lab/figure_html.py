@@ -42,7 +42,7 @@ def embedded_json(data: object) -> str:
 
 
 def _legend(figure: Figure) -> str:
-    known = {series.name: series for view in figure.views for series in view.series}
+    known = {s.name: s for view in figure.views for s in view.series if s.name}
     items = "".join(
         f'<li><button type="button" aria-pressed="true" data-series="{escape(name)}">'
         f"{_swatch(series)}{escape(name)}</button></li>"
@@ -53,13 +53,19 @@ def _legend(figure: Figure) -> str:
 
 def _swatch(series: Series) -> str:
     colour = f"var(--{series.colour})"
-    dash = DASHES[series.style]
     shape = SYMBOLS.get(series.symbol.removesuffix("-open"), "") if series.markers else ""
     inside = "var(--surface)" if series.symbol.endswith("-open") else colour
     return (
         f'<svg viewBox="0 0 28 12" aria-hidden="true" style="stroke:{colour};fill:{inside}">'
-        f'<path d="M0 6H28" stroke-width="2" stroke-dasharray="{dash}"/>{shape}</svg>'
+        f"{_stroke(series)}{shape}</svg>"
     )
+
+
+def _stroke(series: Series) -> str:
+    if series.style == "none":
+        return ""
+    dash = DASHES[series.style]
+    return f'<path d="M0 6H28" stroke-width="2" stroke-dasharray="{dash}"/>'
 
 
 def _selector(figure: Figure, anchor: str) -> str:

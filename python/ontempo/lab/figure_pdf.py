@@ -14,12 +14,13 @@ from textwrap import fill
 from typing import Any
 
 from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.folder import unwritable
 from ontempo.lab.plots import Axis, Figure, Series, View
 
 WIDTH_IN, HEIGHT_IN = 3.5, 2.5
 """One column of a two-column page."""
 
-STYLES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.6))}
+STYLES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.6)), "none": ""}
 MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v"}
 
 LOOK = {
@@ -47,8 +48,11 @@ LOOK = {
     "pdf.fonttype": 42,  # text stays text, as publishers ask
 }
 
-MOST_IN_A_ROW = 3
-"""Lines of a legend beside each other."""
+LEGEND_PT, KEY_PT, LETTER_PT = 250, 30, 2.9
+"""How wide a legend may be, and what an entry takes: its line, and about so much a letter."""
+
+TITLE_LETTERS = {"x": 60, "y": 34}
+"""How long a line of an axis's title may be."""
 
 
 def write_figures(figures: Mapping[str, Sequence[Figure]], folder: Path) -> list[Path]:
@@ -77,9 +81,7 @@ def write_figures(figures: Mapping[str, Sequence[Figure]], folder: Path) -> list
                             pages.savefig(canvas)
                     written.append(path)
     except OSError as error:
-        raise UnfitEnvironmentError(
-            f"{folder}: cannot write here: {error.strerror or error}"
-        ) from error
+        raise unwritable(folder, error) from error
     return written
 
 
@@ -112,13 +114,41 @@ def draw(canvas: Any, figure: Figure, view: View) -> None:
     _axes(axes, figure, places)
     named = [series for series in view.series if series.points]
     if len(named) > 1:
+        order, columns = by_rows([series.name for series in named])
+        handles, labels = axes.get_legend_handles_labels()
         canvas.legend(
-            loc="outside upper left", ncols=min(MOST_IN_A_ROW, len(named)), columnspacing=1.2
+            [handles[place] for place in order],
+            [labels[place] for place in order],
+            loc="outside upper left",
+            ncols=columns,
+            columnspacing=1.2,
         )
     if view.label:
         axes.set_title(
             f"{figure.selector} {view.label}", size=7, loc="right", color=colour("quiet")
         )
+
+
+def by_rows(names: Sequence[str]) -> tuple[list[int], int]:
+    """A legend that is read row by row: the order to give its entries in, and its columns.
+
+    Rows are about equally long. matplotlib fills column by column, the first ones fuller.
+    """
+    widest = KEY_PT + LETTER_PT * max(map(len, names))
+    rows = -(-len(names) // max(1, min(len(names), int(LEGEND_PT / widest))))
+    columns = -(-len(names) // rows)
+    return [
+        place for first in range(columns) for place in range(first, len(names), columns)
+    ], columns
+
+
+def wrapped(text: str, most: int) -> str:
+    """Lines of about equal length."""
+    lines = -(-len(text) // most)
+    return min(
+        (fill(text, width) for width in range(most, len(text) // lines - 1, -1)),
+        key=lambda one: (one.count("\n"), max(map(len, one.split("\n")))),
+    )
 
 
 def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:
@@ -138,7 +168,8 @@ def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:
         label=series.name,
         zorder=3,
     )
-    banded = [(x, point) for x, point in points if point.low == point.low]  # not NaN
+    lined = series.style != "none"
+    banded = [(x, point) for x, point in points if lined and point.low == point.low]  # not NaN
     if len(banded) > 1:
         axes.fill_between(
             [x for x, _ in banded],
@@ -152,8 +183,8 @@ def _line(axes: Any, series: Series, places: Mapping[float, int]) -> None:
 
 
 def _axes(axes: Any, figure: Figure, places: Mapping[float, int]) -> None:
-    axes.set_xlabel(fill(figure.x.title, 56))
-    axes.set_ylabel(fill(figure.y.title, 34))
+    axes.set_xlabel(wrapped(figure.x.title, TITLE_LETTERS["x"]))
+    axes.set_ylabel(wrapped(figure.y.title, TITLE_LETTERS["y"]))
     axes.grid(axis="y", color=colour("grid"))
     axes.tick_params(color=colour("quiet"))
     if places:

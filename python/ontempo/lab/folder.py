@@ -4,7 +4,9 @@ The lock is the system's, on an open file: it ends with the process that holds i
 dies, so nobody ever has to remove one by hand.
 """
 
+import errno
 import fcntl
+import io
 import os
 import shutil
 import socket
@@ -13,9 +15,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import polars as pl
+
 from ontempo.lab.errors import UnfitEnvironmentError
 
 LOCK = ".in-use"
+
+
+def unwritable(where: Path, error: OSError) -> UnfitEnvironmentError:
+    """A failure to write, in words."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UnfitEnvironmentError(f"{where}: the disk is full; finished runs are kept")
+    return UnfitEnvironmentError(f"{where}: cannot write here: {error.strerror or error}")
 
 
 @contextmanager
@@ -25,9 +36,7 @@ def claimed(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+", encoding="utf-8")
     except OSError as error:
-        raise UnfitEnvironmentError(
-            f"{folder}: cannot write here: {error.strerror or error}"
-        ) from error
+        raise unwritable(folder, error) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,9 +70,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             shutil.rmtree(new, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise UnfitEnvironmentError(
-            f"{folder}: cannot write here: {error.strerror or error}"
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -77,4 +84,11 @@ def write_text(path: Path, text: str) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise UnfitEnvironmentError(f"{path}: cannot write: {error.strerror or error}") from error
+        raise unwritable(path, error) from error
+
+
+def write_parquet(table: pl.DataFrame, path: Path) -> None:
+    """A table as a file. polars' own writing tells of a full disk by no error of the system."""
+    packed = io.BytesIO()
+    table.write_parquet(packed)
+    path.write_bytes(packed.getvalue())

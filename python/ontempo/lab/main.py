@@ -6,14 +6,14 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from ontempo.lab.catalogue import listings, load_rows
-from ontempo.lab.claims import Claim, Finding, Scale, Verdict
+from ontempo.lab.claims import Claim, Scale
 from ontempo.lab.compare_command import run_compare
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
@@ -22,11 +22,11 @@ from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
-from ontempo.lab.report_parts import OUTCOMES
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
 from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
+from ontempo.lab.verdicts_output import tell
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -34,8 +34,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-MARKS = {Verdict.REPRODUCED: "[green]✓[/]", Verdict.DIFFERS: "[red]≠[/]", Verdict.NOT_YET: "…"}
 
 
 @app.callback()
@@ -132,7 +130,7 @@ def reproduce(
             print(f"{len(written)} figures: {out / 'figures'}", file=sys.stderr)
         if differences_to:
             write_text(differences_to, differences(report, folder))
-        _tell(report, path, as_json=as_json)
+        tell(report, path, as_json=as_json)
         if open_report or (open_report is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
 
@@ -269,62 +267,6 @@ def _run(
 
 def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:
     return Judged(claim, claim.judge(results), claim.scaling(scale), len(set(results.cells)))
-
-
-def _tell(report: Report, path: Path, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(as_dict(report, path), indent=2, ensure_ascii=False))
-        return
-    console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for judged in report.judged:
-        verdict, checks = judged.finding.verdict, judged.finding.checks
-        held = sum(check.ok is True for check in checks)
-        of = f"[dim]{held} of {len(checks)}[/]"
-        table.add_row(MARKS[verdict], judged.claim.id, verdict.value, of, judged.claim.title)
-        for check in checks:
-            if check.ok is not True:
-                mark = MARKS[OUTCOMES[check.ok]]
-                table.add_row("", "", "", mark, f"[dim]{_escaped(check.sentence)}[/]")
-    console.print(table)
-    counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in Verdict)
-    console.print(f"\n{counts} ({report.scale})\nreport: {path}", soft_wrap=True)
-
-
-def as_dict(report: Report, path: Path) -> dict[str, Any]:
-    """Verdicts and checks, for another program."""
-
-    def finding(found: Finding) -> list[dict[str, Any]]:
-        return [
-            {
-                "sentence": check.sentence,
-                "published": check.published,
-                "measured": check.measured,
-                "ok": check.ok,
-                "cause": check.cause if check.ok is False else "",
-            }
-            for check in found.checks
-        ]
-
-    return {
-        "scale": report.scale,
-        "report": str(path),
-        "claims": [
-            {
-                "id": judged.claim.id,
-                "world": judged.claim.world,
-                "verdict": judged.finding.verdict,
-                "cells": judged.cells,
-                "scaling": judged.scaling,
-                "checks": finding(judged.finding),
-            }
-            for judged in report.judged
-        ],
-    }
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 if __name__ == "__main__":

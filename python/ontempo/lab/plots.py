@@ -34,13 +34,14 @@ class Axis:
 class Series:
     """One line: estimates by place, with a band where the intervals are known.
 
-    `style` tells lines apart without colour.
+    `style` tells lines apart without colour; with "none" the places stand for themselves, as
+    different flows do, and only their markers are drawn.
     """
 
     name: str
     colour: str
     points: Mapping[float, Interval]
-    style: Literal["solid", "dash", "dot"] = "solid"
+    style: Literal["solid", "dash", "dot", "none"] = "solid"
     symbol: str = "circle"
     markers: bool = True
 
@@ -88,7 +89,8 @@ def plotly_traces(view: View, x: Axis, y: Axis) -> list[Trace]:
         points = [(place, point) for place, point in sorted(series.points.items()) if point.known]
         if not points:
             continue
-        banded = [(p, i) for p, i in points if not math.isnan(i.low)]
+        drawn = series.style != "none"
+        banded = [(p, i) for p, i in points if drawn and not math.isnan(i.low)]
         if len(banded) > 1:
             traces.append(_band(series, banded, x))
         traces.append(_line(series, points, x, y))
@@ -113,14 +115,14 @@ def _band(series: Series, points: Sequence[tuple[float, Interval]], x: Axis) -> 
 def _line(series: Series, points: Sequence[tuple[float, Interval]], x: Axis, y: Axis) -> Trace:
     return {
         "type": "scatter",
-        "mode": "lines+markers" if series.markers else "lines",
+        "mode": _mode(series),
         "name": series.name,
         "legendgroup": series.name,
         "x": [x.ticks.get(place, place) for place, _ in points],
         "y": [point.value for _, point in points],
         "customdata": [_limits(point) for _, point in points],
         "hovertemplate": [_hover(point, y.format or ".3~g") for _, point in points],
-        "line": {"color": f"@{series.colour}", "width": 2, "dash": series.style},
+        "line": {"color": f"@{series.colour}", "width": 2} | _dash(series),
         "marker": {
             "color": f"@{series.colour}",
             "size": 7,
@@ -128,6 +130,16 @@ def _line(series: Series, points: Sequence[tuple[float, Interval]], x: Axis, y: 
             "line": {"color": "@surface", "width": 1.5},
         },
     }
+
+
+def _mode(series: Series) -> str:
+    if series.style == "none":
+        return "markers"
+    return "lines+markers" if series.markers else "lines"
+
+
+def _dash(series: Series) -> dict[str, str]:
+    return {} if series.style == "none" else {"dash": series.style}
 
 
 def _limits(point: Interval) -> list[float] | None:
@@ -168,7 +180,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
     if axis.hover:
         drawn["unifiedhovertitle"] = {"text": axis.hover}
     if axis.format:
-        drawn["tickformat"] = axis.format
+        # A tick has no more digits than it needs: 50 %, not 50.0 %.
+        drawn["tickformat"] = axis.format.replace("~%", "%").replace("%", "~%")
     return drawn
 
 

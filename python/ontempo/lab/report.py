@@ -11,9 +11,17 @@ from functools import cached_property
 from pathlib import Path
 
 from ontempo.lab.catalogue import Entry, Listing
-from ontempo.lab.claims import Claim, Finding, Scale, Verdict
+from ontempo.lab.claims import Claim, Finding, Scale, Verdict, World
 
 __all__ = ["Judged", "Report"]
+
+UNWRITTEN = {
+    World.ANALYSIS: "nobody has written it",
+    World.SIMULATION: "nobody has written it",
+    World.EMULATION: "needs real packets, on real or emulated links",
+    World.LIVE: "needs a network in use",
+}
+"""Why a row without a claim has no verdict."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,12 @@ class Report:
         """An entry's verdict; "not yet" where it was not judged."""
         judged = self.found(entry)
         return judged.finding.verdict if judged else Verdict.NOT_YET
+
+    def reason(self, entry: Entry) -> str:
+        """Why an entry was not judged; empty where it was."""
+        if self.found(entry):
+            return ""
+        return "left out of this run" if entry.claim else UNWRITTEN[entry.world]
 
     def found(self, entry: Entry) -> Judged | None:
         """What was found for an entry, if its claim was judged."""

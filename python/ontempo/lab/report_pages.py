@@ -20,6 +20,7 @@ from ontempo.lab.report_parts import (
     claim_html,
     held,
     icon,
+    sentence,
     share_html,
     slug,
     tally_html,
@@ -27,11 +28,14 @@ from ontempo.lab.report_parts import (
 )
 
 SCALES = {
-    "quick": "a scaled grid: shorter runs, fewer seeds; each figure says what it leaves out",
+    "quick": "a scaled grid (shorter runs, fewer seeds; each claim says what it leaves out)",
     "full": "the whole published grid",
 }
 
 SITE = "Published claims, measured again"
+ABOUT = (
+    "<b>ontempo</b> simulates media over networks packet by packet, and tells what arrives on time."
+)
 INDEX, DIFFERENCES = "index.html", "differences.html"
 
 
@@ -95,8 +99,7 @@ def _index(report: Report) -> str:
     counts = report.tally(report.listings)
     cards = "".join(_card(report, listing) for listing in report.listings)
     return (
-        f'<header><p class="kicker">ontempo reproduction, {escape(report.scale)}:'
-        f" {escape(SCALES[report.scale])}</p><h1>{SITE}</h1>"
+        f'<header><p class="kicker">{ABOUT}</p><h1>{SITE}</h1>'
         '<p class="lede">Every figure, table and sentence of these papers that can be checked,'
         " run again with the mechanisms written anew, and judged by rules that were fixed before."
         f' Where ours <a href="{DIFFERENCES}">differs</a>, both values are shown, with the most'
@@ -152,8 +155,8 @@ def _row(report: Report, listing: Listing, entry: Entry) -> str:
         last = held(judged.finding)
         if likely := causes(judged.finding.checks):
             why = f'<span class="why">Likely: {escape("; ".join(likely))}.</span>'
-    elif entry.claim:
-        last = "left out of this run"
+    else:
+        why = f'<span class="why">{sentence(report.reason(entry))}</span>'
     return (
         f'<tr data-verdict="{slug(verdict)}" data-paper="{escape(listing.name)}">'
         f'<td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
@@ -196,9 +199,8 @@ def _rest(report: Report, listing: Listing) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="id">{escape(entry.id)}</td><td class="world">{escape(entry.world)}</td>'
-        f'<th scope="row">{escape(entry.title)}<span class="why">Expected:'
-        f" {escape(entry.row.expectation)}</span></th>"
-        f'<td class="held">{"left out of this run" if entry.claim else "not yet"}</td></tr>'
+        f'<th scope="row">{escape(entry.title)}<span class="why">{sentence(report.reason(entry))}'
+        f" Expected: {escape(entry.row.expectation)}.</span></th></tr>"
         for entry in missing
     )
     return (
@@ -208,8 +210,9 @@ def _rest(report: Report, listing: Listing) -> str:
 
 
 def _differences(report: Report) -> str:
-    differing = [one for one in report.judged if one.finding.verdict is Verdict.DIFFERS]
     homes = {entry.id: page_of(one) for one in report.listings for entry in one.entries}
+    found = (report.by_id.get(name) for name in homes)
+    differing = [one for one in found if one and one.finding.verdict is Verdict.DIFFERS]
     sections = "".join(
         f'<section class="difference"><h2><a href="{homes[judged.claim.id]}'
         f'#{anchor(judged.claim.id)}">{escape(judged.claim.title)}</a></h2>'
@@ -230,7 +233,7 @@ def _run(report: Report) -> str:
     cells = f"{report.cells:,} different cells" if report.cells else "Nothing to run"
     engine = f", simulator <code>{escape(report.engine[:12])}</code>" if report.engine else ""
     return (
-        f"{cells}{engine}. Every figure says which runs it rests on;"
+        f"{cells}{engine}, {escape(SCALES[report.scale])}."
         f" <code>{escape(report.command)}</code> makes these pages."
     )
 

@@ -39,6 +39,11 @@ def icon(verdict: Verdict) -> str:
     )
 
 
+def sentence(text: str) -> str:
+    """Words that begin anywhere, as a sentence of HTML."""
+    return f"{escape(text[:1].upper() + text[1:])}."
+
+
 def verdict_html(verdict: Verdict) -> str:
     """A verdict as sign and word."""
     return f'<span class="verdict {slug(verdict)}">{icon(verdict)}{verdict.value}</span>'
@@ -100,7 +105,8 @@ def checks_html(checks: Sequence[Check]) -> str:
     """Each check, published and measured beside each other."""
     if not checks:
         return "<p>Nothing was judged.</p>"
-    rows = "".join(map(_check, checks))
+    told: set[str] = set()
+    rows = "".join(_check(check, told) for check in checks)
     return (
         '<table class="checks"><thead><tr><th><span class="hidden">Outcome</span></th>'
         "<th>Check</th><th>Published</th><th>Measured</th></tr></thead>"
@@ -108,7 +114,7 @@ def checks_html(checks: Sequence[Check]) -> str:
     )
 
 
-def _check(check: Check) -> str:
+def _check(check: Check, told: set[str]) -> str:
     outcome = OUTCOMES[check.ok]
     return (
         f'<tr><td class="mark {slug(outcome)}">{icon(outcome)}'
@@ -116,13 +122,18 @@ def _check(check: Check) -> str:
         f'<td class="what">{escape(check.sentence)}</td>'
         f'<td class="asked" data-label="Published:">{escape(check.published)}</td>'
         f'<td class="measured" data-label="Measured:">{escape(check.measured)}</td></tr>'
-        f"{_cause(check)}"
+        f"{_cause(check, told)}"
     )
 
 
-def _cause(check: Check) -> str:
+def _cause(check: Check, told: set[str]) -> str:
+    """Why a check does not hold; what `told` has is not told again."""
     if check.ok is not False:
         return ""
+    if check.cause in told:
+        return '<tr class="cause"><td></td><td colspan="3">Likely cause: as above.</td></tr>'
+    if check.cause:
+        told.add(check.cause)
     text = f"Likely cause: {escape(check.cause or NO_CAUSE)}"
     if check.experiment:
         text += f'<span class="support">Evidence: <code>{escape(check.experiment)}</code></span>'

@@ -88,11 +88,12 @@ class Store:
             return False
         return True
 
-    def read(self, key: str) -> dict[str, pl.DataFrame] | None:
-        """A cell's tables, or none where there is no whole cell."""
+    def read(self, key: str, only: str | None = None) -> dict[str, pl.DataFrame] | None:
+        """A cell's tables, or `only` the one named; none where there is no whole cell."""
         try:
             with zipfile.ZipFile(self.path(key)) as archive:
-                names = self._meta(archive, key)["tables"]
+                kept = self._meta(archive, key)["tables"]
+                names = kept if only is None else [only]
                 return {
                     name: pl.read_parquet(io.BytesIO(archive.read(f"{name}.parquet")))
                     for name in names

@@ -81,17 +81,17 @@ class Results:
         return found
 
     def _labelled(self, cell: Cell, name: str) -> pl.DataFrame:
-        tables = self._once(("cell", cell), lambda: self._read(cell))
+        table = self._once(("cell", cell, name), lambda: self._read(cell, name))
         labels = [pl.lit(value).alias(label) for label, value in cell.labels]
-        return tables[name].with_columns(pl.lit(cell.seed).alias("seed"), *labels)
+        return table.with_columns(pl.lit(cell.seed).alias("seed"), *labels)
 
-    def _read(self, cell: Cell) -> dict[str, pl.DataFrame]:
-        return read_whole(self._store, self._keys[cell])
+    def _read(self, cell: Cell, name: str) -> pl.DataFrame:
+        return read_whole(self._store, self._keys[cell], name)[name]
 
 
-def read_whole(store: Store, key: str) -> dict[str, pl.DataFrame]:
-    """A cell that has been run; it may have been damaged since."""
-    tables = store.read(key)
+def read_whole(store: Store, key: str, only: str | None = None) -> dict[str, pl.DataFrame]:
+    """A cell that has been run, or `only` one table; it may have been damaged since."""
+    tables = store.read(key, only)
     if tables is None:
         raise UnfitEnvironmentError(f"{store.path(key)}: vanished or was damaged; run again")
     return tables

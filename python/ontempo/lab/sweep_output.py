@@ -18,8 +18,7 @@ import polars as pl
 from rich.table import Table
 
 from ontempo.lab.batches import lag_one
-from ontempo.lab.errors import UnfitEnvironmentError
-from ontempo.lab.folder import replace_folder
+from ontempo.lab.folder import replace_folder, unwritable, write_parquet
 from ontempo.lab.statistics import Interval
 from ontempo.lab.sweep import Outcome, Swept
 
@@ -36,20 +35,18 @@ def write_results(swept: Swept, out: Path) -> None:
     if swept.file.tables:
         replace_folder(out / "tables", lambda folder: _tables(swept, folder))
     try:
-        _whole(out / "summary.parquet", swept.summary().write_parquet)
+        _whole(out / "summary.parquet", lambda path: write_parquet(swept.summary(), path))
         text = json.dumps(as_dict(swept, out), indent=2, ensure_ascii=False)
         _whole(out / "study.json", lambda path: path.write_text(f"{text}\n", "utf-8"))
     except OSError as error:
-        raise UnfitEnvironmentError(
-            f"{out}: cannot write here: {error.strerror or error}"
-        ) from error
+        raise unwritable(out, error) from error
 
 
 def _runs(swept: Swept, folder: Path) -> None:
     for outcome in swept.outcomes:
         part = folder / f"cell={outcome.point.id}"
         part.mkdir()
-        outcome.rows.write_parquet(part / "runs.parquet")
+        write_parquet(outcome.rows, part / "runs.parquet")
 
 
 def _tables(swept: Swept, folder: Path) -> None:
@@ -61,7 +58,7 @@ def _tables(swept: Swept, folder: Path) -> None:
                 part = folder / name / f"cell={outcome.point.id}"
                 part.mkdir(parents=True, exist_ok=True)
                 table = tables[name].with_columns(*labels, pl.lit(cell.seed).alias("seed"))
-                table.write_parquet(part / f"{cell.seed}.parquet")
+                write_parquet(table, part / f"{cell.seed}.parquet")
 
 
 def _whole(path: Path, write: Any) -> None:

@@ -6,6 +6,7 @@
 //! whatever else the machine does can only slow one down. A packet is one that has left the
 //! bottleneck.
 
+mod adus;
 mod queues;
 
 use std::fs;
@@ -43,6 +44,7 @@ fn main() {
     thesis_cell();
     queues::spacing();
     queues::disciplines();
+    adus::cost();
 }
 
 /// Long Reno flows through one bottleneck, each over access links of its own.
@@ -125,6 +127,11 @@ fn ontempo(dumbbell: &Dumbbell, times: u32) -> Run {
 }
 
 fn simulate(scenario: &str, overrides: &[String]) -> Run {
+    simulate_over("bottleneck", scenario, overrides)
+}
+
+/// A run whose packets are those that left `link`.
+fn simulate_over(link: &str, scenario: &str, overrides: &[String]) -> Run {
     let out = Folder::new();
     let mut command = Command::new(ONTEMPO);
     command.args(["simulate", scenario, "--seed", "1", "--json", "--out"]).arg(&out.0);
@@ -135,7 +142,7 @@ fn simulate(scenario: &str, overrides: &[String]) -> Run {
     let manifest = fs::read_to_string(out.0.join(MANIFEST)).expect("the run wrote it");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("it is JSON");
     let most_under_way = manifest["work"]["most_packets_under_way"].as_u64().unwrap_or(0);
-    Run { packets: bottleneck_departures(&out.0), most_under_way, wall, memory }
+    Run { packets: departures(&out.0, link), most_under_way, wall, memory }
 }
 
 /// `None` where there is no ns-2.
@@ -176,12 +183,12 @@ fn peak_memory(status: &str) -> Option<u64> {
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-fn bottleneck_departures(folder: &Path) -> u64 {
+fn departures(folder: &Path, link: &str) -> u64 {
     let links = read_table(folder, &LINKS).expect("the run wrote its links").batch;
     let names = links["link"].as_any_dictionary();
     let words: &StringArray = names.values().as_string();
     let mut places = names.normalized_keys().into_iter();
-    let row = places.position(|key| words.value(key) == "bottleneck").expect("it has one");
+    let row = places.position(|key| words.value(key) == link).expect("it has one");
     links["departures"].as_primitive::<UInt64Type>().value(row)
 }
 

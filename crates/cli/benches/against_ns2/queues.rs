@@ -6,7 +6,12 @@ const PSA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/psp/ps
 
 /// 16 senders of evenly spaced packets, as `spacing.tcl 16 1000 0 20 50` runs them.
 pub(super) fn spacing() {
-    let overrides = ["duration=\"50 s\"".to_owned(), "measure.from=\"0 s\"".to_owned()];
+    let overrides = [
+        "duration=\"50 s\"".to_owned(),
+        "measure.from=\"0 s\"".to_owned(),
+        // As the reference's timer.
+        "flows.psa.transport.spacing-from=\"start\"".to_owned(),
+    ];
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..2 {
         ours.push(simulate(PSA, &overrides));

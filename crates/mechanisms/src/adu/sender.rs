@@ -34,6 +34,9 @@ pub struct AduSenderParameters {
     pub reordering: u64,
     /// The timer that no acknowledgement comes for.
     pub rto: RtoParameters,
+    /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5). Rr3216
+    /// has a loss known after the same time however often the ADU was lost before.
+    pub back_off: bool,
 }
 
 impl Default for AduSenderParameters {
@@ -46,6 +49,7 @@ impl Default for AduSenderParameters {
             retransmission: Retransmission::default(),
             reordering: 1,
             rto: RtoParameters::default(),
+            back_off: true,
         }
     }
 }
@@ -240,7 +244,9 @@ impl AduSender {
             return;
         }
         self.timeouts += 1;
-        self.rtt.back_off();
+        if self.parameters.back_off {
+            self.rtt.back_off();
+        }
         self.probe = true;
         self.active = now;
     }

@@ -175,6 +175,24 @@ fn a_lost_end_of_the_data_is_found_by_the_timer() {
 }
 
 #[test]
+fn timeouts_double_unless_they_are_told_not_to() {
+    let gaps = |back_off: bool| {
+        let mut sender = AduSender::new(AduSenderParameters { back_off, ..Default::default() });
+        sender.offer(1);
+        let (mut now, mut gaps) = (Time::ZERO, Vec::new());
+        for _ in 0..4 {
+            while matches!(sender.next(now), Next::Send(_)) {}
+            gaps.push(sender.deadline().since(now).as_nanos() / 1_000_000);
+            now = sender.deadline();
+            sender.on_timer(now);
+        }
+        gaps
+    };
+    assert_eq!(gaps(true), [1000, 2000, 4000, 8000]);
+    assert_eq!(gaps(false), [1000; 4]);
+}
+
+#[test]
 fn an_application_that_takes_nothing_shuts_the_window_and_probes_stay_few() {
     let mut world = World::new(AduSenderParameters::default(), 2, 100);
     world.takes = false;

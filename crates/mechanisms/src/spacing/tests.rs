@@ -89,6 +89,21 @@ fn a_loss_is_laid_to_the_decision_that_its_packets_were_sent_under() {
 }
 
 #[test]
+fn damped_by_the_last_decision_a_loss_after_a_decrease_restores_whatever_it_was_sent_at() {
+    let mut spacing = Spacing::new(SpacingParameters::damped_by_last(), RTT);
+    let report = |next, received| Report { next, received: Packets::new(received) };
+    spacing.on_report(report(100, 99), 300);
+    spacing.on_report(report(200, 199), 400);
+    assert_eq!(spacing.spacing(), micros(48));
+    // Packets 200 to 299 were sent without spacing; the last decision was a decrease.
+    spacing.on_report(report(300, 298), 500);
+    assert_eq!(spacing.spacing(), micros(50));
+    // Now it was none.
+    spacing.on_report(report(400, 397), 600);
+    assert_eq!(spacing.spacing(), micros(100));
+}
+
+#[test]
 fn packets_under_way_are_not_lost() {
     let mut spacing = Spacing::new(SpacingParameters::psp(), RTT);
     spacing.on_report(Report { next: 100, received: Packets::new(100) }, 10_000);
@@ -127,9 +142,11 @@ proptest! {
     #[test]
     fn the_spacing_stays_between_nothing_and_a_round_trip_and_memory_is_bounded(
         reports in prop::collection::vec((0u64..50, 0u64..50, 0u64..50), 0..500),
-        damped in any::<bool>(),
+        damping in prop::sample::select(
+            vec![None, Some(Damping::AsSent), Some(Damping::LastDecision)]
+        ),
     ) {
-        let parameters = SpacingParameters { damped, ..SpacingParameters::psp() };
+        let parameters = SpacingParameters { damping, ..SpacingParameters::psp() };
         let mut spacing = Spacing::new(parameters, RTT);
         let (mut next, mut received, mut sent) = (0, 0, 0);
         for (came, lost, ahead) in reports {

@@ -119,7 +119,7 @@ impl Pie {
         while due <= now {
             let delay = busy_until.since(due);
             self.update(delay);
-            due = due + interval;
+            due += interval;
             let rests = delay == Duration::ZERO && self.probability == 0.0;
             if rests && offered.idle.is_some() && due <= now {
                 // Nothing changes any more until the next packet.

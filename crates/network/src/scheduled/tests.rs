@@ -62,7 +62,7 @@ fn traffic() -> impl Strategy<Value = Vec<Queued>> {
         let mut now = Time::ZERO;
         let mut handle = 0;
         let made = packets.into_iter().map(|(gap, flow, size, ecn_capable)| {
-            now = now + Duration::from_nanos(gap);
+            now += Duration::from_nanos(gap);
             handle += 1;
             let size = Bytes::new(size);
             Queued { handle, flow, class: 0, size, ecn_capable, enqueued: now }

@@ -67,7 +67,7 @@ impl Cbq {
             let most_idle = most_idle(link, share);
             Class {
                 rate: parameters.rate,
-                queue: ClassQueue::new(parameters.limit),
+                queue: ClassQueue::new(parameters),
                 priority: parameters.priority,
                 borrows: parameters.borrows,
                 quantum: ROUND * share,

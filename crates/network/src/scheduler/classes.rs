@@ -15,6 +15,9 @@ pub struct ClassParameters {
     pub rate: Rate,
     /// What may wait in it; a packet that would pass the limit is dropped.
     pub limit: Limit,
+    /// Where given, a class that has dropped a packet takes no other until fewer than this wait
+    /// in it.
+    pub resume: Option<Packets>,
     /// Class-based queueing: classes of a smaller number go first.
     pub priority: u8,
     /// Class-based queueing: whether it may use what others leave.
@@ -80,11 +83,15 @@ pub(super) struct ClassQueue<Tag> {
     waiting: VecDeque<(Queued, Tag)>,
     bytes: Bytes,
     limit: Limit,
+    resume: Option<Packets>,
+    /// Whether it has dropped a packet and waits until it may take others again.
+    refusing: bool,
 }
 
 impl<Tag: Copy> ClassQueue<Tag> {
-    pub(super) fn new(limit: Limit) -> Self {
-        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit }
+    pub(super) fn new(parameters: &ClassParameters) -> Self {
+        let ClassParameters { limit, resume, .. } = *parameters;
+        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit, resume, refusing: false }
     }
 
     /// Whether there is no room for a packet of this size.
@@ -93,7 +100,10 @@ impl<Tag: Copy> ClassQueue<Tag> {
     }
 
     pub(super) fn push(&mut self, packet: Queued, tag: Tag) -> Result<(), DropReason> {
-        if self.is_full_for(packet.size) {
+        let waiting = self.occupancy().packets;
+        self.refusing &= self.resume.is_some_and(|resume| waiting >= resume);
+        if self.refusing || self.is_full_for(packet.size) {
+            self.refusing = self.resume.is_some();
             return Err(DropReason::QueueFull);
         }
         self.bytes += packet.size;

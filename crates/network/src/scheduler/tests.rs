@@ -11,6 +11,7 @@ fn class(kbits: u64) -> ClassParameters {
     ClassParameters {
         rate: Rate::from_bits_per_sec(kbits * 1000),
         limit: Limit::NONE,
+        resume: None,
         priority: 0,
         borrows: true,
     }
@@ -183,6 +184,44 @@ proptest! {
     }
 
     #[test]
+    fn a_guaranteed_flow_waits_no_longer_than_rfc_2212_says(
+        reserved in 300u64..700, peak in 700u64..2_000, bucket in 1_500u64..20_000,
+        greedy in 100..=LARGEST, gaps in proptest::collection::vec(0u64..80_000, 1..60),
+    ) {
+        let kbits = |kbits: u64| Rate::from_bits_per_sec(kbits * 1000);
+        let (token_rate, size) = (300, 1000);
+        let spec = TrafficSpec {
+            rate: kbits(token_rate), bucket: Bytes::new(bucket), peak: Some(kbits(peak)),
+            smallest: Bytes::new(0), largest: Bytes::new(size),
+        };
+        let mut meter = TokenBucket::new(spec).unwrap();
+        let mut now = Time::ZERO;
+        let mut arrivals: Vec<Arrival> = Vec::new();
+        for gap in gaps {
+            // Each burst as fast as the peak rate lets it come, until the bucket is empty.
+            now += Duration::from_micros(gap);
+            while meter.conforms(now, Bytes::new(size)) {
+                arrivals.push((now, 0, size));
+                now += kbits(peak).time_to_send(Bytes::new(size)) + Duration::from_nanos(1);
+            }
+        }
+        let crowd = 2 * now.as_nanos() / LINK.time_to_send(Bytes::new(greedy)).as_nanos() + 200;
+        arrivals.extend((0..crowd).map(|_| (Time::ZERO, 1, greedy)));
+        arrivals.sort_by_key(|arrival| arrival.0);
+        let mut wfq = both(&[class(reserved), class(1000 - reserved)])[0].clone();
+        // Section 3, p > R >= r, with C = 0 and D = one largest packet of the link: milliseconds.
+        let (r, big_r, p) = (token_rate as f64, reserved as f64, peak as f64);
+        let bits = |bytes: u64| bytes as f64 * 8.0;
+        let burst = (bits(bucket) - bits(size)) / big_r * (p - big_r) / (p - r);
+        let bound = burst + bits(size) / big_r + bits(LARGEST) / 1000.0;
+        for (_, ends, place) in run(&mut wfq, &arrivals) {
+            let (came, class, _) = arrivals[place];
+            let waited = ends.since(came).as_secs_f64() * 1e3;
+            prop_assert!(class == 1 || waited <= bound + 1e-3, "{waited} ms of {bound} ms");
+        }
+    }
+
+    #[test]
     fn classes_that_always_wait_get_their_shares(
         sizes in proptest::collection::vec(200..=LARGEST, 3),
     ) {
@@ -285,6 +324,33 @@ fn what_passes_a_class_s_limit_is_dropped_and_others_have_their_room() {
         assert_eq!(offer(0), Err(DropReason::QueueFull));
         assert_eq!(offer(1), Ok(()));
         assert_eq!(offer(7), Err(DropReason::QueueFull), "there is no class 7");
+    }
+}
+
+#[test]
+fn a_class_that_dropped_takes_nothing_until_it_has_drained() {
+    let narrow = ClassParameters {
+        limit: Limit::packets(Packets::new(4)),
+        resume: Some(Packets::new(2)),
+        ..class(1000)
+    };
+    for mut scheduler in both(&[narrow]) {
+        let mut now = Time::ZERO;
+        for _ in 0..2 {
+            let mut taken = (0..6).map(|_| scheduler.enqueue(now, 0, packet(0, 1000)).is_ok());
+            assert!(taken.by_ref().take(3).all(|ok| ok), "below the limit it takes all");
+            taken.by_ref().for_each(drop);
+            while scheduler.occupancy().packets >= Packets::new(2) {
+                assert_eq!(
+                    scheduler.enqueue(now, 0, packet(0, 1000)),
+                    Err(DropReason::QueueFull),
+                    "{} wait",
+                    scheduler.occupancy().packets.get()
+                );
+                scheduler.dequeue(now).unwrap();
+                now += LINK.time_to_send(Bytes::new(1000));
+            }
+        }
     }
 }
 

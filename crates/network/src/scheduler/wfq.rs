@@ -44,7 +44,7 @@ impl Wfq {
         check(classes, link)?;
         let class = |parameters: &ClassParameters| Class {
             rate: parameters.rate.as_bits_per_sec() as f64,
-            queue: ClassQueue::new(parameters.limit),
+            queue: ClassQueue::new(parameters),
             finish: 0.0,
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use crate::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
     DelayLaw, DeliveryKind, Dependencies, Direction, Drawn, FlowGroup, LinkSpec, LossSpec,
     PacingKind, PertVariant, QueueLimit, QueueSpec, RecoveryKind, Reservation, Service,
-    SpacingKind, Start, TcpSpec, Transport, Unreserved,
+    SpacingFrom, SpacingKind, Start, TcpSpec, Transport, Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -89,12 +89,14 @@ fn queue(spec: &QueueSpec) -> String {
     match spec {
         QueueSpec::DropTail { limit: None } => "an endless queue".to_owned(),
         QueueSpec::DropTail { limit: Some(limit) } => format!("a drop-tail queue of {limit}"),
-        QueueSpec::Wfq { limit, unreserved, .. } => {
+        QueueSpec::Wfq { limit, resume, unreserved, .. } => {
             let each = match unreserved {
                 Unreserved::Together => "",
                 Unreserved::ByFlow => " for each flow",
             };
-            format!("weighted fair queueing, {}{each}", unreserved_room(*limit))
+            let drained = resume
+                .map_or(String::new(), |resume| format!(", drained to {resume} after a drop"));
+            format!("weighted fair queueing, {}{each}{drained}", unreserved_room(*limit))
         }
         QueueSpec::Cbq { limit, borrow, .. } => {
             let borrowing = if *borrow { "with borrowing" } else { "without borrowing" };
@@ -242,14 +244,21 @@ fn transport(transport: &Transport) -> String {
     match transport {
         Transport::Udp { packet } => format!("UDP in packets of {packet}"),
         Transport::Tcp(spec) => tcp(spec),
-        Transport::Spaced { packet, controller, spacing } => {
+        Transport::Spaced { packet, controller, spacing, spacing_from } => {
             let how = match (controller, spacing) {
                 (Some(SpacingKind::Psp), _) => "spaced by PSP".to_owned(),
                 (Some(SpacingKind::PspDamped), _) => "spaced by damped PSP".to_owned(),
+                (Some(SpacingKind::PspDampedLast), _) => {
+                    "spaced by PSP, damped by its last decision".to_owned()
+                }
                 (None, Some(spacing)) => format!("{spacing} apart"),
                 (None, None) => "spaced".to_owned(),
             };
-            format!("UDP in packets of {packet}, {how}")
+            let from = match spacing_from {
+                SpacingFrom::Start => "start to start",
+                SpacingFrom::End => "end to start",
+            };
+            format!("UDP in packets of {packet}, {how}, {from}")
         }
         Transport::Adu(spec) => adu(spec),
         Transport::Own {} => "whatever it opens".to_owned(),

@@ -32,7 +32,7 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         Transport::Udp { packet } => {
             packet_size(*packet, SMALLEST_UDP, &path.key("transport").key("packet"), findings);
         }
-        Transport::Spaced { packet, spacing, controller } => {
+        Transport::Spaced { packet, spacing, controller, .. } => {
             let path = path.key("transport");
             packet_size(*packet, SMALLEST_UDP, &path.key("packet"), findings);
             let what = "give one of `spacing` and `controller`; write spacing = \"1 ms\"";

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ontempo_foundation::{Bytes, Duration, Rate};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
 use super::Findings;
 use crate::backbone::MOST_HOPS;
-use crate::model::{Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueSpec, Topology};
+use crate::model::{
+    Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueLimit, QueueSpec, Topology,
+};
 use crate::path::FieldPath;
 
 /// The longest delay that a link can have.
@@ -167,18 +169,45 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
             let what = "the time between updates is zero; write update = \"15 ms\"";
             findings.require(*update > Duration::ZERO, &path.key("update"), what);
         }
-        QueueSpec::Wfq { reservable, .. } | QueueSpec::Cbq { reservable, .. } => {
-            if !(0.0..1.0).contains(reservable) {
-                let what = format!(
-                    "{reservable} of a link cannot be reserved; something must be left to other \
-                     packets: a number from 0 to below 1 is needed"
-                );
-                findings.add(&path.key("reservable"), what);
-            }
+        QueueSpec::Wfq { limit, resume, reservable, .. } => {
+            check_resume(*limit, *resume, path, findings);
+            check_reservable(*reservable, path, findings);
         }
+        QueueSpec::Cbq { reservable, .. } => check_reservable(*reservable, path, findings),
         QueueSpec::DropTail { .. } => {}
         QueueSpec::Red { .. } => red(spec, path, findings),
     }
+}
+
+/// Something must be left to what is not reserved.
+fn check_reservable(reservable: f64, path: &FieldPath, findings: &mut Findings) {
+    if !(0.0..1.0).contains(&reservable) {
+        let what = format!(
+            "{reservable} of a link cannot be reserved; something must be left to other packets: \
+             a number from 0 to below 1 is needed"
+        );
+        findings.add(&path.key("reservable"), what);
+    }
+}
+
+/// A queue that drains to `resume` after a drop must have a limit beyond that.
+fn check_resume(
+    limit: Option<QueueLimit>,
+    resume: Option<Packets>,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
+    let Some(resume) = resume else { return };
+    let what = "no packet would ever be taken again; write resume = \"16 packets\"";
+    findings.require(resume > Packets::new(0), &path.key("resume"), what);
+    let beyond = match limit {
+        Some(QueueLimit::Packets(limit)) => limit >= resume,
+        Some(QueueLimit::Bytes(_)) => true,
+        None => false,
+    };
+    let what = "a queue resumes after it was full; write limit = \"64 packets\", or another limit \
+                that is no smaller than `resume`";
+    findings.require(beyond, &path.key("resume"), what);
 }
 
 fn red(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {

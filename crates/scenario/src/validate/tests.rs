@@ -228,8 +228,8 @@ fn udp_carries_what_paces_itself() {
     let text = VIDEO.replace("{ kind = \"cbr\", rate = \"300 kbit/s\" }", "{ kind = \"ftp\" }");
     assert_eq!(
         refused(&text, "{ kind = \"tcp\", congestion = \"pert\" }", "{ kind = \"udp\" }"),
-        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only `cbr` \
-         and `on-off` can feed; write transport = { kind = \"tcp\" }"
+        "s.toml:19: flows.video.transport.kind: UDP takes packets without end, which only \
+         `cbr`, `on-off` and `messages` can feed; write transport = { kind = \"tcp\" }"
     );
 }
 
@@ -397,6 +397,22 @@ fn a_queue_discipline_has_what_it_divides_by() {
     );
 }
 
+#[test]
+fn a_queue_that_resumes_after_a_drop_has_a_limit_beyond_that() {
+    let refused = |queue: &str| {
+        let text = VIDEO.replace("{ kind = \"drop-tail\", limit = \"150 packets\" }", queue);
+        crate::parse(&text, "s.toml").unwrap_err().to_string()
+    };
+    let beyond = "topology.bottleneck.queue.resume: a queue resumes after it was full; write \
+                  limit = \"64 packets\", or another limit that is no smaller than `resume`";
+    for limit in ["", "limit = \"8 packets\", "] {
+        let text = refused(&format!("{{ kind = \"wfq\", {limit}resume = \"16 packets\" }}"));
+        assert!(text.ends_with(beyond), "{text}");
+    }
+    let text = refused("{ kind = \"wfq\", limit = \"64 packets\", resume = \"0 packets\" }");
+    assert!(text.ends_with("no packet would ever be taken again; write resume = \"16 packets\""));
+}
+
 /// A dumbbell whose bottleneck keeps the reservation that is given.
 fn reserving(reservation: &str) -> String {
     VIDEO
@@ -420,7 +436,7 @@ fn a_reservation_is_for_flows_that_exist_and_cross_the_link_that_way() {
     assert_eq!(
         reservation_refused(&RESERVED.replace("video", "vidio")),
         "s.toml:17: reservations[0].flows: there is no flow group `vidio`; \
-         did you mean `video`? Known: video"
+         did you mean `video`? Known: `video`"
     );
     assert_eq!(
         reservation_refused(&RESERVED.replace("rate", "index = 25\nrate")),

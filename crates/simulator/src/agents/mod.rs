@@ -5,12 +5,13 @@ mod consumer;
 mod receiver;
 mod spaced;
 mod tcp;
+mod trains;
 mod udp;
 
 pub(crate) use adu::Adu;
 pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
-pub(crate) use spaced::{Pace, Spaced};
+pub(crate) use spaced::{Distance, Pace, Spaced};
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 

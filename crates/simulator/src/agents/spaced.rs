@@ -31,14 +31,33 @@ pub(crate) enum Pace {
     },
 }
 
+/// From where the spacing is measured, and what the sender's own interface takes for a packet:
+/// it sends no faster.
+#[derive(Clone, Copy)]
+pub(crate) enum Distance {
+    /// From the start of a packet.
+    Start { least: Duration },
+    /// From the end of a packet.
+    End { transmission: Duration },
+}
+
+impl Distance {
+    /// From the start of a packet to that of the next.
+    fn interval(self, spacing: Duration) -> Duration {
+        match self {
+            Self::Start { least } => spacing.max(least),
+            Self::End { transmission } => spacing.saturating_add(transmission),
+        }
+    }
+}
+
 /// Both ends of a flow of spaced packets.
 pub(crate) struct Spaced {
     flow: u32,
     back: u32,
     udp: Udp,
     pace: Pace,
-    /// What the sender's own interface takes for a packet: it sends no faster.
-    interface: Duration,
+    distance: Distance,
     last_sent: Option<Time>,
     wake: LazyTimer,
     /// Reports that reached the sender.
@@ -51,13 +70,13 @@ pub(crate) struct Spaced {
 }
 
 impl Spaced {
-    pub(crate) fn new((flow, back): (u32, u32), udp: Udp, pace: Pace, interface: Duration) -> Self {
+    pub(crate) fn new((flow, back): (u32, u32), udp: Udp, pace: Pace, distance: Distance) -> Self {
         Self {
             flow,
             back,
             udp,
             pace,
-            interface,
+            distance,
             last_sent: None,
             wake: LazyTimer::unset(),
             reports: 0,
@@ -101,7 +120,7 @@ impl Spaced {
     /// From the start of a packet to that of the next; `None` until the base round trip is
     /// known.
     fn interval(&self) -> Option<Duration> {
-        self.spacing().map(|spacing| spacing.max(self.interface))
+        self.spacing().map(|spacing| self.distance.interval(spacing))
     }
 
     /// A report, or the answer to a probe.

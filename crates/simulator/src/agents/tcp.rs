@@ -1,8 +1,6 @@
 //! TCP, one way as ns-2 models it: data forward, ACKs of 40 bytes back, no handshake.
 
-use std::collections::VecDeque;
-
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
 use ontempo_mechanisms::congestion::{
     Ack, CongestionControl, Controller, Loss, RecoveryPoint, Snapshot, Timeout,
@@ -10,12 +8,13 @@ use ontempo_mechanisms::congestion::{
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
 use ontempo_mechanisms::receive::{Arrival, Reassembly};
 use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
-use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay, Train};
+use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
 use ontempo_scenario::model::PacingKind;
 
 use ontempo_world::{FlowTotals, Source};
 
 use super::Receiver;
+use super::trains::{Measured, TrainClock};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -34,14 +33,6 @@ pub(crate) struct SenderSettings {
     pub(crate) idle_restart: bool,
     pub(crate) ecn: bool,
     pub(crate) stop: Time,
-}
-
-/// Send times of the outstanding packets, kept where self-induced delay is to be removed.
-#[derive(Debug)]
-struct TrainClock {
-    /// When each packet from the lowest outstanding one on was first sent.
-    sent: VecDeque<Time>,
-    estimate: SelfInducedDelay,
 }
 
 /// What a delayed acknowledgement says of the packet that it answers.
@@ -103,9 +94,9 @@ impl Tcp {
         correct_self_induced_delay: bool,
         receiver: Receiver,
     ) -> Self {
-        let trains = correct_self_induced_delay.then(|| {
-            Box::new(TrainClock { sent: VecDeque::new(), estimate: SelfInducedDelay::new() })
-        });
+        let coalesces = matches!(policy, AckPolicy::Adaptive(_));
+        let trains = (coalesces || correct_self_induced_delay)
+            .then(|| Box::new(TrainClock::new(correct_self_induced_delay)));
         Self {
             flow,
             route,
@@ -170,7 +161,7 @@ impl Tcp {
         let stopped = now >= self.settings.stop;
         self.restart_after_idleness(now);
         loop {
-            let window = self.controller.window().whole_packets().min(self.settings.receive_window);
+            let window = self.window();
             let waiting = !stopped
                 && self.recovery.next() < self.source.offered(now)
                 && self.recovery.outstanding() < self.settings.receive_window;
@@ -193,6 +184,11 @@ impl Tcp {
         }
     }
 
+    /// How many packets may be in flight.
+    fn window(&self) -> u64 {
+        self.controller.window().whole_packets().min(self.settings.receive_window)
+    }
+
     fn restart_after_idleness(&mut self, now: Time) {
         let idle = self.settings.idle_restart
             && self.recovery.outstanding() == 0
@@ -208,6 +204,9 @@ impl Tcp {
         let mut packet =
             Packet::data(self.flow, self.route, number, now, self.settings.packet_size);
         packet.marks.ecn_capable = self.settings.ecn;
+        if matches!(self.policy, AckPolicy::Adaptive(_)) {
+            packet.set_count(self.window());
+        }
         self.sent += 1;
         self.last_sent = now;
         if let Some(consumer) = self.receiver.consumer_mut() {
@@ -218,10 +217,13 @@ impl Tcp {
             self.retransmitted += 1;
             // Karn's rule: a packet sent twice times nothing.
             self.timed = None;
+            if let Some(trains) = &mut self.trains {
+                trains.on_sent_again(number, self.recovery.first());
+            }
         } else {
             self.timed = self.timed.or(Some((number, now)));
             if let Some(trains) = &mut self.trains {
-                trains.sent.push_back(now);
+                trains.on_sent(now);
             }
         }
         self.pace(now);
@@ -246,8 +248,9 @@ impl Tcp {
             }
         };
         let by_window = || {
-            let srtt = self.rtt.srtt().unwrap_or(Duration::ZERO);
-            interval_of_window(srtt, self.controller.window())
+            // Where ACKs wait for a whole train, the timer's round trip contains the pacing itself.
+            let seen = self.trains.as_ref().map_or(self.rtt.srtt(), |trains| trains.srtt());
+            interval_of_window(seen.unwrap_or(Duration::ZERO), self.controller.window())
         };
         self.pacer.on_sent(now, interval.unwrap_or_else(by_window));
     }
@@ -260,10 +263,7 @@ impl Tcp {
         let outcome = self.recovery.on_ack(packet.number, &blocks[..block_count]);
         let covered = self.recovery.first() - first_before;
         let sample = if outcome.newly_acknowledged > 0 { self.sample(now, packet) } else { None };
-        if let Some(rtt) = sample {
-            self.rtt.on_sample(rtt);
-        }
-        let sample = self.without_self_induced_delay(now, sample, covered);
+        let sample = sample.map(|rtt| self.measure(now, rtt, covered));
         if outcome.advanced {
             self.timed_out = None;
         }
@@ -326,27 +326,16 @@ impl Tcp {
         })
     }
 
-    fn without_self_induced_delay(
-        &mut self,
-        now: Time,
-        sample: Option<Duration>,
-        covered: u64,
-    ) -> Option<Duration> {
-        let Some(trains) = &mut self.trains else { return sample };
-        if covered == 0 {
-            return sample;
-        }
-        let first_sent = trains.sent.front().copied().unwrap_or(now);
-        let last_sent = trains.sent.get(covered as usize - 1).copied().unwrap_or(now);
-        trains.sent.drain(..(covered as usize).min(trains.sent.len()));
-        if self.recovery.in_recovery() {
-            trains.estimate.reset();
-            return sample;
-        }
-        let train = Train { packets: covered, first_sent, last_sent };
-        let self_induced = trains.estimate.on_ack(now, train);
-        let minimum = self.rtt.minimum_rtt()?;
-        sample.map(|rtt| SelfInducedDelay::correct(rtt, self_induced, minimum))
+    /// An ACK for `covered` packets brought the sample `rtt`; answers what the controller is told.
+    fn measure(&mut self, now: Time, rtt: Duration, covered: u64) -> Duration {
+        let steady = !self.recovery.in_recovery();
+        let measured = match &mut self.trains {
+            Some(trains) if covered > 0 => trains.on_ack(now, covered, rtt, steady),
+            _ => Measured::of(rtt),
+        };
+        self.rtt.on_sample(measured.whole);
+        let minimum = self.rtt.minimum_rtt().unwrap_or(rtt);
+        SelfInducedDelay::correct(measured.seen, measured.self_induced, minimum)
     }
 
     fn set_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
@@ -416,6 +405,9 @@ impl Tcp {
         }
         let answered = Answered { stamp: packet.stamp, congestion: packet.marks.congestion };
         let in_order = arrival == Arrival::InOrder && !answered.congestion;
+        if let AckPolicy::Adaptive(policy) = &mut self.policy {
+            policy.limit_to(Packets::new(packet.count()));
+        }
         match self.policy.on_segment(now, in_order) {
             AckDecision::SendNow => {
                 self.ack_timer.clear();

@@ -47,7 +47,14 @@ fn mean_queue(results: &Results) -> f64 {
 fn codel_that_never_drops_is_a_drop_tail_queue() {
     let drop_tail = run(r#"{ kind = "drop-tail", limit = "60 packets" }"#);
     let codel = run(r#"{ kind = "codel", limit = "60 packets", target = "100 s" }"#);
-    for column in ["sent", "delivered", "dropped", "retransmitted", "timeouts", "acks"] {
+    for column in [
+        "sent_packets",
+        "delivered_packets",
+        "dropped_packets",
+        "retransmitted",
+        "timeouts",
+        "acks",
+    ] {
         let (fifo, served) = (counts(&drop_tail, "flows", column), counts(&codel, "flows", column));
         assert_eq!(fifo, served, "{column}");
     }

@@ -41,7 +41,7 @@ fn drops_begin_after_an_interval_above_the_target_and_come_ever_faster() {
 #[test]
 fn with_ecn_packets_are_marked_at_the_same_times() {
     let (dropped, marked) = drops_of_a_standing_queue(CoDelParameters { ecn: true, ..roomy() });
-    assert_eq!(dropped, []);
+    assert!(dropped.is_empty(), "{dropped:?}");
     assert_eq!(marked[..5], [105, 205, 276, 334, 384]);
 }
 
@@ -67,4 +67,62 @@ fn a_packet_beyond_the_limit_is_turned_away() {
         queue.enqueue(at(0), packet(handle, at(0)), &mut drops);
     }
     assert_eq!(drops, [Dropped { packet: packet(2, at(0)), reason: DropReason::QueueFull }]);
+}
+
+/// A law in the dropping state, with `count` drops made since it began at `last_count`.
+fn dropping(count: u32, last_count: u32, drop_next: Time) -> CoDelLaw {
+    CoDelLaw { first_above: Some(at(0)), drop_next, dropping: false, count, last_count }
+}
+
+#[test]
+fn a_state_entered_again_soon_goes_on_at_the_rate_that_held_the_queue() {
+    // RFC 8289 section 5.5: count - lastcount where more than 1, within 16 intervals.
+    let parameters = roomy();
+    for (count, last_count, entered, expected) in
+        [(9, 4, 1_700, 5), (9, 4, 1_699, 5), (5, 4, 1_699, 1), (9, 4, 1_701, 1)]
+    {
+        let mut law = dropping(count, last_count, at(101));
+        law.enter_dropping(at(entered), &parameters);
+        assert_eq!((law.count, law.last_count), (expected, expected), "{count} at {entered}");
+        let step = parameters.interval.mul_f64(1.0 / f64::from(expected).sqrt());
+        assert_eq!(law.drop_next, at(entered) + step);
+    }
+}
+
+#[test]
+fn one_packet_below_the_target_ends_the_dropping_state_and_the_interval_begins_anew() {
+    let mut law = CoDelLaw { dropping: true, count: 3, ..dropping(3, 1, at(200)) };
+    let (mut fifo, mut drops) = (Fifo::default(), Vec::new());
+    for handle in 0..4 {
+        fifo.push(packet(handle, at(198)));
+    }
+    // It waited 2 ms, though a drop is due.
+    law.dequeue(at(200), &mut fifo, &roomy(), &mut drops).unwrap();
+    assert!(!law.dropping && law.first_above.is_none() && drops.is_empty());
+    // Above the target again: an interval has to pass.
+    law.dequeue(at(210), &mut fifo, &roomy(), &mut drops).unwrap();
+    assert_eq!(law.first_above, Some(at(310)));
+    assert!(drops.is_empty());
+}
+
+#[test]
+fn with_no_more_than_a_packet_behind_it_nothing_is_dropped_however_long_it_waited() {
+    let mut law = CoDelLaw { dropping: true, count: 3, ..dropping(3, 1, at(200)) };
+    let (mut fifo, mut drops) = (Fifo::default(), Vec::new());
+    fifo.push(packet(0, at(0)));
+    fifo.push(packet(1, at(0)));
+    law.dequeue(at(500), &mut fifo, &roomy(), &mut drops).unwrap();
+    assert!(drops.is_empty() && !law.dropping && law.first_above.is_none());
+}
+
+#[test]
+fn several_drops_may_be_due_at_one_dequeue() {
+    let mut law = CoDelLaw { dropping: true, count: 100, ..dropping(100, 1, at(200)) };
+    let (mut fifo, mut drops) = (Fifo::default(), Vec::new());
+    for handle in 0..20 {
+        fifo.push(packet(handle, at(0)));
+    }
+    // Drops are due about each 10 ms from 200 ms on: at 200, 210 and 220 ms, nearly.
+    let chosen = law.dequeue(at(220), &mut fifo, &roomy(), &mut drops).unwrap();
+    assert_eq!((drops.len(), chosen.packet.handle, law.count), (3, 3, 103));
 }

@@ -82,3 +82,83 @@ fn after_a_long_silence_it_is_as_new_and_no_slower() {
     let verdict = pie.admit(&offered(micros(1) + year, Some(year)), &mut random);
     assert_eq!((verdict, pie.probability()), (Verdict::Accept, 0.0));
 }
+
+fn at(probability: f64, old_delay_ms: u64) -> Pie {
+    let old_delay = Duration::from_millis(old_delay_ms);
+    Pie { probability, old_delay, ..Pie::new(PieParameters::default()) }
+}
+
+#[test]
+fn the_step_is_smaller_where_the_probability_is_small() {
+    // RFC 8033 section 4.2: 0.125 (20 - 15 ms) + 1.25 (20 - 10 ms) = 0.013125, divided by the
+    // table's number.
+    for (probability, divisor) in [
+        (0.0, 2048.0),
+        (0.000_000_9, 2048.0),
+        (0.000_001, 512.0),
+        (0.000_01, 128.0),
+        (0.000_1, 32.0),
+        (0.001, 8.0),
+        (0.01, 2.0),
+        (0.099, 2.0),
+        (0.1, 1.0),
+        (0.5, 1.0),
+    ] {
+        let mut pie = at(probability, 10);
+        pie.update(Duration::from_millis(20));
+        let expected = probability + 0.013_125 / divisor;
+        assert!((pie.probability - expected).abs() < 1e-12, "{probability}: {}", pie.probability);
+    }
+}
+
+#[test]
+fn the_probability_decays_only_once_two_updates_found_no_wait() {
+    let mut pie = at(0.5, 1);
+    pie.update(Duration::ZERO);
+    let falls = 0.125 * 0.015;
+    let once = 0.5 - falls - 1.25 * 0.001;
+    assert!((pie.probability - once).abs() < 1e-12);
+    pie.update(Duration::ZERO);
+    assert!((pie.probability - (once - falls) * 0.98).abs() < 1e-12);
+}
+
+#[test]
+fn the_burst_allowance_runs_out_and_comes_back_when_the_queue_is_calm() {
+    let mut pie = at(0.0, 0);
+    let long = Duration::from_millis(50);
+    for updates in 1..=10 {
+        pie.update(long);
+        assert_eq!(pie.burst_left, Duration::from_millis(150 - 15 * updates));
+    }
+    pie.update(long);
+    assert_eq!(pie.burst_left, Duration::ZERO);
+    pie.probability = 0.0;
+    pie.old_delay = Duration::from_millis(8);
+    pie.update(Duration::ZERO);
+    assert_eq!(pie.burst_left, Duration::ZERO, "half the target had been passed");
+    pie.update(Duration::ZERO);
+    assert_eq!((pie.probability, pie.burst_left), (0.0, Duration::from_millis(150)));
+}
+
+#[test]
+fn a_short_queue_and_a_calm_one_are_spared() {
+    let offered = |bytes, probability, old_delay_ms| {
+        let waiting = crate::Occupancy { packets: Packets::new(2), bytes: Bytes::new(bytes) };
+        let offered = Offered {
+            now: micros(1),
+            size: SIZE,
+            ecn_capable: false,
+            waiting,
+            idle: None,
+            wait: Duration::from_millis(1),
+            rate: RATE,
+        };
+        at(probability, old_delay_ms).is_safe(&offered)
+    };
+    // RFC 8033 section 4.1.
+    assert!(offered(2000, 1.0, 100), "two mean packets wait");
+    assert!(!offered(2001, 1.0, 100));
+    assert!(offered(9000, 0.19, 7), "below half the target");
+    assert!(!offered(9000, 0.2, 7));
+    assert!(!offered(9000, 0.19, 8));
+}

@@ -1,0 +1,43 @@
+//! Coalesced acknowledgements, run as scenarios.
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Float64Type, UInt64Type};
+use ontempo_simulator::{Control, Results, Simulation};
+
+/// A transfer whose window is two packets; its round trip is 44 ms without the packets' own
+/// time.
+const TWO_PACKETS: &str = r#"
+    duration = "20 s"
+    [topology]
+    kind = "dumbbell"
+    access = { rate = "10 Mbit/s", delay = "2 ms" }
+    bottleneck = { rate = "10 Mbit/s", delay = "18 ms" }
+    [flows.ftp]
+    application = { kind = "ftp" }
+    [flows.ftp.transport]
+    kind = "tcp"
+    packet = "1000 B"
+    receive-window = "2 packets"
+    ack = { kind = "adaptive", most = "4 packets" }
+    [measure]
+    from = "5 s"
+"#;
+
+fn run(text: &str) -> Results {
+    let scenario = ontempo_scenario::parse(text, "test.toml").expect("the scenario is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    simulation.run(&Control::default()).expect("nobody cancels it")
+}
+
+#[test]
+fn no_ack_waits_for_more_packets_than_the_senders_window() {
+    let results = run(TWO_PACKETS);
+    let flows = &results.table("flows").expect("there is such a table").batch;
+    let column = |name: &str| flows.column_by_name(name).expect("there is such a column");
+    let goodput = column("goodput_bps").as_primitive::<Float64Type>().value(0);
+    let count = |name: &str| column(name).as_primitive::<UInt64Type>().value(0) as f64;
+    // Both packets of the window to an ACK, and none of them waits for the timer: 2 packets in 44
+    // ms and what four links take to send them.
+    assert!((count("delivered_packets") / count("acks") - 2.0).abs() < 0.05);
+    assert!((330e3..345e3).contains(&goodput), "{goodput}");
+}

@@ -1,0 +1,228 @@
+"""What the paper leaves open or says in two ways, tried: which readings change what.
+
+Run from the checkout's root::
+
+    python -m experiments.qosockets.readings routers   # verdicts by what the routers do
+    python -m experiments.qosockets.readings limits    # the router's limit, for figure 8
+    python -m experiments.qosockets.readings sources   # rates of sources and link, for figures 6-8
+    python -m experiments.qosockets.readings buckets   # NetVideo's token bucket, for figures 7-9
+    python -m experiments.qosockets.readings images    # reservations and sockets, for figures 10-12
+    python -m experiments.qosockets.readings bursts    # cameras and crowds, for figures 7 and 9
+
+Each prints a table of Markdown, as it stands in docs/experiments-qosockets.md. Cells are kept
+beside those of ``ontempo-lab reproduce``, so nothing is run twice.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ontempo.lab.study import Cell, Results
+
+from ..pert.readings import Reading, comparison, run
+from .claims import PAPER
+from .grid import ACKS_RESERVED, IMAGES_RESERVED, NV_RESERVED, Application, cells
+from .measures import Values, delay, jitter, loss, received
+
+CONVERSATIONS = (
+    '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets", resume = "16 packets" }'
+)
+"""The routers' queue that is chosen."""
+
+IN_STEP = 'flows.tg.application.interval={ low = "15.1704 ms", high = "15.1704 ms" }'
+"""Generators that keep their interval to the nanosecond."""
+
+NV_AS_MEASURED = 'flows.nv.application.interval={ low = "14.49 ms", high = "24.15 ms" }'
+"""530 kbit/s, as figure 6 has it of the reserved video, with the same spread as the profile's."""
+
+TG_AS_MEASURED = 'flows.tg.application.interval={ low = "15.05 ms", high = "18.39 ms" }'
+"""490 kbit/s: 120 below what is sent are 25 % in C1, 200 are 40 % in C2."""
+
+
+def links(queue: str = CONVERSATIONS, rate: str = "1.5 Mbit/s") -> str:
+    """The override that gives the slow link another queue or rate."""
+    return (
+        'topology.links=[{ from = "ws1", to = "r11", rate = "10 Mbit/s", delay = "50 us" },'
+        f' {{ from = "r11", to = "r10", rate = "{rate}", delay = "500 us", queue = {queue} }},'
+        ' { from = "r10", to = "ws0", rate = "10 Mbit/s", delay = "50 us" }]'
+    )
+
+
+def changed(*overrides: str) -> Reading:
+    """More overrides, each where a cell has the flows that it is about."""
+
+    def reading(cell: Cell) -> Cell:
+        own = [one for one in overrides if _concerns(one, cell)]
+        return replace(cell, overrides=(*cell.overrides, *own))
+
+    return reading
+
+
+def reserved(old: str, new: str) -> Reading:
+    """Other reservations in the place of one."""
+    return lambda cell: replace(
+        cell, overrides=tuple(one.replace(old, new) for one in cell.overrides)
+    )
+
+
+def _concerns(override: str, cell: Cell) -> bool:
+    if not override.startswith("flows."):
+        return True
+    group, scenario = override.split(".")[1], cell.scenario.stem
+    groups = {"nv": {"nv"}, "dirm": {"images", "requests"}, "tg": {"tg"}, "back": {"images", "tg"}}
+    return any(group in groups.get(part, ()) for part in scenario.split("-"))
+
+
+ROUTERS: Mapping[str, Reading] = {
+    "IOS: conversations, drained to 16": changed(),
+    "conversations of 64": changed(links(CONVERSATIONS.replace(', resume = "16 packets"', ""))),
+    "one queue of 64 beside what is reserved": changed(
+        links('{ kind = "wfq", limit = "64 packets" }')
+    ),
+    "CBQ, one queue of 64": changed(links('{ kind = "cbq", limit = "64 packets" }')),
+}
+
+SOURCES: Mapping[str, Reading] = {
+    "profiles": changed(),
+    "profiles, generators in step": changed(IN_STEP),
+    "profiles, 1.3 Mbit/s": changed(links(rate="1.3 Mbit/s")),
+    "as measured": changed(NV_AS_MEASURED, TG_AS_MEASURED),
+    "as measured, 1.3 Mbit/s": changed(NV_AS_MEASURED, TG_AS_MEASURED, links(rate="1.3 Mbit/s")),
+    "as measured, 1.1 Mbit/s": changed(NV_AS_MEASURED, TG_AS_MEASURED, links(rate="1.1 Mbit/s")),
+}
+
+LIMITS = (16, 32, 64, 128)
+BUCKETS = (1, 2, 5, 10, 20)
+
+LARGE_SOCKETS = (
+    'flows.tg.application.buffer="64 packets"',
+    'flows.tg.transport.receive-window="64 packets"',
+    'flows.images.transport.receive-window="44 packets"',
+)
+"""Sockets of 64 kB in the place of Solaris' 8 kB."""
+
+BURSTY = 'flows.nv.application.interval={ low = "1 ms", high = "32.333 ms" }'
+"""A video as uneven as a camera of 30 pictures a second makes it, at the same mean rate."""
+
+IMAGES: Mapping[str, Reading] = {
+    "480 kbit/s reserved": changed(),
+    "the peak, 1.1 Mbit/s at most": reserved(
+        IMAGES_RESERVED, IMAGES_RESERVED.replace("494 kbit/s", "1.1 Mbit/s")
+    ),
+    "a bucket of 16 kB": reserved(IMAGES_RESERVED, IMAGES_RESERVED.replace("61680 B", "16000 B")),
+    "sockets of 64 kB": changed(*LARGE_SOCKETS),
+    "1.3 Mbit/s": changed(links(rate="1.3 Mbit/s")),
+    "1.3 Mbit/s, sockets of 64 kB": changed(links(rate="1.3 Mbit/s"), *LARGE_SOCKETS),
+    "one queue of 64": ROUTERS["one queue of 64 beside what is reserved"],
+    "ACKs reserved too": reserved(IMAGES_RESERVED, f"{IMAGES_RESERVED}, {ACKS_RESERVED}"),
+}
+
+BURSTS: Mapping[str, Reading] = {
+    "as chosen": changed(),
+    "video in bursts": changed(BURSTY),
+    "one queue of 64": ROUTERS["one queue of 64 beside what is reserved"],
+    "one queue of 64, video in bursts": changed(
+        links('{ kind = "wfq", limit = "64 packets" }'), BURSTY
+    ),
+}
+
+
+def of(application: Application, readings: Mapping[str, Reading], jobs: int) -> dict[str, Results]:
+    """The results of an application's tests under each reading."""
+    each = {
+        name: [reading(cell) for cell in cells(application, "quick")]
+        for name, reading in readings.items()
+    }
+    results = run((cell for some in each.values() for cell in some), jobs)
+    return {name: results.of(some) for name, some in each.items()}
+
+
+Column = tuple[str, Callable[[Results], Values], tuple[str, ...]]
+"""Its head, what is measured, the flows whose values it gives."""
+
+
+def table(found: Mapping[str, Results], columns: Sequence[Column], published: str) -> Iterator[str]:
+    """A line for each reading, after one of what was published."""
+    yield "| reading | " + " | ".join(head for head, _, _ in columns) + " |"
+    yield "| --- |" + " --- |" * len(columns)
+    yield f"| published | {published} |"
+    for name, results in found.items():
+        values = (_values(measure(results), flows) for _, measure, flows in columns)
+        yield f"| {name} | " + " | ".join(values) + " |"
+
+
+def _values(values: Values, flows: Sequence[str]) -> str:
+    return ", ".join(f"{values[flow].value + 0:.3g}" for flow in flows)
+
+
+OVERLOAD = (("C1a", "C1b"), ("C2a", "C2b"))
+
+VIDEO: Sequence[Column] = (
+    ("kbit/s, A2", received, ("A2",)),
+    *((f"C1, C2: {what}", measure, ("C1a", "C1b", "C2a", "C2b")) for what, measure in (
+        ("kbit/s", received), ("loss, %", loss), ("delay, ms", delay), ("jitter, ms", jitter),
+    )),
+)  # fmt: skip
+VIDEO_PUBLISHED = "530 | 250, 360, 520, 300 | 47, 25, 0, 40 | to 750, 600, 25, 720 | 115, -, 5, -"
+
+PICTURES: Sequence[Column] = (
+    ("kbit/s: A1, A2", received, ("A1", "A2")),
+    ("B1a, B2a", received, ("B1a", "B2a")),
+    ("C1a, C2a", received, ("C1a", "C2a")),
+    ("delay, ms: C1a, C2a", delay, ("C1a", "C2a")),
+    ("C1b, C2b", delay, ("C1b", "C2b")),
+    ("jitter, ms: C1a, C2a", jitter, ("C1a", "C2a")),
+)
+PICTURES_PUBLISHED = "alike | 20 % more | 20 % more | less | alike | less"
+
+
+def limits_table(jobs: int) -> Iterator[str]:
+    """Figure 8 by what a conversation holds; it is drained to a quarter."""
+    readings = {
+        f"{limit} packets": changed(
+            links(CONVERSATIONS.replace("64 p", f"{limit} p").replace("16 p", f"{limit // 4} p"))
+        )
+        for limit in LIMITS
+    }
+    columns = (
+        ("delay, ms: C1a", delay, ("C1a",)),
+        ("C1b, C1c", delay, ("C1b", "C1c")),
+        ("C2a", delay, ("C2a",)),
+        ("C2b, C2c", delay, ("C2b", "C2c")),
+    )
+    return table(of("nv", readings, jobs), columns, "250 to 750 | 600, 600 | 25 | 720 at most")
+
+
+def buckets_table(jobs: int) -> Iterator[str]:
+    """Figures 7 to 9 by the depth of the video's bucket, in its packets."""
+    readings = {
+        f"{packets} packets": reserved("13080 B", f"{1308 * packets} B") for packets in BUCKETS
+    }
+    assert "13080 B" in NV_RESERVED
+    columns = (
+        ("C2a: loss, %", loss, ("C2a",)),
+        ("delay, ms", delay, ("C2a",)),
+        ("jitter, ms", jitter, ("C2a",)),
+    )
+    return table(of("nv", readings, jobs), columns, "0 | 25 | 5")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the table asked for."""
+    tables: Mapping[str, Callable[[int], Iterator[str]]] = {
+        "routers": lambda jobs: comparison(jobs, PAPER.claims, ROUTERS),
+        "limits": limits_table,
+        "sources": lambda jobs: table(of("nv", SOURCES, jobs), VIDEO, VIDEO_PUBLISHED),
+        "buckets": buckets_table,
+        "images": lambda jobs: table(of("dirm", IMAGES, jobs), PICTURES, PICTURES_PUBLISHED),
+        "bursts": lambda jobs: table(of("nv", BURSTS, jobs), VIDEO, VIDEO_PUBLISHED),
+    }
+    if not arguments or arguments[0] not in tables:
+        raise SystemExit(__doc__)
+    jobs = int(arguments[1]) if len(arguments) > 1 else 2
+    for line in tables[arguments[0]](jobs):
+        print(line)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

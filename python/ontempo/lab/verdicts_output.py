@@ -1,0 +1,117 @@
+"""What ``ontempo-lab reproduce`` prints: verdicts by paper, what does not hold, and the counts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+
+from ontempo.lab.catalogue import Listing
+from ontempo.lab.claims import Finding, Verdict
+from ontempo.lab.report import Judged, Report
+from ontempo.lab.report_parts import OUTCOMES
+
+MARKS = {Verdict.REPRODUCED: "[green]✓[/]", Verdict.DIFFERS: "[red]≠[/]", Verdict.NOT_YET: "…"}
+
+CHECKS_INDENT = 4
+
+
+def tell(report: Report, path: Path, *, as_json: bool) -> None:
+    """Print what was found, for people or for a program."""
+    if as_json:
+        print(json.dumps(as_dict(report, path), indent=2, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    for listing in report.listings:
+        found = [one for entry in listing.entries if (one := report.found(entry))]
+        if found:
+            console.print(listing.title, style="bold", markup=False)
+            width = max(len(one.claim.id) for one in found)
+            for judged in found:
+                _claim(console, judged, width)
+            console.print()
+    console.print(_counts(report))
+    console.print(f"\nreport: {path}", soft_wrap=True, markup=False)
+
+
+def _claim(console: Console, judged: Judged, width: int) -> None:
+    checks = judged.finding.checks
+    held = sum(check.ok is True for check in checks)
+    row = Table.grid(padding=(0, 2, 0, 0))
+    for column in (1, width, len(f"{len(checks):2} of {len(checks):2}")):
+        row.add_column(width=column, no_wrap=True)
+    row.add_column(style="none")
+    row.add_row(
+        MARKS[judged.finding.verdict],
+        judged.claim.id,
+        f"[dim]{held:2} of {len(checks)}[/]",
+        _escaped(judged.claim.title),
+    )
+    console.print(row)
+    for check in checks:
+        if check.ok is not True:
+            words = f"{MARKS[OUTCOMES[check.ok]]} [dim]{_escaped(check.sentence)}[/]"
+            console.print(Padding(words, (0, 0, 0, CHECKS_INDENT)))
+
+
+def _counts(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    left_out = {one.name: _left_out(report, one) for one in report.listings}
+    table.add_column(f"{report.scale} grid")
+    for verdict in Verdict:
+        table.add_column(verdict.value, justify="right")
+    if some := any(left_out.values()):
+        table.add_column("left out", justify="right")
+    totals = [0] * (len(Verdict) + some)
+    for listing in report.listings:
+        counts = report.tally([listing])
+        counts[Verdict.NOT_YET] -= left_out[listing.name]
+        row = [*counts.values(), *([left_out[listing.name]] if some else [])]
+        totals = [total + count for total, count in zip(totals, row, strict=True)]
+        table.add_row(_escaped(listing.title), *map(str, row))
+    if len(report.listings) > 1:
+        table.add_row("all", *map(str, totals), style="bold")
+    return table
+
+
+def _left_out(report: Report, listing: Listing) -> int:
+    """Claims that this run was not asked for."""
+    return sum(entry.claim is not None and not report.found(entry) for entry in listing.entries)
+
+
+def as_dict(report: Report, path: Path) -> dict[str, Any]:
+    """Verdicts and checks, for another program."""
+    return {
+        "scale": report.scale,
+        "report": str(path),
+        "claims": [
+            {
+                "id": judged.claim.id,
+                "world": judged.claim.world,
+                "verdict": judged.finding.verdict,
+                "cells": judged.cells,
+                "scaling": judged.scaling,
+                "checks": _checks(judged.finding),
+            }
+            for judged in report.judged
+        ],
+    }
+
+
+def _checks(found: Finding) -> list[dict[str, Any]]:
+    return [
+        {
+            "sentence": check.sentence,
+            "published": check.published,
+            "measured": check.measured,
+            "ok": check.ok,
+            "cause": check.cause if check.ok is False else "",
+        }
+        for check in found.checks
+    ]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
