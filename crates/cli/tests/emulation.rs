@@ -220,6 +220,41 @@ fn a_command_runs_in_its_host_and_its_packets_are_counted() {
 }
 
 #[test]
+fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
+    let test = "spaced_packets_keep_their_distance_and_a_controller_finds_one";
+    if !can_emulate(test) {
+        return;
+    }
+    let spaced = r#"
+        duration = "3 s"
+        [topology]
+        kind = "dumbbell"
+        bottleneck = { rate = "10 Mbit/s", delay = "5 ms", queue = { kind = "drop-tail", limit = "20 packets" } }
+        access = { rate = "100 Mbit/s", delay = "1 ms" }
+        [flows.even]
+        application = { kind = "ftp" }
+        transport = { kind = "spaced", spacing = "2 ms" }
+        [flows.found]
+        application = { kind = "ftp" }
+        transport = { kind = "spaced", controller = "psp" }
+        start = "500 ms"
+        [measure]
+        sample-every = "100 ms"
+        packets = ["even.0.source -> left"]
+    "#;
+    let place = Place::new("spaced", spaced);
+    place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+    let times = numbers(&table(&place, "out", "packets"), "time_s");
+    let mut distances: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_by(f64::total_cmp);
+    let median = distances[distances.len() / 2];
+    assert!((0.002..0.0021).contains(&median), "half of the distances are below {median} s");
+    let flows = table(&place, "out", "flows");
+    assert!(counts(&flows, "acks")[1] > 50, "a report comes each round trip");
+    assert!(counts(&flows, "reductions")[1] > 0, "no loss has widened the spacing");
+}
+
+#[test]
 fn marks_of_a_queue_reach_the_kernels_congestion_control() {
     let test = "marks_of_a_queue_reach_the_kernels_congestion_control";
     if !can_emulate(test) {

@@ -6,11 +6,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, RandomStream, Time};
+use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{FlowGroup, Scenario, TcpSpec, Transport};
-use ontempo_world::{link, messages, prompts, source};
+use ontempo_world::{Distance, Pace, link, messages, prompts, source};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Options;
@@ -23,7 +23,7 @@ use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routes::{Host, hosts};
 use crate::space::{PeerRoute, furnish, inside};
-use crate::traffic::{Agent, Receiver, Tcp, TcpSockets, Traffic, Udp, UdpSockets};
+use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
 
 /// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
@@ -106,8 +106,8 @@ fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
 pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } => *packet,
-        Transport::Own {} | Transport::Spaced { .. } | Transport::Adu(_) => LEAST_MTU,
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Own {} | Transport::Adu(_) => LEAST_MTU,
     };
     scenario.flows.values().map(packet).max().unwrap_or(LEAST_MTU)
 }
@@ -229,15 +229,24 @@ fn agent(
             let tcp = Tcp::new(sockets, congestion, sizes, source, times, receiver(payload));
             Some(Agent::Tcp(Box::new(tcp)))
         }
-        Transport::Udp { packet } => {
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
             let payload = udp_payload(*packet, options.version);
             let sockets = udp_sockets(spaces, options.version, number)
                 .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
-            Some(Agent::Udp(Box::new(Udp::new(sockets, sizes, source, stop, receiver(payload)))))
+            let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));
+            let Transport::Spaced { spacing, spacing_from, controller, .. } = &group.transport
+            else {
+                return Ok(Some(Agent::Udp(Box::new(udp))));
+            };
+            let first = flow.forward.first().map(|link| layout.links[*link].rate);
+            let interface = first.unwrap_or(Rate::UNLIMITED);
+            let distance = Distance::new(*spacing_from, *packet, interface);
+            let pace = Pace::new(*spacing, *controller);
+            Some(Agent::Spaced(Box::new(Spaced::new(udp, pace, distance, flow.start))))
         }
-        Transport::Own {} | Transport::Spaced { .. } | Transport::Adu(_) => None,
+        Transport::Own {} | Transport::Adu(_) => None,
     })
 }
 
@@ -321,11 +330,12 @@ fn udp_sockets(spaces: &Spaces, version: Version, flow: usize) -> io::Result<Udp
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
         socket.set_recv_buffer_size(UNSENT as usize * 16)?;
         socket.bind(&address(to, version, PORT))?;
+        socket.connect(&address(from, version, PORT))?;
         Ok(socket)
     })?;
     let source = made(spaces, from, || {
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
-        socket.bind(&address(from, version, 0))?;
+        socket.bind(&address(from, version, PORT))?;
         socket.connect(&address(to, version, PORT))?;
         Ok(socket)
     })?;

@@ -15,7 +15,7 @@ use crate::{Control, sys};
 
 /// This near, the thread looks at the clock instead of sleeping: what a sleep on this kind of
 /// machine overshoots by.
-const SPIN: Duration = Duration::from_micros(60);
+pub(crate) const SPIN: Duration = Duration::from_micros(60);
 
 /// The longest sleep, after which it looks whether the run was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);

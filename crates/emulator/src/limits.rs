@@ -111,7 +111,7 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
     }
     match &group.transport {
         Transport::Tcp(spec) => of_tcp(spec, version),
-        Transport::Udp { packet } => {
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
             let headers = version.header() + UDP_HEADER;
             let least = headers + STAMP as u64;
             (packet.get() < least || packet.get() > LARGEST_PACKET).then(|| {
@@ -119,10 +119,6 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
                 let why = format!("a packet of {packet} has no room for {what}: {least} B");
                 ("transport.packet", why)
             })
-        }
-        Transport::Spaced { .. } => {
-            let why = "the spacing of packets is computed in the simulator alone";
-            Some(("transport.kind", why.to_owned()))
         }
         Transport::Own {} => None,
         Transport::Adu(_) => Some(("transport.kind", "no kernel has an ADU transport".to_owned())),

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_scenario::Layout;
-use ontempo_scenario::model::{Scenario, Transport};
+use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
     ADUS, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
 };
@@ -118,16 +118,12 @@ impl Run<'_> {
             }
             totals.dropped = now.dropped - before.dropped;
             let tcp = agent.and_then(Agent::tcp);
-            let transport = match self.scenario.flows.get(flow.group).map(|group| &group.transport)
-            {
-                Some(Transport::Udp { .. }) => "udp",
-                Some(Transport::Own {}) => "own",
-                _ => "tcp",
-            };
+            // What has no traffic of ours is a command's.
+            let (transport, congestion) = agent.map_or(("own", None), Agent::transport);
             FlowRow {
                 flow,
                 transport,
-                congestion: tcp.map(Tcp::congestion),
+                congestion,
                 start: laid.start,
                 totals,
                 delivered_bytes: bytes,

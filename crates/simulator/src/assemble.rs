@@ -15,18 +15,15 @@ use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
-use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
-    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingFrom,
-    SpacingKind, TcpSpec, Transport, WindowCounts,
+    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, TcpSpec,
+    Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
-use ontempo_world::{Prompts, link, messages, prompts, source};
+use ontempo_world::{Distance, Pace, Prompts, link, messages, prompts, source};
 
-use crate::agents::{
-    Adu, Agent, Consumer, Distance, Pace, Receiver, SenderSettings, Spaced, Tcp, Udp,
-};
+use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
 use crate::fabric::Fabric;
 use crate::simulation::SetupError;
 use crate::watch::Watch;
@@ -36,9 +33,6 @@ const TCP_HEADERS: u64 = 40;
 
 /// Headers of a UDP packet.
 const UDP_HEADERS: u64 = 28;
-
-/// Spaced packets come no faster, whatever the sender's first link takes.
-const LEAST_SPACING: Duration = Duration::from_micros(1);
 
 /// What a run is made of.
 pub(crate) struct Assembly {
@@ -130,12 +124,9 @@ fn agent(
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
-            let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
-            let distance = match spacing_from {
-                SpacingFrom::Start => Distance::Start { least: interface },
-                SpacingFrom::End => Distance::End { transmission: interface },
-            };
-            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), distance);
+            let distance = Distance::new(*spacing_from, *packet, interface);
+            let pace = Pace::new(*spacing, *controller);
+            let spaced = Spaced::new((number, back), udp, pace, distance);
             Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
@@ -168,18 +159,6 @@ fn agent(
             return Err(SetupError::not_simulated(name, "application.kind", why));
         }
     })
-}
-
-fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
-    let (name, parameters) = match controller {
-        None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
-        Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
-        Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
-        Some(SpacingKind::PspDampedLast) => {
-            ("psp-damped-last", SpacingParameters::damped_by_last())
-        }
-    };
-    Pace::Adaptive { name, parameters, controller: None }
 }
 
 fn adus_of(group: &FlowGroup) -> u64 {

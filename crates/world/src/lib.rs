@@ -17,6 +17,7 @@ mod read;
 mod reservations;
 mod rows;
 mod sources;
+mod spacing;
 mod tables;
 
 pub use applications::{Message, Source};
@@ -28,4 +29,5 @@ pub use rows::{
     Flow, FlowRow, FlowTotals, LinkTotals, drop_name, interval_rows, message_rows, playout_rows,
 };
 pub use sources::{messages, prompts, source};
+pub use spacing::{Distance, Pace};
 pub use tables::{Cell, ResultTable, Rows};

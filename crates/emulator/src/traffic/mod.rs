@@ -6,6 +6,7 @@
 
 mod receiver;
 mod serve;
+mod spaced;
 mod tcp;
 mod udp;
 
@@ -14,6 +15,7 @@ use ontempo_mechanisms::playout::Playout;
 use ontempo_world::{FlowTotals, Messages};
 pub(crate) use receiver::Receiver;
 pub(crate) use serve::{Traffic, serve};
+pub(crate) use spaced::Spaced;
 pub(crate) use tcp::{Tcp, TcpSockets};
 pub(crate) use udp::{STAMP, Udp, UdpSockets};
 
@@ -23,6 +25,8 @@ pub(crate) enum Agent {
     Tcp(Box<Tcp>),
     /// Over UDP.
     Udp(Box<Udp>),
+    /// Over UDP, spaced.
+    Spaced(Box<Spaced>),
 }
 
 /// Which of a flow's sockets is ready.
@@ -48,6 +52,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_time(now),
             Self::Udp(udp) => udp.on_time(now),
+            Self::Spaced(spaced) => spaced.on_time(now),
         }
     }
 
@@ -56,6 +61,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.on_prompt(now),
             Self::Udp(udp) => udp.on_time(now),
+            Self::Spaced(spaced) => spaced.on_time(now),
         }
     }
 
@@ -69,6 +75,8 @@ impl Agent {
                 }
                 udp.next(now)
             }
+            Self::Spaced(spaced) if side == Side::Sink => spaced.receive(now),
+            Self::Spaced(spaced) => spaced.take_reports(now),
         }
     }
 
@@ -77,6 +85,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.end(now),
             Self::Udp(udp) => udp.end(now),
+            Self::Spaced(spaced) => spaced.udp.end(now),
         }
     }
 
@@ -85,6 +94,7 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),
+            Self::Spaced(spaced) => spaced.totals(),
         }
     }
 
@@ -92,20 +102,21 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => &tcp.receiver,
             Self::Udp(udp) => &udp.receiver,
+            Self::Spaced(spaced) => &spaced.udp.receiver,
         }
     }
 
     pub(crate) fn tcp(&self) -> Option<&Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Spaced(_) => None,
         }
     }
 
     pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
         match self {
             Self::Tcp(tcp) => Some(tcp),
-            Self::Udp(_) => None,
+            Self::Udp(_) | Self::Spaced(_) => None,
         }
     }
 
@@ -113,6 +124,25 @@ impl Agent {
         match self {
             Self::Tcp(tcp) => tcp.packet_size(),
             Self::Udp(udp) => udp.packet_size(),
+            Self::Spaced(spaced) => spaced.udp.packet_size(),
+        }
+    }
+
+    /// What the tables call its transport and its controller.
+    pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Tcp(tcp) => ("tcp", Some(tcp.congestion())),
+            Self::Udp(_) => ("udp", None),
+            Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
+        }
+    }
+
+    /// What the tables call its sampled quantities.
+    pub(crate) fn quantities(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            Self::Tcp(tcp) => tcp.quantities().collect(),
+            Self::Udp(_) => Vec::new(),
+            Self::Spaced(spaced) => spaced.quantities().collect(),
         }
     }
 

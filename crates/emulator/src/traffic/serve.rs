@@ -8,8 +8,9 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_world::FlowTotals;
 use rustix::event::epoll::EventFlags;
 
-use super::{Agent, LOOK_EVERY, Prompt, Side};
+use super::{Agent, LOOK_EVERY, Prompt, Side, UdpSockets};
 use crate::Control;
+use crate::carrier::SPIN;
 use crate::clock::Clock;
 use crate::waiter::Waiter;
 
@@ -68,6 +69,8 @@ pub(crate) fn serve(
     end: Time,
     control: &Control,
 ) -> io::Result<()> {
+    // Spacing is a matter of microseconds, for which a sleep is too coarse.
+    let is_spaced = traffic.agents.iter().flatten().any(|one| matches!(one, Agent::Spaced(_)));
     let mut server = Server::new(traffic, clock)?;
     loop {
         let now = clock.now();
@@ -76,7 +79,15 @@ pub(crate) fn serve(
         }
         server.tasks_until(now)?;
         let next = server.tasks.peek().map_or(Time::NEVER, |Reverse((time, _))| *time);
-        server.waiter.wait(next.min(end).min(now + LONGEST_SLEEP))?;
+        let next = next.min(end);
+        let left = next.since(clock.now());
+        if !is_spaced {
+            server.waiter.wait(next.min(now + LONGEST_SLEEP))?;
+        } else if left <= SPIN {
+            server.waiter.look()?;
+        } else {
+            server.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
+        }
         server.ready(clock.now())?;
     }
     let now = end.min(clock.now());
@@ -112,6 +123,11 @@ impl<'a> Server<'a> {
                 Some(Agent::Udp(udp)) => {
                     let sink = &udp.sockets.sink;
                     server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                }
+                Some(Agent::Spaced(spaced)) => {
+                    let UdpSockets { source, sink } = &spaced.udp.sockets;
+                    server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                    server.waiter.add(source, name + Side::Source as u64, EventFlags::IN)?;
                 }
                 None => continue,
             }
@@ -233,8 +249,7 @@ impl Traffic {
         for (flow, agent) in self.agents.iter().enumerate().filter(|(flow, _)| is_sampled[*flow]) {
             let Some(agent) = agent else { continue };
             let bytes = agent.receiver().delivered() * agent.packet_size();
-            let of_tcp = agent.tcp().into_iter().flat_map(|tcp| tcp.quantities());
-            let all = [("delivered_bytes", bytes as f64)].into_iter().chain(of_tcp);
+            let all = [("delivered_bytes", bytes as f64)].into_iter().chain(agent.quantities());
             let flow = flow as u32;
             self.samples.extend(all.map(|(quantity, value)| Sample {
                 at: now,

@@ -1,6 +1,6 @@
 //! UDP: each packet leaves when the application offers it, numbered and stamped.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_world::{FlowTotals, Source};
@@ -59,27 +59,39 @@ impl Udp {
 
     /// Sends what is offered by `now`.
     pub(crate) fn on_time(&mut self, now: Time) -> Time {
-        if now < self.stop {
-            let offered = self.source.offered(now);
-            self.blocked = false;
-            while self.sent < offered {
-                self.payload[..8].copy_from_slice(&self.sent.to_be_bytes());
-                self.payload[8..STAMP].copy_from_slice(&now.as_nanos().to_be_bytes());
-                match self.sockets.source.send(&self.payload) {
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        self.blocked = true;
-                        break;
-                    }
-                    // Whatever else the kernel says (nobody listens yet, say), the packet counts
-                    // as sent: UDP promises nothing.
-                    _ => {}
-                }
-                self.sent += 1;
-                self.receiver.sent(now);
-            }
-            self.source.on_acknowledged(now, self.sent);
-        }
+        self.blocked = false;
+        while self.send_next(now) {}
         self.next(now)
+    }
+
+    /// Sends the next packet, if the application has offered it and the kernel takes it; true
+    /// where it did.
+    pub(super) fn send_next(&mut self, now: Time) -> bool {
+        if self.has_stopped(now) || self.sent >= self.source.offered(now) {
+            return false;
+        }
+        self.payload[..STAMP].copy_from_slice(&words(self.sent, now.as_nanos()));
+        match self.sockets.source.send(&self.payload) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.blocked = true;
+                return false;
+            }
+            // Whatever else the kernel says (nobody listens yet, say), the packet counts as sent:
+            // UDP promises nothing.
+            _ => {}
+        }
+        self.sent += 1;
+        self.receiver.sent(now);
+        self.source.on_acknowledged(now, self.sent);
+        true
+    }
+
+    pub(super) fn has_stopped(&self, now: Time) -> bool {
+        now >= self.stop
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// When to ask again.
@@ -90,26 +102,25 @@ impl Udp {
 
     /// Takes what has arrived by `now`.
     pub(crate) fn receive(&mut self, now: Time) {
-        let mut buffer = [0; STAMP];
-        // A datagram longer than the buffer is cut, which is all the same to its count.
-        while let Ok(length) = std::io::Read::read(&mut &self.sockets.sink, &mut buffer) {
-            if length < STAMP {
-                continue;
+        while let Some((number, stamp)) = take(&self.sockets.sink) {
+            self.on_packet(now, number, stamp);
+        }
+    }
+
+    /// Packet `number`, sent at `stamp`, has come.
+    pub(super) fn on_packet(&mut self, now: Time, number: u64, stamp: u64) {
+        // What was never sent is not ours.
+        if number >= self.sent {
+            return;
+        }
+        self.receiver.deliver(now, number, self.source.due(number));
+        self.receiver.received(now, number, Time::from_nanos(stamp));
+        if self.receiver.has_playout() {
+            let place = number as usize;
+            if self.arrived.len() <= place {
+                self.arrived.resize(place + 1, false);
             }
-            let number = u64::from_be_bytes(std::array::from_fn(|place| buffer[place]));
-            let sent = u64::from_be_bytes(std::array::from_fn(|place| buffer[8 + place]));
-            if number >= self.sent {
-                continue;
-            }
-            self.receiver.deliver(now, number, self.source.due(number));
-            self.receiver.received(now, number, Time::from_nanos(sent));
-            if self.receiver.has_playout() {
-                let place = number as usize;
-                if self.arrived.len() <= place {
-                    self.arrived.resize(place + 1, false);
-                }
-                self.arrived[place] = true;
-            }
+            self.arrived[place] = true;
         }
     }
 
@@ -135,4 +146,27 @@ impl Udp {
     pub(crate) fn packet_size(&self) -> u64 {
         self.packet
     }
+}
+
+/// Two numbers as a packet's payload begins with them.
+pub(super) fn words(first: u64, second: u64) -> [u8; STAMP] {
+    let mut bytes = [0; STAMP];
+    bytes[..8].copy_from_slice(&first.to_be_bytes());
+    bytes[8..].copy_from_slice(&second.to_be_bytes());
+    bytes
+}
+
+/// The two numbers that the next datagram begins with; `None` where none waits. Those too short
+/// to be ours are passed over.
+pub(super) fn take(mut socket: &Socket) -> Option<(u64, u64)> {
+    let mut bytes = [0; STAMP];
+    // A datagram longer than that is cut, which is all the same here.
+    while let Ok(length) = socket.read(&mut bytes) {
+        if length == STAMP {
+            let first = u64::from_be_bytes(std::array::from_fn(|place| bytes[place]));
+            let second = u64::from_be_bytes(std::array::from_fn(|place| bytes[8 + place]));
+            return Some((first, second));
+        }
+    }
+    None
 }

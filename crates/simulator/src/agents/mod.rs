@@ -11,7 +11,7 @@ mod udp;
 pub(crate) use adu::Adu;
 pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
-pub(crate) use spaced::{Distance, Pace, Spaced};
+pub(crate) use spaced::Spaced;
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
