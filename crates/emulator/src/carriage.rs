@@ -21,6 +21,8 @@ pub struct Carriage {
     pub refused: u64,
     /// Packets between addresses that no way joins.
     pub strangers: u64,
+    /// Connections that broke before the end, and why.
+    pub broken: Vec<String>,
     /// How late packets were handed over.
     pub lateness: Lateness,
     /// Whether the thread that carries went before all ordinary ones.
@@ -58,6 +60,8 @@ impl Carriage {
                  packets left more than {late} late"
             ));
         }
+        let broken = self.broken.iter();
+        warnings.extend(broken.map(|flow| format!("a connection broke before the end: {flow}")));
         if self.refused > 0 {
             warnings.push(format!("{} packets were not taken by their hosts", self.refused));
         }
@@ -84,6 +88,7 @@ mod tests {
             packets: 1,
             refused: 0,
             strangers: 0,
+            broken: Vec::new(),
             lateness: Lateness::default(),
             went_first: true,
             clock_step: Duration::from_nanos(30),

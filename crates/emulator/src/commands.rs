@@ -223,10 +223,12 @@ fn end_all(running: &mut [Running]) {
         running.iter().for_each(|one| one.signal(signal));
         let mut waited = StdDuration::ZERO;
         while waited < GRACE {
-            // Whatever cannot be waited for has ended.
-            let mut ended =
-                running.iter_mut().map(|one| one.has_ended().is_err() || one.status.is_some());
-            if ended.by_ref().fold(true, |all, one| all && one) {
+            let mut left = 0;
+            for one in running.iter_mut() {
+                // Whatever cannot be waited for has ended.
+                left += u32::from(one.has_ended().is_ok() && one.status.is_none());
+            }
+            if left == 0 {
                 return;
             }
             sleep(LOOK_EVERY);

@@ -76,7 +76,7 @@ mod tests {
     fn packets_are_numbered_past_the_wrap_of_sequence_numbers() {
         let mut numbering = Numbering::new(1000);
         let start = u32::MAX - 1500;
-        assert_eq!(numbering.number(&packet(start, 0, true, 0), true).1, false);
+        assert!(!numbering.number(&packet(start, 0, true, 0), true).1);
         let at = |number: u32| start.wrapping_add(1 + number * 1000);
         assert_eq!(numbering.number(&packet(at(0), 0, false, 1000), true), (0, false));
         assert_eq!(numbering.number(&packet(at(1), 0, false, 1000), true), (1, false));

@@ -14,7 +14,6 @@ use crate::assemble::largest_packet;
 use crate::carriage::{Carriage, shortest_packet};
 use crate::carrier::Carried;
 use crate::commands::Log;
-use crate::error::EmulationError;
 use crate::traffic::{Agent, Tcp, Traffic};
 
 /// What a run yields.
@@ -46,15 +45,7 @@ pub(crate) fn collect(
     carried: Carried,
     traffic: Traffic,
     logs: Vec<Log>,
-) -> Result<Results, EmulationError> {
-    for (place, agent) in traffic.agents.iter().enumerate() {
-        if let Some(error) = agent.as_ref().and_then(Agent::tcp).and_then(|tcp| tcp.failed.as_ref())
-        {
-            let flow = &layout.flows[place];
-            let name = format!("flow {}.{}", layout.groups[flow.group], flow.index);
-            return Err(EmulationError::system(&name, error));
-        }
-    }
+) -> Results {
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
     let run = Run { scenario, layout, carried, traffic, end, span };
@@ -70,6 +61,7 @@ pub(crate) fn collect(
         run.messages(),
         run.intervals(),
     ];
+    let broken = run.broken();
     let carried = run.carried;
     let carriage = Carriage {
         packets: carried.network.carried,
@@ -77,10 +69,11 @@ pub(crate) fn collect(
         strangers: carried.network.strangers,
         lateness: carried.lateness,
         went_first: carried.went_first,
+        broken,
         clock_step: carried.clock_step,
         shortest_packet: shortest_packet(layout, largest_packet(scenario)),
     };
-    Ok(Results { tables: tables.map(Rows::finish).into(), carriage, logs })
+    Results { tables: tables.map(Rows::finish).into(), carriage, logs }
 }
 
 impl Run<'_> {
@@ -98,6 +91,15 @@ impl Run<'_> {
 
     fn tcp(&self) -> impl Iterator<Item = (Flow<'_>, &Tcp)> {
         self.agents().filter_map(|(flow, agent)| Some((flow, agent.tcp()?)))
+    }
+
+    /// Connections that broke, and why.
+    fn broken(&self) -> Vec<String> {
+        let why = |(flow, tcp): (Flow<'_>, &Tcp)| {
+            let error = tcp.failed.as_ref()?;
+            Some(format!("{}.{}: {error}", flow.group, flow.index))
+        };
+        self.tcp().filter_map(why).collect()
     }
 
     fn flows(&self) -> Rows {

@@ -75,7 +75,7 @@ impl<'a> Emulation<'a> {
         if control.is_cancelled() {
             return Err(EmulationError::Cancelled);
         }
-        results::collect(self.scenario, &self.layout, carried, traffic, logs)
+        Ok(results::collect(self.scenario, &self.layout, carried, traffic, logs))
     }
 
     fn carrier(&mut self, spans: Spans, clock: Clock) -> Result<Carrier, EmulationError> {
