@@ -365,3 +365,6 @@ impl Network {
         self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
