@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::thread;
 
 use ontempo_foundation::{Duration, Time};
 use rustix::event::epoll::EventFlags;
@@ -10,12 +11,16 @@ use rustix::event::epoll::EventFlags;
 use crate::clock::Clock;
 use crate::lateness::Lateness;
 use crate::network::{Delivery, Network};
+use crate::rest::Rest;
 use crate::waiter::Waiter;
 use crate::{Control, sys};
 
 /// This near, the thread looks at the clock instead of sleeping: what a sleep on this kind of
 /// machine overshoots by.
 pub(crate) const SPIN: Duration = Duration::from_micros(60);
+
+/// The shortest sleep that is worth its system call.
+const LEAST_SLEEP: Duration = Duration::from_micros(5);
 
 /// The longest sleep, after which it looks whether the run was cancelled.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -31,6 +36,7 @@ pub(crate) struct Carrier {
     /// The largest packet that an interface hands out.
     mtu: usize,
     waiter: Waiter,
+    rest: Rest,
     lateness: Lateness,
     /// Packets that a host would not take.
     refused: u64,
@@ -62,8 +68,8 @@ impl Carrier {
         for (place, interface) in interfaces.iter().enumerate() {
             waiter.add(interface, place as u64, EventFlags::IN)?;
         }
-        let lateness = Lateness::default();
-        Ok(Self { clock, network, interfaces, mtu, waiter, lateness, refused: 0 })
+        let (rest, lateness) = (Rest::default(), Lateness::default());
+        Ok(Self { clock, network, interfaces, mtu, waiter, rest, lateness, refused: 0 })
     }
 
     /// Carries until `end`, or until `control` says so.
@@ -79,13 +85,7 @@ impl Carrier {
                 break;
             }
             self.advance(now);
-            let now = self.clock.now();
-            let left = self.network.next().min(end).since(now);
-            if left <= SPIN {
-                self.waiter.look()?;
-            } else {
-                self.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
-            }
+            self.wait(end)?;
             for ready in 0..self.waiter.ready() {
                 if let Some(place) = self.waiter.name(ready) {
                     self.read(place as usize)?;
@@ -96,6 +96,26 @@ impl Carrier {
         self.advance(end.min(self.clock.now()));
         let Self { network, lateness, refused, clock, .. } = self;
         Ok(Carried { network, lateness, refused, went_first, clock_step: clock.step() })
+    }
+
+    /// Waits until a packet may have come or something is nearly due.
+    fn wait(&mut self, end: Time) -> io::Result<()> {
+        let now = self.clock.now();
+        self.rest.count(now, Duration::ZERO);
+        let left = self.network.next().min(end).since(now);
+        if let Some(pause) = self.rest.is_overdue() {
+            thread::sleep(std::time::Duration::from_nanos(pause.as_nanos()));
+            self.waiter.look()?;
+        } else if left > SPIN {
+            self.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
+        } else if left > LEAST_SLEEP && self.rest.is_owed() {
+            self.waiter.wait(now + left)?;
+        } else {
+            return self.waiter.look();
+        }
+        let woken = self.clock.now();
+        self.rest.count(woken, woken.since(now));
+        Ok(())
     }
 
     fn advance(&mut self, now: Time) {

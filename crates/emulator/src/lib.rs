@@ -23,6 +23,7 @@ mod limits;
 mod mark;
 mod network;
 mod numbering;
+mod rest;
 mod results;
 mod routes;
 mod run;
