@@ -20,7 +20,7 @@ RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -n
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: $(VENV)/built ## Build everything; leaves `ontempo` and `ontempo-lab` in .venv/bin.
@@ -36,7 +36,11 @@ test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
-	cargo bench $(FEATURES) -p ontempo-cli
+	cargo bench $(FEATURES) -p ontempo-cli --bench against_ns2
+
+.PHONY: bench-emulator
+bench-emulator: machine ## Measure how exact the emulated network is; needs the rights of root.
+	cargo bench $(FEATURES) -p ontempo-cli --bench accuracy
 
 .PHONY: fmt
 fmt: build ## Format Rust and Python.

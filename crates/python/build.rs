@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code a run passes through.
-const CRATES: [&str; 5] = ["foundation", "mechanisms", "network", "scenario", "simulator"];
+const CRATES: [&str; 6] = ["foundation", "mechanisms", "network", "scenario", "simulator", "world"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

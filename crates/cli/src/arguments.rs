@@ -41,6 +41,23 @@ Examples:
   ontempo simulate dumbbell.toml --out run --trace bottleneck
   ontempo simulate dumbbell.toml --out study --seeds 0..19 --set flows.video.count=30")]
     Simulate(Simulate),
+    /// Run a scenario with real packets, in real time, between namespaces of this machine
+    #[command(after_help = "\
+Each host is a network namespace, ontempo-RUN-HOST, which is there as long as the run is. Needs the \
+rights of root. What a killed run has left is removed by the next.
+
+Example:
+  sudo ontempo emulate dumbbell.toml --out run")]
+    Emulate(Emulate),
+    /// Open a shell, or run a command, in the network of one host of a scenario
+    #[command(after_help = "\
+The scenario's network carries packets; its flows do not run. Without a command, the hosts and their \
+addresses are listed, and $SHELL is run.
+
+Examples:
+  sudo ontempo shell dumbbell.toml video.0.source
+  sudo ontempo shell dumbbell.toml video.0.source -- ping -c 3 10.0.0.3")]
+    Shell(Shell),
     /// Print the summary of finished runs again, from their tables
     #[command(after_help = "\
 Example:
@@ -99,6 +116,58 @@ pub(crate) struct Simulate {
     /// Write what crosses a link to LINK.pcapng; may be given several times
     #[arg(long, value_name = "LINK")]
     pub(crate) trace: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Emulate {
+    #[command(flatten)]
+    pub(crate) input: Input,
+    /// Folder that the results are written to, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// What the random streams are drawn from; the scenario's own seed where not given
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) hosts: Hosts,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// The scenario file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The host: GROUP.INDEX.source or GROUP.INDEX.sink, or a node of a graph
+    #[arg(value_name = "HOST")]
+    pub(crate) host: String,
+    /// The command to run there; $SHELL where not given
+    #[arg(value_name = "COMMAND", last = true)]
+    pub(crate) command: Vec<String>,
+    /// Set a value of the scenario; may be given several times
+    #[arg(long = "set", value_name = "KEY.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) hosts: Hosts,
+}
+
+/// How the hosts of an emulation are made.
+#[derive(Debug, Args)]
+pub(crate) struct Hosts {
+    /// Let flows use IPv6; hosts have addresses of both versions
+    #[arg(long)]
+    pub(crate) ipv6: bool,
+    /// What the run is called in the names of its namespaces; a number where not given
+    #[arg(long, value_name = "RUN", value_parser = run_name)]
+    pub(crate) name: Option<String>,
+}
+
+/// A run's name, which becomes part of files' names.
+fn run_name(text: &str) -> Result<String, String> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if (1..=32).contains(&text.len()) && text.chars().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err("a name of 1 to 32 letters, digits and underscores is needed".to_owned())
 }
 
 #[derive(Debug, Args)]

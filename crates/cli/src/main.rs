@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod columns;
+mod emulate;
 mod failure;
 mod kernel;
 mod manifest;
@@ -25,7 +26,7 @@ use crate::output::emit;
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             failure.report();
             failure.code()
@@ -33,13 +34,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<(), Failure> {
-    match command {
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    let done = match command {
         Command::Check(arguments) => check::check(&arguments),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
+        Command::Emulate(arguments) => emulate::emulate(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
-    }
+        // Its code is that of the command that it runs.
+        Command::Shell(arguments) => return emulate::shell(&arguments),
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

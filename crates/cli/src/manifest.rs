@@ -6,13 +6,13 @@ use std::path::Path;
 
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::TABLES_VERSION;
-use ontempo_simulator::{MANIFEST, ResultTable, Results};
+use ontempo_simulator::{MANIFEST, ResultTable};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What a folder holds. The same scenario and seed give the same text, so that there is no word
-/// of when, where and how fast.
+/// What a folder holds. The same scenario and seed, simulated, give the same text, so that there is
+/// no word of when, where and how fast.
 #[derive(Serialize)]
 pub(crate) struct Manifest<'a> {
     pub(crate) title: &'a str,
@@ -32,11 +32,27 @@ struct Engine<'a> {
     version: &'a str,
 }
 
-/// What the run took.
+/// What the run took, by the world that ran it.
 #[derive(Serialize)]
-struct WorkEntry {
-    events: u64,
-    most_packets_under_way: u64,
+#[serde(untagged)]
+pub(crate) enum WorkEntry {
+    /// In virtual time.
+    Simulated { events: u64, most_packets_under_way: u64 },
+    /// In real time.
+    Emulated { packets: u64, refused_packets: u64, lateness_p50_s: f64, lateness_p99_s: f64 },
+}
+
+impl WorkEntry {
+    fn engine(&self) -> Engine<'static> {
+        match self {
+            Self::Simulated { .. } => {
+                Engine { name: "simulator", version: ontempo_simulator::VERSION }
+            }
+            Self::Emulated { .. } => {
+                Engine { name: "emulator", version: ontempo_emulator::VERSION }
+            }
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -58,7 +74,8 @@ impl<'a> Manifest<'a> {
     pub(crate) fn new(
         scenario: &'a Scenario,
         seed: u64,
-        results: &'a Results,
+        tables: &'a [ResultTable],
+        work: WorkEntry,
         traces: &'a [TraceEntry],
     ) -> Self {
         let entry = |table: &'a ResultTable| TableEntry {
@@ -69,13 +86,10 @@ impl<'a> Manifest<'a> {
         Self {
             title: &scenario.title,
             seed,
-            engine: Engine { name: "simulator", version: ontempo_simulator::VERSION },
+            engine: work.engine(),
             tables_version: TABLES_VERSION,
-            tables: results.tables.iter().map(entry).collect(),
-            work: WorkEntry {
-                events: results.work.events,
-                most_packets_under_way: results.work.most_packets_under_way,
-            },
+            tables: tables.iter().map(entry).collect(),
+            work,
             traces,
             scenario,
         }

@@ -1,6 +1,9 @@
 //! How far the runs are, on standard error, where that is a terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use ontempo_scenario::model::Scenario;
 use ontempo_simulator::Control;
 
@@ -34,6 +37,31 @@ impl Progress {
         let reached = controls.iter().map(|control| control.reached().as_secs_f64()).sum::<f64>();
         self.bar.set_position((reached / duration * PARTS) as u64);
         self.bar.set_message(format!("{reached:.1} of {duration:.1} s"));
+    }
+
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A bar of real time, which moves by itself.
+pub(crate) struct Clockwork {
+    bar: ProgressBar,
+}
+
+impl Clockwork {
+    pub(crate) fn start(scenario: &Scenario) -> Self {
+        let seconds = scenario.duration.as_secs_f64();
+        let bar = ProgressBar::new(seconds.ceil() as u64);
+        let passed = |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // A bar that cannot be written has nobody who reads it.
+            let _ = write!(out, "{:.0}", state.elapsed().as_secs_f64());
+        };
+        if let Ok(style) = ProgressStyle::with_template("emulating: {passed} of {len} s") {
+            bar.set_style(style.with_key("passed", passed));
+        }
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self { bar }
     }
 
     pub(crate) fn end(&self) {

@@ -11,7 +11,7 @@ use ontempo_scenario::model::Scenario;
 use ontempo_simulator::{Control, RunFolder, Simulation};
 
 use crate::failure::Failure;
-use crate::manifest::{Manifest, StoredManifest, TraceEntry};
+use crate::manifest::{Manifest, StoredManifest, TraceEntry, WorkEntry};
 use crate::progress::Progress;
 use crate::summary::Summary;
 
@@ -129,7 +129,11 @@ fn run(
     }
     let Ok(results) = results else { return Ok(None) };
     files.write_tables(&results.tables).map_err(writing)?;
-    let manifest = Manifest::new(&plan.scenario, seed, &results, &traces).to_text()?;
+    let work = WorkEntry::Simulated {
+        events: results.work.events,
+        most_packets_under_way: results.work.most_packets_under_way,
+    };
+    let manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces).to_text()?;
     // Whatever cannot be read there was not written by us, and names no trace of ours.
     let earlier = StoredManifest::read(folder).ok().flatten();
     files.keep(Some(&manifest)).map_err(writing)?;

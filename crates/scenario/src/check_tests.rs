@@ -122,9 +122,9 @@ fn an_unknown_kind_is_answered_with_the_known_ones() {
          `drop-tail`? Known: `drop-tail`, `red`, `wfq`, `cbq`, `codel`, `fq-codel`, `pie`"
     );
     assert_eq!(
-        video("\"pert\"", "\"bbr\""),
-        "s.toml:19: flows.video.transport.congestion: unknown name \"bbr\"; known: `reno`, \
-         `newreno`, `cubic`, `vegas`, `pert`"
+        video("\"pert\"", "\"tahoe\""),
+        "s.toml:19: flows.video.transport.congestion: unknown name \"tahoe\"; known: `reno`, \
+         `newreno`, `cubic`, `vegas`, `pert`, `bbr`"
     );
 }
 

@@ -581,6 +581,15 @@ pub enum Application {
         #[serde(default)]
         depends: Dependencies,
     },
+    /// Any program, in its host's network; emulated only. In its words, `{source}` and `{sink}`
+    /// stand for the addresses of the flow's two ends.
+    Command {
+        /// The program and its arguments, run where the flow begins, from its start on.
+        command: Vec<String>,
+        /// A program that is run where the flow ends, before any flow starts, such as a server.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        peer: Vec<String>,
+    },
 }
 
 /// A duration drawn uniformly between two bounds, which may be equal.
@@ -675,6 +684,8 @@ pub enum Transport {
     /// ADUs, acknowledged selectively and sent again where lost; their order is the
     /// application's choice (rr3216).
     Adu(AduSpec),
+    /// Whatever a `command` opens itself; emulated only.
+    Own {},
 }
 
 /// From where the spacing to the next packet's start is.
@@ -851,7 +862,7 @@ impl Default for TcpSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Congestion {
-    /// `"reno"`, `"newreno"`, `"cubic"`, `"vegas"` or `"pert"`, with its defaults.
+    /// `"reno"`, `"newreno"`, `"cubic"`, `"vegas"`, `"pert"` or `"bbr"`, with its defaults.
     Named(CongestionName),
     /// With parameters.
     With(CongestionSpec),
@@ -877,6 +888,8 @@ pub enum CongestionName {
     Vegas,
     /// PERT (pert, ch. II).
     Pert,
+    /// BBR, as the Linux kernel has it; emulated only.
+    Bbr,
 }
 
 /// A congestion controller with its parameters.
@@ -925,6 +938,11 @@ pub enum CongestionSpec {
         /// The largest additive increase, in packets per round trip.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         alpha_max: Option<f64>,
+    },
+    /// Any that the Linux kernel has; emulated only.
+    Kernel {
+        /// What the kernel calls it.
+        name: String,
     },
 }
 

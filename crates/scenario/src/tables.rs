@@ -61,7 +61,11 @@ pub const FLOWS: Table = Table {
         FLOW,
         GROUP,
         INDEX,
-        column("transport", Text, "`tcp`, `udp`, `spaced` or `adu`"),
+        column(
+            "transport",
+            Text,
+            "`tcp`, `udp`, `spaced`, `adu`, or `own` where a command opened it",
+        ),
         optional(
             "congestion",
             Text,

@@ -15,20 +15,15 @@ use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
-use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
-    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, SpacingFrom,
-    SpacingKind, TcpSpec, Transport, WindowCounts,
+    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, TcpSpec,
+    Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
+use ontempo_world::{Distance, Pace, Prompts, link, messages, prompts, source};
 
-use crate::agents::{
-    Adu, Agent, Consumer, Distance, MessageMeasure, Messages, Pace, Prompts, Receiver,
-    SenderSettings, Spaced, Tcp, Udp,
-};
-use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
-use crate::elements::link;
+use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
 use crate::fabric::Fabric;
 use crate::simulation::SetupError;
 use crate::watch::Watch;
@@ -38,9 +33,6 @@ const TCP_HEADERS: u64 = 40;
 
 /// Headers of a UDP packet.
 const UDP_HEADERS: u64 = 28;
-
-/// Spaced packets come no faster, whatever the sender's first link takes.
-const LEAST_SPACING: Duration = Duration::from_micros(1);
 
 /// What a run is made of.
 pub(crate) struct Assembly {
@@ -52,7 +44,7 @@ pub(crate) struct Assembly {
 pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, SetupError> {
     let layout = scenario.layout(seed)?;
     let links = (0..layout.links.len())
-        .map(|place| link(&layout, place, seed))
+        .map(|place| Ok(link(&layout, place, seed)?))
         .collect::<Result<Vec<_>, SetupError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let watches = layout
@@ -102,48 +94,6 @@ fn allow_answers_ahead(agents: &mut [Agent], layout: &Layout, fabric: &Fabric) {
     }
 }
 
-/// Whose application a message of this flow makes send.
-fn prompts(scenario: &Scenario, layout: &Layout, flow: &LaidFlow) -> Option<Prompts> {
-    let name = &layout.groups[flow.group];
-    let (peer, pause) = match &scenario.flows.get(name)?.application {
-        Application::Request { of, .. } => (of, Duration::ZERO),
-        Application::Respond { .. } => {
-            scenario.flows.iter().find_map(|(asking, group)| match &group.application {
-                Application::Request { of, think, .. } if of == name => Some((asking, *think)),
-                _ => None,
-            })?
-        }
-        _ => return None,
-    };
-    let is_peer = |one: &LaidFlow| layout.groups[one.group] == *peer && one.index == flow.index;
-    let flow = layout.flows.iter().position(is_peer)?;
-    Some(Prompts { flow: flow as u32, pause })
-}
-
-/// What is to be known of a flow's messages, where it has any and somebody asks.
-fn messages(
-    scenario: &Scenario,
-    group: &FlowGroup,
-    payload: Bytes,
-    prompts: Option<Prompts>,
-) -> Option<Messages> {
-    let measure = MessageMeasure {
-        from: Time::ZERO + scenario.measure.from,
-        records: scenario.measure.messages,
-        intervals: scenario.measure.intervals,
-    };
-    let has_messages = matches!(
-        group.application,
-        Application::Cbr { .. }
-            | Application::Messages { .. }
-            | Application::Request { .. }
-            | Application::Respond { .. }
-    );
-    let is_asked = measure.records || measure.intervals.is_some();
-    let wanted = prompts.is_some() || has_messages && is_asked;
-    wanted.then(|| Messages::new(payload, prompts, &measure))
-}
-
 fn agent(
     scenario: &Scenario,
     name: &str,
@@ -174,12 +124,9 @@ fn agent(
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
             let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
-            let interface = interface.time_to_send(*packet).max(LEAST_SPACING);
-            let distance = match spacing_from {
-                SpacingFrom::Start => Distance::Start { least: interface },
-                SpacingFrom::End => Distance::End { transmission: interface },
-            };
-            let spaced = Spaced::new((number, back), udp, pace(*spacing, *controller), distance);
+            let distance = Distance::new(*spacing_from, *packet, interface);
+            let pace = Pace::new(*spacing, *controller);
+            let spaced = Spaced::new((number, back), udp, pace, distance);
             Agent::Spaced(Box::new(spaced))
         }
         Transport::Tcp(tcp) => {
@@ -187,7 +134,7 @@ fn agent(
             let source = source(group, flow.start, tcp.packet, headers, stream("application"));
             let machinery = (
                 LossRecovery::new(recovery_style(tcp.recovery), tcp.limited_transmit),
-                controller(tcp, stream("congestion")),
+                controller(tcp, name, stream("congestion"))?,
                 RttEstimator::new(rto_parameters(tcp)),
             );
             Agent::Tcp(Tcp::new(
@@ -207,19 +154,11 @@ fn agent(
             adu_ends(spec),
             receiver(spec.packet),
         ))),
-    })
-}
-
-fn pace(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Pace {
-    let (name, parameters) = match controller {
-        None => return Pace::Constant(spacing.unwrap_or(Duration::ZERO)),
-        Some(SpacingKind::Psp) => ("psp", SpacingParameters::psp()),
-        Some(SpacingKind::PspDamped) => ("psp-damped", SpacingParameters::damped()),
-        Some(SpacingKind::PspDampedLast) => {
-            ("psp-damped-last", SpacingParameters::damped_by_last())
+        Transport::Own {} => {
+            let why = "a simulation has no programs";
+            return Err(SetupError::not_simulated(name, "application.kind", why));
         }
-    };
-    Pace::Adaptive { name, parameters, controller: None }
+    })
 }
 
 fn adus_of(group: &FlowGroup) -> u64 {
@@ -286,61 +225,6 @@ fn sender_settings(tcp: &TcpSpec, stop: Time) -> SenderSettings {
     }
 }
 
-fn source(
-    group: &FlowGroup,
-    start: Time,
-    packet: Bytes,
-    headers: Bytes,
-    random: RandomStream,
-) -> Source {
-    let payload = (packet - headers).get().max(1);
-    match &group.application {
-        Application::Ftp {} => Source::Ftp,
-        Application::Adus { count, .. } => Source::File { packets: *count },
-        Application::File { size } => Source::File { packets: size.get().div_ceil(payload) },
-        Application::Cbr { rate, interval } => {
-            let by_rate = || rate.map(|rate| rate.time_to_send(packet));
-            let interval = interval.or_else(by_rate).unwrap_or(Duration::MAX);
-            Source::Cbr(Cbr { start, interval: interval.max(Duration::from_nanos(1)) })
-        }
-        Application::OnOff { rate, on, off, shape } => Source::OnOff(Box::new(OnOff::new(
-            start,
-            rate.time_to_send(packet),
-            (*on, *off),
-            *shape,
-            random,
-        ))),
-        Application::Http { think, think_shape, objects, objects_shape, size, size_shape } => {
-            let laws = HttpLaws {
-                think: *think,
-                think_shape: *think_shape,
-                objects: *objects,
-                objects_shape: *objects_shape,
-                size: size.get() as f64 / payload as f64,
-                size_shape: *size_shape,
-            };
-            Source::Http(Box::new(Http::new(start, laws, random)))
-        }
-        Application::Messages { interval, buffer } => {
-            let is_ordered = headers > Bytes::ZERO;
-            let buffer = buffer.filter(|_| is_ordered).map(|packets| packets.get());
-            let interval = (interval.low, interval.high);
-            let payload = Bytes::new(payload);
-            Source::Paced(Box::new(Paced::new(
-                start, interval, buffer, payload, is_ordered, random,
-            )))
-        }
-        Application::Request { size, .. } => {
-            let payload = Bytes::new(payload);
-            Source::Prompted(Box::new(Prompted::new(Some(start), (*size, *size), payload, random)))
-        }
-        Application::Respond { smallest, largest } => {
-            let payload = Bytes::new(payload);
-            Source::Prompted(Box::new(Prompted::new(None, (*smallest, *largest), payload, random)))
-        }
-    }
-}
-
 fn recovery_style(kind: RecoveryKind) -> RecoveryStyle {
     match kind {
         RecoveryKind::Reno => RecoveryStyle::Reno,
@@ -376,7 +260,7 @@ fn ack_policy(kind: AckKind) -> AckPolicy {
     }
 }
 
-fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
+fn controller(tcp: &TcpSpec, name: &str, random: RandomStream) -> Result<Controller, SetupError> {
     let window = |packets: u64| Window::of_packets(packets as f64);
     let start = Start {
         packet_size: tcp.packet,
@@ -389,7 +273,7 @@ fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
         counting: if count_packets { AckCounting::Packets } else { AckCounting::Acks },
         ..RenoParameters::default()
     };
-    match with_parameters(&tcp.congestion) {
+    Ok(match with_parameters(&tcp.congestion) {
         CongestionSpec::Reno { count_packets } => Reno::new(start, reno(count_packets)).into(),
         CongestionSpec::NewReno { count_packets } => {
             NewReno::new(start, reno(count_packets)).into()
@@ -413,7 +297,11 @@ fn controller(tcp: &TcpSpec, random: RandomStream) -> Controller {
             parameters.alpha_maximum = alpha_max.unwrap_or(parameters.alpha_maximum);
             Pert::new(start, parameters, random).into()
         }
-    }
+        CongestionSpec::Kernel { .. } => {
+            let why = "it is in the Linux kernel alone";
+            return Err(SetupError::not_simulated(name, "transport.congestion", why));
+        }
+    })
 }
 
 fn with_parameters(congestion: &Congestion) -> CongestionSpec {
@@ -431,6 +319,7 @@ fn with_parameters(congestion: &Congestion) -> CongestionSpec {
                 p_max: None,
                 alpha_max: None,
             },
+            CongestionName::Bbr => CongestionSpec::Kernel { name: "bbr".to_owned() },
         },
     }
 }

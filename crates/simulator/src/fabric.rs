@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Packets, Time};
-use ontempo_network::{DropReason, Fate, Link, LinkStatistics, Occupancy, Queued, ScheduledLink};
+use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
+use ontempo_world::Element;
 
 use crate::packet::{Packet, Pool};
 use crate::results::Work;
@@ -100,27 +101,6 @@ pub(crate) struct Fabric {
     events: u64,
 }
 
-/// A link as a run is assembled: of one kind or the other.
-pub(crate) enum Element {
-    /// First in, first out: computed ahead.
-    Link(Link),
-    /// Served packet by packet.
-    Scheduled(Box<ScheduledLink>),
-}
-
-impl Element {
-    fn reorders(&self) -> bool {
-        match self {
-            Self::Link(link) => link.reorders(),
-            Self::Scheduled(link) => link.reorders(),
-        }
-    }
-
-    fn is_scheduled(&self) -> bool {
-        matches!(self, Self::Scheduled(_))
-    }
-}
-
 impl Fabric {
     /// `routes` are lists of links, `groups` the group of each flow; answers the fabric and
     /// where each route begins.
@@ -142,7 +122,11 @@ impl Fabric {
                 previous_ahead = ahead[*link] && !previous_ahead;
                 let ahead = if previous_ahead { Step::AHEAD } else { 0 };
                 let watched = if watches[*link].is_some() { Step::WATCHED } else { 0 };
-                let scheduled = if elements[*link].is_scheduled() { Step::SCHEDULED } else { 0 };
+                let scheduled = if matches!(elements[*link], Element::Scheduled(_)) {
+                    Step::SCHEDULED
+                } else {
+                    0
+                };
                 steps.push(Step(*link as u32 | ahead | watched | scheduled));
             }
             steps.push(Step::ARRIVED);
@@ -519,18 +503,8 @@ fn links_fed_by_one(
         .iter()
         .enumerate()
         .map(|(link, feeder)| {
-            let quiet = watches[link].is_none() && !links[link].is_scheduled();
+            let quiet = watches[link].is_none() && matches!(links[link], Element::Link(_));
             !several[link] && quiet && feeder.is_some_and(ordered)
         })
         .collect()
-}
-
-/// The name of a drop's reason, as the tables write it.
-pub(crate) fn reason_name(reason: DropReason) -> &'static str {
-    match reason {
-        DropReason::QueueFull => "full",
-        DropReason::Early => "early",
-        DropReason::Loss => "loss",
-        DropReason::TooLarge => "too large",
-    }
 }

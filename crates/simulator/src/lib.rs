@@ -19,20 +19,14 @@
 //! with their number.
 
 mod agents;
-mod applications;
 mod assemble;
-mod elements;
 mod fabric;
-mod folder;
 mod names;
 mod packet;
 mod probes;
-mod read;
-mod reservations;
 mod results;
 mod scheduled;
 mod simulation;
-mod tables;
 mod timer;
 mod trace;
 mod watch;
@@ -41,9 +35,10 @@ mod wheel;
 /// The version of this engine, as a run's manifest names it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use folder::{MANIFEST, RunFolder};
-pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
+pub use ontempo_world::{
+    MANIFEST, ReadError, ReadErrorReason, ResultTable, RunFolder, read_column, read_table,
+    read_tables,
+};
 pub use results::{Results, Work};
 pub use simulation::{Cancelled, Control, SetupError, Simulation};
-pub use tables::ResultTable;
 pub use trace::Trace;

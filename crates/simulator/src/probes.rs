@@ -6,11 +6,11 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{EVENTS, SAMPLES};
+use ontempo_world::{Cell, Rows};
 
 use crate::agents::Agent;
 use crate::fabric::{Event, Fabric};
 use crate::names::Names;
-use crate::tables::{Cell, Rows};
 
 /// What is recorded while a run goes on.
 pub(crate) struct Probes {

@@ -4,15 +4,13 @@ use std::io;
 use std::path::Path;
 
 use ontempo_foundation::Time;
-use ontempo_mechanisms::qos::loss_percent;
-use ontempo_network::LinkStatistics;
 use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
+use ontempo_world::{
+    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, drop_name,
+    interval_rows, message_rows, playout_rows,
+};
 
-use crate::agents::Totals;
-use crate::fabric::reason_name;
-use crate::folder::RunFolder;
 use crate::simulation::Simulation;
-use crate::tables::{Cell, ResultTable, Rows};
 
 /// What a run yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,38 +47,6 @@ impl Results {
     }
 }
 
-/// Totals of a link.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LinkTotals {
-    arrivals: u64,
-    departures: u64,
-    dropped_full: u64,
-    dropped_early: u64,
-    dropped_loss: u64,
-    departed_bytes: u64,
-    /// Packets times seconds spent waiting.
-    waiting: f64,
-    /// Seconds spent transmitting.
-    busy: f64,
-}
-
-impl LinkTotals {
-    fn at(now: Time, statistics: &LinkStatistics) -> Self {
-        let elapsed = now.as_secs_f64();
-        let drops = &statistics.drops;
-        Self {
-            arrivals: statistics.arrivals.get(),
-            departures: statistics.departures.get(),
-            dropped_full: (drops.queue_full + drops.too_large).get(),
-            dropped_early: drops.early.get(),
-            dropped_loss: drops.loss.get(),
-            departed_bytes: statistics.bytes_departed.get(),
-            waiting: statistics.mean_packets * elapsed,
-            busy: statistics.busy * elapsed,
-        }
-    }
-}
-
 /// The measured span begins: what was counted before does not count.
 pub(crate) fn begin_measuring(run: &mut Simulation, now: Time) {
     run.measured.from = now;
@@ -89,12 +55,12 @@ pub(crate) fn begin_measuring(run: &mut Simulation, now: Time) {
     run.fabric.restart_watches();
 }
 
-fn flow_totals(run: &Simulation) -> Vec<Totals> {
+fn flow_totals(run: &Simulation) -> Vec<FlowTotals> {
     let dropped = |flow: usize| run.fabric.dropped(flow as u32);
     run.agents
         .iter()
         .enumerate()
-        .map(|(flow, agent)| Totals { dropped: dropped(flow), ..agent.totals() })
+        .map(|(flow, agent)| FlowTotals { dropped: dropped(flow), ..agent.totals() })
         .collect()
 }
 
@@ -118,63 +84,45 @@ pub(crate) fn collect(run: &mut Simulation) -> Results {
     Results { tables, work: run.fabric.work() }
 }
 
+/// How the tables name the flow of this number.
+fn named(run: &Simulation, number: usize) -> Flow<'_> {
+    let index = u64::from(run.names.flows[number].index);
+    Flow { number: number as u64, group: run.names.group_of(number), index }
+}
+
 fn flows(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&FLOWS);
-    let span = run.end.since(run.measured.from).as_secs_f64();
+    let span = run.end.since(run.measured.from);
     for (number, now) in flow_totals(run).iter().enumerate() {
         let flow = &run.names.flows[number];
         let agent = &run.agents[number];
         let before = run.measured.flows.get(number).copied().unwrap_or_default();
         let totals = now.since(&before);
-        let bytes = totals.delivered * agent.packet_size();
-        let (transport, controller) = agent.transport();
-        let loss_rate =
-            if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
-        rows.push([
-            (number as u64).into(),
-            run.names.group_of(number).into(),
-            u64::from(flow.index).into(),
-            transport.into(),
-            controller.into(),
-            flow.start.as_secs_f64().into(),
-            totals.sent.into(),
-            totals.delivered.into(),
-            bytes.into(),
-            (bytes as f64 * 8.0 / span).into(),
-            totals.retransmitted.into(),
-            totals.timeouts.into(),
-            totals.reductions.into(),
-            totals.early_responses.into(),
-            totals.dropped.into(),
-            loss_rate.into(),
-            agent.srtt().map(|srtt| srtt.as_secs_f64()).into(),
-            agent.minimum_rtt().map(|rtt| rtt.as_secs_f64()).into(),
-            totals.acks.into(),
-            totals.transfers.into(),
-        ]);
+        let (transport, congestion) = agent.transport();
+        FlowRow {
+            flow: named(run, number),
+            transport,
+            congestion,
+            start: flow.start,
+            totals,
+            delivered_bytes: totals.delivered * agent.packet_size(),
+            srtt: agent.srtt(),
+            minimum_rtt: agent.minimum_rtt(),
+            span,
+        }
+        .push(&mut rows);
     }
     rows
 }
 
 fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
     let mut rows = Rows::of(&LINKS);
-    let span = run.end.since(run.measured.from).as_secs_f64();
+    let span = run.end.since(run.measured.from);
     for (place, (link, now)) in run.names.links.iter().zip(now).enumerate() {
         let before = run.measured.links.get(place).copied().unwrap_or_default();
-        rows.push([
-            (*link.name).into(),
-            (*run.names.nodes[link.from as usize]).into(),
-            (*run.names.nodes[link.to as usize]).into(),
-            (now.arrivals - before.arrivals).into(),
-            (now.departures - before.departures).into(),
-            (now.dropped_full - before.dropped_full).into(),
-            (now.dropped_early - before.dropped_early).into(),
-            (now.dropped_loss - before.dropped_loss).into(),
-            (now.departed_bytes - before.departed_bytes).into(),
-            ((now.waiting - before.waiting) / span).into(),
-            ((now.busy - before.busy) / span).into(),
-            span.into(),
-        ]);
+        let nodes = &run.names.nodes;
+        let ends = (&*nodes[link.from as usize], &*nodes[link.to as usize]);
+        now.push(&mut rows, &link.name, ends, &before, span);
     }
     rows
 }
@@ -201,17 +149,8 @@ fn queues(run: &Simulation) -> Rows {
 fn playout(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&PLAYOUT);
     for (number, agent) in run.agents.iter().enumerate() {
-        let Some(playout) = agent.playout() else { continue };
-        let flow = &run.names.flows[number];
-        for (index, delay) in playout.delays().iter().enumerate() {
-            rows.push([
-                (number as u64).into(),
-                run.names.group_of(number).into(),
-                u64::from(flow.index).into(),
-                delay.as_secs_f64().into(),
-                playout.judged(index).into(),
-                playout.late(index).into(),
-            ]);
+        if let Some(playout) = agent.playout() {
+            playout_rows(&mut rows, named(run, number), playout);
         }
     }
     rows
@@ -257,20 +196,8 @@ fn adus(run: &Simulation) -> Rows {
 fn messages(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&MESSAGES);
     for (number, agent) in run.agents.iter().enumerate() {
-        let Some(messages) = agent.receiver().messages() else { continue };
-        let index = u64::from(run.names.flows[number].index);
-        for record in messages.records() {
-            rows.push([
-                (number as u64).into(),
-                run.names.group_of(number).into(),
-                index.into(),
-                record.number.into(),
-                record.message.payload.get().into(),
-                record.message.made.as_secs_f64().into(),
-                record.received.as_secs_f64().into(),
-                record.timing.delay.as_secs_f64().into(),
-                record.timing.jitter.map(|jitter| jitter.as_secs_f64()).into(),
-            ]);
+        if let Some(messages) = agent.receiver().messages() {
+            message_rows(&mut rows, named(run, number), messages);
         }
     }
     rows
@@ -279,21 +206,8 @@ fn messages(run: &Simulation) -> Rows {
 fn intervals(run: &Simulation) -> Rows {
     let mut rows = Rows::of(&INTERVALS);
     for (number, agent) in run.agents.iter().enumerate() {
-        let Some(messages) = agent.receiver().messages() else { continue };
-        let index = u64::from(run.names.flows[number].index);
-        for (sent, received) in messages.intervals() {
-            rows.push([
-                (number as u64).into(),
-                run.names.group_of(number).into(),
-                index.into(),
-                sent.begins.as_secs_f64().into(),
-                sent.span.as_secs_f64().into(),
-                sent.messages.into(),
-                received.messages.into(),
-                (sent.throughput().as_bits_per_sec() as f64).into(),
-                (received.throughput().as_bits_per_sec() as f64).into(),
-                loss_percent(sent.messages, received.messages).into(),
-            ]);
+        if let Some(messages) = agent.receiver().messages() {
+            interval_rows(&mut rows, named(run, number), messages);
         }
     }
     rows
@@ -314,7 +228,7 @@ fn packets(run: &Simulation) -> Rows {
                 u64::from(packet.size).into(),
                 u64::from(packet.marks.retransmission).into(),
                 record.started.map(|started| started.as_secs_f64()).into(),
-                record.dropped.map(reason_name).into(),
+                record.dropped.map(drop_name).into(),
             ]);
         }
     }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ontempo_foundation::Time;
 use ontempo_scenario::ScenarioError;
 use ontempo_scenario::model::Scenario;
+use ontempo_world::{ElementError, FlowTotals, LinkTotals};
 
-use crate::agents::{Agent, Totals};
+use crate::agents::Agent;
 use crate::assemble::{Assembly, assemble};
 use crate::fabric::{Event, Fabric, Need, Transit};
 use crate::names::Names;
@@ -24,11 +25,13 @@ pub enum SetupError {
     /// The scenario itself is at fault.
     Scenario(ScenarioError),
     /// A network element refused its parameters.
-    Element {
-        /// The link that it belongs to.
-        link: String,
-        /// What is wrong.
-        problem: String,
+    Element(ElementError),
+    /// Only an emulation can run the scenario.
+    NotSimulated {
+        /// The field that only an emulation knows what to do with.
+        field: String,
+        /// Why a simulation does not.
+        why: &'static str,
     },
     /// A flow names a group that the scenario does not have.
     UnknownGroup(String),
@@ -40,13 +43,21 @@ impl SetupError {
     pub(crate) fn unknown_group(name: &str) -> Self {
         Self::UnknownGroup(name.to_owned())
     }
+
+    /// `field` of the group `name` needs a kernel.
+    pub(crate) fn not_simulated(name: &str, field: &str, why: &'static str) -> Self {
+        Self::NotSimulated { field: format!("flows.{name}.{field}"), why }
+    }
 }
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scenario(error) => error.fmt(f),
-            Self::Element { link, problem } => write!(f, "link `{link}`: {problem}"),
+            Self::Element(error) => error.fmt(f),
+            Self::NotSimulated { field, why } => {
+                write!(f, "this scenario can only be emulated: {field}: {why}")
+            }
             Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
             Self::UnknownLink(name) => write!(f, "no link is called `{name}`"),
         }
@@ -58,6 +69,12 @@ impl std::error::Error for SetupError {}
 impl From<ScenarioError> for SetupError {
     fn from(error: ScenarioError) -> Self {
         Self::Scenario(error)
+    }
+}
+
+impl From<ElementError> for SetupError {
+    fn from(error: ElementError) -> Self {
+        Self::Element(error)
     }
 }
 
@@ -128,8 +145,8 @@ pub struct Simulation {
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) from: Time,
-    pub(crate) flows: Vec<Totals>,
-    pub(crate) links: Vec<results::LinkTotals>,
+    pub(crate) flows: Vec<FlowTotals>,
+    pub(crate) links: Vec<LinkTotals>,
 }
 
 impl Simulation {

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from ontempo.lab.catalogue import listings, load_rows
 from ontempo.lab.claims import Claim, Scale
+from ontempo.lab.compare_command import run_compare
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.experiments import choose, find_folder, load_papers
@@ -169,6 +170,44 @@ def sweep(
             tell_plan(make_engine(), study)
         else:
             run_sweep(make_engine(), study, out, jobs, dask, as_json=as_json)
+
+
+@app.command()
+def compare(
+    scenario: Annotated[Path, typer.Argument(help="The scenario file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where runs and the page are kept.", show_default="out/compare/SCENARIO"),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY.KEY=VALUE", help="Set a value; may be repeated."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="What both runs draw from.")] = None,
+    ipv6: Annotated[bool, typer.Option("--ipv6", help="Emulate over IPv6.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print differences as JSON on stdout.")
+    ] = False,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser.", show_default="on a terminal"
+        ),
+    ] = None,
+) -> None:
+    """Simulate a scenario and emulate it; plot both on the same axes.
+
+    Emulating needs the rights of root, and takes as long as the scenario lasts.
+
+    [dim]Example:[/]  sudo ontempo-lab compare dumbbell.toml
+    """
+    folder = out or Path("out/compare") / scenario.stem
+    with exit_codes(f"ontempo-lab compare {scenario}"):
+        options = [word for text in sets or [] for word in ("--set", text)]
+        options += [] if seed is None else ["--seed", str(seed)]
+        path = run_compare(scenario, folder, options, ["--ipv6"] if ipv6 else [], as_json=as_json)
+        if open_page or (open_page is None and sys.stdout.isatty()):
+            webbrowser.open(path.resolve().as_uri())
 
 
 def make_engine() -> Engine:

@@ -12,6 +12,8 @@ use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology
 
 /// What fits into one line of a terminal.
 const COLUMNS: usize = 80;
+/// The largest packet of a program that the scenario knows nothing of.
+const ETHERNET: Bytes = Bytes::new(1500);
 /// The most lines that list links or nodes one by one.
 const MOST_LINES: usize = 30;
 
@@ -145,6 +147,7 @@ fn packet_of(group: &FlowGroup) -> Bytes {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
+        Transport::Own {} => ETHERNET,
     }
 }
 

@@ -236,6 +236,7 @@ fn application(application: &Application) -> String {
             };
             format!("{count} ADUs{which}, each processed for {processing}")
         }
+        Application::Command { command, .. } => format!("the command `{}`", command.join(" ")),
     }
 }
 
@@ -260,6 +261,7 @@ fn transport(transport: &Transport) -> String {
             format!("UDP in packets of {packet}, {how}, {from}")
         }
         Transport::Adu(spec) => adu(spec),
+        Transport::Own {} => "whatever it opens".to_owned(),
     }
 }
 
@@ -309,7 +311,7 @@ fn tcp(spec: &TcpSpec) -> String {
     parts.join(", ")
 }
 
-fn congestion(congestion: &Congestion) -> &'static str {
+fn congestion(congestion: &Congestion) -> &str {
     match congestion {
         Congestion::Named(name) => match name {
             CongestionName::Reno => "Reno",
@@ -317,6 +319,7 @@ fn congestion(congestion: &Congestion) -> &'static str {
             CongestionName::Cubic => "CUBIC",
             CongestionName::Vegas => "Vegas",
             CongestionName::Pert => "PERT",
+            CongestionName::Bbr => "BBR",
         },
         Congestion::With(spec) => match spec {
             CongestionSpec::Reno { .. } => "Reno",
@@ -326,6 +329,7 @@ fn congestion(congestion: &Congestion) -> &'static str {
             CongestionSpec::Vegas {} => "Vegas",
             CongestionSpec::Pert { variant: PertVariant::Thesis, .. } => "PERT",
             CongestionSpec::Pert { variant: PertVariant::Reference, .. } => "PERT of the ns-3 port",
+            CongestionSpec::Kernel { name } => name,
         },
     }
 }

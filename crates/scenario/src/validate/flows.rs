@@ -42,7 +42,16 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
             findings.require(!asks, &path.key("kind"), what);
         }
         Transport::Adu(spec) => adus::transport(spec, &path.key("transport"), findings),
+        Transport::Own {} => {}
     }
+    let is_command = matches!(group.application, Application::Command { .. });
+    let is_own = matches!(group.transport, Transport::Own {});
+    let what = if is_command {
+        "a command opens its transport itself; write transport = { kind = \"own\" }"
+    } else {
+        "only a `command` opens its transport itself; write transport = { kind = \"tcp\" }"
+    };
+    findings.require(is_command == is_own, &path.key("transport").key("kind"), what);
     let has_adus = matches!(group.application, Application::Adus { .. });
     if matches!(group.transport, Transport::Adu(_)) && !has_adus {
         let what = "the ADU transport carries ADUs alone; write application = \
@@ -53,7 +62,7 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
         group.application,
         Application::Cbr { .. } | Application::OnOff { .. } | Application::Messages { .. }
     );
-    if matches!(group.transport, Transport::Udp { .. }) && !is_paced {
+    if matches!(group.transport, Transport::Udp { .. }) && !is_paced && !is_command {
         let what = "UDP takes packets without end, which only `cbr`, `on-off` and `messages` can feed; \
                     write transport = { kind = \"tcp\" }";
         findings.add(&path.key("transport").key("kind"), what);
@@ -131,6 +140,13 @@ fn application(application: &Application, path: &FieldPath, findings: &mut Findi
         }
         Application::Adus { count, processing: _, depends } => {
             adus::application(*count, depends, path, findings);
+        }
+        Application::Command { command, peer } => {
+            let has_program = |words: &[String]| words.first().is_some_and(|word| !word.is_empty());
+            let what = "no program is named; write command = [\"ping\", \"{sink}\"]";
+            findings.require(has_program(command), &path.key("command"), what);
+            let what = "no program is named; leave `peer` out where there is none";
+            findings.require(peer.is_empty() || has_program(peer), &path.key("peer"), what);
         }
     }
 }
@@ -294,6 +310,8 @@ pub(super) fn route(
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
+        // How large its packets are, the command decides.
+        Transport::Own {} => return,
     };
     let between = forward.iter().map(|place| {
         let link = &backbone.links[*place];

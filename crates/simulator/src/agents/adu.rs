@@ -4,7 +4,9 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::adu::{AduReceiver, AduSender, Next};
 
-use super::{Receiver, Totals};
+use ontempo_world::FlowTotals;
+
+use super::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -150,15 +152,15 @@ impl Adu {
 
     // What probes read.
 
-    pub(crate) fn totals(&self) -> Totals {
-        Totals {
+    pub(crate) fn totals(&self) -> FlowTotals {
+        FlowTotals {
             sent: self.sender.transmissions(),
             retransmitted: self.sender.retransmitted(),
             timeouts: self.sender.timeouts(),
             acks: self.acks,
             delivered: self.receiver.delivered(),
             transfers: u64::from(self.receiver.delivered() == self.count),
-            ..Totals::default()
+            ..FlowTotals::default()
         }
     }
 

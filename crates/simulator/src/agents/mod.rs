@@ -2,7 +2,6 @@
 
 mod adu;
 mod consumer;
-mod messages;
 mod receiver;
 mod spaced;
 mod tcp;
@@ -11,53 +10,18 @@ mod udp;
 
 pub(crate) use adu::Adu;
 pub(crate) use consumer::Consumer;
-pub(crate) use messages::{MessageMeasure, Messages, Prompts};
 pub(crate) use receiver::Receiver;
-pub(crate) use spaced::{Distance, Pace, Spaced};
+pub(crate) use spaced::Spaced;
 pub(crate) use tcp::{SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::playout::Playout;
+use ontempo_world::FlowTotals;
 
 use crate::fabric::Fabric;
 use crate::packet::Packet;
-
-/// Totals of a flow since it began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    /// Data packets sent, retransmissions counted.
-    pub(crate) sent: u64,
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
-    pub(crate) reductions: u64,
-    pub(crate) early_responses: u64,
-    /// ACKs that reached the sender.
-    pub(crate) acks: u64,
-    /// Packets handed to the receiving application.
-    pub(crate) delivered: u64,
-    /// Packets lost in the network, ACKs counted.
-    pub(crate) dropped: u64,
-    /// Files or web pages finished.
-    pub(crate) transfers: u64,
-}
-
-impl Totals {
-    pub(crate) fn since(&self, earlier: &Totals) -> Totals {
-        Totals {
-            sent: self.sent - earlier.sent,
-            retransmitted: self.retransmitted - earlier.retransmitted,
-            timeouts: self.timeouts - earlier.timeouts,
-            reductions: self.reductions - earlier.reductions,
-            early_responses: self.early_responses - earlier.early_responses,
-            acks: self.acks - earlier.acks,
-            delivered: self.delivered - earlier.delivered,
-            dropped: self.dropped - earlier.dropped,
-            transfers: self.transfers - earlier.transfers,
-        }
-    }
-}
 
 /// Both ends of a flow.
 #[expect(
@@ -174,7 +138,7 @@ impl Agent {
         }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> FlowTotals {
         match self {
             Self::Tcp(tcp) => tcp.totals(),
             Self::Udp(udp) => udp.totals(),

@@ -1,9 +1,10 @@
 //! UDP whose packets keep a distance: constant, or adapted to the receiver's reports.
 
 use ontempo_foundation::{Duration, Packets, Time};
-use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParameters};
+use ontempo_mechanisms::spacing::{Report, ReportCounter};
+use ontempo_world::{Distance, FlowTotals, Pace};
 
-use super::{Receiver, Totals, Udp};
+use super::{Receiver, Udp};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -15,39 +16,6 @@ const REPORT_SIZE: u32 = 44;
 const PROBE: u64 = u64::MAX;
 /// How long the answer to a probe is waited for.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
-
-/// Where the spacing comes from.
-pub(crate) enum Pace {
-    /// It never changes.
-    Constant(Duration),
-    /// A controller adapts it.
-    Adaptive {
-        name: &'static str,
-        parameters: SpacingParameters,
-        /// Made when the base round trip is known.
-        controller: Option<Box<Spacing>>,
-    },
-}
-
-/// From where the spacing is measured, and what the sender's own interface takes for a packet:
-/// it sends no faster.
-#[derive(Clone, Copy)]
-pub(crate) enum Distance {
-    /// From the start of a packet.
-    Start { least: Duration },
-    /// From the end of a packet.
-    End { transmission: Duration },
-}
-
-impl Distance {
-    /// From the start of a packet to that of the next.
-    fn interval(self, spacing: Duration) -> Duration {
-        match self {
-            Self::Start { least } => spacing.max(least),
-            Self::End { transmission } => spacing.saturating_add(transmission),
-        }
-    }
-}
 
 /// Both ends of a flow of spaced packets.
 pub(crate) struct Spaced {
@@ -123,11 +91,9 @@ impl Spaced {
 
     /// A report, or the answer to a probe.
     fn on_answer(&mut self, now: Time, packet: &Packet, fabric: &mut Fabric) {
-        let Pace::Adaptive { parameters, controller, .. } = &mut self.pace else { return };
         if packet.number == PROBE {
-            if controller.is_none() {
-                let base_rtt = now.since(packet.stamp);
-                *controller = Some(Box::new(Spacing::new(*parameters, base_rtt)));
+            let base_rtt = now.since(packet.stamp);
+            if self.pace.begin(base_rtt) {
                 self.told_rtt = Some(base_rtt);
                 self.wake.clear();
                 self.send_what_may_go(now, fabric);
@@ -136,9 +102,7 @@ impl Spaced {
         }
         self.reports += 1;
         let report = Report { next: packet.number, received: Packets::new(packet.count()) };
-        if let Some(controller) = controller {
-            controller.on_report(report, self.udp.sent());
-        }
+        self.pace.on_report(report, self.udp.sent());
     }
 
     // The receiver's end.
@@ -193,27 +157,15 @@ impl Spaced {
 
     /// The spacing that is asked for; `None` until the base round trip is known.
     pub(crate) fn spacing(&self) -> Option<Duration> {
-        match &self.pace {
-            Pace::Constant(spacing) => Some(*spacing),
-            Pace::Adaptive { controller, .. } => {
-                controller.as_ref().map(|controller| controller.spacing())
-            }
-        }
+        self.pace.spacing()
     }
 
     pub(crate) fn controller_name(&self) -> Option<&'static str> {
-        match &self.pace {
-            Pace::Constant(_) => None,
-            Pace::Adaptive { name, .. } => Some(name),
-        }
+        self.pace.name()
     }
 
-    pub(crate) fn totals(&self) -> Totals {
-        let reductions = match &self.pace {
-            Pace::Adaptive { controller: Some(controller), .. } => controller.losses(),
-            _ => 0,
-        };
-        Totals { acks: self.reports, reductions, ..self.udp.totals() }
+    pub(crate) fn totals(&self) -> FlowTotals {
+        FlowTotals { acks: self.reports, reductions: self.pace.losses(), ..self.udp.totals() }
     }
 
     pub(crate) fn packet_size(&self) -> u64 {

@@ -11,9 +11,10 @@ use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
 use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
 use ontempo_scenario::model::PacingKind;
 
+use ontempo_world::{FlowTotals, Source};
+
+use super::Receiver;
 use super::trains::{Measured, TrainClock};
-use super::{Receiver, Totals};
-use crate::applications::Source;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -490,9 +491,9 @@ impl Tcp {
 
     // What probes read.
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> FlowTotals {
         let congestion = self.controller.snapshot();
-        Totals {
+        FlowTotals {
             sent: self.sent,
             retransmitted: self.retransmitted,
             timeouts: self.timeouts,

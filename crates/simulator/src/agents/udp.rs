@@ -2,8 +2,9 @@
 
 use ontempo_foundation::Time;
 
-use super::{Receiver, Totals};
-use crate::applications::{Message, Source};
+use ontempo_world::{FlowTotals, Message, Source};
+
+use super::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 
@@ -113,8 +114,12 @@ impl Udp {
         }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
-        Totals { sent: self.sent, delivered: self.receiver.delivered(), ..Totals::default() }
+    pub(crate) fn totals(&self) -> FlowTotals {
+        FlowTotals {
+            sent: self.sent,
+            delivered: self.receiver.delivered(),
+            ..FlowTotals::default()
+        }
     }
 
     pub(crate) fn packet_size(&self) -> u64 {

@@ -7,11 +7,15 @@ use crate::applications::Message;
 
 /// One message received.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MessageRecord {
-    pub(crate) number: u64,
-    pub(crate) message: Message,
-    pub(crate) received: Time,
-    pub(crate) timing: Timing,
+pub struct MessageRecord {
+    /// Its number in its flow, from 0.
+    pub number: u64,
+    /// What was sent.
+    pub message: Message,
+    /// When the application had all of it.
+    pub received: Time,
+    /// How long it took.
+    pub timing: Timing,
 }
 
 /// What of messages is to be measured.
@@ -27,12 +31,15 @@ pub(crate) struct MessageMeasure {
 
 /// Whom a message that has arrived makes send, and how long after.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompts {
-    pub(crate) flow: u32,
-    pub(crate) pause: Duration,
+pub struct Prompts {
+    /// The flow, by its number.
+    pub flow: u32,
+    /// From the message's arrival to the prompt.
+    pub pause: Duration,
 }
 
 /// One end's meter, with what it has counted.
+#[derive(Debug)]
 struct Counts {
     meter: Meter,
     ended: Vec<Count>,
@@ -57,7 +64,8 @@ impl Counts {
 }
 
 /// What both ends of a flow know of its messages.
-pub(crate) struct Messages {
+#[derive(Debug)]
+pub struct Messages {
     /// Payload of a packet.
     payload: Bytes,
     prompts: Option<Prompts>,
@@ -84,19 +92,19 @@ impl Messages {
     }
 
     /// Payload of a packet.
-    pub(crate) fn payload(&self) -> Bytes {
+    pub fn payload(&self) -> Bytes {
         self.payload
     }
 
     /// The application has given a message to the transport.
-    pub(crate) fn sent(&mut self, at: Time, payload: Bytes) {
+    pub fn sent(&mut self, at: Time, payload: Bytes) {
         if let Some(counts) = &mut self.sent {
             counts.count(at, payload);
         }
     }
 
     /// The application has all of message `number`.
-    pub(crate) fn received(&mut self, now: Time, number: u64, message: Message) {
+    pub fn received(&mut self, now: Time, number: u64, message: Message) {
         if let Some(counts) = &mut self.received {
             counts.count(now, message.payload);
         }
@@ -107,7 +115,7 @@ impl Messages {
 
     /// As [`received`](Self::received), for messages that arrive in order and count as sent when
     /// they are known to have been.
-    pub(crate) fn received_in_order(&mut self, now: Time, message: Message) -> Option<Prompts> {
+    pub fn received_in_order(&mut self, now: Time, message: Message) -> Option<Prompts> {
         self.sent(message.written, message.payload);
         self.received(now, self.number, message);
         self.number += 1;
@@ -115,19 +123,20 @@ impl Messages {
     }
 
     /// The run has ended.
-    pub(crate) fn end(&mut self, now: Time) {
+    pub fn end(&mut self, now: Time) {
         for counts in [&mut self.sent, &mut self.received].into_iter().flatten() {
             counts.until(now);
             counts.ended.extend(counts.meter.cut(now));
         }
     }
 
-    pub(crate) fn records(&self) -> &[MessageRecord] {
+    /// The messages received, where the scenario asks for them.
+    pub fn records(&self) -> &[MessageRecord] {
         self.records.as_deref().unwrap_or_default()
     }
 
     /// What was sent and received, interval by interval.
-    pub(crate) fn intervals(&self) -> impl Iterator<Item = (Count, Count)> + '_ {
+    pub fn intervals(&self) -> impl Iterator<Item = (Count, Count)> + '_ {
         let ended = |counts: &Option<Counts>| {
             counts.as_ref().map(|counts| counts.ended.clone()).unwrap_or_default()
         };

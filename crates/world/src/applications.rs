@@ -9,11 +9,14 @@ use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
 
 /// Where a flow's packets come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// As many as the transport takes.
     Ftp,
     /// So many and no more.
-    File { packets: u64 },
+    File {
+        /// How many.
+        packets: u64,
+    },
     /// One each interval.
     Cbr(Cbr),
     /// One each interval while on.
@@ -28,18 +31,19 @@ pub(crate) enum Source {
 
 /// A message of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub struct Message {
     /// When the application made it and began to write it.
-    pub(crate) made: Time,
+    pub made: Time,
     /// When the transport had taken it.
-    pub(crate) written: Time,
-    pub(crate) payload: Bytes,
+    pub written: Time,
+    /// Its bytes, headers not counted.
+    pub payload: Bytes,
 }
 
 impl Source {
     /// Packets offered until `now`, since the start.
     #[inline]
-    pub(crate) fn offered(&mut self, now: Time) -> u64 {
+    pub fn offered(&mut self, now: Time) -> u64 {
         match self {
             Self::Ftp => u64::MAX,
             Self::File { packets } => *packets,
@@ -53,7 +57,7 @@ impl Source {
 
     /// When there will be more than [`offered`](Self::offered) said at `now`; never, where that
     /// depends on what is acknowledged.
-    pub(crate) fn next_offer(&self, now: Time) -> Time {
+    pub fn next_offer(&self, now: Time) -> Time {
         match self {
             Self::Ftp | Self::File { .. } => Time::NEVER,
             Self::Cbr(cbr) => cbr.next_offer(now),
@@ -66,7 +70,7 @@ impl Source {
 
     /// Packets below `acknowledged` have arrived; true where a transfer ended with them.
     #[inline]
-    pub(crate) fn on_acknowledged(&mut self, now: Time, acknowledged: u64) -> bool {
+    pub fn on_acknowledged(&mut self, now: Time, acknowledged: u64) -> bool {
         match self {
             Self::File { packets } => acknowledged == *packets,
             Self::Http(http) => http.on_acknowledged(now, acknowledged),
@@ -79,7 +83,7 @@ impl Source {
     }
 
     /// Something prompts it.
-    pub(crate) fn prompt(&mut self, now: Time) {
+    pub fn prompt(&mut self, now: Time) {
         if let Self::Prompted(prompted) = self {
             prompted.prompt(now);
         }
@@ -87,7 +91,7 @@ impl Source {
 
     /// The message that is complete with packet `number`, where packets arrive in order; each
     /// message is answered once. Packets carry `payload` each.
-    pub(crate) fn completed(&mut self, number: u64, payload: Bytes) -> Option<Message> {
+    pub fn completed(&mut self, number: u64, payload: Bytes) -> Option<Message> {
         match self {
             Self::Cbr(_) => {
                 self.due(number).map(|due| Message { made: due, written: due, payload })
@@ -100,7 +104,7 @@ impl Source {
 
     /// Messages given to the transport that were never [`completed`](Self::completed), for
     /// packets from `next` to before `offered`.
-    pub(crate) fn incomplete(&self, next: u64, offered: u64, payload: Bytes) -> Vec<Message> {
+    pub fn incomplete(&self, next: u64, offered: u64, payload: Bytes) -> Vec<Message> {
         match self {
             Self::Cbr(_) => (next..offered)
                 .filter_map(|number| self.due(number))
@@ -115,7 +119,7 @@ impl Source {
     }
 
     /// When unit `number` of a constant bit rate is due to be sent.
-    pub(crate) fn due(&self, number: u64) -> Option<Time> {
+    pub fn due(&self, number: u64) -> Option<Time> {
         match self {
             Self::Cbr(cbr) => Some(cbr.start + cbr.interval * number),
             _ => None,
@@ -125,7 +129,7 @@ impl Source {
 
 /// A constant bit rate: unit `i` is offered at `start + i * interval`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cbr {
+pub struct Cbr {
     pub(crate) start: Time,
     pub(crate) interval: Duration,
 }
@@ -147,7 +151,7 @@ impl Cbr {
 /// where a tail exponent is given (Willinger et al., 1997: heavy tails add up to self-similar
 /// traffic).
 #[derive(Clone, Debug)]
-pub(crate) struct OnOff {
+pub struct OnOff {
     interval: Duration,
     on: Duration,
     off: Duration,
@@ -196,7 +200,7 @@ impl OnOff {
 
 /// Makes a message, writes it, waits, makes the next; writing waits for room in the transport.
 #[derive(Clone, Debug)]
-pub(crate) struct Paced {
+pub struct Paced {
     interval: (Duration, Duration),
     /// Packets that the transport holds at most, unsent or unacknowledged.
     buffer: u64,
@@ -273,7 +277,7 @@ impl Paced {
 
 /// One message, of a size drawn uniformly, each time that it is prompted.
 #[derive(Clone, Debug)]
-pub(crate) struct Prompted {
+pub struct Prompted {
     /// Bytes of a message, the least and the most.
     size: (Bytes, Bytes),
     /// Payload of a packet.
@@ -337,7 +341,7 @@ pub(crate) struct HttpLaws {
 /// All three laws are Pareto. A heavy tail is cut at 100 times its mean, so that one draw
 /// cannot outweigh a whole run; the mean of what is left is a little below the one given.
 #[derive(Clone, Debug)]
-pub(crate) struct Http {
+pub struct Http {
     laws: HttpLaws,
     random: RandomStream,
     offered: u64,

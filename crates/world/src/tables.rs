@@ -14,10 +14,14 @@ use parquet::file::properties::WriterProperties;
 
 /// A value for one column of a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cell<'a> {
+pub enum Cell<'a> {
+    /// For a column of text.
     Text(&'a str),
+    /// For a column of counts.
     Count(u64),
+    /// For a column of numbers.
     Number(f64),
+    /// No value, for a column where that is possible.
     None,
 }
 
@@ -82,19 +86,20 @@ impl Builder {
 }
 
 /// Rows of one table, as they are added.
-pub(crate) struct Rows {
+pub struct Rows {
     table: &'static Table,
     builders: Vec<Builder>,
 }
 
 impl Rows {
-    pub(crate) fn of(table: &'static Table) -> Self {
+    /// None yet, of `table`.
+    pub fn of(table: &'static Table) -> Self {
         let builders = table.columns.iter().map(|column| Builder::new(column.kind)).collect();
         Self { table, builders }
     }
 
     /// Adds a row; its cells are those of the table's columns, in order.
-    pub(crate) fn push<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
+    pub fn push<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
         debug_assert_eq!(N, self.table.columns.len(), "cells of a row of {}", self.table.name);
         for ((builder, cell), column) in self.builders.iter_mut().zip(cells).zip(self.table.columns)
         {
@@ -102,7 +107,8 @@ impl Rows {
         }
     }
 
-    pub(crate) fn finish(mut self) -> ResultTable {
+    /// The table as it is now.
+    pub fn finish(mut self) -> ResultTable {
         let columns: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
         let batch = RecordBatch::try_new(Arc::new(schema(self.table)), columns)
             .unwrap_or_else(|error| unreachable!("rows follow their table's schema: {error}"));

@@ -1,6 +1,6 @@
 //! From a scenario's links to the elements of `ontempo-network`.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
@@ -11,17 +11,54 @@ use ontempo_network::{
 use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
 
-use crate::fabric::Element;
 use crate::reservations;
-use crate::simulation::SetupError;
+
+/// A link as a run is assembled: of one kind or the other.
+#[derive(Debug)]
+pub enum Element {
+    /// First in, first out: a packet's fate is known when it is offered.
+    Link(Link),
+    /// Served packet by packet.
+    Scheduled(Box<ScheduledLink>),
+}
+
+impl Element {
+    /// Whether a packet may overtake an earlier one.
+    pub fn reorders(&self) -> bool {
+        match self {
+            Self::Link(link) => link.reorders(),
+            Self::Scheduled(link) => link.reorders(),
+        }
+    }
+}
+
+/// A network element refused its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementError {
+    /// The link that it belongs to.
+    pub link: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl fmt::Display for ElementError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "link `{}`: {}", self.link, self.problem)
+    }
+}
+
+impl std::error::Error for ElementError {}
 
 /// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
 const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 
 /// The link at `place`, with the random streams of its name.
-pub(crate) fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, SetupError> {
+///
+/// # Errors
+/// Where an element refuses its parameters.
+pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, ElementError> {
     let laid = &layout.links[place];
-    let refused = |problem: &dyn Display| SetupError::Element {
+    let refused = |problem: &dyn Display| ElementError {
         link: laid.name.clone(),
         problem: problem.to_string(),
     };

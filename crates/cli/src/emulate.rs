@@ -1,0 +1,150 @@
+//! `ontempo emulate`: a scenario with real packets, in real time.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ontempo_emulator::{Carriage, Control, Emulation, EmulationError, Options, Results, Version};
+use ontempo_scenario::{Overrides, load_with};
+use ontempo_simulator::RunFolder;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::arguments::{Emulate, Hosts, Shell};
+use crate::check::load;
+use crate::failure::Failure;
+use crate::manifest::{Manifest, StoredManifest, WorkEntry};
+use crate::output::{complain, emit, emit_json};
+use crate::progress::Clockwork;
+use crate::runs::Finished;
+use crate::show::show;
+use crate::simulate::document;
+use crate::summary::Summary;
+
+pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
+    let scenario = load(&arguments.input)?;
+    let seed = arguments.seed.unwrap_or(scenario.seed);
+    remove_leftovers();
+    let control = stop_on_signal()?;
+    let writing = |error| Failure::writing(&error);
+    let options = options(seed, &arguments.hosts);
+    let emulation = Emulation::new(&scenario, options)?;
+    let mut files = RunFolder::begin(&arguments.out).map_err(writing)?;
+    let progress = Clockwork::start(&scenario);
+    let results = emulation.run(&control);
+    progress.end();
+    let Results { tables, carriage, logs } = results?;
+    carriage.warnings().iter().for_each(|warning| complain(warning));
+    for log in &logs {
+        let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
+        file.write_all(&log.text).map_err(writing)?;
+    }
+    files.write_tables(&tables).map_err(writing)?;
+    let manifest = Manifest::new(&scenario, seed, &tables, work(&carriage), &[]).to_text()?;
+    let earlier = StoredManifest::read(&arguments.out).ok().flatten();
+    files.keep(Some(&manifest)).map_err(writing)?;
+    if let Some(earlier) = earlier {
+        earlier.remove_other_traces(&arguments.out, &[]);
+    }
+    let finished = Finished { seed, folder: arguments.out.clone(), summary: Summary::of(&tables) };
+    if arguments.input.json {
+        return emit_json(&document(&scenario.title, &[finished], true));
+    }
+    let title = &scenario.title;
+    let title = if title.is_empty() { String::new() } else { format!("{title}\n\n") };
+    let summary = show(&[finished.summary]);
+    let place = arguments.out.display();
+    emit(&format!("{title}{summary}\n\n{}\n\nWritten to {place}", carried(&carriage)))
+}
+
+fn options(seed: u64, hosts: &Hosts) -> Options {
+    let version = if hosts.ipv6 { Version::V6 } else { Version::V4 };
+    Options { seed, version, name: hosts.name.clone() }
+}
+
+/// Removes what killed runs have left. That it cannot be done is no reason not to run.
+fn remove_leftovers() {
+    match ontempo_emulator::remove_leftovers() {
+        Ok(removed) if removed.is_empty() => {}
+        Ok(removed) => complain(&format!("removed what a killed run left: {}", removed.join(", "))),
+        Err(error) => complain(&format!("cannot look for what killed runs left: {error}")),
+    }
+}
+
+/// Ctrl-C and the signal to terminate end the run, which then takes down what it set up.
+fn stop_on_signal() -> Result<Control, Failure> {
+    let control = Control::default();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        catch(signal, control.flag())?;
+    }
+    Ok(control)
+}
+
+fn catch(signal: i32, flag: Arc<AtomicBool>) -> Result<(), Failure> {
+    signal_hook::flag::register(signal, flag)
+        .map(|_| ())
+        .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
+}
+
+/// `ontempo shell`: a program in the network of one host.
+pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
+    let overrides = Overrides::parse(&arguments.set)?;
+    let scenario = load_with(&arguments.file, &overrides)?;
+    remove_leftovers();
+    let control = Control::default();
+    // A Ctrl-C is for the program.
+    catch(SIGINT, Arc::new(AtomicBool::new(false)))?;
+    for signal in [SIGTERM, SIGHUP] {
+        catch(signal, control.flag())?;
+    }
+    let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
+    let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    let words =
+        if arguments.command.is_empty() { vec![shell()] } else { arguments.command.clone() };
+    if arguments.command.is_empty() {
+        complain(&format!("{}\nThis shell's end takes everything down.", hosts(&emulation)));
+    }
+    let status = emulation.shell(&arguments.host, &words, &control)?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+fn hosts(emulation: &Emulation<'_>) -> String {
+    let line = |(name, namespace, addresses): (&str, &str, Vec<IpAddr>)| {
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        format!("{name}: {} (namespace {namespace})", addresses.join(", "))
+    };
+    emulation.hosts().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn work(carriage: &Carriage) -> WorkEntry {
+    WorkEntry::Emulated {
+        packets: carriage.packets,
+        refused_packets: carriage.refused,
+        lateness_p50_s: carriage.lateness.quantile(0.5).as_secs_f64(),
+        lateness_p99_s: carriage.lateness.quantile(0.99).as_secs_f64(),
+    }
+}
+
+/// How well the packets were carried, in one sentence.
+fn carried(carriage: &Carriage) -> String {
+    let late = |share| carriage.lateness.quantile(share);
+    format!(
+        "{} packets were carried; half of them left within {} of their time, 99 % within {}.",
+        carriage.packets,
+        late(0.5),
+        late(0.99)
+    )
+}
+
+impl From<EmulationError> for Failure {
+    fn from(error: EmulationError) -> Self {
+        match error {
+            EmulationError::Input(what) => Self::Input(what),
+            EmulationError::System(what) => Self::Environment(what),
+            EmulationError::Cancelled => {
+                Self::Interrupted("interrupted; nothing was written".to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What tests of emulations have in common.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{Place, Ran, skipped};
+
+/// True where this process may emulate; otherwise says that `test` is skipped.
+pub(crate) fn can_emulate(test: &str) -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let lacks = if !is_root {
+        Some("the rights of root are missing")
+    } else if !Path::new("/dev/net/tun").exists() {
+        Some("this kernel has no /dev/net/tun")
+    } else {
+        None
+    };
+    if let Some(why) = lacks {
+        skipped(test, why);
+    }
+    lacks.is_none() && has(test, "ip")
+}
+
+/// True where this machine has the program `name`; otherwise says that `test` is skipped.
+pub(crate) fn has(test: &str, name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    if !is_there {
+        skipped(test, &format!("the program {name} is missing"));
+    }
+    is_there
+}
+
+/// Runs a command in a host of the place's scenario; `$SINK` is the namespace of the sink of
+/// flow a.0.
+pub(crate) fn shell(place: &Place, host: &str, words: &[&str]) -> Ran {
+    let run = run_name(place);
+    let mut arguments = vec!["shell", "s.toml", host, "--name", &run, "--"];
+    arguments.extend(words);
+    let mut command = place.command(&arguments);
+    command.env("SINK", format!("ontempo-{run}-a.0.sink"));
+    let ran = Ran::of(command.output().expect("the program starts"));
+    ran.succeeds();
+    ran
+}
+
+/// A run's name that no other test has.
+pub(crate) fn run_name(place: &Place) -> String {
+    let folder = place.0.file_name().expect("a name").to_string_lossy().into_owned();
+    folder.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
+}
+
+/// The number at `place` of those that `before` stands in front of, with slashes between.
+#[track_caller]
+pub(crate) fn milliseconds(text: &str, before: &str, place: usize) -> f64 {
+    let (_, after) = text.split_once(before).expect("the line is there");
+    let numbers = after.split([' ', '\n']).next().unwrap_or_default();
+    numbers.split('/').nth(place).and_then(|number| number.parse().ok()).expect("a number")
+}

@@ -1,0 +1,285 @@
+//! Emulated networks, checked by tools that are not ours: ping, iperf3, tshark. Needs the rights of
+//! root; the tests say so where they are skipped.
+
+mod common;
+mod emulated;
+
+use std::fs::File;
+
+use arrow::array::{AsArray, RecordBatchReader};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Float64Type, UInt64Type};
+use arrow::record_batch::RecordBatch;
+use common::Place;
+use emulated::{can_emulate, has, milliseconds, shell};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+/// One flow of each kind that has no need of the link's whole rate.
+const QUIET: &str = r#"
+duration = "3 s"
+[topology]
+kind = "dumbbell"
+bottleneck = { rate = "20 Mbit/s", delay = "10 ms", queue = { kind = "drop-tail", limit = "100 packets" } }
+access = { rate = "1 Gbit/s", delay = "2 ms" }
+[flows.a]
+application = { kind = "cbr", interval = "20 ms" }
+transport = { kind = "udp", packet = "200 B" }
+playout = ["10 ms", "200 ms"]
+[flows.b]
+application = { kind = "cbr", interval = "20 ms" }
+transport = { kind = "tcp", congestion = "cubic", packet = "500 B" }
+playout = ["200 ms"]
+[flows.pages]
+application = { kind = "http", think = "100 ms" }
+transport = { kind = "tcp", packet = "1500 B" }
+[flows.asks]
+application = { kind = "request", of = "answers", size = "100 B", think = "20 ms" }
+transport = { kind = "tcp" }
+[flows.answers]
+from = "right"
+application = { kind = "respond", smallest = "2 kB", largest = "2 kB" }
+transport = { kind = "tcp" }
+[measure]
+sample-every = "100 ms"
+queues = ["bottleneck"]
+packets = ["bottleneck"]
+adus = true
+messages = true
+"#;
+
+fn table(place: &Place, run: &str, name: &str) -> RecordBatch {
+    let file = File::open(place.path(&format!("{run}/{name}.parquet"))).expect("a table");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.build())
+        .expect("a whole table");
+    let schema = reader.schema();
+    let batches: Vec<_> = reader.map(|batch| batch.expect("rows")).collect();
+    concat_batches(&schema, &batches).expect("one schema")
+}
+
+fn counts(batch: &RecordBatch, name: &str) -> Vec<u64> {
+    let column = batch.column_by_name(name).expect("a column");
+    column.as_primitive::<UInt64Type>().values().to_vec()
+}
+
+fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
+    let column = batch.column_by_name(name).expect("a column");
+    column.as_primitive::<Float64Type>().values().to_vec()
+}
+
+#[test]
+fn a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip() {
+    let test = "a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip";
+    if !can_emulate(test) || !has(test, "ping") {
+        return;
+    }
+    let place = Place::new("ping", QUIET);
+    for address in ["10.0.0.3", "fd6f:6e74:656d:706f::3"] {
+        let ping = ["ping", "-c", "20", "-i", "0.02", "-q", "-s", "16", address];
+        let ran = shell(&place, "a.0.source", &ping);
+        // 2 + 10 + 2 ms each way, and the time that small packets take on the links.
+        let least = milliseconds(&ran.out, "rtt min/avg/max/mdev = ", 0);
+        let mean = milliseconds(&ran.out, "rtt min/avg/max/mdev = ", 1);
+        assert!((28.0..28.5).contains(&least), "{}", ran.out);
+        assert!((28.0..29.5).contains(&mean), "{}", ran.out);
+    }
+}
+
+#[test]
+fn iperf3_fills_a_link_to_what_its_headers_allow() {
+    let test = "iperf3_fills_a_link_to_what_its_headers_allow";
+    if !can_emulate(test) || !has(test, "iperf3") {
+        return;
+    }
+    let place = Place::new("iperf3", QUIET);
+    let script = "ip netns exec $SINK iperf3 -s -1 -D >/dev/null && sleep 0.5 && \
+                  iperf3 -c 10.0.0.3 -t 6 -O 2 -C cubic -J";
+    let ran = shell(&place, "a.0.source", &["sh", "-c", script]);
+    let report = ran.json();
+    let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+    // Of a packet of 1500 bytes, 52 are headers.
+    let allowed = 20e6 * 1448.0 / 1500.0;
+    assert!((rate / allowed - 1.0).abs() < 0.01, "{rate} of {allowed} bit/s");
+}
+
+#[test]
+fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
+    let test = "udp_loses_what_the_loss_model_takes_and_keeps_its_order";
+    if !can_emulate(test) {
+        return;
+    }
+    let lossy = r#"
+        duration = "4 s"
+        [topology]
+        kind = "graph"
+        [[topology.links]]
+        from = "a"
+        to = "b"
+        rate = "100 Mbit/s"
+        delay = { kind = "uniform", low = "5 ms", high = "15 ms" }
+        loss = { kind = "bernoulli", rate = 0.05 }
+        [flows.u]
+        from = "a"
+        to = "b"
+        application = { kind = "cbr", interval = "200 us" }
+        transport = { kind = "udp", packet = "300 B" }
+        [measure]
+        messages = true
+    "#;
+    let place = Place::new("loss", lossy);
+    place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+    let flows = table(&place, "out", "flows");
+    let sent = counts(&flows, "sent_packets")[0] as f64;
+    let dropped = counts(&flows, "dropped_packets")[0] as f64;
+    assert!(sent > 19_000.0, "{sent} of 20,000 packets were sent");
+    let deviation = (sent * 0.05 * 0.95).sqrt();
+    assert!((dropped - sent * 0.05).abs() < 4.0 * deviation, "{dropped} of {sent} were lost");
+    // What was neither lost nor under way at the end has arrived, in order.
+    let numbers = counts(&table(&place, "out", "messages"), "message");
+    let under_way = sent - dropped - numbers.len() as f64;
+    assert!((0.0..200.0).contains(&under_way), "{under_way} are missing");
+    assert!(numbers.is_sorted(), "a packet has overtaken another");
+}
+
+#[test]
+fn tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network() {
+    let test = "tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network";
+    if !can_emulate(test) {
+        return;
+    }
+    let place = Place::new("columns", QUIET);
+    for (world, version) in [("emulate", None), ("emulate", Some("--ipv6")), ("simulate", None)] {
+        let out = format!("{world}{}", version.unwrap_or_default());
+        let mut arguments = vec![world, "s.toml", "--out", &out];
+        arguments.extend(version);
+        place.run(&arguments).succeeds();
+    }
+    for name in ["flows", "links", "queues", "samples", "playout", "adus", "packets", "messages"] {
+        let simulated = table(&place, "simulate", name);
+        for out in ["emulate", "emulate--ipv6"] {
+            let emulated = table(&place, out, name);
+            assert_eq!(emulated.schema(), simulated.schema(), "{name}");
+            assert!(emulated.num_rows() > 0, "{name} has no rows");
+        }
+    }
+    // Of 150 packets, the last few are under way, and a connection takes a round trip to open.
+    let flows = table(&place, "emulate", "flows");
+    let delivered = counts(&flows, "delivered_packets");
+    let [a, answers, asks, b, pages] = delivered[..] else { panic!("{delivered:?}") };
+    assert!((145..=150).contains(&a) && (143..=150).contains(&b), "{delivered:?}");
+    // 3 s of a request and an answer, each 14 ms long, and a pause of 20 ms.
+    assert!((40..=62).contains(&asks) && answers > 40 && pages > 10, "{delivered:?}");
+    // A unit of 200 bytes comes after 14.08 ms: too late for 10 ms, in time for 200 ms.
+    let playout = table(&place, "emulate", "playout");
+    let (units, late) = (counts(&playout, "units"), counts(&playout, "late"));
+    assert!(late[0] == units[0] && late[1] == 0 && late[2] == 0, "{late:?} of {units:?}");
+    let units = table(&place, "emulate", "adus");
+    let due = numbers(&units, "due_s");
+    let waits = numbers(&units, "delivered_s").into_iter().zip(due).map(|(at, due)| at - due);
+    assert!(waits.into_iter().all(|wait| wait > 0.014), "a unit came before it could");
+}
+
+#[test]
+fn tshark_sees_a_flows_packets_in_its_namespace() {
+    let test = "tshark_sees_a_flows_packets_in_its_namespace";
+    if !can_emulate(test) || !has(test, "tshark") || !has(test, "ping") {
+        return;
+    }
+    let place = Place::new("tshark", QUIET);
+    let script = "tshark -q -i ontempo0 -a packets:6 -w seen.pcapng 2>/dev/null & sleep 2; \
+                  ping -q -c 10 -i 0.1 10.0.0.3 >/dev/null; wait; \
+                  tshark -r seen.pcapng -T fields -e ip.src -e ip.dst -e icmp.type 2>/dev/null";
+    let ran = shell(&place, "a.0.source", &["sh", "-c", script]);
+    assert!(ran.out.contains("10.0.0.2\t10.0.0.3\t8"), "{ran:?}");
+    assert!(ran.out.contains("10.0.0.3\t10.0.0.2\t0"), "{ran:?}");
+}
+
+#[test]
+fn a_command_runs_in_its_host_and_its_packets_are_counted() {
+    let test = "a_command_runs_in_its_host_and_its_packets_are_counted";
+    if !can_emulate(test) || !has(test, "ping") {
+        return;
+    }
+    let scenario = QUIET.replace(
+        "[flows.pages]",
+        "[flows.ping]\napplication = { kind = \"command\", command = [\"ping\", \"-c\", \"10\", \
+         \"-i\", \"0.1\", \"{sink}\"] }\ntransport = { kind = \"own\" }\n[flows.pages]",
+    );
+    let place = Place::new("command", &scenario);
+    place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+    let log = std::fs::read_to_string(place.path("out/ping.0.source.log")).expect("a log");
+    assert!(log.contains("10 packets transmitted, 10 received"), "{log}");
+    let flows = table(&place, "out", "flows");
+    assert_eq!(counts(&flows, "delivered_packets")[5], 10);
+    assert_eq!(counts(&flows, "delivered_bytes")[5], 840);
+    let simulated = place.run(&["simulate", "s.toml", "--out", "simulated"]);
+    let words = ["only be emulated", "flows.ping.application.kind", "no programs"];
+    simulated.fails(2, &words);
+    let checked = place.run(&["check", "s.toml"]);
+    assert!(checked.succeeds().out.contains("can only be emulated"), "{checked:?}");
+}
+
+#[test]
+fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
+    let test = "spaced_packets_keep_their_distance_and_a_controller_finds_one";
+    if !can_emulate(test) {
+        return;
+    }
+    let spaced = r#"
+        duration = "3 s"
+        [topology]
+        kind = "dumbbell"
+        bottleneck = { rate = "10 Mbit/s", delay = "5 ms", queue = { kind = "drop-tail", limit = "20 packets" } }
+        access = { rate = "100 Mbit/s", delay = "1 ms" }
+        [flows.even]
+        application = { kind = "ftp" }
+        transport = { kind = "spaced", spacing = "2 ms" }
+        [flows.found]
+        application = { kind = "ftp" }
+        transport = { kind = "spaced", controller = "psp" }
+        start = "500 ms"
+        [measure]
+        sample-every = "100 ms"
+        packets = ["even.0.source -> left"]
+    "#;
+    let place = Place::new("spaced", spaced);
+    place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+    let times = numbers(&table(&place, "out", "packets"), "time_s");
+    let mut distances: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    distances.sort_by(f64::total_cmp);
+    let median = distances[distances.len() / 2];
+    assert!((0.002..0.0021).contains(&median), "half of the distances are below {median} s");
+    let flows = table(&place, "out", "flows");
+    assert!(counts(&flows, "acks")[1] > 50, "a report comes each round trip");
+    assert!(counts(&flows, "reductions")[1] > 0, "no loss has widened the spacing");
+}
+
+#[test]
+fn marks_of_a_queue_reach_the_kernels_congestion_control() {
+    let test = "marks_of_a_queue_reach_the_kernels_congestion_control";
+    if !can_emulate(test) {
+        return;
+    }
+    let marking = r#"
+        duration = "4 s"
+        [topology]
+        kind = "dumbbell"
+        bottleneck = { rate = "10 Mbit/s", delay = "10 ms", queue = { kind = "codel", ecn = true } }
+        access = { rate = "100 Mbit/s", delay = "1 ms" }
+        [flows.bulk]
+        application = { kind = "ftp" }
+        transport = { kind = "tcp", congestion = "reno", packet = "1500 B", ecn = true }
+        [measure]
+        events = true
+    "#;
+    let place = Place::new("marks", marking);
+    for version in [None, Some("--ipv6")] {
+        let mut arguments = vec!["emulate", "s.toml", "--out", "out"];
+        arguments.extend(version);
+        place.run(&arguments).succeeds();
+        let flows = table(&place, "out", "flows");
+        assert!(counts(&flows, "reductions")[0] > 0, "no mark has reduced the window");
+        assert_eq!(counts(&flows, "dropped_packets")[0], 0, "a packet was dropped, not marked");
+        assert!(numbers(&flows, "goodput_bps")[0] > 8e6);
+    }
+}

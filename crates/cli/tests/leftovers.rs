@@ -1,0 +1,188 @@
+//! What an emulation sets up is gone when it ends, however it ends. Each test has a network and
+//! a `/run` of its own, so that it sees all that is left, and nothing of others.
+
+mod common;
+mod emulated;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Place, Ran};
+use emulated::{can_emulate, has};
+
+const SCENARIO: &str = r#"
+duration = "1 s"
+[topology]
+kind = "graph"
+[[topology.links]]
+from = "a"
+to = "b"
+rate = "10 Mbit/s"
+delay = "1 ms"
+[flows.one]
+from = "a"
+to = "b"
+application = { kind = "ftp" }
+transport = { kind = "tcp", congestion = "CONGESTION" }
+[flows.two]
+from = "a"
+to = "b"
+application = { kind = "command", command = COMMAND }
+transport = { kind = "own" }
+"#;
+
+/// Words of the shell that every test begins with.
+const PRELUDE: &str = r#"
+set -u
+mount -t tmpfs none /run
+ip link set lo up
+state() { ip netns; ip -o link; tc qdisc show; ls -A /run/ontempo 2>/dev/null; }
+started() { for i in $(seq 500); do [ -n "$(ip netns)" ] && return; sleep 0.01; done; }
+same() { state > after; diff before after > left || { echo "LEFT: $(cat left)"; exit 99; }; }
+state > before
+"#;
+
+fn scenario(congestion: &str, command: &str) -> String {
+    SCENARIO.replace("CONGESTION", congestion).replace("COMMAND", command)
+}
+
+/// Runs `script` in a network and a `/run` of its own; `None` where that is not possible here.
+fn alone(test: &str, scenario: &str, script: &str) -> Option<Ran> {
+    if !can_emulate(test) || !has(test, "unshare") || !has(test, "tc") {
+        return None;
+    }
+    let place = Place::new(test, scenario);
+    let longer = scenario.replace("\"1 s\"", "\"1000 s\"");
+    fs::write(place.path("long.toml"), longer).expect("a scenario");
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--propagation", "private", "sh", "-c"])
+        .arg(format!("{PRELUDE}{script}"))
+        .env("ontempo", env!("CARGO_BIN_EXE_ontempo"))
+        .current_dir(&place.0)
+        .output();
+    Some(Ran::of(output.expect("unshare starts")))
+}
+
+#[test]
+fn nothing_is_left_after_success() {
+    let script = "$ontempo emulate s.toml --out out && same";
+    let Some(ran) = alone("left-success", &scenario("reno", r#"["true"]"#), script) else { return };
+    ran.succeeds();
+}
+
+#[test]
+fn nothing_is_left_after_a_command_that_is_not_there() {
+    let script = "$ontempo emulate s.toml --out out; code=$?; same; exit $code";
+    let scenario = scenario("reno", r#"["no-such-program"]"#);
+    let Some(ran) = alone("left-missing", &scenario, script) else { return };
+    ran.fails(2, &["flows.two.application.command", "no program `no-such-program`"]);
+}
+
+#[test]
+fn nothing_is_left_after_a_command_that_fails() {
+    let script =
+        "$ontempo emulate s.toml --out out; code=$?; [ -e out ] && exit 98; same; exit $code";
+    let scenario = scenario("reno", r#"["sh", "-c", "echo no camera; exit 4"]"#);
+    let Some(ran) = alone("left-failing", &scenario, script) else { return };
+    ran.fails(3, &["two.0.source", "exit status: 4", "no camera"]);
+}
+
+#[test]
+fn nothing_is_left_of_a_command_that_never_ends() {
+    // It does not listen when it is asked to end.
+    let stubborn = r#"["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]"#;
+    let script = "$ontempo emulate s.toml --out out && same";
+    let Some(ran) = alone("left-endless", &scenario("reno", stubborn), script) else { return };
+    ran.succeeds();
+}
+
+#[test]
+fn nothing_is_left_after_ctrl_c_and_after_a_signal_to_terminate() {
+    let script = "for signal in INT TERM; do
+        $ontempo emulate long.toml --out out & started; sleep 0.3; kill -$signal $!
+        wait $!; code=$?; [ $code = 130 ] || exit $code
+        same
+    done; [ ! -e out ]";
+    let scenario = scenario("reno", r#"["sleep", "1000"]"#);
+    let Some(ran) = alone("left-signal", &scenario, script) else { return };
+    ran.succeeds();
+    assert!(ran.err.contains("interrupted; nothing was written"), "{ran:?}");
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
+    // A namespace that only looks like ours, and a run that is under way, are left alone.
+    let script = "ip netns add ontempo-mine-a; state > before
+        $ontempo emulate long.toml --name killed --out out & started; sleep 0.8; kill -9 $!
+        wait $! 2>/dev/null
+        [ -n \"$(ip netns pids ontempo-killed-a)\" ] || exit 97
+        $ontempo emulate long.toml --name other --out other & other=$!; sleep 0.8
+        ip netns | grep -q ontempo-killed && exit 96
+        $ontempo emulate s.toml --out out || exit 95
+        ip netns | grep -q ontempo-other-a || exit 94
+        kill -INT $other; wait $other
+        same; ip netns pids ontempo-mine-a || exit 93
+        pgrep -fx 'sleep 98761' && exit 92; true";
+    let scenario = scenario("reno", r#"["sleep", "98761"]"#);
+    let Some(ran) = alone("left-killed", &scenario, script) else { return };
+    ran.succeeds();
+    assert!(ran.err.contains("removed what a killed run left: ontempo-killed-a"), "{ran:?}");
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_and_what_has_it_stays() {
+    let script = "ip netns add ontempo-demo-b; state > before
+        $ontempo emulate s.toml --name demo --out out; code=$?; same
+        $ontempo emulate long.toml --name twice --out out & sleep 0.8
+        $ontempo emulate s.toml --name twice --out second && exit 91
+        kill -INT $!; wait; same; exit $code";
+    let scenario = scenario("reno", r#"["true"]"#);
+    let Some(ran) = alone("left-taken", &scenario, script) else { return };
+    ran.fails(3, &["ontempo-demo-b is taken", "a run called `twice` is under way"]);
+}
+
+#[test]
+fn nothing_is_left_where_the_kernel_lacks_the_congestion_control() {
+    let script = "$ontempo emulate s.toml --out out; code=$?; same; exit $code";
+    let scenario = scenario("vegas", r#"["true"]"#);
+    let Some(ran) = alone("left-control", &scenario, script) else { return };
+    if ran.code == Some(0) {
+        return common::skipped("left-control", "this kernel has vegas");
+    }
+    ran.fails(3, &["flow one.0", "no congestion control `vegas`", "reno"]);
+}
+
+#[test]
+fn what_only_a_simulation_can_run_is_refused_part_by_part() {
+    let script = "$ontempo emulate s.toml --out out; code=$?; same; exit $code";
+    let scenario = scenario("reno", r#"["true"]"#).replace(
+        "transport = { kind = \"tcp\", congestion = \"reno\" }",
+        "transport = { kind = \"tcp\", congestion = { kind = \"cubic\", variant = \"linux-2.6\" } }",
+    ) + "[flows.data]\nfrom = \"a\"\nto = \"b\"\napplication = { kind = \"adus\", count = 3 }\n\
+         transport = { kind = \"adu\" }\n";
+    let Some(ran) = alone("left-simulated", &scenario, script) else { return };
+    ran.fails(
+        2,
+        &["only be simulated", "flows.one.transport.congestion", "flows.data.application"],
+    );
+}
+
+#[test]
+fn who_is_not_root_is_told_so() {
+    let test = "who_is_not_root_is_told_so";
+    if !can_emulate(test) || !has(test, "setpriv") {
+        return;
+    }
+    let place = Place::new("nobody", &scenario("reno", r#"["true"]"#));
+    // Nobody may not be allowed to look where the program was built.
+    let copy = place.path("ontempo");
+    fs::copy(env!("CARGO_BIN_EXE_ontempo"), &copy).expect("a copy of the program");
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let output = Command::new("setpriv")
+        .args(nobody)
+        .arg(&copy)
+        .args(["emulate", "s.toml", "--out", "out"])
+        .current_dir(&place.0)
+        .output();
+    Ran::of(output.expect("setpriv starts")).fails(3, &["rights of root", "sudo"]);
+}

@@ -1,0 +1,86 @@
+//! Addresses: each end of each flow has one of its own, in both versions of IP, so that a packet's
+//! two addresses name its flow.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The /64 of all addresses: a unique local one (RFC 4193).
+pub(crate) const V6_PREFIX: [u8; 8] = [0xfd, 0x6f, 0x6e, 0x74, 0x65, 0x6d, 0x70, 0x6f];
+
+/// The /8 of all addresses.
+const V4_PREFIX: u32 = 10 << 24;
+
+/// Numbers below this one name nobody: 10.0.0.0 would be a network, and 10.0.0.1 has no partner.
+const FIRST: u32 = 2;
+
+/// Where a flow begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct End(u32);
+
+impl End {
+    /// Where flow `flow` begins.
+    pub(crate) fn source(flow: usize) -> Self {
+        Self(flow as u32 * 2 + FIRST)
+    }
+
+    /// Where flow `flow` ends.
+    pub(crate) fn sink(flow: usize) -> Self {
+        Self(Self::source(flow).0 + 1)
+    }
+
+    /// That of an address's number; `None` where it names nobody.
+    pub(crate) fn of_number(number: u32) -> Option<Self> {
+        (FIRST..1 << 24).contains(&number).then_some(Self(number))
+    }
+
+    pub(crate) fn of_v4(address: u32) -> Option<Self> {
+        if address & 0xff00_0000 == V4_PREFIX { Self::of_number(address & 0xff_ffff) } else { None }
+    }
+
+    /// The flow.
+    pub(crate) fn flow(self) -> usize {
+        ((self.0 - FIRST) / 2) as usize
+    }
+
+    pub(crate) fn is_sink(self) -> bool {
+        self.0 % 2 == 1
+    }
+
+    pub(crate) fn v4(self) -> Ipv4Addr {
+        Ipv4Addr::from(V4_PREFIX | self.0)
+    }
+
+    pub(crate) fn v6(self) -> Ipv6Addr {
+        let mut octets = [0; 16];
+        octets[..8].copy_from_slice(&V6_PREFIX);
+        octets[12..].copy_from_slice(&self.0.to_be_bytes());
+        octets.into()
+    }
+
+    /// The address in the version that the run's flows use.
+    pub(crate) fn ip(self, version: Version) -> IpAddr {
+        match version {
+            Version::V4 => self.v4().into(),
+            Version::V6 => self.v6().into(),
+        }
+    }
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Version {
+    /// Bytes of a header without options.
+    pub(crate) fn header(self) -> u64 {
+        match self {
+            Self::V4 => 20,
+            Self::V6 => 40,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! From a laid-out scenario to namespaces, the network between them, and the flows' traffic.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
+use ontempo_mechanisms::playout::Playout;
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::{FlowGroup, Scenario, TcpSpec, Transport};
+use ontempo_world::{Distance, Pace, link, messages, prompts, source};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::Options;
+use crate::address::{End, Version};
+use crate::error::EmulationError;
+use crate::iproute;
+use crate::limits::{kernel_name, tcp_payload, udp_payload};
+use crate::mark::Mark;
+use crate::network::{Network, Spans};
+use crate::numbering::Numbering;
+use crate::routes::{Host, hosts};
+use crate::space::{PeerRoute, furnish, inside};
+use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Traffic, Udp, UdpSockets};
+use crate::watch::Watch;
+
+/// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
+const LEAST_MTU: Bytes = Bytes::new(1500);
+
+/// The port that flows go to.
+const PORT: u16 = 5000;
+
+/// Data that may wait in the kernel unsent: enough for it to be busy until it is asked for more.
+const UNSENT: u32 = 256 << 10;
+
+/// Window of a receiver that the scenario does not limit, in packets.
+const WINDOW_NOT_GIVEN: u64 = 100_000;
+
+/// The hosts of a run that are there, each with its namespace and its interface's other end.
+pub(crate) struct Spaces {
+    pub(crate) mark: Mark,
+    pub(crate) hosts: Vec<Host>,
+    /// The namespace of each host.
+    pub(crate) names: Vec<String>,
+    pub(crate) interfaces: Vec<File>,
+    pub(crate) mtu: usize,
+}
+
+impl Spaces {
+    /// Makes the hosts of `layout`.
+    pub(crate) fn make(
+        scenario: &Scenario,
+        layout: &Layout,
+        options: &Options,
+    ) -> Result<Self, EmulationError> {
+        let own = std::process::id().to_string();
+        let mark = Mark::set(options.name.as_deref().unwrap_or(&own))?;
+        let hosts = hosts(layout);
+        let mut spaces = Self {
+            names: names(&mark, &hosts),
+            mark,
+            hosts,
+            interfaces: Vec::new(),
+            mtu: largest_packet(scenario).max(LEAST_MTU).get() as usize,
+        };
+        if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
+            return Err(EmulationError::System(format!(
+                "the namespace {taken} is taken, and not by a run of ontempo; remove it with: ip \
+                 netns delete {taken}, or give this run another name with --name"
+            )));
+        }
+        spaces.mark.note(&spaces.names.clone())?;
+        let lines: String = spaces.names.iter().map(|name| format!("netns add {name}\n")).collect();
+        iproute::batch(None, &lines).map_err(EmulationError::System)?;
+        for place in 0..spaces.hosts.len() {
+            let routes = peer_routes(scenario, layout, &spaces.hosts[place]);
+            let ends = &spaces.hosts[place].ends;
+            let device = furnish(&spaces.names[place], spaces.mtu, ends, &routes)?;
+            spaces.interfaces.push(device);
+        }
+        Ok(spaces)
+    }
+
+    /// The namespace in which `end` is.
+    pub(crate) fn of(&self, end: End) -> &str {
+        let place = self.hosts.iter().position(|host| host.ends.contains(&end));
+        place.map_or("", |place| &self.names[place])
+    }
+}
+
+/// A namespace's name for each host; a number where two hosts' would be the same.
+fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let unique = |host: &Host| {
+        let name = mark.name(&host.name);
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 1 { name } else { format!("{name}~{times}") }
+    };
+    hosts.iter().map(unique).collect()
+}
+
+/// The largest packet that a flow of ours sends; what others send, the interface limits.
+pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
+    let packet = |group: &FlowGroup| match &group.transport {
+        Transport::Tcp(spec) => spec.packet,
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Own {} | Transport::Adu(_) => LEAST_MTU,
+    };
+    scenario.flows.values().map(packet).max().unwrap_or(LEAST_MTU)
+}
+
+/// Routes of a host to the other ends of its flows, with what a connection begins with.
+fn peer_routes(scenario: &Scenario, layout: &Layout, host: &Host) -> Vec<PeerRoute> {
+    let route = |own: &End| {
+        let flow = own.flow();
+        let peer = if own.is_sink() { End::source(flow) } else { End::sink(flow) };
+        let group = scenario.flows.get(&layout.groups[layout.flows[flow].group]);
+        let options = match group.map(|group| &group.transport) {
+            Some(Transport::Tcp(spec)) => tcp_route(spec),
+            _ => String::new(),
+        };
+        PeerRoute { own: *own, peer, options }
+    };
+    host.ends.iter().map(route).collect()
+}
+
+fn tcp_route(spec: &TcpSpec) -> String {
+    let millis = spec.min_rto.as_nanos().div_ceil(1_000_000);
+    let ecn = if spec.ecn { " features ecn" } else { "" };
+    let window = spec.initial_window.get().min(u64::from(u16::MAX));
+    format!("initcwnd {window} rto_min {millis}ms{ecn}")
+}
+
+/// The network of a run.
+pub(crate) fn network(
+    scenario: &Scenario,
+    layout: &Layout,
+    options: &Options,
+    spans: Spans,
+) -> Result<Network, EmulationError> {
+    let elements = (0..layout.links.len())
+        .map(|place| Ok(link(layout, place, options.seed)?))
+        .collect::<Result<Vec<_>, EmulationError>>()?;
+    let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
+    let measure = &scenario.measure;
+    let watches = layout.links.iter().map(|laid| {
+        let count = measure.queues.contains(&laid.name);
+        let record = measure.packets.contains(&laid.name);
+        let watch = || Watch::new(groups.clone(), layout.groups.len(), count, record);
+        (count || record).then(watch)
+    });
+    let payload = |flow: usize| match group_of(scenario, layout, flow).map(|group| &group.transport)
+    {
+        Some(Transport::Tcp(spec)) => tcp_payload(spec.packet, options.version).0,
+        _ => 1,
+    };
+    let numbering = if measure.packets.is_empty() {
+        Vec::new()
+    } else {
+        (0..layout.flows.len()).map(|flow| Numbering::new(payload(flow))).collect()
+    };
+    Ok(Network::new(elements, layout, watches.collect(), numbering, spans))
+}
+
+fn group_of<'a>(scenario: &'a Scenario, layout: &Layout, flow: usize) -> Option<&'a FlowGroup> {
+    scenario.flows.get(&layout.groups[layout.flows[flow].group])
+}
+
+/// The traffic of a run, its sockets made in their hosts.
+pub(crate) fn traffic(
+    scenario: &Scenario,
+    layout: &Layout,
+    options: &Options,
+    spaces: &Spaces,
+) -> Result<Traffic, EmulationError> {
+    let measure = &scenario.measure;
+    let mut agents = Vec::with_capacity(layout.flows.len());
+    for flow in 0..layout.flows.len() {
+        agents.push(agent(scenario, layout, options, spaces, flow)?);
+    }
+    let wanted = |group: &str| {
+        let is_named = |names: &Vec<String>| names.iter().any(|name| name == group);
+        measure.sample_flows.as_ref().is_none_or(is_named)
+    };
+    let is_sampled = layout.flows.iter().map(|flow| wanted(&layout.groups[flow.group]));
+    Ok(Traffic {
+        starts: layout.flows.iter().map(|flow| flow.start).collect(),
+        is_sampled: is_sampled.collect(),
+        sample_every: measure.sample_every,
+        measured_from: Time::ZERO + measure.from,
+        samples: Vec::new(),
+        before: vec![ontempo_world::FlowTotals::default(); agents.len()],
+        agents,
+    })
+}
+
+fn agent(
+    scenario: &Scenario,
+    layout: &Layout,
+    options: &Options,
+    spaces: &Spaces,
+    number: usize,
+) -> Result<Option<Agent>, EmulationError> {
+    let Some(group) = group_of(scenario, layout, number) else { return Ok(None) };
+    let flow = &layout.flows[number];
+    let name = format!("{}.{}", layout.groups[flow.group], flow.index);
+    let random = RandomStream::new(options.seed, &format!("flow {name} application"));
+    let stop = flow.stop.unwrap_or(Time::NEVER);
+    let playout = (!group.playout.is_empty()).then(|| Playout::new(&group.playout));
+    let receiver = |payload: u64| {
+        let prompts = prompts(scenario, layout, flow);
+        let messages = messages(scenario, group, Bytes::new(payload), prompts);
+        Receiver::new(playout, scenario.measure.adus, messages)
+    };
+    Ok(match &group.transport {
+        Transport::Tcp(spec) => {
+            let congestion = kernel_name(&spec.congestion).map_err(EmulationError::Input)?;
+            let (payload, _) = tcp_payload(spec.packet, options.version);
+            let sockets = tcp_sockets(spaces, options.version, number, spec, congestion)
+                .map_err(|error| refused(&name, spec, &error))?;
+            let headers = Bytes::new(spec.packet.get() - payload);
+            let source = source(group, flow.start, spec.packet, headers, random);
+            let sizes = (spec.packet.get(), payload);
+            let times = (flow.start, stop);
+            let congestion = congestion.to_owned();
+            let tcp = Tcp::new(sockets, congestion, sizes, source, times, receiver(payload));
+            Some(Agent::Tcp(Box::new(tcp)))
+        }
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
+            let payload = udp_payload(*packet, options.version);
+            let sockets = udp_sockets(spaces, options.version, number)
+                .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
+            let source = source(group, flow.start, *packet, Bytes::ZERO, random);
+            let sizes = (packet.get(), payload as usize);
+            let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));
+            let Transport::Spaced { spacing, spacing_from, controller, .. } = &group.transport
+            else {
+                return Ok(Some(Agent::Udp(Box::new(udp))));
+            };
+            let first = flow.forward.first().map(|link| layout.links[*link].rate);
+            let interface = first.unwrap_or(Rate::UNLIMITED);
+            let distance = Distance::new(*spacing_from, *packet, interface);
+            let pace = Pace::new(*spacing, *controller);
+            Some(Agent::Spaced(Box::new(Spaced::new(udp, pace, distance, flow.start))))
+        }
+        Transport::Own {} | Transport::Adu(_) => None,
+    })
+}
+
+/// The sentence for a socket that could not be made.
+fn refused(flow: &str, spec: &TcpSpec, error: &io::Error) -> EmulationError {
+    let name = kernel_name(&spec.congestion).unwrap_or_default();
+    if error.kind() != io::ErrorKind::NotFound {
+        return EmulationError::system(&format!("flow {flow}"), error);
+    }
+    const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let known = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
+    let known: Vec<&str> = known.split_whitespace().collect();
+    let load = if name == "pert" { "; load it with: ontempo kernel load pert" } else { "" };
+    EmulationError::System(format!(
+        "flow {flow}: this kernel has no congestion control `{name}`, only: {}{load}",
+        known.join(", ")
+    ))
+}
+
+fn address(end: End, version: Version, port: u16) -> socket2::SockAddr {
+    SocketAddr::new(end.ip(version), port).into()
+}
+
+fn socket(version: Version, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let domain = match version {
+        Version::V4 => Domain::IPV4,
+        Version::V6 => Domain::IPV6,
+    };
+    let socket = Socket::new(domain, kind, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Makes something in the namespace of `end`.
+fn made<T: Send>(
+    spaces: &Spaces,
+    end: End,
+    make: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    inside(spaces.of(end), make).map_err(|error| io::Error::other(error.to_string()))?
+}
+
+fn tcp_sockets(
+    spaces: &Spaces,
+    version: Version,
+    flow: usize,
+    spec: &TcpSpec,
+    congestion: &str,
+) -> io::Result<TcpSockets> {
+    let (_, segment) = tcp_payload(spec.packet, version);
+    let segment = u32::try_from(segment).unwrap_or(u32::MAX);
+    let (from, to) = (End::source(flow), End::sink(flow));
+    let listener = made(spaces, to, || {
+        let socket = socket(version, Type::STREAM, Protocol::TCP)?;
+        socket.set_tcp_mss(segment)?;
+        let window = spec.receive_window.get();
+        if window != WINDOW_NOT_GIVEN {
+            // The kernel keeps half of a buffer for its own needs.
+            let bytes = window.saturating_mul(spec.packet.get()).saturating_mul(2);
+            socket.set_recv_buffer_size(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        }
+        socket.bind(&address(to, version, PORT))?;
+        socket.listen(1)?;
+        Ok(socket)
+    })?;
+    let source = made(spaces, from, || {
+        let socket = socket(version, Type::STREAM, Protocol::TCP)?;
+        socket.set_tcp_congestion(congestion.as_bytes())?;
+        socket.set_tcp_mss(segment)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_notsent_lowat(UNSENT)?;
+        socket.bind(&address(from, version, 0))?;
+        Ok(socket)
+    })?;
+    Ok(TcpSockets { listener, source, to: address(to, version, PORT) })
+}
+
+fn udp_sockets(spaces: &Spaces, version: Version, flow: usize) -> io::Result<UdpSockets> {
+    let (from, to) = (End::source(flow), End::sink(flow));
+    let sink = made(spaces, to, || {
+        let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
+        socket.set_recv_buffer_size(UNSENT as usize * 16)?;
+        socket.bind(&address(to, version, PORT))?;
+        socket.connect(&address(from, version, PORT))?;
+        Ok(socket)
+    })?;
+    let source = made(spaces, from, || {
+        let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
+        socket.bind(&address(from, version, PORT))?;
+        socket.connect(&address(to, version, PORT))?;
+        Ok(socket)
+    })?;
+    Ok(UdpSockets { source, sink })
+}

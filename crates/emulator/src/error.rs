@@ -1,0 +1,48 @@
+//! Why a scenario is not emulated.
+
+use std::fmt::{self, Display};
+
+use ontempo_scenario::ScenarioError;
+use ontempo_world::ElementError;
+
+/// Why a scenario is not emulated, or not to its end.
+#[derive(Debug)]
+pub enum EmulationError {
+    /// The scenario or an option is wrong, or asks for what only a simulation can do.
+    Input(String),
+    /// This machine does not do it: rights, programs or parts of the kernel are missing, or a
+    /// command of the scenario failed.
+    System(String),
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl EmulationError {
+    /// The system refused something about `what`.
+    pub(crate) fn system(what: &dyn Display, error: &dyn Display) -> Self {
+        Self::System(format!("{what}: {error}"))
+    }
+}
+
+impl Display for EmulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(what) | Self::System(what) => f.write_str(what),
+            Self::Cancelled => f.write_str("the emulation was cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for EmulationError {}
+
+impl From<ScenarioError> for EmulationError {
+    fn from(error: ScenarioError) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
+impl From<ElementError> for EmulationError {
+    fn from(error: ElementError) -> Self {
+        Self::Input(error.to_string())
+    }
+}

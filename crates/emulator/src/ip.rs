@@ -1,0 +1,163 @@
+//! What the network needs to read and write of an IP packet: who sends it to whom, whether it
+//! may carry a congestion mark, and what a TCP header says of its place in the stream.
+
+use crate::address::{End, V6_PREFIX};
+
+/// ECN of RFC 3168, section 5: the two bits, and the one that a router sets.
+const ECN: u8 = 0b11;
+const CONGESTION_EXPERIENCED: u8 = 0b11;
+
+const PROTOCOL_TCP: u8 = 6;
+const V4_HEADER: usize = 20;
+const V6_HEADER: usize = 40;
+
+/// The two ends of an IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) from: End,
+    pub(crate) to: End,
+}
+
+/// What a TCP header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) sequence: u32,
+    pub(crate) acknowledges: u32,
+    pub(crate) opens: bool,
+    /// Bytes of data.
+    pub(crate) payload: u32,
+}
+
+/// The ends of `packet`; `None` where it is no IP packet between addresses of ours.
+pub(crate) fn ends(packet: &[u8]) -> Option<Ends> {
+    let version = packet.first()? >> 4;
+    let (from, to) = match version {
+        4 => (End::of_v4(word(packet, 12)?)?, End::of_v4(word(packet, 16)?)?),
+        6 => (of_v6(packet.get(8..24)?)?, of_v6(packet.get(24..40)?)?),
+        _ => return None,
+    };
+    Some(Ends { from, to })
+}
+
+fn of_v6(address: &[u8]) -> Option<End> {
+    let (prefix, rest) = address.split_at_checked(12)?;
+    if prefix[..8] != V6_PREFIX || prefix[8..] != [0; 4] {
+        return None;
+    }
+    End::of_number(word(rest, 0)?)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Whether `packet` may be marked instead of dropped.
+pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
+    match (packet[0] >> 4, packet) {
+        (4, [_, service, ..]) => service & ECN != 0,
+        (6, [_, second, ..]) => (second >> 4) & ECN != 0,
+        _ => false,
+    }
+}
+
+/// Gives `packet`, which has passed [`ends`], a congestion mark; an IPv4 header's checksum
+/// follows (RFC 1624).
+pub(crate) fn mark(packet: &mut [u8]) {
+    match packet[0] >> 4 {
+        4 => {
+            let before = u16::from_be_bytes([packet[0], packet[1]]);
+            packet[1] |= CONGESTION_EXPERIENCED;
+            let after = u16::from_be_bytes([packet[0], packet[1]]);
+            let checksum = u16::from_be_bytes([packet[10], packet[11]]);
+            let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
+            let folded = (sum & 0xffff) + (sum >> 16);
+            let folded = (folded & 0xffff) + (folded >> 16);
+            packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+        }
+        _ => packet[1] |= CONGESTION_EXPERIENCED << 4,
+    }
+}
+
+/// The TCP header of `packet`, where it has one right behind its IP header.
+pub(crate) fn segment(packet: &[u8]) -> Option<Segment> {
+    let (protocol, start) = match packet.first()? >> 4 {
+        4 => (*packet.get(9)?, usize::from(packet[0] & 0xf) * 4),
+        6 => (*packet.get(6)?, V6_HEADER),
+        _ => return None,
+    };
+    if protocol != PROTOCOL_TCP || start < V4_HEADER {
+        return None;
+    }
+    let header = packet.get(start..)?;
+    let length = usize::from(*header.get(12)? >> 4) * 4;
+    Some(Segment {
+        sequence: word(header, 4)?,
+        acknowledges: word(header, 8)?,
+        opens: header.get(13)? & 0b10 != 0,
+        payload: header.len().checked_sub(length)? as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header from RFC 1071's terms: its words sum to 0xffff.
+    fn checksum_holds(header: &[u8]) -> bool {
+        let words = header.chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+        let sum: u32 = words.sum();
+        (sum & 0xffff) + (sum >> 16) == 0xffff
+    }
+
+    fn v4(service: u8) -> Vec<u8> {
+        let mut packet = vec![0x45, service, 0, 40, 7, 7, 0x40, 0, 64, 6, 0, 0];
+        packet.extend([10, 0, 0, 2, 10, 0, 0, 3]);
+        packet.extend([0, 80, 0, 81, 0, 0, 0, 9, 0, 0, 0, 5, 0x50, 0b10010, 0, 0, 0, 0, 0, 0]);
+        let sum: u32 =
+            packet[..20].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+        let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn a_mark_leaves_the_header_checksum_right() {
+        for service in [0b01, 0b10, 0xb8 | 0b10] {
+            let mut packet = v4(service);
+            assert!(checksum_holds(&packet[..20]) && is_ecn_capable(&packet));
+            mark(&mut packet);
+            assert!(checksum_holds(&packet[..20]));
+            assert_eq!(packet[1], service | 0b11);
+        }
+        assert!(!is_ecn_capable(&v4(0xb8)));
+    }
+
+    #[test]
+    fn ends_are_read_from_both_versions_and_strangers_are_none() {
+        let (from, to) = (End::of_number(2).expect("an end"), End::of_number(3).expect("an end"));
+        assert_eq!(ends(&v4(0)), Some(Ends { from, to }));
+        let mut v6 = vec![0x60, 0x20, 0, 0, 0, 0, 59, 64];
+        for end in [from, to] {
+            v6.extend(end.v6().octets());
+        }
+        assert_eq!(ends(&v6), Some(Ends { from, to }));
+        assert!(is_ecn_capable(&v6));
+        mark(&mut v6);
+        assert_eq!(v6[..2], [0x60, 0x30]);
+        v6[8] = 0xfe;
+        assert_eq!(ends(&v6), None);
+        for length in 0..v6.len() {
+            assert_eq!(ends(&v6[..length]), None);
+        }
+    }
+
+    #[test]
+    fn a_segment_tells_its_numbers_and_a_short_one_nothing() {
+        let packet = v4(0);
+        let expected = Segment { sequence: 9, acknowledges: 5, opens: true, payload: 0 };
+        assert_eq!(segment(&packet), Some(expected));
+        for length in 0..packet.len() {
+            assert_eq!(segment(&packet[..length]), None);
+        }
+    }
+}

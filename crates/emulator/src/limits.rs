@@ -1,0 +1,143 @@
+//! What only a simulation can do, and how the kernel calls what it does itself.
+
+use ontempo_foundation::Bytes;
+use ontempo_scenario::model::{
+    Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup, Scenario,
+    TcpSpec, Topology, Transport,
+};
+
+use crate::address::Version;
+use crate::error::EmulationError;
+use crate::traffic::STAMP;
+
+/// The most flows of a run: each has hosts of its own, or nearly so.
+const MOST_FLOWS: u64 = 1_000;
+
+/// TCP's header with timestamps, and UDP's.
+const TCP_HEADER: u64 = 20;
+const TIMESTAMPS: u64 = 12;
+const UDP_HEADER: u64 = 8;
+
+/// The smallest segment that the kernel makes (`TCP_MIN_MSS`).
+const SMALLEST_SEGMENT: u64 = 88;
+
+/// What interfaces take.
+const LARGEST_PACKET: u64 = 65_535;
+
+/// Payload of a full TCP packet of this size, and the segment size to ask the kernel for.
+pub(crate) fn tcp_payload(packet: Bytes, version: Version) -> (u64, u64) {
+    let segment = packet.get().saturating_sub(version.header() + TCP_HEADER);
+    (segment.saturating_sub(TIMESTAMPS), segment)
+}
+
+/// Payload of a UDP packet of this size.
+pub(crate) fn udp_payload(packet: Bytes, version: Version) -> u64 {
+    packet.get().saturating_sub(version.header() + UDP_HEADER)
+}
+
+/// What the kernel calls a congestion control.
+///
+/// # Errors
+/// What it is about one that only the simulator has.
+pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
+    let name = match congestion {
+        Congestion::With(CongestionSpec::Kernel { name }) => return Ok(name),
+        Congestion::Named(name) => *name,
+        Congestion::With(CongestionSpec::Reno { .. }) => CongestionName::Reno,
+        Congestion::With(CongestionSpec::NewReno { .. }) => CongestionName::NewReno,
+        Congestion::With(CongestionSpec::Cubic { variant: CubicVariant::Rfc9438 }) => {
+            CongestionName::Cubic
+        }
+        Congestion::With(CongestionSpec::Cubic { variant: CubicVariant::Linux26 }) => {
+            return Err("the CUBIC of Linux 2.6 is not the one of this kernel".to_owned());
+        }
+        Congestion::With(CongestionSpec::Vegas {}) => CongestionName::Vegas,
+        Congestion::With(CongestionSpec::Pert { .. }) => {
+            return Err(
+                "PERT's parameters are set when it is loaded into the kernel, not for a flow; \
+                 write congestion = \"pert\""
+                    .to_owned(),
+            );
+        }
+    };
+    Ok(match name {
+        // The kernel's Reno reacts once for a window, too (RFC 6582, RFC 6675).
+        CongestionName::Reno | CongestionName::NewReno => "reno",
+        CongestionName::Cubic => "cubic",
+        CongestionName::Vegas => "vegas",
+        CongestionName::Pert => "pert",
+        CongestionName::Bbr => "bbr",
+    })
+}
+
+/// Whether `scenario` can be emulated, as far as that does not depend on the machine.
+///
+/// # Errors
+/// Names each part that only a simulation can run, and why.
+pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError> {
+    let mut problems = Vec::new();
+    let flows: u64 = scenario.flows.values().map(|group| u64::from(group.count)).sum();
+    if flows > MOST_FLOWS {
+        problems.push(format!(
+            "flows: {flows} are too many to be emulated, since each has namespaces of its own; at \
+             most {MOST_FLOWS} will do"
+        ));
+    }
+    if let Topology::Graph { links } = &scenario.topology
+        && links.is_empty()
+    {
+        problems.push("topology.links: there is none".to_owned());
+    }
+    for (name, group) in &scenario.flows {
+        let found = of_group(group, version);
+        problems
+            .extend(found.into_iter().map(|(field, why)| format!("flows.{name}.{field}: {why}")));
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let only = "this scenario can only be simulated:";
+    Err(EmulationError::Input(match problems.as_slice() {
+        [problem] => format!("{only} {problem}"),
+        several => format!("{only}\n  {}", several.join("\n  ")),
+    }))
+}
+
+fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String)> {
+    if let Application::Adus { .. } = group.application {
+        let why = "no kernel has an ADU transport, and over TCP ADUs are a file; write \
+                   application = { kind = \"file\", size = \"1 MB\" }";
+        return Some(("application.kind", why.to_owned()));
+    }
+    match &group.transport {
+        Transport::Tcp(spec) => of_tcp(spec, version),
+        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
+            let headers = version.header() + UDP_HEADER;
+            let least = headers + STAMP as u64;
+            (packet.get() < least || packet.get() > LARGEST_PACKET).then(|| {
+                let what = "its headers, number and time of sending";
+                let why = format!("a packet of {packet} has no room for {what}: {least} B");
+                ("transport.packet", why)
+            })
+        }
+        Transport::Own {} => None,
+        Transport::Adu(_) => Some(("transport.kind", "no kernel has an ADU transport".to_owned())),
+    }
+}
+
+fn of_tcp(spec: &TcpSpec, version: Version) -> Option<(&'static str, String)> {
+    if let Err(why) = kernel_name(&spec.congestion) {
+        return Some(("transport.congestion", why));
+    }
+    let (_, segment) = tcp_payload(spec.packet, version);
+    if segment < SMALLEST_SEGMENT {
+        let least = SMALLEST_SEGMENT + version.header() + TCP_HEADER;
+        let why = format!("the kernel makes no packets of {}; at least {least} B", spec.packet);
+        return Some(("transport.packet", why));
+    }
+    if spec.correct_self_induced_delay {
+        let why = "the kernel's RTT samples cannot be corrected";
+        return Some(("transport.correct-self-induced-delay", why.to_owned()));
+    }
+    None
+}

@@ -1,0 +1,370 @@
+//! The emulated network without its I/O: packets on their way over links, in the order of time.
+//!
+//! It is driven as a simulation is: [`inject`](Network::inject) puts a packet at the beginning of
+//! its route, [`advance`](Network::advance) does all that is due by a time. Between two links a
+//! packet's time is the one that the link before answered, not the one at which somebody came to
+//! look, so that lateness at one link does not add to that of the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_network::{Dropped, Fate, LinkStatistics, Queued};
+use ontempo_scenario::Layout;
+use ontempo_world::{Element, LinkTotals};
+
+use crate::ip::{self, Ends};
+use crate::numbering::Numbering;
+use crate::routes::Routes;
+use crate::watch::Watch;
+
+/// What happens when its time comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The measured span begins.
+    BeginMeasuring,
+    /// Queues are sampled.
+    Sample,
+    /// The transmitter of this scheduled link can take a packet.
+    Serve(u32),
+    /// The packet of this handle reaches its next link, or its end.
+    Packet(u32),
+}
+
+/// A packet on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Packet {
+    pub(crate) bytes: Vec<u8>,
+    /// The route, by its place in [`Routes`], and how many of its links are behind.
+    route: u32,
+    step: u32,
+    /// The flow's place; one beyond all flows where it belongs to none.
+    pub(crate) flow: u32,
+    pub(crate) is_data: bool,
+    pub(crate) number: u64,
+    pub(crate) retransmission: bool,
+    /// When it reached the link that it was last offered to.
+    pub(crate) entered: Time,
+}
+
+/// What the network counted of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FlowCounts {
+    /// Packets from its source.
+    pub(crate) sent: u64,
+    /// Those of them that reached its sink, and their bytes.
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    /// Packets lost, of either direction.
+    pub(crate) dropped: u64,
+}
+
+/// A packet handed to its host.
+pub(crate) struct Delivery<'a> {
+    pub(crate) host: usize,
+    pub(crate) bytes: &'a [u8],
+    /// When it was due.
+    pub(crate) due: Time,
+}
+
+/// What is to be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    pub(crate) measured_from: Time,
+    pub(crate) sample_every: Option<Duration>,
+    pub(crate) end: Time,
+}
+
+/// Links, routes, and the packets between hosts.
+pub(crate) struct Network {
+    elements: Vec<Element>,
+    /// When a scheduled link will be asked next; never for others.
+    asked_at: Vec<Time>,
+    routes: Routes,
+    /// Group of each flow.
+    groups: Vec<u32>,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    pushed: u64,
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+    drops: Vec<Dropped>,
+    pub(crate) watches: Vec<Option<Watch>>,
+    numbering: Vec<Numbering>,
+    spans: Spans,
+    pub(crate) counts: Vec<FlowCounts>,
+    pub(crate) counts_before: Vec<FlowCounts>,
+    pub(crate) links_before: Vec<LinkTotals>,
+    /// Time, link, and packets waiting.
+    pub(crate) samples: Vec<(Time, usize, u64)>,
+    /// Packets between addresses that no route joins.
+    pub(crate) strangers: u64,
+    pub(crate) carried: u64,
+}
+
+impl Network {
+    pub(crate) fn new(
+        elements: Vec<Element>,
+        layout: &Layout,
+        watches: Vec<Option<Watch>>,
+        numbering: Vec<Numbering>,
+        spans: Spans,
+    ) -> Self {
+        let mut network = Self {
+            asked_at: vec![Time::NEVER; elements.len()],
+            links_before: vec![LinkTotals::default(); elements.len()],
+            elements,
+            routes: Routes::new(layout),
+            groups: layout.flows.iter().map(|flow| flow.group as u32).collect(),
+            events: BinaryHeap::new(),
+            pushed: 0,
+            packets: Vec::new(),
+            free: Vec::new(),
+            drops: Vec::new(),
+            watches,
+            numbering,
+            spans,
+            counts: vec![FlowCounts::default(); layout.flows.len()],
+            counts_before: vec![FlowCounts::default(); layout.flows.len()],
+            samples: Vec::new(),
+            strangers: 0,
+            carried: 0,
+        };
+        if spans.measured_from > Time::ZERO {
+            network.push(spans.measured_from, Event::BeginMeasuring);
+        }
+        if spans.sample_every.is_some() {
+            network.push(Time::ZERO, Event::Sample);
+        }
+        network
+    }
+
+    /// When something is next due.
+    pub(crate) fn next(&self) -> Time {
+        self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
+    }
+
+    /// A buffer for a packet that a host sends; `read` fills it, or answers false where there is
+    /// none. True where there was one; it enters the network at `now`.
+    pub(crate) fn inject<E>(
+        &mut self,
+        now: Time,
+        read: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            (self.packets.len() - 1) as u32
+        });
+        let packet = &mut self.packets[handle as usize];
+        match read(&mut packet.bytes) {
+            Ok(true) => {}
+            none_or_error => {
+                self.free.push(handle);
+                return none_or_error;
+            }
+        }
+        let ends = ip::ends(&packet.bytes);
+        match ends.and_then(|ends| Some((ends, self.routes.between(ends)?))) {
+            Some((ends, route)) => self.enter(now, handle, ends, route),
+            None => {
+                self.strangers += 1;
+                self.free.push(handle);
+            }
+        }
+        Ok(true)
+    }
+
+    fn enter(&mut self, now: Time, handle: u32, ends: Ends, route: u32) {
+        let packet = &mut self.packets[handle as usize];
+        let flow = ends.from.flow();
+        let is_of_flow = ends.to.flow() == flow;
+        packet.flow = if is_of_flow { flow } else { self.counts.len() } as u32;
+        packet.is_data = !ends.from.is_sink();
+        (packet.route, packet.step) = (route, 0);
+        if is_of_flow {
+            self.counts[flow].sent += u64::from(packet.is_data);
+            if let Some(numbering) = self.numbering.get_mut(flow) {
+                (packet.number, packet.retransmission) =
+                    numbering.number(&packet.bytes, packet.is_data);
+            }
+        }
+        self.push(now, Event::Packet(handle));
+    }
+
+    /// Does all that is due by `now`; what reaches a host is handed to `deliver`.
+    pub(crate) fn advance(&mut self, now: Time, deliver: &mut impl FnMut(Delivery<'_>)) {
+        while let Some(Reverse((time, _, event))) = self.events.peek().copied()
+            && time <= now
+        {
+            self.events.pop();
+            match event {
+                Event::Packet(handle) => self.step(time, handle, deliver),
+                Event::Serve(link) => {
+                    let link = link as usize;
+                    // Of several that wait, the one that is awaited counts.
+                    if time == self.asked_at[link] {
+                        self.asked_at[link] = Time::NEVER;
+                        self.serve(time, link);
+                    }
+                }
+                Event::Sample => self.sample(time),
+                Event::BeginMeasuring => {
+                    self.counts_before.copy_from_slice(&self.counts);
+                    self.links_before = self.link_totals(time);
+                    self.watches.iter_mut().flatten().for_each(Watch::restart);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, time: Time, event: Event) {
+        if time < Time::NEVER {
+            self.events.push(Reverse((time, self.pushed, event)));
+            self.pushed += 1;
+        }
+    }
+
+    fn step(&mut self, now: Time, handle: u32, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let packet = &mut self.packets[handle as usize];
+        let route = self.routes.get(packet.route);
+        let Some(&link) = route.links.get(packet.step as usize) else {
+            if let Some(counts) = self.counts.get_mut(packet.flow as usize)
+                && packet.is_data
+            {
+                counts.delivered += 1;
+                counts.delivered_bytes += packet.bytes.len() as u64;
+            }
+            self.carried += 1;
+            deliver(Delivery { host: route.host, bytes: &packet.bytes, due: now });
+            self.free.push(handle);
+            return;
+        };
+        packet.step += 1;
+        packet.entered = now;
+        let size = Bytes::new(packet.bytes.len() as u64);
+        let ecn_capable = ip::is_ecn_capable(&packet.bytes);
+        let element = match &mut self.elements[link] {
+            Element::Link(element) => element,
+            Element::Scheduled(_) => return self.enqueue(now, link, handle, size, ecn_capable),
+        };
+        let watch = self.watches[link].as_mut();
+        let found = watch.is_some().then(|| element.occupancy(now).packets.get());
+        let fate = element.offer(now, size, ecn_capable);
+        if let (Some(watch), Some(found)) = (watch, found) {
+            watch.offered(packet, found, fate);
+        }
+        match fate {
+            Fate::Arrives { at, marked, .. } => {
+                if marked {
+                    ip::mark(&mut packet.bytes);
+                }
+                self.push(at, Event::Packet(handle));
+            }
+            Fate::Dropped(_) => self.lose(handle),
+        }
+    }
+
+    fn lose(&mut self, handle: u32) {
+        let flow = self.packets[handle as usize].flow as usize;
+        if let Some(counts) = self.counts.get_mut(flow) {
+            counts.dropped += 1;
+        }
+        self.free.push(handle);
+    }
+
+    fn enqueue(&mut self, now: Time, link: usize, handle: u32, size: Bytes, ecn_capable: bool) {
+        // What may leave now leaves before this one comes.
+        self.serve(now, link);
+        let Element::Scheduled(element) = &mut self.elements[link] else { return };
+        let packet = &self.packets[handle as usize];
+        let class = self.groups.get(packet.flow as usize).copied();
+        let queued = Queued {
+            handle,
+            flow: packet.flow,
+            class: class.unwrap_or(u32::MAX),
+            size,
+            ecn_capable,
+            enqueued: now,
+        };
+        if let Some(watch) = &mut self.watches[link] {
+            watch.enqueued(packet, element.occupancy().packets.get());
+        }
+        element.enqueue(now, queued, &mut self.drops);
+        self.settle_drops(link);
+        self.serve(now, link);
+    }
+
+    /// Lets a scheduled link send what it may at `now`, and asks it again when it can send more.
+    fn serve(&mut self, now: Time, link: usize) {
+        loop {
+            let Element::Scheduled(element) = &mut self.elements[link] else { return };
+            let ready = element.next_dequeue(now);
+            if ready > now {
+                if ready < self.asked_at[link] {
+                    self.asked_at[link] = ready;
+                    self.push(ready, Event::Serve(link as u32));
+                }
+                return;
+            }
+            let departure = element.dequeue(now, &mut self.drops);
+            self.settle_drops(link);
+            let Some(departure) = departure else { continue };
+            let handle = departure.packet.handle;
+            let packet = &mut self.packets[handle as usize];
+            if let Some(watch) = &mut self.watches[link] {
+                watch.departed(now, packet, departure.arrives.is_none());
+            }
+            if departure.marked {
+                ip::mark(&mut packet.bytes);
+            }
+            match departure.arrives {
+                Some(at) => self.push(at, Event::Packet(handle)),
+                None => self.lose(handle),
+            }
+        }
+    }
+
+    /// Takes what a scheduled link dropped out of the network.
+    fn settle_drops(&mut self, link: usize) {
+        let Element::Scheduled(element) = &self.elements[link] else { return };
+        let waiting = element.occupancy().packets.get();
+        while let Some(dropped) = self.drops.pop() {
+            let handle = dropped.packet.handle;
+            if let Some(watch) = &mut self.watches[link] {
+                watch.dropped(&self.packets[handle as usize], waiting, dropped.reason);
+            }
+            self.lose(handle);
+        }
+    }
+
+    fn sample(&mut self, now: Time) {
+        for (link, element) in self.elements.iter_mut().enumerate() {
+            if self.watches[link].as_ref().is_none_or(|watch| !watch.counts_lengths()) {
+                continue;
+            }
+            let waiting = match element {
+                Element::Link(link) => link.occupancy(now).packets,
+                Element::Scheduled(link) => link.occupancy().packets,
+            };
+            self.samples.push((now, link, waiting.get()));
+        }
+        if let Some(next) = self.spans.sample_every.map(|every| now + every)
+            && next < self.spans.end
+        {
+            self.push(next, Event::Sample);
+        }
+    }
+
+    /// What the links have counted by `now`, all that was due before being done.
+    pub(crate) fn link_totals(&self, now: Time) -> Vec<LinkTotals> {
+        let statistics = |element: &Element| -> LinkStatistics {
+            match element {
+                Element::Link(link) => link.statistics(now),
+                Element::Scheduled(link) => link.statistics(now),
+            }
+        };
+        self.elements.iter().map(|one| LinkTotals::at(now, &statistics(one))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

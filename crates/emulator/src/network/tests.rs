@@ -1,0 +1,151 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::Layout;
+use ontempo_world::link;
+
+use super::{Delivery, Network, Spans};
+use crate::address::End;
+use crate::ip::is_ecn_capable;
+use crate::watch::Watch;
+
+/// 8 Mbit/s: a byte takes a microsecond. Two flows share the link from a to b.
+const SCENARIO: &str = r#"
+    duration = "10 s"
+    [topology]
+    kind = "graph"
+    [[topology.links]]
+    from = "a"
+    to = "b"
+    rate = "8 Mbit/s"
+    delay = "5 ms"
+    queue = QUEUE
+    [[topology.links]]
+    from = "b"
+    to = "c"
+    rate = "8 Mbit/s"
+    delay = "1 ms"
+    [flows.far]
+    from = "a"
+    to = "c"
+    application = { kind = "cbr", interval = "1 s" }
+    transport = { kind = "udp" }
+    [flows.near]
+    from = "a"
+    to = "b"
+    application = { kind = "cbr", interval = "1 s" }
+    transport = { kind = "udp" }
+"#;
+
+const FIFO: &str = r#"{ kind = "drop-tail", limit = "2 packets" }"#;
+
+fn network(queue: &str) -> (Network, Layout) {
+    let text = SCENARIO.replace("QUEUE", queue);
+    let scenario = ontempo_scenario::parse(&text, "network.toml").expect("it is valid");
+    let layout = scenario.layout(1).expect("it can be laid out");
+    let elements = (0..layout.links.len()).map(|place| link(&layout, place, 1).expect("it is"));
+    let groups: Arc<[u32]> = [0, 1].into();
+    let watches = layout.links.iter().map(|_| Some(Watch::new(groups.clone(), 2, true, true)));
+    let sample_every = Some(Duration::from_secs(1));
+    let spans = Spans { measured_from: Time::ZERO, sample_every, end: at(2_000_000) };
+    let elements = elements.collect();
+    (Network::new(elements, &layout, watches.collect(), Vec::new(), spans), layout)
+}
+
+fn at(micros: u64) -> Time {
+    Time::ZERO + Duration::from_micros(micros)
+}
+
+/// A packet of 1000 bytes of IPv4.
+fn packet(from: End, to: End, service: u8) -> Vec<u8> {
+    let mut packet = vec![0x45, service, 3, 232, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet.extend(from.v4().octets());
+    packet.extend(to.v4().octets());
+    packet.resize(1000, 7);
+    packet
+}
+
+fn send(network: &mut Network, micros: u64, packet: &[u8]) {
+    let taken = network.inject(at(micros), |bytes| {
+        bytes.clear();
+        bytes.extend_from_slice(packet);
+        Ok::<bool, Infallible>(true)
+    });
+    assert_eq!(taken, Ok(true));
+}
+
+/// Which host gets what and when, in microseconds, looking every `step`.
+fn delivered(network: &mut Network, step: u64) -> Vec<(usize, u64, Vec<u8>)> {
+    let mut seen = Vec::new();
+    for now in (0..2_000_000).step_by(step as usize) {
+        network.advance(at(now), &mut |Delivery { host, bytes, due }| {
+            seen.push((host, due.as_nanos() / 1000, bytes.to_vec()));
+        });
+    }
+    seen
+}
+
+#[test]
+fn a_packet_takes_what_its_links_say_however_late_somebody_looks() {
+    for step in [1, 900, 40_000] {
+        let (mut network, layout) = network(FIFO);
+        let far = packet(End::source(0), End::sink(0), 0);
+        send(&mut network, 100, &far);
+        send(&mut network, 100, &far);
+        let seen = delivered(&mut network, step);
+        // 1 ms and 5 ms, then 1 ms and 1 ms; the second waits for the first at both links.
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times, [8_100, 9_100], "looking every {step} us");
+        assert_eq!(seen[0].2, far);
+        let host = crate::routes::hosts(&layout)[seen[0].0].name.clone();
+        assert_eq!(host, "c");
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_every_packet_is_accounted_for() {
+    let (mut network, _) = network(FIFO);
+    for _ in 0..5 {
+        send(&mut network, 0, &packet(End::source(1), End::sink(1), 0));
+    }
+    send(&mut network, 0, &packet(End::sink(1), End::source(1), 0));
+    let seen = delivered(&mut network, 100);
+    assert_eq!(seen.len(), 4, "one is sent, two wait, one goes back");
+    let counts = network.counts[1];
+    assert_eq!((counts.sent, counts.delivered, counts.dropped), (5, 3, 2));
+    assert_eq!(counts.delivered_bytes, 3000);
+    let lengths = network.watches[0].as_ref().expect("it is watched").lengths();
+    let seen: Vec<(u64, u64)> = lengths[1].iter().map(|seen| (seen.arrivals, seen.drops)).collect();
+    assert_eq!(seen, [(2, 0), (1, 0), (2, 2)]);
+    assert_eq!(network.samples.len(), 2 * network.watches.len(), "at 0 s and at 1 s");
+}
+
+#[test]
+fn packets_of_hosts_that_share_no_flow_find_a_way_and_strangers_none() {
+    let (mut network, layout) = network(FIFO);
+    // From b, where the second flow ends, to c, where the first one does.
+    send(&mut network, 0, &packet(End::sink(1), End::sink(0), 0));
+    send(&mut network, 0, &packet(End::source(0), End::source(7), 0));
+    send(&mut network, 0, &[0x45; 12]);
+    let seen = delivered(&mut network, 100);
+    let [(host, 2_000, _)] = seen[..] else { panic!("{seen:?}") };
+    assert_eq!(crate::routes::hosts(&layout)[host].name, "c");
+    assert_eq!(network.strangers, 2);
+}
+
+#[test]
+fn a_queue_that_marks_marks_what_may_be_marked_and_drops_the_rest() {
+    let codel = r#"{ kind = "codel", target = "1 us", interval = "1 ms", ecn = true }"#;
+    let (mut network, _) = network(codel);
+    for number in 0..100 {
+        let service = if number % 2 == 0 { 0b10 } else { 0 };
+        send(&mut network, 0, &packet(End::source(1), End::sink(1), service));
+    }
+    let seen = delivered(&mut network, 100);
+    let marked = seen.iter().filter(|(_, _, bytes)| bytes[1] == 0b11).count();
+    let capable = seen.iter().filter(|(_, _, bytes)| is_ecn_capable(bytes)).count();
+    assert!(marked > 0 && capable == 50 && seen.len() < 100, "{marked} of {}", seen.len());
+    assert_eq!(network.counts[1].dropped as usize, 100 - seen.len());
+    assert!(seen.is_sorted_by_key(|(_, due, _)| *due));
+}

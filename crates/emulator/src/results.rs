@@ -1,0 +1,292 @@
+//! The tables of a finished run.
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::Scenario;
+use ontempo_scenario::tables::{
+    ADUS, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
+};
+use ontempo_world::{
+    Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
+};
+
+use crate::assemble::largest_packet;
+use crate::carriage::{Carriage, shortest_packet};
+use crate::carrier::Carried;
+use crate::commands::Log;
+use crate::traffic::{Agent, Tcp, Traffic};
+
+/// What a run yields.
+#[derive(Debug)]
+pub struct Results {
+    /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
+    pub tables: Vec<ResultTable>,
+    /// How well packets were carried.
+    pub carriage: Carriage,
+    /// What programs wrote.
+    pub logs: Vec<Log>,
+}
+
+/// A run that has reached its end.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    layout: &'a Layout,
+    carried: Carried,
+    traffic: Traffic,
+    end: Time,
+    /// Length of the measured span.
+    span: Duration,
+}
+
+/// The tables of a run.
+pub(crate) fn collect(
+    scenario: &Scenario,
+    layout: &Layout,
+    carried: Carried,
+    traffic: Traffic,
+    logs: Vec<Log>,
+) -> Results {
+    let end = Time::ZERO + scenario.duration;
+    let span = end.since(Time::ZERO + scenario.measure.from);
+    let run = Run { scenario, layout, carried, traffic, end, span };
+    let tables = [
+        run.flows(),
+        run.links(),
+        run.queues(),
+        run.samples(),
+        run.playout(),
+        run.adus(),
+        run.packets(),
+        run.events(),
+        run.messages(),
+        run.intervals(),
+    ];
+    let broken = run.broken();
+    let carried = run.carried;
+    let carriage = Carriage {
+        packets: carried.network.carried,
+        refused: carried.refused,
+        strangers: carried.network.strangers,
+        lateness: carried.lateness,
+        went_first: carried.went_first,
+        broken,
+        clock_step: carried.clock_step,
+        shortest_packet: shortest_packet(layout, largest_packet(scenario)),
+    };
+    Results { tables: tables.map(Rows::finish).into(), carriage, logs }
+}
+
+impl Run<'_> {
+    /// How the tables name the flow of this number.
+    fn flow(&self, number: usize) -> Flow<'_> {
+        let laid = &self.layout.flows[number];
+        let group = &self.layout.groups[laid.group];
+        Flow { number: number as u64, group, index: u64::from(laid.index) }
+    }
+
+    fn agents(&self) -> impl Iterator<Item = (Flow<'_>, &Agent)> {
+        let agents = self.traffic.agents.iter().enumerate();
+        agents.filter_map(|(number, agent)| Some((self.flow(number), agent.as_ref()?)))
+    }
+
+    fn tcp(&self) -> impl Iterator<Item = (Flow<'_>, &Tcp)> {
+        self.agents().filter_map(|(flow, agent)| Some((flow, agent.tcp()?)))
+    }
+
+    /// Connections that broke, and why.
+    fn broken(&self) -> Vec<String> {
+        let why = |(flow, tcp): (Flow<'_>, &Tcp)| {
+            let error = tcp.failed.as_ref()?;
+            Some(format!("{}.{}: {error}", flow.group, flow.index))
+        };
+        self.tcp().filter_map(why).collect()
+    }
+
+    fn flows(&self) -> Rows {
+        let mut rows = Rows::of(&FLOWS);
+        let network = &self.carried.network;
+        let totals = self.traffic.totals();
+        for (number, laid) in self.layout.flows.iter().enumerate() {
+            let (now, before) = (network.counts[number], network.counts_before[number]);
+            let flow = self.flow(number);
+            let agent = self.traffic.agents[number].as_ref();
+            let mut totals = totals[number].since(&self.traffic.before[number]);
+            let mut bytes = totals.delivered * agent.map_or(0, Agent::packet_size);
+            if agent.is_none() {
+                // What a command's packets are, the network alone knows.
+                totals.sent = now.sent - before.sent;
+                totals.delivered = now.delivered - before.delivered;
+                bytes = now.delivered_bytes - before.delivered_bytes;
+            }
+            totals.dropped = now.dropped - before.dropped;
+            let tcp = agent.and_then(Agent::tcp);
+            // What has no traffic of ours is a command's.
+            let (transport, congestion) = agent.map_or(("own", None), Agent::transport);
+            FlowRow {
+                flow,
+                transport,
+                congestion,
+                start: laid.start,
+                totals,
+                delivered_bytes: bytes,
+                srtt: tcp.and_then(Tcp::smoothed_rtt),
+                minimum_rtt: tcp.and_then(Tcp::minimum_rtt),
+                span: self.span,
+            }
+            .push(&mut rows);
+        }
+        rows
+    }
+
+    fn links(&self) -> Rows {
+        let mut rows = Rows::of(&LINKS);
+        let network = &self.carried.network;
+        let totals = network.link_totals(self.end);
+        let nodes = &self.layout.nodes;
+        for ((link, now), before) in self.layout.links.iter().zip(totals).zip(&network.links_before)
+        {
+            let ends = (nodes[link.from].as_str(), nodes[link.to].as_str());
+            now.push(&mut rows, &link.name, ends, before, self.span);
+        }
+        rows
+    }
+
+    fn queues(&self) -> Rows {
+        let mut rows = Rows::of(&QUEUES);
+        for (link, watch) in self.layout.links.iter().zip(&self.carried.network.watches) {
+            let lengths = watch.iter().flat_map(|watch| watch.lengths());
+            for (group, lengths) in self.layout.groups.iter().zip(lengths) {
+                for (length, seen) in
+                    lengths.iter().enumerate().filter(|(_, seen)| seen.arrivals > 0)
+                {
+                    rows.push([
+                        link.name.as_str().into(),
+                        group.as_str().into(),
+                        (length as u64).into(),
+                        seen.arrivals.into(),
+                        seen.drops.into(),
+                    ]);
+                }
+            }
+        }
+        rows
+    }
+
+    fn samples(&self) -> Rows {
+        let mut rows = Rows::of(&SAMPLES);
+        let of_flows = self.traffic.samples.iter().map(|sample| {
+            let Flow { group, index, .. } = self.flow(sample.flow as usize);
+            (sample.at, format!("{group}.{index}"), sample.quantity, sample.value)
+        });
+        let of_links = self.carried.network.samples.iter().map(|(at, link, waiting)| {
+            (*at, self.layout.links[*link].name.clone(), "queue_packets", *waiting as f64)
+        });
+        let mut samples: Vec<_> = of_flows.chain(of_links).collect();
+        samples.sort_by_key(|(at, ..)| *at);
+        for (at, subject, quantity, value) in &samples {
+            let row: [Cell<'_>; 4] = [
+                at.as_secs_f64().into(),
+                subject.as_str().into(),
+                (*quantity).into(),
+                (*value).into(),
+            ];
+            rows.push(row);
+        }
+        rows
+    }
+
+    fn playout(&self) -> Rows {
+        let mut rows = Rows::of(&PLAYOUT);
+        for (flow, agent) in self.agents() {
+            if let Some(playout) = agent.playout() {
+                playout_rows(&mut rows, flow, playout);
+            }
+        }
+        rows
+    }
+
+    fn adus(&self) -> Rows {
+        let mut rows = Rows::of(&ADUS);
+        for (flow, agent) in self.agents() {
+            for record in agent.receiver().records() {
+                rows.push([
+                    flow.number.into(),
+                    flow.group.into(),
+                    flow.index.into(),
+                    record.unit.into(),
+                    record.due.as_secs_f64().into(),
+                    record.delivered.as_secs_f64().into(),
+                    Cell::None,
+                    Cell::None,
+                    Cell::None,
+                    Cell::None,
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn packets(&self) -> Rows {
+        let mut rows = Rows::of(&PACKETS);
+        for (link, watch) in self.layout.links.iter().zip(&self.carried.network.watches) {
+            for record in watch.iter().flat_map(|watch| watch.records()) {
+                rows.push([
+                    record.offered.as_secs_f64().into(),
+                    link.name.as_str().into(),
+                    u64::from(record.flow).into(),
+                    if record.is_data { "data" } else { "ack" }.into(),
+                    record.number.into(),
+                    record.size.into(),
+                    u64::from(record.retransmission).into(),
+                    record.started.map(Time::as_secs_f64).into(),
+                    record.dropped.map(drop_name).into(),
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn events(&self) -> Rows {
+        let mut rows = Rows::of(&EVENTS);
+        if !self.scenario.measure.events {
+            return rows;
+        }
+        let of_flow = |(flow, tcp)| {
+            let (flow, tcp): (Flow<'_>, &Tcp) = (flow, tcp);
+            tcp.reactions.iter().map(move |reaction| (reaction.at, flow, *reaction))
+        };
+        let mut reactions: Vec<_> = self.tcp().flat_map(of_flow).collect();
+        reactions.sort_by_key(|(at, ..)| *at);
+        for (at, flow, reaction) in reactions {
+            rows.push([
+                at.as_secs_f64().into(),
+                flow.number.into(),
+                flow.group.into(),
+                flow.index.into(),
+                reaction.event.into(),
+                f64::from(reaction.window).into(),
+            ]);
+        }
+        rows
+    }
+
+    fn messages(&self) -> Rows {
+        let mut rows = Rows::of(&MESSAGES);
+        for (flow, agent) in self.agents() {
+            if let Some(messages) = agent.messages() {
+                message_rows(&mut rows, flow, messages);
+            }
+        }
+        rows
+    }
+
+    fn intervals(&self) -> Rows {
+        let mut rows = Rows::of(&INTERVALS);
+        for (flow, agent) in self.agents() {
+            if let Some(messages) = agent.messages() {
+                interval_rows(&mut rows, flow, messages);
+            }
+        }
+        rows
+    }
+}

@@ -1,0 +1,174 @@
+//! A run: set up, carried through, taken down.
+
+use std::process::ExitStatus;
+use std::thread;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::Scenario;
+
+use crate::assemble::{Spaces, network, traffic};
+use crate::carrier::{Carried, Carrier};
+use crate::clock::Clock;
+use crate::commands::{self, Log, Task};
+use crate::error::EmulationError;
+use crate::network::Spans;
+use crate::results::{self, Results};
+use crate::routes::Host;
+use crate::traffic::{Traffic, serve};
+use crate::{Control, Options, limits};
+
+/// From the end of setting up to the start of the run, so that all threads wait for it.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// The same where programs of the scenario have to be there before: a server needs to listen.
+const LEAD_OF_PROGRAMS: Duration = Duration::from_millis(500);
+
+/// A scenario's hosts, set up on this machine; they go when it is dropped.
+pub struct Emulation<'a> {
+    scenario: &'a Scenario,
+    options: Options,
+    layout: Layout,
+    spaces: Spaces,
+}
+
+impl<'a> Emulation<'a> {
+    /// Sets up the hosts of `scenario`.
+    ///
+    /// # Errors
+    /// Where only a simulation can run the scenario, where this process has not the rights of
+    /// root, where a run of that name is under way, or where the system refuses.
+    pub fn new(scenario: &'a Scenario, options: Options) -> Result<Self, EmulationError> {
+        limits::check(scenario, options.version)?;
+        commands::check(scenario)?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(EmulationError::System(
+                "namespaces and their interfaces need the rights of root; run it with sudo"
+                    .to_owned(),
+            ));
+        }
+        let layout = scenario.layout(options.seed)?;
+        let spaces = Spaces::make(scenario, &layout, &options)?;
+        Ok(Self { scenario, options, layout, spaces })
+    }
+
+    /// Runs the scenario to its end.
+    ///
+    /// # Errors
+    /// [`EmulationError::Cancelled`] where `control` says so; others where the kernel has not
+    /// what the scenario asks for, a command fails, or the system does.
+    pub fn run(mut self, control: &Control) -> Result<Results, EmulationError> {
+        let end = Time::ZERO + self.scenario.duration;
+        let measure = &self.scenario.measure;
+        let spans = Spans {
+            measured_from: Time::ZERO + measure.from,
+            sample_every: measure.sample_every,
+            end,
+        };
+        let mut traffic = traffic(self.scenario, &self.layout, &self.options, &self.spaces)?;
+        let version = self.options.version;
+        let tasks = commands::tasks(self.scenario, &self.layout, &self.spaces, version);
+        let lead = if tasks.is_empty() { LEAD } else { LEAD_OF_PROGRAMS };
+        let clock = Clock::starting_in(lead);
+        let carrier = self.carrier(spans, clock)?;
+        let (carried, logs) = run_all(carrier, &mut traffic, tasks, clock, end, control)?;
+        if control.is_cancelled() {
+            return Err(EmulationError::Cancelled);
+        }
+        Ok(results::collect(self.scenario, &self.layout, carried, traffic, logs))
+    }
+
+    fn carrier(&mut self, spans: Spans, clock: Clock) -> Result<Carrier, EmulationError> {
+        let network = network(self.scenario, &self.layout, &self.options, spans)?;
+        let interfaces = std::mem::take(&mut self.spaces.interfaces);
+        Carrier::new(clock, network, interfaces, self.spaces.mtu)
+            .map_err(|error| EmulationError::system(&"the network", &error))
+    }
+
+    /// The hosts: name, namespace, and addresses of both versions.
+    pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, Vec<std::net::IpAddr>)> {
+        let addresses = |host: &Host| {
+            host.ends.iter().flat_map(|end| [end.v4().into(), end.v6().into()]).collect()
+        };
+        let hosts = self.spaces.hosts.iter().zip(&self.spaces.names);
+        hosts.map(move |(host, name)| (host.name.as_str(), name.as_str(), addresses(host)))
+    }
+
+    /// Runs `words` in the network of the host called `host`, with this process's input and
+    /// output, while packets are carried and no flow of the scenario runs.
+    ///
+    /// # Errors
+    /// Where there is no such host or program, or the system fails.
+    pub fn shell(
+        mut self,
+        host: &str,
+        words: &[String],
+        control: &Control,
+    ) -> Result<ExitStatus, EmulationError> {
+        let Some(namespace) = self
+            .hosts()
+            .find(|(name, ..)| *name == host)
+            .map(|(_, namespace, _)| namespace.to_owned())
+        else {
+            let known: Vec<&str> = self.hosts().map(|(name, ..)| name).take(20).collect();
+            return Err(EmulationError::Input(format!(
+                "there is no host `{host}`; hosts are: {}",
+                known.join(", ")
+            )));
+        };
+        if let Some(program) = words.first().filter(|program| !commands::is_program(program)) {
+            return Err(EmulationError::Input(format!(
+                "there is no program `{program}` on this machine"
+            )));
+        }
+        let spans = Spans { measured_from: Time::ZERO, sample_every: None, end: Time::NEVER };
+        let carrier = self.carrier(spans, Clock::starting_in(Duration::ZERO))?;
+        thread::scope(|scope| {
+            let carrying = scope.spawn(move || carrier.run(Time::NEVER, control));
+            let ended = commands::attached(&namespace, words, control);
+            control.cancel();
+            joined(carrying.join())
+                .map_err(|error| EmulationError::system(&"the network", &error))?;
+            ended.map_err(|error| EmulationError::system(&host, &error))
+        })
+    }
+}
+
+/// Carries packets on one thread, serves the traffic on another and looks after programs on a
+/// third; the first that fails ends all.
+fn run_all(
+    carrier: Carrier,
+    traffic: &mut Traffic,
+    tasks: Vec<Task>,
+    clock: Clock,
+    end: Time,
+    control: &Control,
+) -> Result<(Carried, Vec<Log>), EmulationError> {
+    thread::scope(|scope| {
+        let carrying = scope.spawn(move || ending(carrier.run(end, control), control));
+        let supervising = scope.spawn(move || {
+            if tasks.is_empty() {
+                return Ok(Vec::new());
+            }
+            ending(commands::supervise(tasks, clock, end, control), control)
+        });
+        let served = ending(serve(traffic, clock, end, control), control);
+        let logs = joined(supervising.join())?;
+        let carried = joined(carrying.join())
+            .map_err(|error| EmulationError::system(&"the network", &error))?;
+        served.map_err(|error| EmulationError::system(&"the traffic", &error))?;
+        Ok((carried, logs))
+    })
+}
+
+/// `done`, where a failure ends the others, too.
+fn ending<T, E>(done: Result<T, E>, control: &Control) -> Result<T, E> {
+    if done.is_err() {
+        control.cancel();
+    }
+    done
+}
+
+fn joined<T>(joined: thread::Result<T>) -> T {
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,159 @@
+//! The traffic of a run: each flow's application over sockets of the kernel.
+//!
+//! A socket belongs to the namespace that its thread was in when it was made, for ever. So one
+//! thread serves all flows, both ends of each: it knows what was sent and what has arrived by one
+//! clock, and nothing of it is left when the process ends.
+
+mod receiver;
+mod serve;
+mod spaced;
+mod tcp;
+mod udp;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::playout::Playout;
+use ontempo_world::{FlowTotals, Messages};
+pub(crate) use receiver::Receiver;
+pub(crate) use serve::{Traffic, serve};
+pub(crate) use spaced::Spaced;
+pub(crate) use tcp::{Tcp, TcpSockets};
+pub(crate) use udp::{STAMP, Udp, UdpSockets};
+
+/// A flow's traffic.
+pub(crate) enum Agent {
+    /// Over TCP.
+    Tcp(Box<Tcp>),
+    /// Over UDP.
+    Udp(Box<Udp>),
+    /// Over UDP, spaced.
+    Spaced(Box<Spaced>),
+}
+
+/// Which of a flow's sockets is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one that connections come to.
+    Listener,
+    /// The sender's.
+    Source,
+    /// The receiver's.
+    Sink,
+}
+
+/// A message that has arrived makes flow `flow` send, at `at`.
+pub(crate) struct Prompt {
+    pub(crate) flow: u32,
+    pub(crate) at: Time,
+}
+
+impl Agent {
+    /// The flow starts, or something that it waits for may have come; answers when to ask again.
+    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+        match self {
+            Self::Tcp(tcp) => tcp.on_time(now),
+            Self::Udp(udp) => udp.on_time(now),
+            Self::Spaced(spaced) => spaced.on_time(now),
+        }
+    }
+
+    /// A message has come that this flow answers; answers when to ask again.
+    pub(crate) fn on_prompt(&mut self, now: Time) -> Time {
+        match self {
+            Self::Tcp(tcp) => tcp.on_prompt(now),
+            Self::Udp(udp) => udp.on_time(now),
+            Self::Spaced(spaced) => spaced.on_time(now),
+        }
+    }
+
+    /// A socket is ready; answers when to ask again.
+    pub(crate) fn on_ready(&mut self, now: Time, side: Side, prompts: &mut Vec<Prompt>) -> Time {
+        match self {
+            Self::Tcp(tcp) => tcp.on_ready(now, side, prompts),
+            Self::Udp(udp) => {
+                if side == Side::Sink {
+                    udp.receive(now);
+                }
+                udp.next(now)
+            }
+            Self::Spaced(spaced) if side == Side::Sink => spaced.receive(now),
+            Self::Spaced(spaced) => spaced.take_reports(now),
+        }
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self, now: Time) {
+        match self {
+            Self::Tcp(tcp) => tcp.end(now),
+            Self::Udp(udp) => udp.end(now),
+            Self::Spaced(spaced) => spaced.udp.end(now),
+        }
+    }
+
+    /// What its ends have counted.
+    pub(crate) fn totals(&self) -> FlowTotals {
+        match self {
+            Self::Tcp(tcp) => tcp.totals(),
+            Self::Udp(udp) => udp.totals(),
+            Self::Spaced(spaced) => spaced.totals(),
+        }
+    }
+
+    pub(crate) fn receiver(&self) -> &Receiver {
+        match self {
+            Self::Tcp(tcp) => &tcp.receiver,
+            Self::Udp(udp) => &udp.receiver,
+            Self::Spaced(spaced) => &spaced.udp.receiver,
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    pub(crate) fn tcp_mut(&mut self) -> Option<&mut Tcp> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Udp(_) | Self::Spaced(_) => None,
+        }
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        match self {
+            Self::Tcp(tcp) => tcp.packet_size(),
+            Self::Udp(udp) => udp.packet_size(),
+            Self::Spaced(spaced) => spaced.udp.packet_size(),
+        }
+    }
+
+    /// What the tables call its transport and its controller.
+    pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {
+        match self {
+            Self::Tcp(tcp) => ("tcp", Some(tcp.congestion())),
+            Self::Udp(_) => ("udp", None),
+            Self::Spaced(spaced) => ("spaced", spaced.controller_name()),
+        }
+    }
+
+    /// What the tables call its sampled quantities.
+    pub(crate) fn quantities(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            Self::Tcp(tcp) => tcp.quantities().collect(),
+            Self::Udp(_) => Vec::new(),
+            Self::Spaced(spaced) => spaced.quantities().collect(),
+        }
+    }
+
+    pub(crate) fn playout(&self) -> Option<&Playout> {
+        self.receiver().playout()
+    }
+
+    pub(crate) fn messages(&self) -> Option<&Messages> {
+        self.receiver().messages()
+    }
+}
+
+/// How often a connection is asked how it fares: for its reactions, and for what was acknowledged.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);

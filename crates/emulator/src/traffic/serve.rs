@@ -1,0 +1,269 @@
+//! The thread that serves the flows' sockets and looks how they fare.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_world::FlowTotals;
+use rustix::event::epoll::EventFlags;
+
+use super::{Agent, LOOK_EVERY, Prompt, Side, UdpSockets};
+use crate::Control;
+use crate::carrier::SPIN;
+use crate::clock::Clock;
+use crate::waiter::Waiter;
+
+/// The longest sleep, after which it looks whether the run was cancelled.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+
+/// Names of a flow's sockets.
+const SIDES: u64 = 3;
+
+/// One sampled quantity.
+pub(crate) struct Sample {
+    pub(crate) at: Time,
+    pub(crate) flow: u32,
+    pub(crate) quantity: &'static str,
+    pub(crate) value: f64,
+}
+
+/// The traffic of a run: its flows, some of which have none of ours, and what is to be seen.
+pub(crate) struct Traffic {
+    pub(crate) agents: Vec<Option<Agent>>,
+    pub(crate) starts: Vec<Time>,
+    /// Whether each flow is sampled.
+    pub(crate) is_sampled: Vec<bool>,
+    pub(crate) sample_every: Option<Duration>,
+    pub(crate) measured_from: Time,
+    pub(crate) samples: Vec<Sample>,
+    /// Totals as the measured span began.
+    pub(crate) before: Vec<FlowTotals>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    BeginMeasuring,
+    Sample,
+    Look,
+    Prompt(u32),
+    Ask(u32),
+}
+
+struct Server<'a> {
+    traffic: &'a mut Traffic,
+    waiter: Waiter,
+    tasks: BinaryHeap<Reverse<(Time, Task)>>,
+    /// When each flow is asked next.
+    asked: Vec<Time>,
+    prompts: Vec<Prompt>,
+}
+
+/// Serves `traffic` until `end`, or until `control` says so.
+///
+/// # Errors
+/// Where the system refuses to wait.
+pub(crate) fn serve(
+    traffic: &mut Traffic,
+    clock: Clock,
+    end: Time,
+    control: &Control,
+) -> io::Result<()> {
+    // Spacing is a matter of microseconds, for which a sleep is too coarse.
+    let is_spaced = traffic.agents.iter().flatten().any(|one| matches!(one, Agent::Spaced(_)));
+    let mut server = Server::new(traffic, clock)?;
+    loop {
+        let now = clock.now();
+        if now >= end || control.is_cancelled() {
+            break;
+        }
+        server.tasks_until(now)?;
+        let next = server.tasks.peek().map_or(Time::NEVER, |Reverse((time, _))| *time);
+        let next = next.min(end);
+        let left = next.since(clock.now());
+        if !is_spaced {
+            server.waiter.wait(next.min(now + LONGEST_SLEEP))?;
+        } else if left <= SPIN {
+            server.waiter.look()?;
+        } else {
+            server.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
+        }
+        server.ready(clock.now())?;
+    }
+    let now = end.min(clock.now());
+    traffic.agents.iter_mut().flatten().for_each(|agent| agent.end(now));
+    Ok(())
+}
+
+impl<'a> Server<'a> {
+    fn new(traffic: &'a mut Traffic, clock: Clock) -> io::Result<Self> {
+        let waiter = Waiter::new(clock)?;
+        let flows = traffic.agents.len();
+        let mut server = Self {
+            waiter,
+            tasks: BinaryHeap::new(),
+            asked: vec![Time::NEVER; flows],
+            prompts: Vec::new(),
+            traffic,
+        };
+        server.push(Time::ZERO + LOOK_EVERY, Task::Look);
+        if server.traffic.sample_every.is_some() {
+            server.push(Time::ZERO, Task::Sample);
+        }
+        if server.traffic.measured_from > Time::ZERO {
+            server.push(server.traffic.measured_from, Task::BeginMeasuring);
+        }
+        for flow in 0..flows {
+            let name = flow as u64 * SIDES;
+            match &server.traffic.agents[flow] {
+                Some(Agent::Tcp(tcp)) => {
+                    let listener = &tcp.sockets.listener;
+                    server.waiter.add(listener, name + Side::Listener as u64, EventFlags::IN)?;
+                }
+                Some(Agent::Udp(udp)) => {
+                    let sink = &udp.sockets.sink;
+                    server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                }
+                Some(Agent::Spaced(spaced)) => {
+                    let UdpSockets { source, sink } = &spaced.udp.sockets;
+                    server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                    server.waiter.add(source, name + Side::Source as u64, EventFlags::IN)?;
+                }
+                None => continue,
+            }
+            server.ask(flow, server.traffic.starts[flow]);
+        }
+        Ok(server)
+    }
+
+    fn push(&mut self, time: Time, task: Task) {
+        self.tasks.push(Reverse((time, task)));
+    }
+
+    /// The flow is to be asked at `time`, where it is not asked earlier.
+    fn ask(&mut self, flow: usize, time: Time) {
+        if time < self.asked[flow] {
+            self.asked[flow] = time;
+            self.push(time, Task::Ask(flow as u32));
+        }
+    }
+
+    fn tasks_until(&mut self, now: Time) -> io::Result<()> {
+        while let Some(Reverse((time, task))) = self.tasks.peek().copied()
+            && time <= now
+        {
+            self.tasks.pop();
+            match task {
+                Task::Ask(flow) => {
+                    let flow = flow as usize;
+                    if self.asked[flow] == time {
+                        self.asked[flow] = Time::NEVER;
+                        self.on_time(flow, now)?;
+                    }
+                }
+                Task::Prompt(flow) => {
+                    let flow = flow as usize;
+                    if let Some(agent) = &mut self.traffic.agents[flow] {
+                        let next = agent.on_prompt(now);
+                        self.ask(flow, next);
+                    }
+                }
+                Task::Look => {
+                    self.traffic.look(now, |_| true);
+                    self.push(now + LOOK_EVERY, Task::Look);
+                }
+                Task::Sample => {
+                    self.traffic.sample(now);
+                    if let Some(every) = self.traffic.sample_every {
+                        self.push(time + every, Task::Sample);
+                    }
+                }
+                Task::BeginMeasuring => {
+                    self.traffic.look(now, |_| true);
+                    self.traffic.before = self.traffic.totals();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_time(&mut self, flow: usize, now: Time) -> io::Result<()> {
+        let Some(agent) = &mut self.traffic.agents[flow] else { return Ok(()) };
+        let was_started = agent.tcp().is_none_or(|tcp| tcp.is_started());
+        let next = agent.on_time(now);
+        if let Some(tcp) = agent.tcp()
+            && tcp.is_started()
+            && !was_started
+        {
+            // Before it connects, the kernel says of a socket that it has hung up.
+            let name = flow as u64 * SIDES + Side::Source as u64;
+            self.waiter.add(&tcp.sockets.source, name, EventFlags::OUT | EventFlags::ET)?;
+        }
+        self.ask(flow, next);
+        Ok(())
+    }
+
+    /// Serves the sockets that are ready.
+    fn ready(&mut self, now: Time) -> io::Result<()> {
+        for place in 0..self.waiter.ready() {
+            let Some(name) = self.waiter.name(place) else { continue };
+            let flow = (name / SIDES) as usize;
+            let side = match name % SIDES {
+                0 => Side::Listener,
+                1 => Side::Source,
+                _ => Side::Sink,
+            };
+            let Some(agent) = &mut self.traffic.agents[flow] else { continue };
+            let had_sink = agent.tcp().is_some_and(|tcp| tcp.sink.is_some());
+            let next = agent.on_ready(now, side, &mut self.prompts);
+            if let Some(sink) = agent.tcp().and_then(|tcp| tcp.sink.as_ref())
+                && !had_sink
+            {
+                let name = flow as u64 * SIDES + Side::Sink as u64;
+                self.waiter.add(sink, name, EventFlags::IN)?;
+            }
+            self.ask(flow, next);
+            while let Some(Prompt { flow, at }) = self.prompts.pop() {
+                self.push(at, Task::Prompt(flow));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Traffic {
+    /// Asks the kernel how connections fare.
+    fn look(&mut self, now: Time, wanted: impl Fn(usize) -> bool) {
+        for (flow, agent) in self.agents.iter_mut().enumerate() {
+            if let Some(tcp) = agent.as_mut().and_then(Agent::tcp_mut)
+                && wanted(flow)
+            {
+                tcp.look(now);
+            }
+        }
+    }
+
+    fn sample(&mut self, now: Time) {
+        let is_sampled = std::mem::take(&mut self.is_sampled);
+        self.look(now, |flow| is_sampled[flow]);
+        for (flow, agent) in self.agents.iter().enumerate().filter(|(flow, _)| is_sampled[*flow]) {
+            let Some(agent) = agent else { continue };
+            let bytes = agent.receiver().delivered() * agent.packet_size();
+            let all = [("delivered_bytes", bytes as f64)].into_iter().chain(agent.quantities());
+            let flow = flow as u32;
+            self.samples.extend(all.map(|(quantity, value)| Sample {
+                at: now,
+                flow,
+                quantity,
+                value,
+            }));
+        }
+        self.is_sampled = is_sampled;
+    }
+
+    /// What the flows' ends have counted.
+    pub(crate) fn totals(&self) -> Vec<FlowTotals> {
+        let totals = |agent: &Option<Agent>| agent.as_ref().map(Agent::totals);
+        self.agents.iter().map(|agent| totals(agent).unwrap_or_default()).collect()
+    }
+}

@@ -1,0 +1,322 @@
+//! TCP: a connection of the kernel, which an application writes to and another one reads.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_world::{FlowTotals, Source};
+use socket2::{SockAddr, Socket};
+
+use super::{Prompt, Receiver, Side};
+use crate::sys::{self, TcpInfo};
+
+/// How often an application that waits for an acknowledgement asks for it.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// The most that is read or written before other flows have their turn.
+const MOST_AT_ONCE: usize = 256 << 10;
+
+/// What is written, and what is read into.
+const BUFFER: usize = 64 << 10;
+
+/// `ssthresh` where the kernel has set none (`TCP_INFINITE_SSTHRESH`).
+const NO_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// The kernel's congestion states, in which it has reduced its window (`enum tcp_ca_state`).
+const REDUCED: u8 = 2;
+const LOSS: u8 = 4;
+
+/// The sockets of a flow before it starts.
+pub(crate) struct TcpSockets {
+    pub(crate) listener: Socket,
+    pub(crate) source: Socket,
+    /// Whom the source connects to.
+    pub(crate) to: SockAddr,
+}
+
+/// A reaction of the kernel's congestion control.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaction {
+    pub(crate) at: Time,
+    pub(crate) event: &'static str,
+    pub(crate) window: u32,
+}
+
+/// Both ends of a TCP flow.
+pub(crate) struct Tcp {
+    pub(crate) sockets: TcpSockets,
+    /// The receiver's end, once the connection has come.
+    pub(crate) sink: Option<Socket>,
+    /// What the kernel's congestion control is called.
+    congestion: String,
+    packet: u64,
+    payload: u64,
+    source: Source,
+    start: Time,
+    stop: Time,
+    is_started: bool,
+    written: u64,
+    received: u64,
+    delivered: u64,
+    pub(crate) receiver: Receiver,
+    info: TcpInfo,
+    /// Whether the kernel would take no more.
+    is_full: bool,
+    is_finished: bool,
+    transfers: u64,
+    reductions: u64,
+    pub(crate) reactions: Vec<Reaction>,
+    /// Why the connection failed.
+    pub(crate) failed: Option<io::Error>,
+}
+
+impl Tcp {
+    pub(crate) fn new(
+        sockets: TcpSockets,
+        congestion: String,
+        (packet, payload): (u64, u64),
+        source: Source,
+        (start, stop): (Time, Time),
+        receiver: Receiver,
+    ) -> Self {
+        Self {
+            sockets,
+            sink: None,
+            congestion,
+            packet,
+            payload,
+            source,
+            start,
+            stop,
+            is_started: false,
+            written: 0,
+            received: 0,
+            delivered: 0,
+            receiver,
+            info: TcpInfo::default(),
+            is_full: true,
+            is_finished: false,
+            transfers: 0,
+            reductions: 0,
+            reactions: Vec::new(),
+            failed: None,
+        }
+    }
+
+    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+        if !self.is_started {
+            if now < self.start {
+                return self.start;
+            }
+            self.is_started = true;
+            match self.sockets.source.connect(&self.sockets.to) {
+                Err(error) if !is_under_way(&error) => self.failed = Some(error),
+                _ => {}
+            }
+        }
+        self.send(now)
+    }
+
+    pub(crate) fn on_prompt(&mut self, now: Time) -> Time {
+        self.source.prompt(now);
+        self.send(now)
+    }
+
+    pub(crate) fn on_ready(&mut self, now: Time, side: Side, prompts: &mut Vec<Prompt>) -> Time {
+        match side {
+            Side::Listener => {
+                if let Ok((socket, _)) = self.sockets.listener.accept()
+                    && socket.set_nonblocking(true).is_ok()
+                {
+                    self.sink = Some(socket);
+                }
+            }
+            Side::Source => {
+                if let Ok(Some(error)) = self.sockets.source.take_error() {
+                    self.failed = Some(error);
+                }
+                self.is_full = false;
+            }
+            Side::Sink => self.receive(now, prompts),
+        }
+        if self.is_started { self.send(now) } else { self.start }
+    }
+
+    /// Writes what is offered by `now`, as far as the kernel takes it; answers when to ask again.
+    fn send(&mut self, now: Time) -> Time {
+        let may_send = now < self.stop && self.failed.is_none();
+        let offered = self.source.offered(now.min(self.stop));
+        let target = offered.saturating_mul(self.payload);
+        let mut left = MOST_AT_ONCE;
+        static ZEROS: [u8; BUFFER] = [0; BUFFER];
+        while may_send && !self.is_full && self.written < target && left > 0 {
+            let most = (target - self.written).min(BUFFER as u64) as usize;
+            match (&self.sockets.source).write(&ZEROS[..most]) {
+                Ok(length) => {
+                    self.written += length as u64;
+                    left = left.saturating_sub(length);
+                }
+                Err(error) if is_under_way(&error) => self.is_full = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if !may_send {
+            return Time::NEVER;
+        }
+        if left == 0 && self.written < target {
+            return now;
+        }
+        let waits_for_acks = self.waits_for_acknowledgement(target) && self.acknowledge(now);
+        let ask = if waits_for_acks { now + ASK_EVERY } else { Time::NEVER };
+        self.source.next_offer(now).min(ask)
+    }
+
+    /// Whether the application goes on only when all that it wrote has arrived.
+    fn waits_for_acknowledgement(&self, target: u64) -> bool {
+        let waits = match self.source {
+            Source::File { .. } => !self.is_finished,
+            Source::Http(_) => target > 0,
+            Source::Paced(_) => true,
+            _ => false,
+        };
+        waits && self.written == target
+    }
+
+    /// Tells the application what was acknowledged; true where it still waits for more.
+    fn acknowledge(&mut self, now: Time) -> bool {
+        self.ask();
+        let acknowledged = self.acknowledged();
+        if self.source.on_acknowledged(now, acknowledged / self.payload) {
+            self.transfers += 1;
+            self.is_finished = matches!(self.source, Source::File { .. });
+        }
+        let offered = self.source.offered(now);
+        !self.is_finished && acknowledged < offered.saturating_mul(self.payload)
+    }
+
+    /// Bytes of data acknowledged. The kernel counts the opening of the connection as one.
+    fn acknowledged(&self) -> u64 {
+        self.info.bytes_acknowledged.saturating_sub(1).min(self.written)
+    }
+
+    fn receive(&mut self, now: Time, prompts: &mut Vec<Prompt>) {
+        let Some(mut socket) = self.sink.as_ref() else { return };
+        let mut buffer = [0; BUFFER];
+        let mut left = MOST_AT_ONCE;
+        while left > 0
+            && let Ok(length @ 1..) = socket.read(&mut buffer)
+        {
+            left = left.saturating_sub(length);
+            self.received += length as u64;
+        }
+        while (self.delivered + 1) * self.payload <= self.received {
+            let unit = self.delivered;
+            self.delivered += 1;
+            self.receiver.deliver_in_order(now, unit, &mut self.source, prompts);
+        }
+    }
+
+    /// Asks the kernel how the connection fares, and notes how its congestion control reacted
+    /// since it was last asked.
+    pub(crate) fn look(&mut self, now: Time) {
+        let before = self.info;
+        self.ask();
+        let entered =
+            |state: u8| self.info.congestion_state >= state && before.congestion_state < state;
+        let event = if self.info.timeouts > before.timeouts || entered(LOSS) {
+            "timeout"
+        } else if entered(REDUCED) {
+            "loss"
+        } else {
+            return;
+        };
+        self.reductions += 1;
+        self.reactions.push(Reaction { at: now, event, window: self.info.window });
+    }
+
+    fn ask(&mut self) {
+        // A socket that is there always answers.
+        if self.is_started
+            && let Ok(info) = sys::tcp_info(self.sockets.source.as_fd())
+        {
+            self.info = info;
+        }
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self, now: Time) {
+        let mut prompts = Vec::new();
+        self.receive(now, &mut prompts);
+        self.look(now);
+        let offered = match self.source {
+            Source::Ftp => self.delivered,
+            _ => self.source.offered(now.min(self.stop)),
+        };
+        self.receiver.end_in_order(now, &self.source, self.delivered, offered);
+    }
+
+    pub(crate) fn totals(&self) -> FlowTotals {
+        let info = &self.info;
+        FlowTotals {
+            sent: u64::from(info.data_segments_out),
+            retransmitted: u64::from(info.total_retransmitted),
+            timeouts: u64::from(info.timeouts),
+            reductions: self.reductions,
+            early_responses: 0,
+            acks: u64::from(info.segments_in.saturating_sub(info.data_segments_in)),
+            delivered: self.delivered,
+            dropped: 0,
+            transfers: self.transfers,
+        }
+    }
+
+    pub(crate) fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        self.packet
+    }
+
+    /// What the tables call its quantities, as they were when it was last asked.
+    pub(crate) fn quantities(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
+        let info = self.info;
+        let in_network = info.unacknowledged + info.retransmitting;
+        let in_flight = in_network.saturating_sub(info.sacked + info.lost);
+        let ssthresh = (info.ssthresh < NO_SSTHRESH).then_some(f64::from(info.ssthresh));
+        [
+            ("cwnd_packets", Some(f64::from(info.window))),
+            ("in_flight_packets", Some(f64::from(in_flight))),
+            ("ssthresh_packets", ssthresh),
+            ("srtt_s", self.smoothed_rtt().map(Duration::as_secs_f64)),
+        ]
+        .into_iter()
+        .filter_map(|(quantity, value)| Some((quantity, value?)))
+    }
+
+    pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
+        let micros = self.info.smoothed_rtt_us;
+        (micros > 0).then(|| Duration::from_micros(u64::from(micros)))
+    }
+
+    pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
+        let micros = self.info.minimum_rtt_us;
+        // The kernel says so before the first sample.
+        (micros > 0 && micros < u32::MAX).then(|| Duration::from_micros(u64::from(micros)))
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.is_started
+    }
+}
+
+/// Whether a call on a socket that never waits has to be made again later.
+fn is_under_way(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+        || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
+        || error.kind() == ErrorKind::NotConnected
+}

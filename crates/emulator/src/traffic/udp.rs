@@ -1,0 +1,172 @@
+//! UDP: each packet leaves when the application offers it, numbered and stamped.
+
+use std::io::{ErrorKind, Read};
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_world::{FlowTotals, Source};
+use socket2::Socket;
+
+use super::Receiver;
+
+/// A packet's number and when it was sent, which its payload begins with.
+pub(crate) const STAMP: usize = 16;
+
+/// How long to wait where the kernel takes no more.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Both ends' sockets.
+pub(crate) struct UdpSockets {
+    pub(crate) source: Socket,
+    pub(crate) sink: Socket,
+}
+
+/// Both ends of a UDP flow.
+pub(crate) struct Udp {
+    pub(crate) sockets: UdpSockets,
+    /// Bytes of a packet on the wire.
+    packet: u64,
+    /// What is sent: a stamp, and zeros.
+    payload: Vec<u8>,
+    source: Source,
+    stop: Time,
+    sent: u64,
+    pub(crate) receiver: Receiver,
+    /// Whether each number has arrived, for a stream whose missing units count.
+    arrived: Vec<bool>,
+    blocked: bool,
+}
+
+impl Udp {
+    pub(crate) fn new(
+        sockets: UdpSockets,
+        (packet, payload): (u64, usize),
+        source: Source,
+        stop: Time,
+        receiver: Receiver,
+    ) -> Self {
+        Self {
+            sockets,
+            packet,
+            payload: vec![0; payload],
+            source,
+            stop,
+            sent: 0,
+            receiver,
+            arrived: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    /// Sends what is offered by `now`.
+    pub(crate) fn on_time(&mut self, now: Time) -> Time {
+        self.blocked = false;
+        while self.send_next(now) {}
+        self.next(now)
+    }
+
+    /// Sends the next packet, if the application has offered it and the kernel takes it; true
+    /// where it did.
+    pub(super) fn send_next(&mut self, now: Time) -> bool {
+        if self.has_stopped(now) || self.sent >= self.source.offered(now) {
+            return false;
+        }
+        self.payload[..STAMP].copy_from_slice(&words(self.sent, now.as_nanos()));
+        match self.sockets.source.send(&self.payload) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.blocked = true;
+                return false;
+            }
+            // Whatever else the kernel says (nobody listens yet, say), the packet counts as sent:
+            // UDP promises nothing.
+            _ => {}
+        }
+        self.sent += 1;
+        self.receiver.sent(now);
+        self.source.on_acknowledged(now, self.sent);
+        true
+    }
+
+    pub(super) fn has_stopped(&self, now: Time) -> bool {
+        now >= self.stop
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// When to ask again.
+    pub(crate) fn next(&self, now: Time) -> Time {
+        let next = if self.blocked { now + RETRY } else { self.source.next_offer(now) };
+        if next < self.stop { next } else { Time::NEVER }
+    }
+
+    /// Takes what has arrived by `now`.
+    pub(crate) fn receive(&mut self, now: Time) {
+        while let Some((number, stamp)) = take(&self.sockets.sink) {
+            self.on_packet(now, number, stamp);
+        }
+    }
+
+    /// Packet `number`, sent at `stamp`, has come.
+    pub(super) fn on_packet(&mut self, now: Time, number: u64, stamp: u64) {
+        // What was never sent is not ours.
+        if number >= self.sent {
+            return;
+        }
+        self.receiver.deliver(now, number, self.source.due(number));
+        self.receiver.received(now, number, Time::from_nanos(stamp));
+        if self.receiver.has_playout() {
+            let place = number as usize;
+            if self.arrived.len() <= place {
+                self.arrived.resize(place + 1, false);
+            }
+            self.arrived[place] = true;
+        }
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self, now: Time) {
+        self.receive(now);
+        for number in 0..self.sent {
+            if !self.arrived.get(number as usize).copied().unwrap_or_default() {
+                self.receiver.miss(self.source.due(number), now);
+            }
+        }
+        self.receiver.end(now);
+    }
+
+    pub(crate) fn totals(&self) -> FlowTotals {
+        FlowTotals {
+            sent: self.sent,
+            delivered: self.receiver.delivered(),
+            ..FlowTotals::default()
+        }
+    }
+
+    pub(crate) fn packet_size(&self) -> u64 {
+        self.packet
+    }
+}
+
+/// Two numbers as a packet's payload begins with them.
+pub(super) fn words(first: u64, second: u64) -> [u8; STAMP] {
+    let mut bytes = [0; STAMP];
+    bytes[..8].copy_from_slice(&first.to_be_bytes());
+    bytes[8..].copy_from_slice(&second.to_be_bytes());
+    bytes
+}
+
+/// The two numbers that the next datagram begins with; `None` where none waits. Those too short
+/// to be ours are passed over.
+pub(super) fn take(mut socket: &Socket) -> Option<(u64, u64)> {
+    let mut bytes = [0; STAMP];
+    // A datagram longer than that is cut, which is all the same here.
+    while let Ok(length) = socket.read(&mut bytes) {
+        if length == STAMP {
+            let first = u64::from_be_bytes(std::array::from_fn(|place| bytes[place]));
+            let second = u64::from_be_bytes(std::array::from_fn(|place| bytes[8 + place]));
+            return Some((first, second));
+        }
+    }
+    None
+}

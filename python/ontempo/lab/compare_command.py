@@ -1,0 +1,78 @@
+"""What ``ontempo-lab compare`` does, without its options."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ontempo.lab.compare import (
+    WORLDS,
+    Comparison,
+    Difference,
+    compare,
+    read_tables,
+    run_worlds,
+    title_of,
+)
+from ontempo.lab.compare_page import share, write_comparison
+from ontempo.lab.folder import claimed
+
+
+def run_compare(
+    path: Path,
+    out: Path,
+    options: Sequence[str],
+    only_emulated: Sequence[str],
+    *,
+    as_json: bool,
+) -> Path:
+    """Run a scenario in both worlds, write the page and tell the differences."""
+    with claimed(out):
+        run_worlds(path, out, options, only_emulated)
+        simulated, emulated = (read_tables(out / world) for world in WORLDS)
+        comparison = compare(title_of(out / "simulated") or path.stem, simulated, emulated)
+        page = out / "comparison.html"
+        write_comparison(comparison, page)
+    if as_json:
+        print(json.dumps(as_dict(comparison, page), indent=2, ensure_ascii=False))
+        return page
+    console = Console(highlight=False)
+    console.print(comparison.title, style="bold", markup=False)
+    console.print(as_table(comparison))
+    console.print(f"\npage: {page}", soft_wrap=True, markup=False)
+    return page
+
+
+def as_table(comparison: Comparison) -> Table:
+    """The differences for people."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("of", "quantity", *WORLDS, "difference"):
+        is_number = heading not in ("of", "quantity")
+        table.add_column(heading, justify="right" if is_number else "left")
+    for one in comparison.differences:
+        values = (f"{one.simulated:.4g}", f"{one.emulated:.4g}")
+        table.add_row(one.subject, one.quantity, *values, share(one.relative))
+    return table
+
+
+def as_dict(comparison: Comparison, page: Path) -> dict[str, Any]:
+    """The differences for another program."""
+
+    def entry(one: Difference) -> dict[str, Any]:
+        return {
+            "of": one.subject,
+            "quantity": one.quantity,
+            "simulated": one.simulated,
+            "emulated": one.emulated,
+            "relative": None if math.isnan(one.relative) else one.relative,
+        }
+
+    return {
+        "title": comparison.title,
+        "page": str(page),
+        "differences": [entry(one) for one in comparison.differences],
+    }
