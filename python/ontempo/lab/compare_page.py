@@ -103,7 +103,7 @@ def _differences(comparison: Comparison) -> str:
     )
     heads = ("of", "quantity", *WORLDS, "difference", "of simulated")
     return (
-        '<div class="numbers"><table><thead><tr>'
+        '<div class="numbers whole"><table><thead><tr>'
         + "".join(f'<th scope="col">{head}</th>' for head in heads)
         + f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )
