@@ -1,0 +1,1 @@
+//! Media over real networks: application data units over QUIC, packets spaced over UDP, the socket API.

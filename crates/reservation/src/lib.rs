@@ -1,0 +1,1 @@
+//! Reservations for QoS: RSVP messages, the soft-state machine, admission and enforcement.
