@@ -49,6 +49,7 @@ fmt: build ## Format Rust and Python.
 
 .PHONY: lint
 lint: build ## Run clippy, ruff and mypy.
+	scripts/check-features $(FEATURES)
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -1,0 +1,84 @@
+//! When to ask for less quality, and when to ask for more again.
+
+use ontempo_foundation::{Duration, Time};
+
+/// A change of what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To the rung of this number, a lesser one.
+    Down(usize),
+    /// To the rung of this number, a better one.
+    Up(usize),
+}
+
+/// A ladder of specifications, the best first: one rung down when a violation has lasted, one up
+/// when there has been none for long enough.
+///
+/// After a step up that did not hold, the next one is tried after twice the time, up to
+/// sixteen times, so that a flow does not swing between two rungs.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    rungs: usize,
+    rung: usize,
+    patience: Duration,
+    calm: Duration,
+    doubled: u32,
+    since: Option<Time>,
+    violated: bool,
+    tried_up: bool,
+}
+
+impl Ladder {
+    const MOST_DOUBLED: u32 = 4;
+
+    /// A ladder of so many `rungs` (one at least) that begins at the best: a step down after a
+    /// violation of `patience`, a step up after `calm` without one.
+    pub fn new(rungs: usize, patience: Duration, calm: Duration) -> Self {
+        Self {
+            rungs: rungs.max(1),
+            rung: 0,
+            patience,
+            calm,
+            doubled: 0,
+            since: None,
+            violated: false,
+            tried_up: false,
+        }
+    }
+
+    /// The rung in use; 0 is the best.
+    pub fn rung(&self) -> usize {
+        self.rung
+    }
+
+    /// To be told, at every interval, whether anything is violated; answers with a step to make.
+    pub fn on_interval(&mut self, now: Time, violated: bool) -> Option<Step> {
+        if self.violated != violated || self.since.is_none() {
+            (self.violated, self.since) = (violated, Some(now));
+        }
+        let lasted = now.since(self.since?);
+        if violated && lasted >= self.patience && self.rung + 1 < self.rungs {
+            if self.tried_up {
+                self.doubled = (self.doubled + 1).min(Self::MOST_DOUBLED);
+            }
+            self.tried_up = false;
+            self.rung += 1;
+            self.since = Some(now);
+            return Some(Step::Down(self.rung));
+        }
+        let calm = Duration::from_nanos(self.calm.as_nanos().saturating_mul(1 << self.doubled));
+        if !violated && lasted >= calm {
+            if self.tried_up {
+                // The last step up has held.
+                self.doubled = 0;
+            }
+            self.tried_up = self.rung > 0;
+            self.since = Some(now);
+            if self.rung > 0 {
+                self.rung -= 1;
+                return Some(Step::Up(self.rung));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,419 @@
+//! The quality that an end of a flow asks for, and how two ends come to one (qosockets, II.B).
+
+use core::fmt;
+
+use ontempo_foundation::{Bytes, Duration, Rate};
+
+/// Messages per second, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageRate(u64);
+
+impl MessageRate {
+    /// A rate of `thousandths` of a message per second.
+    pub const fn from_thousandths(thousandths: u64) -> Self {
+        Self(thousandths)
+    }
+
+    /// A rate of whole messages per second.
+    pub const fn per_second(messages: u32) -> Self {
+        Self(messages as u64 * 1_000)
+    }
+
+    /// Thousandths of a message per second.
+    pub const fn as_thousandths(self) -> u64 {
+        self.0
+    }
+
+    /// Messages per second.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1_000.0
+    }
+
+    /// Equation (1): the payload of messages of `size` at this rate; the largest rate there is,
+    /// where it would not fit.
+    pub fn throughput(self, size: Bytes) -> Rate {
+        let bits = u128::from(self.0) * u128::from(size.get()) * 8 / 1_000;
+        Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for MessageRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} messages/s", self.as_f64())
+    }
+}
+
+/// A share in thousandths of a per cent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent(u32);
+
+impl Percent {
+    /// All of it.
+    pub const ALL: Self = Self(100_000);
+
+    /// A share of so many thousandths of a per cent; above all of it, all.
+    pub const fn from_thousandths(thousandths: u32) -> Self {
+        Self(if thousandths < Self::ALL.0 { thousandths } else { Self::ALL.0 })
+    }
+
+    /// A share in whole per cent; above 100, all of it.
+    pub const fn new(percent: u32) -> Self {
+        Self::from_thousandths(percent.saturating_mul(1_000))
+    }
+
+    /// Thousandths of a per cent.
+    pub const fn as_thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// In per cent.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 1_000.0
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", self.as_f64())
+    }
+}
+
+/// One parameter of a specification at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term<T> {
+    /// What is asked for; `None` where this end does not care.
+    pub value: Option<T>,
+    /// Whether this end gives way where the other asks for less.
+    pub coerced: bool,
+}
+
+impl<T> Default for Term<T> {
+    /// No demand, and so nothing to give way with.
+    fn default() -> Self {
+        Self { value: None, coerced: false }
+    }
+}
+
+impl<T> Term<T> {
+    /// A demand that stands.
+    pub const fn firm(value: T) -> Self {
+        Self { value: Some(value), coerced: false }
+    }
+
+    /// A demand that gives way.
+    pub const fn coerced(value: T) -> Self {
+        Self { value: Some(value), coerced: true }
+    }
+}
+
+/// The quality of service that one end of a flow of messages asks for.
+///
+/// `Specification::default()` asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Specification {
+    /// Least messages per second.
+    pub min_rate: Term<MessageRate>,
+    /// Most messages per second over an interval of measurement.
+    pub max_rate: Term<MessageRate>,
+    /// Most messages per second at any time.
+    pub peak_rate: Term<MessageRate>,
+    /// Largest message.
+    pub size: Term<Bytes>,
+    /// Least delay from sending to arrival.
+    pub min_delay: Term<Duration>,
+    /// Most delay from sending to arrival.
+    pub max_delay: Term<Duration>,
+    /// Most time between the arrivals of two messages.
+    pub int_delay: Term<Duration>,
+    /// Most difference between the delays of two consecutive messages.
+    pub jitter: Term<Duration>,
+    /// Most messages lost.
+    pub loss: Term<Percent>,
+    /// Most time until a disrupted flow goes on.
+    pub rec_time: Term<Duration>,
+    /// Whether messages may be delivered out of their order.
+    pub permutable: Term<bool>,
+}
+
+/// The name of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)] // They are the fields of `Specification`.
+pub enum Parameter {
+    MinRate,
+    MaxRate,
+    PeakRate,
+    Size,
+    MinDelay,
+    MaxDelay,
+    IntDelay,
+    Jitter,
+    Loss,
+    RecTime,
+    Permutable,
+}
+
+impl Parameter {
+    /// All, in the order of the paper.
+    pub const ALL: [Self; 11] = [
+        Self::MinRate,
+        Self::MaxRate,
+        Self::PeakRate,
+        Self::Size,
+        Self::MinDelay,
+        Self::MaxDelay,
+        Self::IntDelay,
+        Self::Jitter,
+        Self::Loss,
+        Self::RecTime,
+        Self::Permutable,
+    ];
+
+    /// As it is written in a file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MinRate => "min_rate",
+            Self::MaxRate => "max_rate",
+            Self::PeakRate => "peak_rate",
+            Self::Size => "size",
+            Self::MinDelay => "min_delay",
+            Self::MaxDelay => "max_delay",
+            Self::IntDelay => "int_delay",
+            Self::Jitter => "jitter",
+            Self::Loss => "loss",
+            Self::RecTime => "rec_time",
+            Self::Permutable => "permutable",
+        }
+    }
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a parameter asks for, or what was delivered of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Value {
+    Rate(MessageRate),
+    Size(Bytes),
+    Span(Duration),
+    Share(Percent),
+    Allowed(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(rate) => rate.fmt(f),
+            Self::Size(size) => size.fmt(f),
+            Self::Span(span) => span.fmt(f),
+            Self::Share(share) => share.fmt(f),
+            Self::Allowed(true) => f.write_str("allowed"),
+            Self::Allowed(false) => f.write_str("not allowed"),
+        }
+    }
+}
+
+/// Two parameters of one specification that cannot both hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The parameter that is too large, and what it asks for.
+    pub larger: (Parameter, Value),
+    /// The parameter that it must not exceed, and what that asks for.
+    pub bound: (Parameter, Value),
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((larger, value), (bound, limit)) = (self.larger, self.bound);
+        write!(f, "{larger} ({value}) is above {bound} ({limit})")
+    }
+}
+
+impl core::error::Error for Contradiction {}
+
+/// A parameter for which the ends ask differently, and at least one that would have to give way
+/// does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What they differ about.
+    pub parameter: Parameter,
+    /// What the sender asks for.
+    pub sender: Value,
+    /// What the receiver asks for.
+    pub receiver: Value,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parameter, sender, receiver } = self;
+        write!(f, "{parameter}: the sender asks for {sender}, the receiver for {receiver}, ")?;
+        f.write_str("and the end that would have to give way is not coerced")
+    }
+}
+
+/// Why two ends do not come to an agreement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Parameters in which they differ; at least one.
+    Conflicts(Vec<Conflict>),
+    /// What they would agree on contradicts itself.
+    Contradiction(Contradiction),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflicts(conflicts) => {
+                for (place, conflict) in conflicts.iter().enumerate() {
+                    let separator = if place == 0 { "" } else { "; " };
+                    write!(f, "{separator}{conflict}")?;
+                }
+                Ok(())
+            }
+            Self::Contradiction(contradiction) => {
+                write!(f, "what both ends could agree on contradicts itself: {contradiction}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl Specification {
+    /// What a parameter asks for.
+    pub fn value(&self, parameter: Parameter) -> Option<Value> {
+        match parameter {
+            Parameter::MinRate => self.min_rate.value.map(Value::Rate),
+            Parameter::MaxRate => self.max_rate.value.map(Value::Rate),
+            Parameter::PeakRate => self.peak_rate.value.map(Value::Rate),
+            Parameter::Size => self.size.value.map(Value::Size),
+            Parameter::MinDelay => self.min_delay.value.map(Value::Span),
+            Parameter::MaxDelay => self.max_delay.value.map(Value::Span),
+            Parameter::IntDelay => self.int_delay.value.map(Value::Span),
+            Parameter::Jitter => self.jitter.value.map(Value::Span),
+            Parameter::Loss => self.loss.value.map(Value::Share),
+            Parameter::RecTime => self.rec_time.value.map(Value::Span),
+            Parameter::Permutable => self.permutable.value.map(Value::Allowed),
+        }
+    }
+
+    /// Whether it can hold at all.
+    ///
+    /// # Errors
+    /// Names the first two parameters that contradict each other.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        self.ordered(self.min_rate, Parameter::MinRate, self.max_rate, Parameter::MaxRate)?;
+        self.ordered(self.min_rate, Parameter::MinRate, self.peak_rate, Parameter::PeakRate)?;
+        self.ordered(self.max_rate, Parameter::MaxRate, self.peak_rate, Parameter::PeakRate)?;
+        self.ordered(self.min_delay, Parameter::MinDelay, self.max_delay, Parameter::MaxDelay)
+    }
+
+    /// Whether `max_delay` leaves room for a path of this propagation delay; as
+    /// [`check`](Self::check), it names what contradicts.
+    ///
+    /// # Errors
+    /// Where `max_delay` is shorter than the propagation.
+    pub fn check_path(&self, propagation: Duration) -> Result<(), Contradiction> {
+        match self.max_delay.value {
+            Some(most) if most < propagation => Err(Contradiction {
+                larger: (Parameter::MinDelay, Value::Span(propagation)),
+                bound: (Parameter::MaxDelay, Value::Span(most)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn ordered<T: PartialOrd>(
+        &self,
+        smaller: Term<T>,
+        smaller_name: Parameter,
+        larger: Term<T>,
+        larger_name: Parameter,
+    ) -> Result<(), Contradiction> {
+        match (smaller.value, larger.value) {
+            (Some(low), Some(high)) if low > high => {
+                let named = |name| self.value(name).map(|value| (name, value));
+                match (named(smaller_name), named(larger_name)) {
+                    (Some(larger), Some(bound)) => Err(Contradiction { larger, bound }),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Which of two demands is the lesser one, that both ends can accept.
+#[derive(Clone, Copy)]
+enum Lesser {
+    /// Rates, sizes, and the least delay.
+    Smaller,
+    /// Times and losses that may not be exceeded, and leave to change the order.
+    Larger,
+}
+
+/// Brings the specifications of both ends to one (qosockets, II.B.4): where they differ, the end
+/// that asks for more gives way, if its flag says that it is coerced. What only one end asks for
+/// holds for both.
+///
+/// # Errors
+/// All parameters in which an end would have to give way that does not; or that what they would
+/// agree on contradicts itself.
+pub fn agree(sender: &Specification, receiver: &Specification) -> Result<Specification, Refusal> {
+    let mut conflicts = Vec::new();
+    let mut settled = Settling { sender, receiver, conflicts: &mut conflicts };
+    let agreed = Specification {
+        min_rate: settled.settle(Parameter::MinRate, |end| end.min_rate, Lesser::Smaller),
+        max_rate: settled.settle(Parameter::MaxRate, |end| end.max_rate, Lesser::Smaller),
+        peak_rate: settled.settle(Parameter::PeakRate, |end| end.peak_rate, Lesser::Smaller),
+        size: settled.settle(Parameter::Size, |end| end.size, Lesser::Smaller),
+        min_delay: settled.settle(Parameter::MinDelay, |end| end.min_delay, Lesser::Smaller),
+        max_delay: settled.settle(Parameter::MaxDelay, |end| end.max_delay, Lesser::Larger),
+        int_delay: settled.settle(Parameter::IntDelay, |end| end.int_delay, Lesser::Larger),
+        jitter: settled.settle(Parameter::Jitter, |end| end.jitter, Lesser::Larger),
+        loss: settled.settle(Parameter::Loss, |end| end.loss, Lesser::Larger),
+        rec_time: settled.settle(Parameter::RecTime, |end| end.rec_time, Lesser::Larger),
+        permutable: settled.settle(Parameter::Permutable, |end| end.permutable, Lesser::Larger),
+    };
+    if !conflicts.is_empty() {
+        return Err(Refusal::Conflicts(conflicts));
+    }
+    agreed.check().map_err(Refusal::Contradiction)?;
+    Ok(agreed)
+}
+
+struct Settling<'a> {
+    sender: &'a Specification,
+    receiver: &'a Specification,
+    conflicts: &'a mut Vec<Conflict>,
+}
+
+impl Settling<'_> {
+    fn settle<T: Ord + Copy>(
+        &mut self,
+        parameter: Parameter,
+        of: impl Fn(&Specification) -> Term<T>,
+        lesser: Lesser,
+    ) -> Term<T> {
+        let (sender, receiver) = (of(self.sender), of(self.receiver));
+        let coerced = sender.coerced && receiver.coerced;
+        let (Some(sent), Some(received)) = (sender.value, receiver.value) else {
+            return Term { value: sender.value.or(receiver.value), coerced };
+        };
+        let common = match lesser {
+            Lesser::Smaller => sent.min(received),
+            Lesser::Larger => sent.max(received),
+        };
+        let gives_way = |end: Term<T>, value: T| value == common || end.coerced;
+        if !gives_way(sender, sent) || !gives_way(receiver, received) {
+            let values = (self.sender.value(parameter), self.receiver.value(parameter));
+            if let (Some(sender), Some(receiver)) = values {
+                self.conflicts.push(Conflict { parameter, sender, receiver });
+            }
+        }
+        Term { value: Some(common), coerced }
+    }
+}
