@@ -1,0 +1,497 @@
+//! A sub-agent of net-snmp's `snmpd` or any other master agent: AgentX (RFC 2741).
+//!
+//! [`Agent`] is the protocol without a socket. [`serve`] gives it one, and connects again when
+//! the master goes away.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use agentx::encodings::{Value, VarBind, VarBindList};
+use agentx::pdu::{
+    Close, CloseReason, Get, GetBulk, GetNext, Header, Notify, Open, Ping, Register, ResError,
+    Response, Type,
+};
+
+use super::mib::{Objects, Oid};
+
+/// The fixed part of every message (RFC 2741, 6.1).
+const HEADER: usize = 20;
+/// No master has reason to send more.
+const LONGEST_PAYLOAD: u32 = 1 << 20;
+/// The most objects in one answer; a manager asks again for more.
+const MOST_OBJECTS: usize = 500;
+/// `notWritable` (RFC 3416), which the PDUs of the library do not know.
+const NOT_WRITABLE: u16 = 17;
+
+/// Why a session ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The connection broke, or could not be made.
+    Io(io::Error),
+    /// The master closed the session, or refused it.
+    ByMaster(String),
+    /// What came is not AgentX.
+    Malformed(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::ByMaster(reason) => write!(f, "the master agent {reason}"),
+            Self::Malformed(what) => write!(f, "the master agent sent {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Ended {}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// How far the session has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    Registering,
+    Serving,
+}
+
+/// One session with a master agent, as a state machine: messages in, messages out.
+#[derive(Debug)]
+pub struct Agent {
+    stage: Stage,
+    session: u32,
+    packet: u32,
+}
+
+impl Agent {
+    /// A session, and the message that opens it.
+    ///
+    /// # Errors
+    /// None that can happen: the message has a fixed length.
+    pub fn open() -> io::Result<(Self, Vec<u8>)> {
+        let mut open = Open::new(Oid::root().to_message(), "ontempo: delivered quality of service");
+        open.header.packet_id = 1;
+        let agent = Self { stage: Stage::Opening, session: 0, packet: 1 };
+        Ok((agent, open.to_bytes()?))
+    }
+
+    /// Whether the master knows what is served here.
+    pub fn is_serving(&self) -> bool {
+        self.stage == Stage::Serving
+    }
+
+    fn stamp(&mut self, header: &mut Header) {
+        self.packet = self.packet.wrapping_add(1);
+        header.session_id = self.session;
+        header.packet_id = self.packet;
+    }
+
+    /// A notification of these objects.
+    ///
+    /// # Errors
+    /// Where they do not fit into a message.
+    pub fn notify(&mut self, objects: Vec<(Oid, Value)>) -> io::Result<Vec<u8>> {
+        let bind = |(name, value): (Oid, Value)| VarBind::new(name.to_message(), value);
+        let mut notify = Notify::new(VarBindList(objects.into_iter().map(bind).collect()));
+        self.stamp(&mut notify.header);
+        notify.to_bytes()
+    }
+
+    /// A message that only asks whether the master is there.
+    ///
+    /// # Errors
+    /// None that can happen: the message has a fixed length.
+    pub fn ping(&mut self) -> io::Result<Vec<u8>> {
+        let mut ping = Ping::new();
+        self.stamp(&mut ping.header);
+        ping.to_bytes()
+    }
+
+    /// The message that ends the session.
+    ///
+    /// # Errors
+    /// None that can happen: the message has a fixed length.
+    pub fn close(&mut self) -> io::Result<Vec<u8>> {
+        let mut close = Close::new(CloseReason::Shutdown);
+        self.stamp(&mut close.header);
+        close.to_bytes()
+    }
+
+    /// A whole message of the master's: what to send back, if anything.
+    ///
+    /// # Errors
+    /// Where the master closes or refuses the session, or the message is malformed.
+    pub fn handle(&mut self, message: &[u8], objects: &Objects) -> Result<Option<Vec<u8>>, Ended> {
+        let malformed = |what: &str| Ended::Malformed(what.to_owned());
+        let header = Header::from_bytes(message).map_err(|_| malformed("no header of AgentX"))?;
+        let bad = |_| malformed("a message that is cut short or of unknown parts");
+        let answered = match header.ty {
+            Type::Response => {
+                let response = Response::from_bytes(message).map_err(bad)?;
+                return self.on_response(&header, &response);
+            }
+            Type::Close => return Err(Ended::ByMaster("closed the session".to_owned())),
+            Type::Get => {
+                let get = Get::from_bytes(message).map_err(bad)?;
+                let names = get.sr.0.iter().map(|range| &range.start);
+                names
+                    .map(|id| {
+                        let name = Oid::from_message(id)?;
+                        Some(VarBind::new(name.to_message(), objects.get(&name)))
+                    })
+                    .collect::<Option<Vec<_>>>()
+            }
+            Type::GetNext => {
+                let get = GetNext::from_bytes(message).map_err(bad)?;
+                let ranges = get.sr.0.iter();
+                ranges.map(|range| next(objects, range)).collect::<Option<Vec<_>>>()
+            }
+            Type::GetBulk => bulk(objects, &GetBulk::from_bytes(message).map_err(bad)?),
+            Type::TestSet => return not_writable(&header).map(Some).map_err(Ended::Io),
+            // Nothing was set, so nothing has to be undone (RFC 2741, 7.2.4.4: no answer).
+            Type::CleanupSet => return Ok(None),
+            _ => None,
+        };
+        let mut response = Response::from_header(&header);
+        match answered {
+            Some(answered) => response.vb = Some(VarBindList(answered)),
+            None => response.res_error = ResError::ParseError,
+        }
+        Ok(Some(response.to_bytes()?))
+    }
+
+    fn on_response(
+        &mut self,
+        header: &Header,
+        response: &Response,
+    ) -> Result<Option<Vec<u8>>, Ended> {
+        let fine = response.res_error == ResError::NoAgentXError;
+        match (self.stage, fine) {
+            (Stage::Opening, true) => {
+                self.session = header.session_id;
+                self.stage = Stage::Registering;
+                let mut register = Register::new(Oid::root().to_message());
+                self.stamp(&mut register.header);
+                Ok(Some(register.to_bytes()?))
+            }
+            (Stage::Registering, true) => {
+                self.stage = Stage::Serving;
+                Ok(None)
+            }
+            (Stage::Opening | Stage::Registering, false) => {
+                Err(Ended::ByMaster(format!("refused: {:?}", response.res_error)))
+            }
+            // A master that has restarted does not know the session.
+            (Stage::Serving, false) if response.res_error == ResError::NotOpen => {
+                Err(Ended::ByMaster("has forgotten the session".to_owned()))
+            }
+            (Stage::Serving, _) => Ok(None),
+        }
+    }
+}
+
+/// The object after the start of a range; its start with `EndOfMibView` where there is none.
+/// `None` where a name is longer than names may be.
+fn next(objects: &Objects, range: &agentx::encodings::SearchRange) -> Option<VarBind> {
+    let start = Oid::from_message(&range.start)?;
+    let end = Oid::from_message(&range.end)?;
+    Some(match objects.next(&start, range.start.include != 0, &end) {
+        Some((name, value)) => VarBind::new(name.to_message(), value.clone()),
+        None => VarBind::new(start.to_message(), Value::EndOfMibView),
+    })
+}
+
+/// RFC 2741, 7.2.3.3.
+fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<VarBind>> {
+    let mut ranges = asked.sr.0.clone();
+    let once = usize::from(asked.non_repeaters).min(ranges.len());
+    let mut found: Vec<_> =
+        ranges[..once].iter().map(|range| next(objects, range)).collect::<Option<_>>()?;
+    let repeated = &mut ranges[once..];
+    for _ in 0..asked.max_repetitions {
+        if repeated.is_empty() || found.len() + repeated.len() > MOST_OBJECTS {
+            break;
+        }
+        for range in repeated.iter_mut() {
+            let bind = next(objects, range)?;
+            range.start = bind.name.clone();
+            found.push(bind);
+        }
+    }
+    Some(found)
+}
+
+fn not_writable(header: &Header) -> io::Result<Vec<u8>> {
+    let mut response = Response::from_header(header);
+    response.res_index = 1;
+    let mut bytes = response.to_bytes()?;
+    // After the header: sysUpTime, then the error, in the byte order that we send.
+    if let Some(error) = bytes.get_mut(HEADER + 4..HEADER + 6) {
+        error.copy_from_slice(&NOT_WRITABLE.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+/// Where a master agent listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system; net-snmp's is `/var/agentx/master`.
+    Path(PathBuf),
+    /// `tcp:HOST:PORT`.
+    Tcp(String),
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Self::Path(PathBuf::from("/var/agentx/master"))
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(rest) = text.strip_prefix("tcp:") {
+            let (_, port) = rest.rsplit_once(':').unwrap_or(("", rest));
+            let port = port.parse::<u16>();
+            return match port {
+                Ok(1..) => Ok(Self::Tcp(rest.to_owned())),
+                _ => Err(format!("`{text}` has no port; write tcp:localhost:705")),
+            };
+        }
+        match text {
+            path if path.starts_with('/') => Ok(Self::Path(PathBuf::from(path))),
+            _ => Err(format!(
+                "`{text}` is neither a path such as /var/agentx/master nor tcp:localhost:705"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// A connection to a master.
+trait Connection: Read + Write {
+    fn set_timeout(&self, wait: Duration) -> io::Result<()>;
+}
+
+impl Connection for UnixStream {
+    fn set_timeout(&self, wait: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(wait))
+    }
+}
+
+impl Connection for TcpStream {
+    fn set_timeout(&self, wait: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(wait))
+    }
+}
+
+/// What a sub-agent tells, asked anew at every turn.
+pub trait Source {
+    /// The objects as they are now.
+    fn objects(&mut self) -> &Objects;
+
+    /// What has to be told since it was asked last.
+    fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>>;
+
+    /// Whether to end.
+    fn stopped(&self) -> bool;
+}
+
+/// How often the source is asked for notifications.
+const TURN: Duration = Duration::from_millis(250);
+/// How often an idle master is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(15);
+
+/// One session: serves `source` to the master at `address`, until the source says to stop.
+///
+/// # Errors
+/// Why the session ended before that. It may be begun again.
+pub fn serve(address: &Address, source: &mut impl Source) -> Result<(), Ended> {
+    match address {
+        Address::Path(path) => converse(UnixStream::connect(path)?, source),
+        Address::Tcp(address) => converse(TcpStream::connect(address)?, source),
+    }
+}
+
+fn converse(mut connection: impl Connection, source: &mut impl Source) -> Result<(), Ended> {
+    connection.set_timeout(TURN)?;
+    let (mut agent, open) = Agent::open()?;
+    connection.write_all(&open)?;
+    let mut received = Vec::new();
+    let mut heard = Instant::now();
+    let mut pinged = heard;
+    while !source.stopped() {
+        if agent.is_serving() {
+            for objects in source.notifications() {
+                connection.write_all(&agent.notify(objects)?)?;
+            }
+        }
+        if read_some(&mut connection, &mut received)? {
+            heard = Instant::now();
+        }
+        while let Some(message) = take_message(&mut received)? {
+            if let Some(answer) = agent.handle(&message, source.objects())? {
+                connection.write_all(&answer)?;
+            }
+        }
+        let silent = heard.elapsed();
+        if silent > 2 * PING_EVERY {
+            return Err(Ended::ByMaster("does not answer".to_owned()));
+        }
+        if silent > PING_EVERY && pinged.elapsed() > PING_EVERY && agent.is_serving() {
+            connection.write_all(&agent.ping()?)?;
+            pinged = Instant::now();
+        }
+    }
+    connection.write_all(&agent.close()?)?;
+    Ok(())
+}
+
+/// Waits for bytes at most one turn; whether some came.
+fn read_some(connection: &mut impl Connection, received: &mut Vec<u8>) -> Result<bool, Ended> {
+    let mut buffer = [0; 4096];
+    match connection.read(&mut buffer) {
+        Ok(0) => Err(Ended::ByMaster("closed the connection".to_owned())),
+        Ok(count) => {
+            received.extend_from_slice(&buffer[..count]);
+            Ok(true)
+        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
+                Ok(false)
+            }
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// The first whole message of what was received.
+fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
+    if received.len() < HEADER {
+        return Ok(None);
+    }
+    let malformed = |what: String| Ended::Malformed(what);
+    let header =
+        Header::from_bytes(received).map_err(|_| malformed("no header of AgentX".to_owned()))?;
+    if header.version != 1 {
+        return Err(malformed(format!("version {} of AgentX, not 1", header.version)));
+    }
+    if header.payload_length > LONGEST_PAYLOAD {
+        return Err(malformed(format!("a message of {} bytes", header.payload_length)));
+    }
+    let length = HEADER + header.payload_length as usize;
+    if received.len() < length {
+        return Ok(None);
+    }
+    let rest = received.split_off(length);
+    Ok(Some(std::mem::replace(received, rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use agentx::encodings::{ID, SearchRange, SearchRangeList};
+    use proptest::prelude::*;
+
+    use super::super::tests::collected;
+    use super::*;
+
+    fn response(to: &[u8], session: u32, error: ResError) -> Vec<u8> {
+        let mut response = Response::from_header(&Header::from_bytes(to).unwrap());
+        response.header.session_id = session;
+        response.res_error = error;
+        response.to_bytes().unwrap()
+    }
+
+    fn serving() -> Agent {
+        let nothing = Objects::default();
+        let (mut agent, open) = Agent::open().unwrap();
+        let register = agent.handle(&response(&open, 9, ResError::NoAgentXError), &nothing);
+        let register = register.unwrap().unwrap();
+        let done = agent.handle(&response(&register, 9, ResError::NoAgentXError), &nothing);
+        assert_eq!(done.unwrap(), None);
+        assert!(agent.is_serving());
+        agent
+    }
+
+    #[test]
+    fn a_session_is_opened_and_the_tree_registered() {
+        let ping = serving().ping().unwrap();
+        assert_eq!(Header::from_bytes(&ping).unwrap().session_id, 9);
+    }
+
+    #[test]
+    fn a_master_that_refuses_is_told_of() {
+        let (mut agent, open) = Agent::open().unwrap();
+        let refused = response(&open, 0, ResError::OpenFailed);
+        let ended = agent.handle(&refused, &Objects::default()).unwrap_err();
+        assert_eq!(ended.to_string(), "the master agent refused: OpenFailed");
+    }
+
+    #[test]
+    fn a_bulk_walks_until_the_end() {
+        let objects = Objects::new(&[collected(1)], 0);
+        let start: ID = "1.3.6.1.4.1.8072.9999.9999.2000".parse().unwrap();
+        let mut bulk = GetBulk::new(SearchRangeList(vec![SearchRange::new(start, ID::default())]));
+        bulk.max_repetitions = 100;
+        let answer = serving().handle(&bulk.to_bytes().unwrap(), &objects).unwrap().unwrap();
+        let binds = Response::from_bytes(&answer).unwrap().vb.unwrap().0;
+        let ends = binds.iter().filter(|bind| bind.data == Value::EndOfMibView).count();
+        assert_eq!((binds.len(), ends), (100, 100 - (1 + 21 + 12)));
+    }
+
+    #[test]
+    fn nothing_can_be_set() {
+        let mut test = agentx::pdu::TestSet::new(VarBindList(vec![VarBind::default()]));
+        let answer = serving().handle(&test.to_bytes().unwrap(), &Objects::default());
+        let answer = answer.unwrap().unwrap();
+        assert_eq!(answer[24..28], [17, 0, 1, 0]);
+    }
+
+    #[test]
+    fn an_address_says_what_would_be_right() {
+        assert_eq!("tcp:localhost:705".parse(), Ok(Address::Tcp("localhost:705".to_owned())));
+        assert_eq!("/var/agentx/master".parse(), Ok(Address::default()));
+        assert!("tcp:localhost".parse::<Address>().unwrap_err().contains("has no port"));
+        assert!("master".parse::<Address>().unwrap_err().contains("neither a path"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let objects = Objects::new(&[collected(1)], 0);
+            let _ = serving().handle(&bytes, &objects);
+            let mut received = bytes;
+            let _ = take_message(&mut received);
+        }
+
+        #[test]
+        fn no_message_of_a_known_kind_makes_it_panic(
+            kind in 1u8..19, flags in any::<u8>(),
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut message = vec![1, kind, flags, 0];
+            message.extend([0; 16]);
+            message.extend(payload);
+            let _ = serving().handle(&message, &Objects::new(&[collected(1)], 0));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads the reports of all processes of a host.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{ProcessReport, SocketReport};
+
+/// A report larger than this is not read.
+const LARGEST_REPORT: u64 = 4 << 20;
+
+/// One socket of the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collected {
+    /// A number that no two sockets open at a time share; kept as long as the socket is open.
+    pub index: u32,
+    /// The process that has it.
+    pub process: u32,
+    /// Its figures.
+    pub socket: SocketReport,
+}
+
+/// A report that was not taken, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
+/// Reads what the processes of a host publish.
+#[derive(Debug, Default)]
+pub struct Collector {
+    indexes: BTreeMap<(u32, u32), u32>,
+    last_index: u32,
+}
+
+impl Collector {
+    /// A collector that has seen no socket yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All sockets of the living processes that publish into `folders`, in the order of their
+    /// numbers; and what was not taken. Reports of processes that are gone are removed.
+    pub fn collect(&mut self, folders: &[PathBuf]) -> (Vec<Collected>, Vec<Skipped>) {
+        let mut reports = BTreeMap::new();
+        let mut skipped = Vec::new();
+        for path in folders.iter().flat_map(|folder| reports_in(folder)) {
+            match read(&path) {
+                Ok(Some(report)) => drop(reports.insert(report.process, report)),
+                Ok(None) => drop(fs::remove_file(&path)),
+                Err(reason) => skipped.push(Skipped { path, reason }),
+            }
+        }
+        (self.numbered(reports.into_values()), skipped)
+    }
+
+    fn numbered(&mut self, reports: impl Iterator<Item = ProcessReport>) -> Vec<Collected> {
+        let known = std::mem::take(&mut self.indexes);
+        let mut collected = Vec::new();
+        for report in reports {
+            for socket in report.sockets {
+                let key = (report.process, socket.id);
+                let index = known.get(&key).copied().unwrap_or_else(|| {
+                    self.last_index = self.last_index % (i32::MAX as u32) + 1;
+                    self.last_index
+                });
+                self.indexes.insert(key, index);
+                collected.push(Collected { index, process: report.process, socket });
+            }
+        }
+        collected.sort_by_key(|one| one.index);
+        collected
+    }
+}
+
+/// The files `NUMBER.json` of a folder.
+fn reports_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| process_of(path).is_some());
+    paths.sort();
+    paths
+}
+
+fn process_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// The report in a file; `None` where its process is gone.
+fn read(path: &Path) -> Result<Option<ProcessReport>, String> {
+    let Some(process) = process_of(path) else { return Ok(None) };
+    let Some(owner) = owner_of_process(process) else { return Ok(None) };
+    let failed = |error: io::Error| error.to_string();
+    // A link would have another's file read with the collector's rights.
+    let flags =
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
+        .map_err(|error| failed(error.into()))?;
+    let mut file = File::from(file);
+    let about = file.metadata().map_err(failed)?;
+    if !about.is_file() || about.uid() != owner {
+        return Err(format!("is not a file of the user who runs process {process}"));
+    }
+    let mut bytes = Vec::new();
+    file.by_ref().take(LARGEST_REPORT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_REPORT {
+        return Err(format!("is larger than {LARGEST_REPORT} bytes"));
+    }
+    let report: ProcessReport =
+        serde_json::from_slice(&bytes).map_err(|error| format!("is no report: {error}"))?;
+    if report.process != process {
+        return Err(format!("is that of process {}", report.process));
+    }
+    Ok(Some(report))
+}
+
+/// Who runs a process; `None` where there is none of that number.
+fn owner_of_process(process: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{process}")).ok().map(|about| about.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{folder, socket};
+    use super::super::{ProcessReport, Publisher};
+    use super::*;
+
+    fn own_report(ids: &[u32]) -> ProcessReport {
+        let sockets = ids.iter().map(|id| socket(*id)).collect();
+        ProcessReport { process: std::process::id(), sockets }
+    }
+
+    #[test]
+    fn a_socket_keeps_its_number_as_long_as_it_is_open() {
+        let folder = folder("numbers");
+        let publisher = Publisher::new(&folder);
+        let mut collector = Collector::new();
+        let mut indexes = |ids: &[u32]| {
+            publisher.publish(&own_report(ids)).unwrap();
+            let (sockets, skipped) = collector.collect(std::slice::from_ref(&folder));
+            assert_eq!(skipped, []);
+            sockets.iter().map(|one| (one.socket.id, one.index)).collect::<Vec<_>>()
+        };
+        assert_eq!(indexes(&[7, 8]), [(7, 1), (8, 2)]);
+        assert_eq!(indexes(&[8, 9]), [(8, 2), (9, 3)]);
+        assert_eq!(indexes(&[7]), [(7, 4)]);
+        drop(publisher);
+        assert_eq!(collector.collect(&[folder]).0, []);
+    }
+
+    #[test]
+    fn what_a_process_left_behind_is_removed() {
+        let folder = folder("left");
+        let path = folder.join("4194304.json"); // One more than the most processes of Linux.
+        fs::write(&path, "{}").unwrap();
+        assert_eq!(Collector::new().collect(&[folder]), (vec![], vec![]));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_is_told_of() {
+        let folder = folder("wrong");
+        let path = folder.join(format!("{}.json", std::process::id()));
+        let reason = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Collector::new().collect(std::slice::from_ref(&folder)).1.remove(0).reason
+        };
+        assert!(reason("{").starts_with("is no report: EOF while parsing"));
+        assert_eq!(reason(r#"{"process": 1, "sockets": []}"#), "is that of process 1");
+        assert!(reason(&" ".repeat(5 << 20)).starts_with("is larger than"));
+    }
+}

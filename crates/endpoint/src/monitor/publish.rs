@@ -1,0 +1,67 @@
+//! Writes a process's report where the host's collectors look.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::ProcessReport;
+
+/// The folder of a host, for processes that may write there.
+const OF_THE_HOST: &str = "/run/ontempo/qos";
+
+/// Where a process writes its report: the host's folder where there is one that it may write to
+/// (`ontempo rsvpd` and `ontempo export` make it), else one of the user's own.
+pub fn folder_to_publish() -> Option<PathBuf> {
+    let host = PathBuf::from(OF_THE_HOST);
+    if rustix::fs::access(&host, rustix::fs::Access::WRITE_OK).is_ok() {
+        return Some(host);
+    }
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)?.join("ontempo/qos");
+    fs::create_dir_all(&own).ok()?;
+    Some(own)
+}
+
+/// Where a collector looks: the host's folder, and those of the users that it can read.
+pub fn folders_to_collect() -> Vec<PathBuf> {
+    let mut folders = vec![PathBuf::from(OF_THE_HOST)];
+    let users = fs::read_dir("/run/user").into_iter().flatten().flatten();
+    let mut of_users: Vec<_> = users.map(|user| user.path().join("ontempo/qos")).collect();
+    of_users.sort();
+    folders.extend(of_users);
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// Writes the reports of this process; takes the last one away when it is dropped.
+#[derive(Debug)]
+pub struct Publisher {
+    path: PathBuf,
+    being_written: PathBuf,
+}
+
+impl Publisher {
+    /// A publisher into `folder`.
+    pub fn new(folder: &Path) -> Self {
+        let process = std::process::id();
+        Self {
+            path: folder.join(format!("{process}.json")),
+            being_written: folder.join(format!(".{process}.json")),
+        }
+    }
+
+    /// Replaces the report that was there. A reader sees the old one or the new one, whole.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to.
+    pub fn publish(&self, report: &ProcessReport) -> io::Result<()> {
+        fs::write(&self.being_written, serde_json::to_vec(report)?)?;
+        fs::rename(&self.being_written, &self.path)
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        // What is left behind, a collector takes away: its process is gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
