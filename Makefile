@@ -97,6 +97,7 @@ check-format: build
 
 .PHONY: test-rust
 test-rust: machine
+	scripts/fetch-base-mibs
 	cargo test $(RELEASE) $(FEATURES) --workspace
 	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network # with overflow checks
 

@@ -1,8 +1,11 @@
 //! What may be written on the command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ontempo_endpoint::monitor::agentx::Address;
+use ontempo_foundation::Duration;
 use ontempo_kernel::Name;
 
 use crate::seeds::Seeds;
@@ -65,6 +68,25 @@ Example:
     Summary(Summary),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it
     Kernel(Kernel),
+    /// Show what the QoS sockets of this host ask for and get
+    #[command(after_help = "\
+On a terminal it is drawn anew twice a second, until Ctrl-C; elsewhere it is printed once.
+
+Example:
+  ontempo monitor
+  ontempo monitor --json --every '5 s'")]
+    Monitor(Monitor),
+    /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus
+    #[command(after_help = "\
+SNMP: as a sub-agent of net-snmp's snmpd or any other master agent, by AgentX (RFC 2741); the objects \
+are those of mibs/ONTEMPO-QOS-MIB.txt, and each violation is a notification. A master that goes away is \
+looked for until it is back. Run as root, it makes the folder into which all users' processes report.
+
+Examples:
+  sudo ontempo export --agentx --prometheus 127.0.0.1:9464
+  ontempo export --agentx=tcp:localhost:705
+  snmptable -v2c -c public -m +ONTEMPO-QOS-MIB localhost ontempoQosSocketTable")]
+    Export(Export),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
 Example:
@@ -178,6 +200,39 @@ pub(crate) struct Summary {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Monitor {
+    /// Print one JSON document a line, again and again
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// How often it is looked
+    #[arg(long, value_name = "TIME", default_value = "500 ms")]
+    pub(crate) every: Duration,
+    /// Look for reports in this folder alone
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("to").required(true).multiple(true))]
+pub(crate) struct Export {
+    /// Where the master agent listens: a path, or tcp:HOST:PORT
+    #[arg(
+        long, value_name = "WHERE", group = "to", num_args = 0..=1, require_equals = true,
+        default_missing_value = "/var/agentx/master"
+    )]
+    pub(crate) agentx: Option<Address>,
+    /// Serve http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
+    pub(crate) prometheus: Option<SocketAddr>,
+    /// Look for reports in this folder alone
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

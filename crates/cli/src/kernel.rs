@@ -1,13 +1,12 @@
 //! `ontempo kernel`: congestion control of this machine's kernel.
 
-use comfy_table::{CellAlignment, Table, presets};
 use ontempo_foundation::{Duration, Rate};
 use ontempo_kernel::{Loaded, Mode, Settings, SocketStatus};
 use serde_json::json;
 
 use crate::arguments::{KernelCommand, Load, Mechanism, Status, Unload};
 use crate::failure::Failure;
-use crate::output::{complain, emit, emit_json};
+use crate::output::{complain, emit, emit_json, table};
 
 pub(crate) fn kernel(command: &KernelCommand) -> Result<(), Failure> {
     match command {
@@ -111,18 +110,6 @@ fn shown(loaded: &Loaded) -> String {
         ]);
     }
     format!("{title}\n\n{}", table.trim_fmt())
-}
-
-fn table(heads: &[&str], right: &[usize]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heads.iter().copied());
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if right.contains(&place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
 }
 
 fn mode(mode: Mode) -> &'static str {

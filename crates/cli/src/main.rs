@@ -4,9 +4,11 @@ mod arguments;
 mod check;
 mod columns;
 mod emulate;
+mod export;
 mod failure;
 mod kernel;
 mod manifest;
+mod monitor;
 mod output;
 mod progress;
 mod runs;
@@ -41,6 +43,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Emulate(arguments) => emulate::emulate(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
+        Command::Monitor(arguments) => monitor::monitor(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
         // Its code is that of the command that it runs.

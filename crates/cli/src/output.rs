@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use comfy_table::{CellAlignment, Table, presets};
 use ontempo_scenario::{Origin, Problem, ScenarioError};
 use serde::Serialize;
 use serde_json::json;
@@ -51,4 +52,17 @@ fn describe(problem: &Problem) -> serde_json::Value {
         None => (None, None, None),
     };
     json!({ "file": file, "line": line, "set": set, "field": problem.field, "what": problem.what })
+}
+
+/// A table without lines under these heads; the columns `right` are aligned to the right.
+pub(crate) fn table(heads: &[&str], right: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(heads.iter().copied());
+    for (place, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if right.contains(&place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
 }

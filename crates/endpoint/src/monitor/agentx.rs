@@ -11,13 +11,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use agentx::encodings::{Value, VarBind, VarBindList};
+pub use agentx::encodings::Value;
+use agentx::encodings::{VarBind, VarBindList};
 use agentx::pdu::{
     Close, CloseReason, Get, GetBulk, GetNext, Header, Notify, Open, Ping, Register, ResError,
     Response, Type,
 };
 
-use super::mib::{Objects, Oid};
+use super::mib::Objects;
+pub use super::mib::Oid;
 
 /// The fixed part of every message (RFC 2741, 6.1).
 const HEADER: usize = 20;

@@ -1,0 +1,120 @@
+//! `ontempo monitor`: what the QoS sockets of this host ask for and get.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use ontempo_endpoint::monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
+use ontempo_mechanisms::qos::Parameter;
+use serde_json::json;
+
+use crate::arguments::Monitor;
+use crate::failure::Failure;
+use crate::output::{complain, emit, table};
+
+/// Clears the terminal and goes to its corner.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
+    let drawn = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
+    let again = drawn || (arguments.json && !arguments.once);
+    let stopped = stop_flag()?;
+    let mut collector = Collector::new();
+    let every = StdDuration::from_nanos(arguments.every.as_nanos());
+    loop {
+        let (sockets, skipped) = collector.collect(&folders(arguments.folder.as_ref()));
+        if arguments.json {
+            emit(
+                &json!({ "sockets": sockets.iter().map(described).collect::<Vec<_>>() })
+                    .to_string(),
+            )?;
+        } else {
+            emit(&format!("{}{}", if drawn { CLEAR } else { "" }, shown(&sockets)))?;
+        }
+        skipped.iter().for_each(|one| complain(&one.to_string()));
+        if !again || stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // A signal ends the sleep late by one turn at most.
+        std::thread::sleep(every);
+    }
+}
+
+/// Set by Ctrl-C and by a signal to terminate.
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Failure::Environment(format!("cannot watch for signals: {error}")))?;
+    }
+    Ok(flag)
+}
+
+/// Where reports are looked for.
+pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<PathBuf> {
+    only.map_or_else(folders_to_collect, |folder| vec![folder.clone()])
+}
+
+fn described(one: &Collected) -> serde_json::Value {
+    json!({ "index": one.index, "process": one.process, "socket": one.socket })
+}
+
+fn shown(sockets: &[Collected]) -> String {
+    if sockets.is_empty() {
+        return "no process of this host has a QoS socket".to_owned();
+    }
+    let heads =
+        ["socket", "process", "flow", "kbit/s", "loss", "delay", "jitter", "reserved", "violated"];
+    let mut table = table(&heads, &[0, 1, 3, 4, 5, 6]);
+    for one in sockets {
+        let socket = &one.socket;
+        let arrow = match socket.role {
+            Role::Sender => "to",
+            Role::Receiver => "from",
+        };
+        let name = if socket.name.is_empty() { String::new() } else { format!("{} ", socket.name) };
+        let milliseconds = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.2} ms", seconds * 1e3))
+        };
+        table.add_row([
+            one.index.to_string(),
+            one.process.to_string(),
+            format!("{name}{arrow} {}", socket.remote),
+            format!("{:.0}", socket.throughput / 1e3),
+            socket.loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.2} %")),
+            milliseconds(socket.delay),
+            milliseconds(socket.jitter),
+            reserved(socket.reservation, &socket.reason),
+            violated(one),
+        ]);
+    }
+    table.trim_fmt()
+}
+
+fn reserved(reservation: Reservation, reason: &str) -> String {
+    let state = match reservation {
+        Reservation::None => "no",
+        Reservation::Requested => "asked",
+        Reservation::ControlledLoad => "controlled load",
+        Reservation::Guaranteed => "guaranteed",
+        Reservation::Refused => "refused",
+        Reservation::Lost => "lost",
+    };
+    if reason.is_empty() { state.to_owned() } else { format!("{state}: {reason}") }
+}
+
+fn violated(one: &Collected) -> String {
+    let names: Vec<_> = one
+        .socket
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.violated)
+        .filter_map(|parameter| {
+            Parameter::ALL.get(usize::from(parameter.parameter).wrapping_sub(1))
+        })
+        .map(|parameter| parameter.name())
+        .collect();
+    if names.is_empty() { "-".to_owned() } else { names.join(", ") }
+}

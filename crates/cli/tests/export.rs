@@ -1,0 +1,244 @@
+//! The figures of QoS sockets as others read them: net-snmp's agent and tools, and plain HTTP.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use common::{Place, interrupt, skipped, wait_until};
+use serde_json::json;
+
+const ROOT: &str = "1.3.6.1.4.1.8072.9999.9999.2000";
+
+/// A child that is killed when the test ends, however it ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn has(program: &str) -> bool {
+    let asked = format!("command -v {program}");
+    let status = Command::new("sh").args(["-c", &asked]).stdout(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("its address").port()
+}
+
+/// A report of this process's, with as many violations of `max_delay`.
+fn publish(place: &Place, violations: u64) {
+    let process = std::process::id();
+    let violated: Vec<_> = (1..=violations)
+        .map(|number| {
+            let begins = number % 2 == 1;
+            json!({ "number": number, "parameter": 6, "begins": begins, "asked": 100_000, "delivered": 320_000 })
+        })
+        .collect();
+    let report = json!({ "process": process, "sockets": [{
+        "id": 1, "name": "film", "role": "receiver", "carrier": "udp",
+        "local": "192.0.2.1:5000", "remote": "192.0.2.2:5000", "dscp": 34,
+        "reservation": "controlled-load", "reason": "", "opened_ms": 0,
+        "sent_messages": 40, "sent_bytes": 51_200, "messages": 35, "bytes": 44_800,
+        "lost_messages": 5, "throughput": 614_400.0, "loss": 12.5, "delay": 0.0125,
+        "delay_error": 0.0005, "jitter": 0.001,
+        "parameters": [{ "parameter": 6, "asked": 100_000, "coerced": false,
+            "delivered": 320_000, "violated": violations % 2 == 1, "begun": violations.div_ceil(2),
+            "changed_ms": null }],
+        "violations": violated,
+    }] });
+    let folder = place.path("reports");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::write(folder.join("new"), report.to_string()).expect("a report");
+    fs::rename(folder.join("new"), folder.join(format!("{process}.json"))).expect("in its place");
+}
+
+/// `snmpd` and `snmptrapd` in a place, on ports of their own.
+struct Master {
+    place: Place,
+    port: u16,
+    traps: u16,
+}
+
+impl Master {
+    fn new(test: &str) -> Self {
+        let master = Self { place: Place::new(test, ""), port: free_port(), traps: free_port() };
+        let (folder, port, traps) = (master.place.0.display(), master.port, master.traps);
+        let agent = format!(
+            "agentaddress udp:127.0.0.1:{port}\nrocommunity public\nmaster agentx\n\
+             agentXSocket {folder}/master\ntrap2sink 127.0.0.1:{traps} public\n"
+        );
+        fs::write(master.place.path("snmpd.conf"), agent).expect("a configuration");
+        let traps = "disableAuthorization yes\n";
+        fs::write(master.place.path("snmptrapd.conf"), traps).expect("a configuration");
+        master
+    }
+
+    fn program(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(name);
+        command
+            .args(arguments)
+            .current_dir(&self.place.0)
+            // Nothing is kept between runs, and no module is looked for.
+            .env("SNMP_PERSISTENT_DIR", self.place.path("kept"))
+            .env("MIBS", "");
+        command
+    }
+
+    fn start(&self, name: &str, arguments: &[&str]) -> Killed {
+        let log = fs::File::create(self.place.path(&format!("{name}.log"))).expect("a log");
+        let errors = log.try_clone().expect("a log");
+        let mut command = self.program(name, arguments);
+        Killed(command.stdout(log).stderr(errors).spawn().expect("the program starts"))
+    }
+
+    fn agent(&self) -> Killed {
+        self.start("snmpd", &["-f", "-Lo", "-C", "-c", "snmpd.conf"])
+    }
+
+    fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.place.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    fn ask(&self, tool: &str, name: &str) -> String {
+        let to = format!("127.0.0.1:{}", self.port);
+        let arguments =
+            ["-v2c", "-c", "public", "-On", "-OQ", "-t", "1", "-r", "0", to.as_str(), name];
+        let output = self.program(tool, &arguments).output().expect("the tool starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+#[test]
+fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
+    if !["snmpd", "snmptrapd", "snmpwalk"].iter().all(|program| has(program)) {
+        return skipped("export", "snmpd, snmptrapd or snmpwalk is missing");
+    }
+    let master = Master::new("export");
+    publish(&master.place, 0);
+    let _traps = master.start(
+        "snmptrapd",
+        &[
+            "-f",
+            "-Lo",
+            "-On",
+            "-C",
+            "-c",
+            "snmptrapd.conf",
+            &format!("udp:127.0.0.1:{}", master.traps),
+        ],
+    );
+    let agent = master.agent();
+    let socket = master.place.path("master");
+    let to = format!("--agentx={}", socket.display());
+    let exporting = Killed(master.place.spawn(&["export", &to, "--folder", "reports"]));
+    let count = format!("{ROOT}.1.1.0");
+    wait_until("the sub-agent", || master.ask("snmpget", &count).contains("= 1"));
+
+    let walked = master.ask("snmpwalk", ROOT);
+    assert_eq!(walked.lines().count(), 1 + 21 + 6, "{walked}");
+    assert!(walked.contains(&format!(".{ROOT}.1.2.1.2.1 = \"film\"")), "{walked}");
+    assert!(walked.contains(&format!(".{ROOT}.1.2.1.19.1 = 12500")), "{walked}");
+    // GetBulk finds what GetNext finds.
+    assert_eq!(master.ask("snmpbulkwalk", ROOT), walked);
+
+    publish(&master.place, 1);
+    let begun = format!(".{ROOT}.0.1");
+    wait_until("the notification", || master.log("snmptrapd").contains(&begun));
+    publish(&master.place, 2);
+    let ended = format!(".{ROOT}.0.2");
+    wait_until("its end", || master.log("snmptrapd").contains(&ended));
+    let told = master.log("snmptrapd");
+    assert_eq!(told.matches(&begun).count(), 1, "told twice: {told}");
+    assert!(told.contains(&format!(".{ROOT}.1.3.1.4.1.6 = Gauge32: 320000")), "{told}");
+
+    // A master that restarts is found again.
+    drop(agent);
+    let _ = fs::remove_file(&socket);
+    let _agent = master.agent();
+    wait_until("the sub-agent again", || master.ask("snmpget", &count).contains("= 1"));
+
+    interrupt(&exporting.0);
+    let mut exporting = exporting;
+    assert_eq!(exporting.0.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn the_module_has_no_fault_that_smilint_finds() {
+    let house = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let fetched = house.join("target/base-mibs");
+    let bases = ["/usr/share/snmp/mibs", "/usr/share/mibs/ietf", "/var/lib/mibs/ietf"];
+    let mut folders = [fetched].into_iter().chain(bases.map(PathBuf::from));
+    let base = folders.find(|folder| {
+        ["SNMPv2-TC", "SNMPv2-TC.txt"].iter().any(|name| folder.join(name).exists())
+    });
+    let (true, Some(base)) = (has("smilint"), base) else {
+        return skipped(
+            "the_module_has_no_fault_that_smilint_finds",
+            "smilint or the modules SNMPv2-SMI, -TC and -CONF are missing; \
+             scripts/fetch-base-mibs fetches these",
+        );
+    };
+    let output = Command::new("smilint")
+        .args(["-l", "6"])
+        .arg(house.join("mibs/ONTEMPO-QOS-MIB.txt"))
+        .env("SMIPATH", &base)
+        .output()
+        .expect("smilint starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let ours: Vec<_> = said.lines().filter(|line| line.contains("ONTEMPO-QOS-MIB")).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+}
+
+#[test]
+fn prometheus_reads_the_same_figures() {
+    let place = Place::new("prometheus", "");
+    publish(&place, 1);
+    let mut exporting =
+        Killed(place.spawn(&["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"]));
+    let mut said = [0; 128];
+    let out = exporting.0.stdout.as_mut().expect("its output");
+    let count = out.read(&mut said).expect("it says where");
+    let said = String::from_utf8_lossy(&said[..count]).into_owned();
+    let address =
+        said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics");
+
+    let mut connection = TcpStream::connect(address).expect("it listens");
+    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").expect("asked");
+    let mut page = String::new();
+    connection.read_to_string(&mut page).expect("answered");
+    assert!(page.contains("ontempo_qos_violated{") && page.contains("parameter=\"max_delay\"} 1"));
+    assert!(page.contains("ontempo_qos_delay_seconds{"), "{page}");
+}
+
+#[test]
+fn monitor_shows_what_is_violated() {
+    let place = Place::new("monitor", "");
+    publish(&place, 1);
+    let ran = place.run(&["monitor", "--folder", "reports"]);
+    let shown = &ran.succeeds().out;
+    assert!(shown.contains("film from 192.0.2.2:5000") && shown.contains("max_delay"), "{shown}");
+    let ran = place.run(&["monitor", "--json", "--once", "--folder", "reports"]);
+    assert_eq!(ran.succeeds().json()["sockets"][0]["socket"]["messages"], 35);
+    let ran = place.run(&["monitor", "--folder", "nowhere"]);
+    assert!(ran.succeeds().out.contains("no process of this host has a QoS socket"));
+}
+
+#[test]
+fn where_to_export_to_is_checked() {
+    let place = Place::new("where", "");
+    place.run(&["export"]).fails(2, &["--agentx", "--prometheus"]);
+    place.run(&["export", "--agentx=here"]).fails(2, &["`here` is neither a path"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    place.run(&["export", "--prometheus", &address]).fails(3, &["cannot listen on", &address]);
+}
