@@ -1,3 +1,4 @@
 //! Media over real networks: application data units over QUIC, packets spaced over UDP, the socket API.
 
 pub mod monitor;
+pub mod qos;

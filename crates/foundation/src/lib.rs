@@ -18,4 +18,4 @@ mod units;
 pub use random::RandomStream;
 #[cfg(feature = "text")]
 pub use text::{Quantity, UnitError, UnitProblem};
-pub use units::{Bytes, Duration, Packets, Rate, Time};
+pub use units::{Bytes, Duration, MessageRate, Packets, Percent, Rate, Time};

@@ -325,6 +325,91 @@ impl fmt::Display for Packets {
     }
 }
 
+/// Messages per second, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageRate(u64);
+
+impl MessageRate {
+    /// A rate of `thousandths` of a message per second.
+    pub const fn from_thousandths(thousandths: u64) -> Self {
+        Self(thousandths)
+    }
+
+    /// A rate of whole messages per second.
+    pub const fn per_second(messages: u32) -> Self {
+        Self(messages as u64 * 1_000)
+    }
+
+    /// Thousandths of a message per second.
+    pub const fn as_thousandths(self) -> u64 {
+        self.0
+    }
+
+    /// Messages per second.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1_000.0
+    }
+
+    /// Equation (1): the payload of messages of `size` at this rate; the largest rate there is,
+    /// where it would not fit.
+    pub fn throughput(self, size: Bytes) -> Rate {
+        let bits = u128::from(self.0) * u128::from(size.get()) * 8 / 1_000;
+        Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for MessageRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display_thousandths(f, self.0, "messages/s")
+    }
+}
+
+/// A share in thousandths of a per cent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent(u32);
+
+impl Percent {
+    /// All of it.
+    pub const ALL: Self = Self(100_000);
+
+    /// A share of so many thousandths of a per cent; above all of it, all.
+    pub const fn from_thousandths(thousandths: u32) -> Self {
+        Self(if thousandths < Self::ALL.0 { thousandths } else { Self::ALL.0 })
+    }
+
+    /// A share in whole per cent; above 100, all of it.
+    pub const fn new(percent: u32) -> Self {
+        Self::from_thousandths(percent.saturating_mul(1_000))
+    }
+
+    /// Thousandths of a per cent.
+    pub const fn as_thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// In per cent.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 1_000.0
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        display_thousandths(f, self.0.into(), "%")
+    }
+}
+
+/// Writes thousandths of a unit, exactly: what is shown parses back.
+fn display_thousandths(f: &mut fmt::Formatter<'_>, value: u64, unit: &str) -> fmt::Result {
+    match value % 1_000 {
+        0 => write!(f, "{} {unit}", value / 1_000),
+        rest => {
+            let decimals = format!("{rest:03}");
+            write!(f, "{}.{} {unit}", value / 1_000, decimals.trim_end_matches('0'))
+        }
+    }
+}
+
 /// Writes `value` in the largest unit that it reaches, exactly: what is shown parses back.
 fn display_scaled(
     f: &mut fmt::Formatter<'_>,

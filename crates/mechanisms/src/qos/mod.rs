@@ -16,7 +16,6 @@ mod watch;
 pub use ladder::{Ladder, Step};
 pub use meter::{Count, DelayMeter, Meter, Timing, loss_percent};
 pub use specification::{
-    Conflict, Contradiction, MessageRate, Parameter, Percent, Refusal, Specification, Term, Value,
-    agree,
+    Conflict, Contradiction, Parameter, Refusal, Specification, Term, Value, agree,
 };
 pub use watch::{Delivered, Hysteresis, Turn, Violation, Watch};

@@ -1,4 +1,4 @@
-use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, Rate, Time};
 use proptest::prelude::*;
 
 use super::*;

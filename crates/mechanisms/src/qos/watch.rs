@@ -1,8 +1,8 @@
 //! Holds what is delivered against what was agreed, and says when the two part and meet again.
 
-use ontempo_foundation::{Bytes, Duration, Time};
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, Time};
 
-use super::specification::{MessageRate, Parameter, Percent, Specification, Value};
+use super::specification::{Parameter, Specification, Value};
 use super::{Count, Timing, loss_percent};
 
 /// After how many intervals in a row a violation begins and ends.

@@ -13,7 +13,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::{Bytes, Duration, Packets, Rate};
+use crate::{Bytes, Duration, MessageRate, Packets, Percent, Rate};
+
+#[cfg(test)]
+mod tests;
 
 /// What a text measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +29,15 @@ pub enum Quantity {
     Bytes,
     /// A number of packets.
     Packets,
+    /// A rate of messages.
+    MessageRate,
+    /// A share.
+    Percent,
 }
 
 impl Quantity {
-    const ALL: [Self; 4] = [Self::Duration, Self::Rate, Self::Bytes, Self::Packets];
+    const ALL: [Self; 6] =
+        [Self::Duration, Self::Rate, Self::Bytes, Self::Packets, Self::MessageRate, Self::Percent];
 
     /// The units that it is written in, each with the smallest units that it counts.
     const fn units(self) -> &'static [(&'static str, u64)] {
@@ -59,6 +67,8 @@ impl Quantity {
                 ("GiB", 1 << 30),
             ],
             Self::Packets => &[("packets", 1), ("packet", 1)],
+            Self::MessageRate => &[("messages/s", 1_000), ("message/s", 1_000)],
+            Self::Percent => &[("%", 1_000)],
         }
     }
 
@@ -69,6 +79,8 @@ impl Quantity {
             Self::Rate => "bit/s, kbit/s, Mbit/s, Gbit/s",
             Self::Bytes => "bytes, kB, MB, GB, KiB, MiB, GiB",
             Self::Packets => "packets",
+            Self::MessageRate => "messages/s",
+            Self::Percent => "%",
         }
     }
 
@@ -79,6 +91,8 @@ impl Quantity {
             Self::Rate => "Mbit/s",
             Self::Bytes => "bytes",
             Self::Packets => "packets",
+            Self::MessageRate => "messages/s",
+            Self::Percent => "%",
         }
     }
 
@@ -89,6 +103,8 @@ impl Quantity {
             Self::Rate => "a rate",
             Self::Bytes => "a number of bytes",
             Self::Packets => "a number of packets",
+            Self::MessageRate => "a rate of messages",
+            Self::Percent => "a share",
         }
     }
 
@@ -99,12 +115,14 @@ impl Quantity {
             Self::Rate => "25 Mbit/s",
             Self::Bytes => "1000 bytes",
             Self::Packets => "150 packets",
+            Self::MessageRate => "60 messages/s",
+            Self::Percent => "5 %",
         }
     }
 
     /// Whether a fraction of the smallest unit is rounded, rather than refused.
     const fn rounds(self) -> bool {
-        matches!(self, Self::Duration | Self::Rate)
+        matches!(self, Self::Duration | Self::Rate | Self::MessageRate | Self::Percent)
     }
 
     fn largest(self) -> &'static str {
@@ -113,6 +131,8 @@ impl Quantity {
             Self::Rate => "18446744073 Gbit/s",
             Self::Bytes => "18446744073 GB",
             Self::Packets => "18446744073709551615 packets",
+            Self::MessageRate => "18446744073709551 messages/s",
+            Self::Percent => "100 %",
         }
     }
 }
@@ -429,6 +449,19 @@ text_unit!(
     ["150 packets", "1 packet"]
 );
 
+text_unit!(
+    MessageRate,
+    "A rate of messages with its unit.",
+    r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*messages?/s\s*$",
+    ["60 messages/s", "23.976 messages/s"]
+);
+text_unit!(
+    Percent,
+    "A share in per cent, at most all of it.",
+    r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*%\s*$",
+    ["5 %", "0.1 %"]
+);
+
 impl FromStr for Duration {
     type Err = UnitError;
 
@@ -472,131 +505,28 @@ impl FromStr for Packets {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+impl FromStr for MessageRate {
+    type Err = UnitError;
 
-    use super::*;
-
-    fn error<T: FromStr<Err = UnitError> + fmt::Debug>(text: &str) -> String {
-        text.parse::<T>().unwrap_err().to_string()
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse(text, Quantity::MessageRate).map(Self::from_thousandths)
     }
+}
 
-    #[test]
-    fn durations_are_read_in_every_unit() {
-        let nanos = |text: &str| text.parse::<Duration>().unwrap().as_nanos();
-        assert_eq!(nanos("30 ms"), 30_000_000);
-        assert_eq!(nanos("1.5 s"), 1_500_000_000);
-        assert_eq!(nanos("50 us"), 50_000);
-        assert_eq!(nanos("50 \u{b5}s"), 50_000);
-        assert_eq!(nanos("10 ns"), 10);
-        assert_eq!(nanos("2 min"), 120_000_000_000);
-        assert_eq!(nanos("1 h"), 3_600_000_000_000);
-        assert_eq!(nanos(" 30ms "), 30_000_000);
-        assert_eq!(nanos("1e-05 s"), 10_000);
-        assert_eq!(nanos("0 s"), 0);
-    }
+impl FromStr for Percent {
+    type Err = UnitError;
 
-    #[test]
-    fn rates_bytes_and_packets_are_read_in_every_unit() {
-        let bits = |text: &str| text.parse::<Rate>().unwrap().as_bits_per_sec();
-        assert_eq!(bits("25 Mbit/s"), 25_000_000);
-        assert_eq!(bits("300 kbit/s"), 300_000);
-        assert_eq!(bits("1.5 Gbit/s"), 1_500_000_000);
-        assert_eq!(bits("800 bit/s"), 800);
-        assert_eq!("unlimited".parse(), Ok(Rate::UNLIMITED));
-        let bytes = |text: &str| text.parse::<Bytes>().unwrap().get();
-        assert_eq!(bytes("1000 bytes"), 1000);
-        assert_eq!(bytes("1 byte"), 1);
-        assert_eq!(bytes("7 B"), 7);
-        assert_eq!(bytes("500 kB"), 500_000);
-        assert_eq!(bytes("1.5 MB"), 1_500_000);
-        assert_eq!(bytes("64 KiB"), 65_536);
-        assert_eq!("150 packets".parse(), Ok(Packets::new(150)));
-        assert_eq!("1 packet".parse(), Ok(Packets::new(1)));
-    }
-
-    #[test]
-    fn a_fraction_is_rounded_to_the_nearest_nanosecond_without_floating_point() {
-        let nanos = |text: &str| text.parse::<Duration>().unwrap().as_nanos();
-        assert_eq!(nanos("0.30000000000000004 s"), 300_000_000);
-        assert_eq!(nanos("0.1234567895 s"), 123_456_790);
-        assert_eq!(nanos("0.12345678949999999999999999999999999999999 s"), 123_456_789);
-        assert_eq!(nanos("9007199.254740993 s"), 9_007_199_254_740_993);
-    }
-
-    #[test]
-    fn a_missing_unit_is_told_with_what_to_write() {
-        assert_eq!(error::<Duration>("30"), "missing unit: write \"30 ms\", not 30");
-        assert_eq!(error::<Rate>("2.5"), "missing unit: write \"2.5 Mbit/s\", not 2.5");
-    }
-
-    #[test]
-    fn a_unit_of_another_quantity_is_told_apart_from_an_unknown_one() {
-        assert_eq!(
-            error::<Duration>("3 Mbit/s"),
-            "`3 Mbit/s` is a rate; a duration is needed, such as \"30 ms\""
-        );
-        assert_eq!(
-            error::<Rate>("25 Mbps"),
-            "`25 Mbps` has the unknown unit `Mbps`; a rate is written in bit/s, kbit/s, Mbit/s, \
-             Gbit/s"
-        );
-    }
-
-    #[test]
-    fn what_is_no_number_of_zero_or_more_is_refused() {
-        for text in ["", "ms", "fast", "nan s", "inf s", "+3 s", ".5 s", "5. s", "1.2.3 s", "-x s"]
-        {
-            let message = error::<Duration>(text);
-            assert!(message.contains("does not begin with a number"), "{message}");
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let thousandths = parse(text, Quantity::Percent)?;
+        match u32::try_from(thousandths) {
+            Ok(thousandths) if thousandths <= Self::ALL.as_thousandths() => {
+                Ok(Self::from_thousandths(thousandths))
+            }
+            _ => Err(UnitError {
+                text: text.trim().to_owned(),
+                wanted: Quantity::Percent,
+                problem: UnitProblem::TooLarge,
+            }),
         }
-        assert_eq!(error::<Duration>("-3 ms"), "`-3 ms` is negative; a duration is zero or more");
-    }
-
-    #[test]
-    fn the_absurd_is_refused() {
-        assert_eq!(
-            error::<Duration>("10000000 h"),
-            "`10000000 h` is too large; a duration is at most 584 years"
-        );
-        assert!(error::<Rate>("18446744073709551615 bit/s").contains("too large"));
-        assert!(error::<Bytes>("1e2147483647 GB").contains("too large"));
-        assert!(error::<Bytes>("1e99999999999 GB").contains("number"));
-        assert!(error::<Packets>(&format!("{} packets", "9".repeat(1000))).contains("too large"));
-        assert_eq!(
-            error::<Duration>("0.1 ns"),
-            "`0.1 ns` is too small; a duration is zero or at least 1 ns"
-        );
-        assert!(error::<Duration>("1e-2147483648 s").contains("too small"));
-        assert!(error::<Packets>("2.5 packets").contains("`2.5 packets` is not whole"));
-        assert!(error::<Bytes>("0.3 B").contains("not whole"));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_shown_reads_back_to_the_same_value(number in any::<u64>(), shift in 0u32..64) {
-            let number = number >> shift;
-            let (span, rate) = (Duration::from_nanos(number), Rate::from_bits_per_sec(number));
-            prop_assert_eq!(span.to_string().parse(), Ok(span));
-            prop_assert_eq!(rate.to_string().parse(), Ok(rate));
-            prop_assert_eq!(Bytes::new(number).to_string().parse(), Ok(Bytes::new(number)));
-            prop_assert_eq!(Packets::new(number).to_string().parse(), Ok(Packets::new(number)));
-        }
-
-        #[test]
-        fn arbitrary_text_never_panics(
-            number in "[-+0-9.eE]{0,40}", unit in "( ?[a-zA-Z/µ]{0,6}|\\PC{0,6})"
-        ) {
-            let text = format!("{number}{unit}");
-            _ = (text.parse::<Duration>(), text.parse::<Rate>());
-            _ = (text.parse::<Bytes>(), text.parse::<Packets>());
-        }
-    }
-
-    #[test]
-    fn the_largest_values_read_back() {
-        assert_eq!(Duration::MAX.to_string().parse(), Ok(Duration::MAX));
-        assert_eq!(Rate::UNLIMITED.to_string().parse(), Ok(Rate::UNLIMITED));
     }
 }
