@@ -86,9 +86,12 @@ class ShownProgress:
             self.console.print(f"{kept}: nothing to run")
             self.task = None
             return
-        words = f"{kept}; running {missing:,} {self.runner.words()}"
+        simulated, real = len(plan.simulated), len(plan.real)
+        running = [f"{simulated:,} {self.runner.words()}"] if simulated else []
+        running += [f"{real:,} with real packets, one after another"] if real else []
+        words = f"{kept}; running {', then '.join(running)}"
         if self.costs_known:
-            words += f", about {duration(plan.cost / self.runner.slots())}"
+            words += f", about {duration(plan.seconds(self.runner.slots()))}"
         self.console.print(words, soft_wrap=True)
         self.done = self.planned - missing
         if self.task is not None:
