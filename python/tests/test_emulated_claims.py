@@ -27,13 +27,13 @@ QUICK_REAL_S = 240
 """What all rows with real packets of these two papers may take together."""
 
 
-def machine() -> pl.DataFrame:
+def machine(late_s: float = 200e-6) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "kernel": ["6.18"],
             "load_before": [0.5],
             "load_after": [1.0],
-            "lateness_p99_s": [200e-6],
+            "lateness_p99_s": [late_s],
         }
     )
 
@@ -64,7 +64,7 @@ def test_a_real_cell_is_judged_beside_its_twin(study: Study) -> None:
     assert "load" in finding.notes[0]
 
 
-def received(numbers: Sequence[int], answers: Mapping[float, int]) -> Given:
+def received(numbers: Sequence[int], answers: Mapping[float, int], late_s: float = 200e-6) -> Given:
     """A file's packets as they came, 3 ms apart, and ACKs so many ms after the beginning."""
     base = {"flow": 0, "retransmission": 0}
     rows = [
@@ -92,7 +92,7 @@ def received(numbers: Sequence[int], answers: Mapping[float, int]) -> Given:
         for ms, number in answers.items()
     ]
     flows = pl.DataFrame({"transfers": [1]})
-    return Given(packets=pl.DataFrame(rows), flows=flows, **{MACHINE: machine()})
+    return Given(packets=pl.DataFrame(rows), flows=flows, **{MACHINE: machine(late_s)})
 
 
 def test_linux_receiver_is_judged_by_gaps_and_by_the_end_alone() -> None:
@@ -104,6 +104,8 @@ def test_linux_receiver_is_judged_by_gaps_and_by_the_end_alone() -> None:
     late = {4.9: 1, 10.2: 1, 17.0: 5}
     finding = emulated.judge_receiver(received([0, 3, 4, 1, 2], late))
     assert finding.checks[0].ok is False
+    busy = emulated.judge_receiver(received([0, 3, 4, 1, 2], late, late_s=2e-3))
+    assert busy.checks[0].ok is None
     silent = emulated.judge_receiver(received([0, 1, 2], {4.9: 1, 8.0: 2}))
     assert silent.checks[1].ok is False
 
@@ -114,11 +116,11 @@ def test_what_lies_beyond_a_gap_ends_with_the_packet_that_fills_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pert", "cubic", "ok", "cause"),
-    [(9.4e9, 9.4e9, True, ""), (7e9, 6.8e9, False, "the machine"), (5e9, 9.5e9, False, "CUBIC")],
+    ("pert", "cubic", "ok"),
+    [(9.4e9, 9.4e9, True), (7e9, 6.8e9, None), (5e9, 9.5e9, False)],
 )
-def test_a_link_that_cubic_does_not_fill_either_tells_of_the_machine(
-    pert: float, cubic: float, *, ok: bool, cause: str
+def test_a_link_that_cubic_does_not_fill_either_tells_nothing_of_pert(
+    pert: float, cubic: float, *, ok: bool | None
 ) -> None:
     rows = [
         {
@@ -133,7 +135,7 @@ def test_a_link_that_cubic_does_not_fill_either_tells_of_the_machine(
     tables = {"transfer": pl.DataFrame(rows), MACHINE: machine()}
     (check,) = ten_gigabits.judge(Given(**tables)).checks
     assert check.ok is ok
-    assert ok or check.cause.startswith(cause)
+    assert ("cannot tell" in check.measured) is (ok is None)
 
 
 def agents(study: Study, share: float, gap_us: float) -> Finding:
@@ -158,9 +160,10 @@ def agents(study: Study, share: float, gap_us: float) -> Finding:
     return finding
 
 
-def test_agents_that_do_not_keep_up_are_the_likely_cause(study: Study) -> None:
+def test_agents_that_do_not_keep_up_tell_nothing(study: Study) -> None:
     assert all(check.ok for check in agents(study, 1.0, 112).checks[3:])
     busy = agents(study, 0.6, 900)
-    assert [check.ok for check in busy.checks[3:]] == [False] * 3
-    assert all("sent only 60%" in check.cause for check in busy.checks)
+    assert busy.verdict is Verdict.NOT_YET
+    assert all("agents sent 60% of what" in check.measured for check in busy.checks)
+    assert [check.ok for check in agents(study, 1.0, 900).checks[3:]] == [False] * 3
     assert "60.0% at 1500 μs" in busy.notes[-1]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 from ontempo.lab.beside import beside_twins, with_twins
-from ontempo.lab.claims import Cause, Check, Finding, Scale, World
+from ontempo.lab.claims import Check, Finding, Scale, World
 from ontempo.lab.real_time import Emulation
 from ontempo.lab.study import Cell, Results
 
@@ -55,7 +55,7 @@ def judge(results: Results) -> Finding:
     kept_up = {us: kept(part, us) for us, part in at.items()}
     told = "; ".join(f"{share:.1%} at {us} μs" for us, share in kept_up.items())
     checks = [
-        _caused(check, kept_up[us])
+        _told(check, kept_up[us])
         for us, found in (
             (PUBLISHED_US, finding.checks),
             *((us, [_mean(at[us], us)]) for us in SPACINGS_US[1:]),
@@ -80,16 +80,12 @@ def kept(results: Results, us: int) -> float:
     return float(sent) * (us + TRANSMISSION_US) * 1e-6 / AGENTS / (until - since)
 
 
-def _caused(check: Check, kept_up: float) -> Check:
-    """Where this machine did not send as it should, that is why."""
+def _told(check: Check, kept_up: float) -> Check:
+    """A check can tell nothing where this machine did not send as the spacing asks."""
     if kept_up >= KEPT_UP:
         return check
-    cause = Cause(
-        f"this machine: agents sent only {kept_up:.0%} of the packets that the spacing asks for,"
-        " in clumps where the thread that sends came late.",
-        "the same on a machine with nothing else to do",
-    )
-    return replace(check, cause=cause)
+    text = f"{check.measured}; cannot tell: this machine was too busy, agents sent {kept_up:.0%}"
+    return replace(check, measured=f"{text} of what the spacing asks for", ok=None)
 
 
 def _mean(results: Results, us: int) -> Check:
