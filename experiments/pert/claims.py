@@ -4,6 +4,7 @@ from ontempo.lab.claims import Paper
 
 from .figures import (
     alg1,
+    emulated,
     fig1,
     fig2,
     fig4,
@@ -42,6 +43,9 @@ PAPER = Paper(
     title="Video over PERT",
     about="A thesis on streaming live video over PERT, a TCP congestion controller that responds"
     " to delay before packets are lost, beside RENO and CUBIC, and on coalesced ACKs, pacing and"
-    " the round trip that a sender then measures. Simulation.",
-    claims=[figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)],
+    " the round trip that a sender then measures. Simulation, and some of it with real packets.",
+    claims=[
+        *(figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)),
+        *emulated.CLAIMS,
+    ],
 )

@@ -9,7 +9,7 @@ from conftest import EXPERIMENTS
 from synthetic import Given, Run, queue_results, results
 
 import ontempo as ot
-from ontempo.lab.claims import Claim, Finding, Verdict
+from ontempo.lab.claims import Claim, Finding, Verdict, World
 from ontempo.lab.experiments import load_papers
 
 CLAIMS: dict[str, Claim] = {
@@ -17,6 +17,7 @@ CLAIMS: dict[str, Claim] = {
     for paper in load_papers(EXPERIMENTS)
     if paper.name == "pert"
     for claim in paper.claims
+    if claim.world is not World.EMULATION
 }
 
 CENTRES = (1.1, 1.3, 1.5, 1.7, 1.9)

@@ -139,6 +139,7 @@ fn described(loaded: &Loaded) -> serde_json::Value {
         "name": loaded.name.as_str(),
         "socket_count": loaded.sockets.len(),
         "settings": settings,
+        "changed": changed(loaded.settings),
     })
 }
 

@@ -2,9 +2,7 @@
 
 import json
 import math
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from ontempo.lab.errors import BAD_INPUT, INTERRUPTED, BadInputError, UnfitEnvironmentError
+from ontempo.lab.programs import program
 
 WORLDS = ("simulated", "emulated")
 
@@ -58,15 +57,6 @@ class Comparison:
     title: str
     differences: Sequence[Difference]
     courses: Sequence[Course]
-
-
-def program() -> str:
-    """The program ``ontempo``: the one beside this Python, or the one on the path."""
-    beside = Path(sys.executable).parent / "ontempo"
-    found = str(beside) if beside.exists() else shutil.which("ontempo")
-    if not found:
-        raise UnfitEnvironmentError("the program ontempo is missing; build it with: make build")
-    return found
 
 
 def run_worlds(path: Path, out: Path, options: Sequence[str], only_emulated: Sequence[str]) -> None:

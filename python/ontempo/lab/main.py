@@ -27,6 +27,7 @@ from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
 from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
 from ontempo.lab.verdicts_output import tell
+from ontempo.lab.worlds import hindrances, in_worlds, read_worlds
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,6 +71,14 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Where finished cells and the report are kept.")] = Path(
         "out/reproduce"
     ),
+    worlds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORLD,WORLD",
+            help="Where claims are checked. Emulation needs the rights of root, and real time.",
+            show_default="analysis,simulation",
+        ),
+    ] = None,
     jobs: Jobs = CORES,
     dask: Dask = None,
     as_json: Annotated[
@@ -106,23 +115,31 @@ def reproduce(
       ontempo-lab reproduce --only pert --json --no-open > verdicts.json
 
       ontempo-lab reproduce --only pert/fig9 --pdf --dask local
+
+      sudo ontempo-lab reproduce --worlds simulation,emulation --only pert
     """
     scale: Scale = "quick" if quick else "full"
     command = f"ontempo-lab reproduce --{scale}"
     if out != Path("out/reproduce"):
         command += f" --out {out}"
+    if worlds is not None:
+        command += f" --worlds {worlds.replace(' ', '')}"
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         folder = find_folder(experiments)
         papers = load_papers(folder)
         every = listings(load_rows(folder), papers)
         claims = choose(papers, only or [], [entry.id for one in every for entry in one.entries])
+        if worlds is not None or not show_list:
+            claims = in_worlds(claims, read_worlds(worlds), only or [])
         if show_list:
             list_claims(claims, scale, as_json=as_json)
             return
         engine = make_engine()
+        hindered = hindrances({claim.id: claim.cells(scale) for claim in claims})
+        claims = [claim for claim in claims if claim.id not in hindered]
         judged = _run(engine, claims, scale, out, jobs, dask)
         cells = len({cell for claim in claims for cell in claim.cells(scale)})
-        report = Report(scale, command, every, judged, engine.fingerprint(), cells)
+        report = Report(scale, command, every, judged, engine.fingerprint(), cells, hindered)
         path = write_report(report, out / "report")
         if pdf:
             drawn = {judged.claim.id: judged.finding.figures for judged in judged}
@@ -223,7 +240,8 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
             "world": claim.world,
             "title": claim.title,
             "cells": len(cells := claim.cells(scale)),
-            "core_seconds": round(sum(cell.cost for cell in cells)),
+            "core_seconds": round(sum(cell.cost for cell in cells if not cell.real)),
+            "real_seconds": round(sum(cell.cost for cell in cells if cell.real)),
         }
         for claim in claims
     ]
@@ -231,16 +249,22 @@ def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None
         print(json.dumps(rows, indent=2))
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("claim", "world", "what", "cells", "core-time"):
-        table.add_column(heading, justify="right" if heading in ("cells", "core-time") else "left")
+    for heading in ("claim", "world", "what", "cells", "core-time", "real time"):
+        right = heading in ("cells", "core-time", "real time")
+        table.add_column(heading, justify="right" if right else "left")
     for row in rows:
-        time = duration(float(str(row["core_seconds"])))
-        table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), time)
+        times = (float(str(row[kind])) for kind in ("core_seconds", "real_seconds"))
+        shown = (duration(seconds) if seconds else "" for seconds in times)
+        table.add_row(*(str(row[k]) for k in ("id", "world", "title", "cells")), *shown)
     console = Console()
     console.print(table)
     every = {cell for claim in claims for cell in claim.cells(scale)}
-    total = duration(sum(cell.cost for cell in every))
-    console.print(f"\n{len(every):,} different cells, about {total} of core-time in all ({scale})")
+    total = duration(sum(cell.cost for cell in every if not cell.real))
+    real = duration(sum(cell.cost for cell in every if cell.real))
+    console.print(
+        f"\n{len(every):,} different cells, about {total} of core-time and {real} of real time in"
+        f" all ({scale})"
+    )
 
 
 def _run(

@@ -5,10 +5,9 @@ and their content security policy lets them load nothing else, so that they work
 without a network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from ontempo.lab.catalogue import Entry, Listing
 from ontempo.lab.claims import Claim, Finding, Scale, Verdict, World
@@ -22,6 +21,9 @@ UNWRITTEN = {
     World.LIVE: "needs a network in use",
 }
 """Why a row without a claim has no verdict."""
+
+
+LEFT_OUT = {World.EMULATION: "left out of this run; --worlds emulation asks for it"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Report:
     judged: Sequence[Judged]
     engine: str = ""
     cells: int = 0
-    figures: Sequence[Path] = field(default_factory=tuple)
+    hindered: Mapping[str, str] = field(default_factory=dict)
+    """Claims by id that this machine cannot check, and why not."""
 
     @cached_property
     def by_id(self) -> dict[str, Judged]:
@@ -64,7 +67,11 @@ class Report:
         """Why an entry was not judged; empty where it was."""
         if self.found(entry):
             return ""
-        return "left out of this run" if entry.claim else UNWRITTEN[entry.world]
+        if entry.claim is None:
+            return UNWRITTEN[entry.world]
+        return self.hindered.get(entry.claim.id) or LEFT_OUT.get(
+            entry.world, "left out of this run"
+        )
 
     def found(self, entry: Entry) -> Judged | None:
         """What was found for an entry, if its claim was judged."""

@@ -5,6 +5,7 @@ Everything that runs cells (`reproduce`, `sweep`, an experiment's own scripts) g
 (`cluster`).
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +16,7 @@ from ontempo.lab.cells import Cell, Label, Plan, Planned, Runner
 from ontempo.lab.cores import CoreRunner
 from ontempo.lab.engine import Engine, Scenario
 from ontempo.lab.errors import InterruptedStudyError, UnfitEnvironmentError
+from ontempo.lab.real_time import machine, run_real
 from ontempo.lab.store import Store, cell_key
 
 __all__ = ["Cell", "Label", "Plan", "Planned", "Progress", "Results", "Runner", "Silent", "Study"]
@@ -116,6 +118,8 @@ class Study:
                 scenario = self.engine.load(cell.scenario, cell.overrides)
                 scenarios[source] = (scenario, scenario.canonical())
             scenario, canonical = scenarios[source]
+            if cell.real:
+                canonical = json.dumps([canonical, cell.real.identity(), machine()])
             planned.append(Planned(cell, scenario, cell_key(canonical, cell.seed, fingerprint)))
         missing = {one.key: one for one in reversed(planned) if not self.store.has(one.key)}
         return Plan(tuple(planned), tuple(reversed(missing.values())))
@@ -128,12 +132,14 @@ class Study:
         progress = progress or Silent()
         progress.start(plan)
         # The dearest first, so that none is left alone at the end.
-        order = sorted(plan.missing, key=lambda planned: -planned.cell.cost)
-        if order:
-            try:
+        order = sorted(plan.simulated, key=lambda planned: -planned.cell.cost)
+        try:
+            if order:
                 self.runner.run(self.engine, self.store, order, progress.finished)
-            except KeyboardInterrupt:
-                lost = sum(not self.store.path(one.key).exists() for one in plan.missing)
-                planned = len(plan.cells)
-                raise InterruptedStudyError(planned - lost, planned) from None
+            # Only now: their clock is the real one, and nothing is to run beside them.
+            run_real(self.engine, self.store, plan.real, progress.finished)
+        except KeyboardInterrupt:
+            lost = sum(not self.store.path(one.key).exists() for one in plan.missing)
+            planned = len(plan.cells)
+            raise InterruptedStudyError(planned - lost, planned) from None
         return Results(self.store, {planned.cell: planned.key for planned in plan.cells})

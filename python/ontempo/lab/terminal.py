@@ -80,15 +80,18 @@ class ShownProgress:
     def start(self, plan: Plan) -> None:
         """Say what is kept and what will run."""
         self.planned, missing = len(plan.cells), len(plan.missing)
-        cells = f"{self.planned:,} cell{'s' if self.planned > 1 else ''}"
+        cells = f"{self.planned:,} cell{'s' if self.planned != 1 else ''}"
         kept = f"{cells}, {self.planned - missing:,} of them kept from before"
         if not missing:
             self.console.print(f"{kept}: nothing to run")
             self.task = None
             return
-        words = f"{kept}; running {missing:,} {self.runner.words()}"
+        simulated, real = len(plan.simulated), len(plan.real)
+        running = [f"{simulated:,} {self.runner.words()}"] if simulated else []
+        running += [f"{real:,} with real packets, one after another"] if real else []
+        words = f"{kept}; running {', then '.join(running)}"
         if self.costs_known:
-            words += f", about {duration(plan.cost / self.runner.slots())}"
+            words += f", about {duration(plan.seconds(self.runner.slots()))}"
         self.console.print(words, soft_wrap=True)
         self.done = self.planned - missing
         if self.task is not None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from ontempo.lab.catalogue import Listing
+from ontempo.lab.catalogue import Entry, Listing
 from ontempo.lab.claims import Finding, Verdict
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import OUTCOMES
@@ -26,11 +26,17 @@ def tell(report: Report, path: Path, *, as_json: bool) -> None:
     console = Console(highlight=False)
     for listing in report.listings:
         found = [one for entry in listing.entries if (one := report.found(entry))]
-        if found:
+        hindered = [entry for entry in listing.entries if entry.id in report.hindered]
+        if found or hindered:
             console.print(listing.title, style="bold", markup=False)
-            width = max(len(one.claim.id) for one in found)
+            width = max(
+                len(name)
+                for name in [*(one.claim.id for one in found), *(one.id for one in hindered)]
+            )
             for judged in found:
                 _claim(console, judged, width)
+            for entry in hindered:
+                _hindered(console, entry, report.hindered[entry.id], width)
             console.print()
     console.print(_counts(report))
     console.print(f"\nreport: {path}", soft_wrap=True, markup=False)
@@ -56,6 +62,11 @@ def _claim(console: Console, judged: Judged, width: int) -> None:
             console.print(Padding(words, (0, 0, 0, CHECKS_INDENT)))
 
 
+def _hindered(console: Console, entry: Entry, reason: str, width: int) -> None:
+    mark = MARKS[Verdict.NOT_YET]
+    console.print(f"{mark}  {entry.id:{width}}  [dim]{_escaped(f'not yet: {reason}')}[/]")
+
+
 def _counts(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     left_out = {one.name: _left_out(report, one) for one in report.listings}
@@ -78,7 +89,10 @@ def _counts(report: Report) -> Table:
 
 def _left_out(report: Report, listing: Listing) -> int:
     """Claims that this run was not asked for."""
-    return sum(entry.claim is not None and not report.found(entry) for entry in listing.entries)
+    return sum(
+        entry.claim is not None and not report.found(entry) and entry.id not in report.hindered
+        for entry in listing.entries
+    )
 
 
 def as_dict(report: Report, path: Path) -> dict[str, Any]:
@@ -96,6 +110,10 @@ def as_dict(report: Report, path: Path) -> dict[str, Any]:
                 "checks": _checks(judged.finding),
             }
             for judged in report.judged
+        ],
+        "hindered": [
+            {"id": name, "verdict": Verdict.NOT_YET, "reason": reason}
+            for name, reason in report.hindered.items()
         ],
     }
 

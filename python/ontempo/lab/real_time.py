@@ -1,0 +1,163 @@
+"""Cells with real packets: by the emulator, or by a measurement of their own.
+
+One runs at a time and nothing else of the study beside it, since their clock is the real one. Each
+leaves its tables in a folder; they go into the same store as those of simulated cells.
+"""
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import polars as pl
+
+from ontempo.lab.cells import Cell, Planned
+from ontempo.lab.engine import Engine
+from ontempo.lab.errors import LabError, UnfitEnvironmentError
+from ontempo.lab.programs import URGENT, program, run_program
+from ontempo.lab.store import Store
+
+MACHINE = "machine"
+"""The table that tells of each real cell under which circumstances it was run."""
+
+NET_ADMIN, SYS_ADMIN = 12, 21
+"""Bits of a process's capabilities: to make interfaces, and namespaces."""
+
+TUN = Path("/dev/net/tun")
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """A cell's scenario as it is, by ``ontempo emulate``.
+
+    `controls` are those of its congestion controls that are ours and must be loaded.
+    """
+
+    controls: tuple[str, ...] = ()
+
+    def identity(self) -> str:
+        """What is measured is the scenario."""
+        return "emulation"
+
+    def write(self, cell: Cell, folder: Path) -> None:
+        """Run the scenario as long as it lasts."""
+        emulate(cell, folder)
+
+
+def emulate(cell: Cell, folder: Path, options: Sequence[str] = ()) -> None:
+    """Emulate a cell's scenario; its tables, logs and ``run.json`` are left in `folder`."""
+    sets = [word for one in cell.overrides for word in ("--set", one)]
+    command = [*URGENT, program(), "emulate", str(cell.scenario), "--out", str(folder)]
+    run_program([*command, "--seed", str(cell.seed), *sets, *options], str(cell))
+
+
+def hindrance() -> str:
+    """What this process lacks to run real packets, in words; empty where nothing is."""
+    if platform.system() != "Linux":
+        return "needs Linux"
+    if not _may(NET_ADMIN) or not _may(SYS_ADMIN):
+        return "needs the rights of root: run with sudo"
+    if not TUN.exists():
+        return f"needs {TUN}: load the kernel's module tun"
+    return ""
+
+
+def _may(capability: int) -> bool:
+    status = Path("/proc/self/status").read_text("utf-8")
+    held = next(line for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(held.split()[1], 16) >> capability & 1)
+
+
+def load_control(name: str) -> bool:
+    """Have the kernel load a congestion control of ours; whether that was needed.
+
+    It stays loaded: somebody else may have come to use it meanwhile. One that was loaded with
+    other parameters is refused, since what it does is not what the cell asks for.
+    """
+    loaded = json.loads(run_program([program(), "kernel", "list", "--json"], name))["loaded"]
+    found = [one for one in loaded if one["name"] == name]
+    if not found:
+        run_program([program(), "kernel", "load", name], name)
+        return True
+    if changed := found[0].get("changed"):
+        raise UnfitEnvironmentError(
+            f"the kernel's {name} was loaded with {', '.join(changed)}: unload it first"
+            f" (ontempo kernel unload {name})"
+        )
+    return False
+
+
+@cache
+def machine() -> str:
+    """Kernel and program, which decide what a real cell yields as far as code does."""
+    digest = blake2b(Path(program()).read_bytes(), digest_size=16).hexdigest()
+    return f"{platform.system()} {platform.release()}, {digest}"
+
+
+def run_real(
+    engine: Engine,
+    store: Store,
+    cells: Sequence[Planned],
+    finished: Callable[[Planned], None],
+) -> None:
+    """Run cells one after another, and keep each as it ends; as `Runner.run`."""
+    for planned in cells:
+        try:
+            tables = measured(planned.cell)
+        except (LabError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise UnfitEnvironmentError(f"{planned.cell}: the run failed: {error}") from error
+        store.keep(planned.key, tables, planned.about(engine.fingerprint()))
+        finished(planned)
+
+
+def measured(cell: Cell) -> Mapping[str, pl.DataFrame]:
+    """The tables of one real run, with that of its circumstances."""
+    assert cell.real is not None
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="ontempo-lab-") as name:
+        folder = Path(name)
+        cell.real.write(cell, folder)
+        tables = {
+            path.stem: pl.read_parquet(path).with_columns(
+                pl.selectors.categorical().cast(pl.String)
+            )
+            for path in sorted(folder.glob("*.parquet"))
+        }
+        tables[MACHINE] = _circumstances(folder, before)
+    return tables
+
+
+def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:
+    """Kernel, load and, where the emulator carried packets, how late they were."""
+    manifest = folder / "run.json"
+    told = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
+    work = told.get("work", {})
+    return pl.DataFrame(
+        {
+            "kernel": [platform.release()],
+            "load_before": [load_before],
+            "load_after": [os.getloadavg()[0]],
+            "lateness_p50_s": [work.get("lateness_p50_s")],
+            "lateness_p99_s": [work.get("lateness_p99_s")],
+        },
+        schema_overrides={"lateness_p50_s": pl.Float64, "lateness_p99_s": pl.Float64},
+    )
+
+
+def circumstances(tables: pl.DataFrame) -> str:
+    """The table `MACHINE` of some cells in a sentence, for a claim's notes."""
+    loads = [*tables["load_before"], *tables["load_after"]]
+    kernels = ", ".join(sorted(set(tables["kernel"])))
+    text = f"Linux {kernels}; load {min(loads):.1f} to {max(loads):.1f}"
+    late = tables["lateness_p99_s"].drop_nulls()
+    if late.is_empty():
+        return f"{text}."
+    micros = max(late) * 1e6
+    return f"{text}; 99 % of the packets left the emulator within {micros:.0f} μs of their time."
