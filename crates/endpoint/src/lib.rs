@@ -1,1 +1,6 @@
 //! Media over real networks: application data units over QUIC, packets spaced over UDP, the socket API.
+
+pub mod media;
+pub mod spaced;
+#[cfg(unix)]
+pub mod udp;
