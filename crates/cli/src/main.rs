@@ -8,6 +8,7 @@ mod failure;
 mod kernel;
 mod manifest;
 mod output;
+mod probe;
 mod progress;
 mod runs;
 mod seeds;
@@ -39,6 +40,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(arguments) => check::check(&arguments),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Emulate(arguments) => emulate::emulate(&arguments),
+        Command::Probe(arguments) => probe::probe(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),

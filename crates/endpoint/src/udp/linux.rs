@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::mem::{size_of, size_of_val, zeroed};
+use std::mem::{size_of_val, zeroed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -63,7 +63,7 @@ pub(super) fn send(
     message.msg_iov = &raw mut piece;
     message.msg_iovlen = 1;
     message.msg_control = control.as_ptr().cast_mut().cast();
-    message.msg_controllen = control.len() as _;
+    message.msg_controllen = control.len();
     // SAFETY: all that `message` points to lives until the call returns, and sendmsg only reads it.
     let done = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -106,7 +106,7 @@ impl Batch {
             header.msg_iovlen = 1;
             let control = control.room();
             header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = control.len() as _;
+            header.msg_controllen = control.len();
         }
         // SAFETY: each of the `BATCH` messages points to rooms of its own, of the lengths told,
         // which live and are not touched otherwise until the call returns; no pointer is kept.
@@ -123,7 +123,7 @@ impl Batch {
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
         for (message, control) in messages.iter().take(got).zip(&mut self.controls) {
             let header = &message.msg_hdr;
-            control.set_length(header.msg_controllen as usize);
+            control.set_length(header.msg_controllen);
             self.got.push((message.msg_len as usize, header.msg_namelen, header.msg_flags));
         }
         Ok(got)
@@ -203,7 +203,7 @@ impl Notes {
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let bytes = data.first_chunk::<16>();
-                    notes.local = bytes.map(|&bytes| Ipv6Addr::from(bytes).to_canonical().into());
+                    notes.local = bytes.map(|&bytes| Ipv6Addr::from(bytes).to_canonical());
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     notes.segment = int(data).and_then(|size| size.try_into().ok()).unwrap_or(0);
