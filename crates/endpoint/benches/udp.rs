@@ -74,7 +74,11 @@ impl Protocol for Load {
     }
 }
 
-fn measure(name: &str, batch: u64, options: SocketOptions) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(
+    name: &str,
+    batch: u64,
+    options: SocketOptions,
+) -> Result<(), Box<dyn std::error::Error>> {
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let (near, far) = (Socket::bind(at, options)?, Socket::bind(at, options)?);
     let clock = Clock::new();

@@ -93,6 +93,9 @@ pub struct PcrClock {
     bytes: u64,
     /// Time for a byte, by the last two references, s.
     per_byte: f64,
+    /// What was answered last: a reference that comes earlier than its rate foretold takes nothing
+    /// back.
+    due: Duration,
 }
 
 impl PcrClock {
@@ -100,7 +103,7 @@ impl PcrClock {
     /// two references the rate of the last two is taken to hold. A clock that jumps goes on from
     /// where it was.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
-        let due = self.passed();
+        self.due = self.due.max(self.passed());
         if ts::packet_size(datagram) == Some(PACKET) {
             for packet in datagram.chunks_exact(PACKET) {
                 self.bytes += PACKET as u64;
@@ -109,7 +112,7 @@ impl PcrClock {
         } else {
             self.bytes += datagram.len() as u64;
         }
-        due
+        self.due
     }
 
     fn passed(&self) -> Duration {

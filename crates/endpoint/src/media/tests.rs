@@ -88,7 +88,12 @@ fn pes(pid: u16, key: bool, length: u16, pts: u64, payload: usize) -> Vec<u8> {
     bytes.extend(length.to_be_bytes());
     bytes.extend([0x80, 0x80, 5]);
     bytes.push(0x21 | (pts >> 30) as u8 & 7 << 1);
-    bytes.extend([(pts >> 22) as u8, (pts >> 15 << 1) as u8 | 1, (pts >> 7) as u8, (pts << 1) as u8 | 1]);
+    bytes.extend([
+        (pts >> 22) as u8,
+        (pts >> 15 << 1) as u8 | 1,
+        (pts >> 7) as u8,
+        (pts << 1) as u8 | 1,
+    ]);
     bytes.resize(14 + payload, 7);
     // Random access, and a clock reference of 1 s.
     let pcr = 90_000u64;
@@ -114,7 +119,10 @@ fn a_transport_stream_is_cut_at_tables_keyframes_frames_and_sound() {
         [pes(VIDEO, false, 0, 183_600, 100), packet(0x1fff, false, &[], &[0; 184])].concat(),
     ];
     let mut units = cut(&datagrams, CutterOptions::default());
-    assert_eq!(joined(&units, Release::InOrder).into_iter().map(|j| j.data).collect::<Vec<_>>(), datagrams);
+    assert_eq!(
+        joined(&units, Release::InOrder).into_iter().map(|j| j.data).collect::<Vec<_>>(),
+        datagrams
+    );
     units.sort_by_key(|unit| unit.id);
     assert_eq!(
         kinds(&units),
@@ -235,7 +243,11 @@ fn datagrams_leave_at_the_distances_at_which_they_came() {
         left.extend(joiner.poll(due).map(|one| (one.datagram, due)));
     }
     // 1 came after its time: 2 and 3 have left.
-    assert_eq!(left, [(0, at(1_007_000 + 0)), (2, at(1_007_200)), (3, at(1_007_300))].map(|(n, t)| (n, t + Duration::from_millis(1))));
+    assert_eq!(
+        left,
+        [(0, at(1_007_000 + 0)), (2, at(1_007_200)), (3, at(1_007_300))]
+            .map(|(n, t)| (n, t + Duration::from_millis(1)))
+    );
     assert_eq!(joiner.statistics().late, 1);
 }
 
@@ -271,7 +283,8 @@ fn pieces_that_contradict_each_other_are_counted_and_left_out() {
         }],
         data: data.to_vec(),
     };
-    let units = [unit(0, 4, 0, b"ab"), unit(0, 4, 1, b"xx"), unit(0, 9, 2, b"yy"), unit(0, 4, 2, b"cd")];
+    let units =
+        [unit(0, 4, 0, b"ab"), unit(0, 4, 1, b"xx"), unit(0, 9, 2, b"yy"), unit(0, 4, 2, b"cd")];
     let mut joiner =
         Joiner::new(JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() });
     units.iter().for_each(|unit| joiner.push(at(0), unit));
@@ -415,10 +428,16 @@ fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
     assert!(back.eq(bytes.iter().copied()), "the same bytes");
     // Without one frame that nothing needs, the file has one frame less, and still decodes.
     let last_frame = units.iter().rposition(|unit| unit.kind == Kind::Frame).expect("frames");
-    let some: Vec<_> =
-        units.iter().enumerate().filter(|(place, _)| *place != last_frame).map(|(_, u)| u.clone()).collect();
-    let back: Vec<_> =
-        joined(&some, Release::AsArrived { delay: Duration::ZERO }).into_iter().flat_map(|one| one.data).collect();
+    let some: Vec<_> = units
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != last_frame)
+        .map(|(_, u)| u.clone())
+        .collect();
+    let back: Vec<_> = joined(&some, Release::AsArrived { delay: Duration::ZERO })
+        .into_iter()
+        .flat_map(|one| one.data)
+        .collect();
     let whole = count_frames(&file);
     std::fs::write(&file, back).expect("written");
     let without = count_frames(&file);
