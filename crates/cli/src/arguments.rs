@@ -202,7 +202,7 @@ pub(crate) struct Probe {
     /// Receive: at this port of every address of this machine, or at one address
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
-    /// Spacings, from the start of a packet to the start of the next, one after the other: a time, \
+    /// Spacings, from the start of a packet to the start of the next, one after the other: a time,
     /// psp, or psp-damped
     #[arg(
         long,

@@ -32,6 +32,9 @@ struct Mischief {
     jitter: Duration,
 }
 
+/// When it arrives, its number, to whom, what.
+type Flying = (Time, u64, usize, Vec<u8>);
+
 /// A network between two ends: each way 10 ms, and a bottleneck of 10 packets towards the receiver.
 struct Network {
     now: Time,
@@ -41,7 +44,7 @@ struct Network {
     dropped: u64,
     mischief: Mischief,
     random: RandomStream,
-    flying: BinaryHeap<Reverse<(Time, u64, usize, Vec<u8>)>>,
+    flying: BinaryHeap<Reverse<Flying>>,
     count: u64,
 }
 
@@ -95,20 +98,17 @@ impl Network {
             end.handle_timeout(self.now);
         }
         let mut buffer = Vec::new();
-        loop {
-            buffer.clear();
-            match end.poll_transmit(self.now, &mut buffer) {
-                Next::Transmit(transmit) => {
-                    let segment = transmit.segment.map_or(buffer.len(), usize::from).max(1);
-                    // The sender's own interface: 1 Gbit/s.
-                    buffer.chunks(segment).for_each(|one| self.carry(place, one));
-                    let each = Duration::from_nanos(buffer.len() as u64 * 8);
-                    return (self.now + each).min(end.next_timeout());
-                }
-                Next::WaitUntil(until) => return until.min(end.next_timeout()),
-                Next::Idle => return end.next_timeout(),
+        let next = match end.poll_transmit(self.now, &mut buffer) {
+            Next::Transmit(transmit) => {
+                let segment = transmit.segment.map_or(buffer.len(), usize::from).max(1);
+                buffer.chunks(segment).for_each(|one| self.carry(place, one));
+                // The sender's own interface: 1 Gbit/s.
+                self.now + Duration::from_nanos(buffer.len() as u64 * 8)
             }
-        }
+            Next::WaitUntil(until) => until,
+            Next::Idle => Time::NEVER,
+        };
+        next.min(end.next_timeout())
     }
 
     /// Runs until the sender is finished, or `limit`.
