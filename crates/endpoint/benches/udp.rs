@@ -12,7 +12,7 @@ use ontempo_endpoint::udp::{
 use ontempo_foundation::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-const PACKETS: u64 = 500_000;
+const PACKETS: u64 = 100_000;
 const SIZE: u16 = 1_200;
 
 /// Processor time of this thread, s.
