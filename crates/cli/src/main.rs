@@ -10,6 +10,7 @@ mod kernel;
 mod manifest;
 mod monitor;
 mod output;
+mod probe;
 mod progress;
 mod runs;
 mod seeds;
@@ -41,6 +42,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(arguments) => check::check(&arguments),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Emulate(arguments) => emulate::emulate(&arguments),
+        Command::Probe(arguments) => probe::probe(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),

@@ -5,7 +5,9 @@
 
 use std::str::FromStr;
 
-use ontempo_foundation::{Bytes, Duration, Packets, Quantity, Rate, UnitError};
+use ontempo_foundation::{
+    Bytes, Duration, MessageRate, Packets, Percent, Quantity, Rate, UnitError,
+};
 
 use crate::document::{Node, Table, Value};
 use crate::error::{Origin, Problem};
@@ -152,6 +154,8 @@ fn unit_error(quantity: Quantity, text: &str) -> Option<String> {
         Quantity::Rate => error_of::<Rate>(text),
         Quantity::Bytes => error_of::<Bytes>(text),
         Quantity::Packets => error_of::<Packets>(text),
+        Quantity::MessageRate => error_of::<MessageRate>(text),
+        Quantity::Percent => error_of::<Percent>(text),
     }
 }
 
@@ -215,6 +219,8 @@ impl Shapes {
             Shape::Unit(Quantity::Rate) => "\"25 Mbit/s\"".to_owned(),
             Shape::Unit(Quantity::Bytes) => "\"1000 bytes\"".to_owned(),
             Shape::Unit(Quantity::Packets) | Shape::Limit => "\"150 packets\"".to_owned(),
+            Shape::Unit(Quantity::MessageRate) => "\"60 messages/s\"".to_owned(),
+            Shape::Unit(Quantity::Percent) => "\"5 %\"".to_owned(),
             Shape::Text => "\"…\"".to_owned(),
             Shape::Whole { .. } => "1".to_owned(),
             Shape::Number => "0.5".to_owned(),

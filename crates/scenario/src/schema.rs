@@ -159,6 +159,8 @@ fn type_name(shape: &Shape, shapes: &Shapes) -> String {
         Shape::Unit(Quantity::Rate) => "rate".to_owned(),
         Shape::Unit(Quantity::Bytes) => "bytes".to_owned(),
         Shape::Unit(Quantity::Packets) => "packets".to_owned(),
+        Shape::Unit(Quantity::MessageRate) => "rate of messages".to_owned(),
+        Shape::Unit(Quantity::Percent) => "share".to_owned(),
         Shape::Limit => "limit".to_owned(),
         Shape::Text | Shape::Choice(_) => "text".to_owned(),
         Shape::Whole { .. } => "whole number".to_owned(),

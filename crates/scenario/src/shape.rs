@@ -96,6 +96,8 @@ impl Shapes {
                 "Rate" => Shape::Unit(Quantity::Rate),
                 "Bytes" => Shape::Unit(Quantity::Bytes),
                 "Packets" => Shape::Unit(Quantity::Packets),
+                "MessageRate" => Shape::Unit(Quantity::MessageRate),
+                "Percent" => Shape::Unit(Quantity::Percent),
                 "QueueLimit" => Shape::Limit,
                 _ => shape(definition),
             };

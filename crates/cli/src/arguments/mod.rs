@@ -1,13 +1,15 @@
 //! What may be written on the command line.
 
-use std::net::SocketAddr;
+mod monitor;
+mod probe;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ontempo_endpoint::monitor::agentx::Address;
-use ontempo_foundation::Duration;
 use ontempo_kernel::Name;
 
+pub(crate) use self::monitor::{Export, Monitor};
+pub(crate) use self::probe::{Probe, ProbeSpacing};
 use crate::seeds::Seeds;
 
 /// Will this media arrive on time, over this network, with this transport?
@@ -66,6 +68,17 @@ Examples:
 Example:
   ontempo summary study --json")]
     Summary(Summary),
+    /// Measure a path to another machine: throughput and loss against the spacing of packets
+    #[command(after_help = "\
+Packets are sent to a receiver that has agreed (--listen on the other machine), at one spacing after \
+the other, without encryption. Without spacing they fill the path: expect others to notice. Spacings \
+psp and psp-damped adapt to the receiver's reports.
+
+Examples:
+  ontempo probe --listen :4434                                        # on one machine
+  ontempo probe host.example:4434                                     # on the other
+  ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json")]
+    Probe(Probe),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it
     Kernel(Kernel),
     /// Show what the QoS sockets of this host ask for and get
@@ -200,39 +213,6 @@ pub(crate) struct Summary {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Monitor {
-    /// Print one JSON document a line, again and again
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print once and end
-    #[arg(long)]
-    pub(crate) once: bool,
-    /// How often it is looked
-    #[arg(long, value_name = "TIME", default_value = "500 ms")]
-    pub(crate) every: Duration,
-    /// Look for reports in this folder alone
-    #[arg(long, value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("to").required(true).multiple(true))]
-pub(crate) struct Export {
-    /// Where the master agent listens: a path, or tcp:HOST:PORT
-    #[arg(
-        long, value_name = "WHERE", group = "to", num_args = 0..=1, require_equals = true,
-        default_missing_value = "/var/agentx/master"
-    )]
-    pub(crate) agentx: Option<Address>,
-    /// Serve http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
-    pub(crate) prometheus: Option<SocketAddr>,
-    /// Look for reports in this folder alone
-    #[arg(long, value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,41 @@
+//! `ontempo monitor` and `ontempo export`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use ontempo_endpoint::monitor::agentx::Address;
+use ontempo_foundation::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct Monitor {
+    /// Print one JSON document a line, again and again
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// How often it is looked
+    #[arg(long, value_name = "TIME", default_value = "500 ms")]
+    pub(crate) every: Duration,
+    /// Look for reports in this folder alone
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("to").required(true).multiple(true))]
+pub(crate) struct Export {
+    /// Where the master agent listens: a path, or tcp:HOST:PORT
+    #[arg(
+        long, value_name = "WHERE", group = "to", num_args = 0..=1, require_equals = true,
+        default_missing_value = "/var/agentx/master"
+    )]
+    pub(crate) agentx: Option<Address>,
+    /// Serve http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
+    pub(crate) prometheus: Option<SocketAddr>,
+    /// Look for reports in this folder alone
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}

@@ -1,0 +1,96 @@
+//! `ontempo probe` over loopback: what it measures, and what it says when it cannot.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use common::{Place, SCENARIO};
+use serde_json::Value;
+
+/// A listener, ended with the test, and where it listens.
+struct Listener(Child, String);
+
+impl Listener {
+    fn start(place: &Place, more: &[&str]) -> Self {
+        let arguments = ["probe", "--listen", "127.0.0.1:0", "--json"];
+        let mut child = place.spawn(&[&arguments, more].concat());
+        let mut line = String::new();
+        let out = child.stdout.take().expect("its output");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        let local = said["local"].as_str().expect("an address").to_owned();
+        Self(child, local)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn throughput_and_loss_are_measured_for_each_spacing() {
+    let place = Place::new("probe-measures", SCENARIO);
+    let listener = Listener::start(&place, &["--token", "secret"]);
+    let to = listener.1.as_str();
+    let more =
+        ["--spacing", "1 ms,2 ms,psp-damped", "--seconds", "1", "--token", "secret", "--json"];
+    let output = place.command(&[&["probe", to], &more[..]].concat()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = said["spacings"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3);
+    for (row, spacing) in rows.iter().zip([1e-3, 2e-3]) {
+        let number = |name: &str| row[name].as_f64().expect("a number");
+        assert_eq!(number("loss"), 0.0);
+        assert!(number("sent_gap_mean_s") >= spacing, "never sooner");
+        // 1,400 bytes each; a busy machine sends later, not sooner.
+        assert!(number("received_bps") <= 1_400.0 * 8.0 / spacing * 1.001);
+    }
+    assert_eq!(rows[2]["spacing"], "psp-damped");
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_sentence() {
+    let place = Place::new("probe-refusals", SCENARIO);
+    let listener = Listener::start(&place, &["--token", "secret"]);
+    let to = listener.1.as_str();
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let nobody = silent.local_addr().expect("an address").to_string();
+    for (arguments, code, words) in [
+        (vec!["probe", to, "--token", "other"], 2, "the receiver wants another token"),
+        (vec!["probe", &nobody], 3, "nobody answers"),
+        (vec!["probe", "host.example"], 2, "the port is missing"),
+        (vec!["probe", "127.0.0.1:99999"], 2, "no port from 1 to 65535"),
+        (vec!["probe", "does-not-exist.invalid:4434"], 3, "no such name"),
+        (vec!["probe", "--listen", to], 3, "is taken by another program"),
+        (vec!["probe", to, "--spacing", "fast"], 2, "a spacing is a time, psp, or psp-damped"),
+    ] {
+        let output = place.command(&arguments).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_what_was_measured() {
+    let place = Place::new("probe-interrupt", SCENARIO);
+    let listener = Listener::start(&place, &[]);
+    let to = listener.1.as_str();
+    let more = ["--spacing", "1 ms,5 ms", "--seconds", "2"];
+    let child = place.spawn(&[&["probe", to], &more[..]].concat());
+    std::thread::sleep(Duration::from_millis(3_500));
+    let ended = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(ended.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("it ends");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("1 ms ")), "{table}");
+    assert!(table.contains("5 ms (part)"), "{table}");
+}

@@ -1,0 +1,445 @@
+//! Whatever is cut is put back the same; and a real stream of a real encoder is.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use ontempo_foundation::{Duration, Time};
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(micros: u64) -> Time {
+    Time::from_nanos(micros * 1_000)
+}
+
+/// Cuts datagrams that come 100 us apart; each unit is written and read again on its way.
+fn cut(datagrams: &[Vec<u8>], options: CutterOptions) -> Vec<Unit> {
+    let (mut cutter, mut units) = (Cutter::new(options), Vec::new());
+    for (place, datagram) in datagrams.iter().enumerate() {
+        let now = at(1_000 + place as u64 * 100);
+        while cutter.next_timeout() <= now {
+            let due = cutter.next_timeout();
+            cutter.handle_timeout(due);
+        }
+        cutter.push(now, datagram);
+        units.extend(std::iter::from_fn(|| cutter.poll()));
+        assert!(cutter.held() <= 64 * (options.most_bytes + 65_535), "{}", cutter.held());
+    }
+    cutter.finish();
+    units.extend(std::iter::from_fn(|| cutter.poll()));
+    for unit in &units {
+        let mut bytes = Vec::new();
+        unit.write(&mut bytes);
+        assert_eq!(Unit::read(&bytes).as_ref(), Ok(unit));
+        assert!(unit.dependencies.iter().all(|&dependency| dependency < unit.id));
+    }
+    units
+}
+
+/// Puts units back that all come at once; answers the datagrams in the order in which they leave.
+fn joined(units: &[Unit], release: Release) -> Vec<Joined> {
+    let mut joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+    for unit in units {
+        joiner.push(at(0), unit);
+    }
+    joiner.finish();
+    let all: Vec<_> = std::iter::from_fn(|| joiner.poll(Time::NEVER)).collect();
+    assert_eq!(joiner.waiting(), 0);
+    all
+}
+
+/// One packet of a transport stream.
+fn packet(pid: u16, begins: bool, adaptation: &[u8], payload: &[u8]) -> Vec<u8> {
+    let room = ts::PACKET - 4 - payload.len();
+    let mut bytes = vec![ts::SYNC, (pid >> 8) as u8 | if begins { 0x40 } else { 0 }, pid as u8];
+    bytes.push(if room > 0 { 0x30 } else { 0x10 });
+    if room > 0 {
+        bytes.push((room - 1) as u8);
+        bytes.extend(adaptation);
+        bytes.resize(4 + room, 0xff);
+        if adaptation.is_empty() && room > 1 {
+            bytes[5] = 0;
+        }
+    }
+    bytes.extend(payload);
+    assert_eq!(bytes.len(), ts::PACKET);
+    bytes
+}
+
+const VIDEO: u16 = 0x100;
+const AUDIO: u16 = 0x101;
+const PMT: u16 = 0x1000;
+
+fn pat() -> Vec<u8> {
+    packet(0, true, &[], &[0, 0, 0xb0, 13, 0, 1, 0xc1, 0, 0, 0, 1, 0xf0, 0, 1, 2, 3, 4])
+}
+
+fn pmt() -> Vec<u8> {
+    let mut section = vec![0, 2, 0xb0, 23, 0, 1, 0xc1, 0, 0, 0xe1, 0, 0xf0, 0];
+    section.extend([0x1b, 0xe1, 0x00, 0xf0, 0]);
+    section.extend([0x0f, 0xe1, 0x01, 0xf0, 0]);
+    section.extend([1, 2, 3, 4]);
+    packet(PMT, true, &[], &section)
+}
+
+/// The first packet of a PES packet of `length` bytes (0: unknown), shown at `pts`.
+fn pes(pid: u16, key: bool, length: u16, pts: u64, payload: usize) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 1, 0xe0];
+    bytes.extend(length.to_be_bytes());
+    bytes.extend([0x80, 0x80, 5]);
+    bytes.push(0x21 | (pts >> 30) as u8 & 7 << 1);
+    bytes.extend([
+        (pts >> 22) as u8,
+        (pts >> 15 << 1) as u8 | 1,
+        (pts >> 7) as u8,
+        (pts << 1) as u8 | 1,
+    ]);
+    bytes.resize(14 + payload, 7);
+    // Random access, and a clock reference of 1 s.
+    let pcr = 90_000u64;
+    let mut adaptation = vec![if key { 0x50 } else { 0x10 }];
+    adaptation.extend(((pcr >> 1) as u32).to_be_bytes());
+    adaptation.extend([(pcr as u8 & 1) << 7 | 0x7e, 0]);
+    packet(pid, true, &adaptation, &bytes)
+}
+
+fn more(pid: u16) -> Vec<u8> {
+    packet(pid, false, &[], &[9; 184])
+}
+
+fn kinds(units: &[Unit]) -> Vec<(Kind, usize)> {
+    units.iter().map(|unit| (unit.kind, unit.data.len() / ts::PACKET)).collect()
+}
+
+#[test]
+fn a_transport_stream_is_cut_at_tables_keyframes_frames_and_sound() {
+    let datagrams = [
+        [pat(), pmt(), pes(VIDEO, true, 0, 180_000, 100)].concat(),
+        [more(VIDEO), pes(AUDIO, true, 108, 135_000, 100), more(VIDEO)].concat(),
+        [pes(VIDEO, false, 0, 183_600, 100), packet(0x1fff, false, &[], &[0; 184])].concat(),
+    ];
+    let mut units = cut(&datagrams, CutterOptions::default());
+    assert_eq!(
+        joined(&units, Release::InOrder).into_iter().map(|j| j.data).collect::<Vec<_>>(),
+        datagrams
+    );
+    units.sort_by_key(|unit| unit.id);
+    assert_eq!(
+        kinds(&units),
+        [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Sound, 1), (Kind::Frame, 1), (Kind::Filler, 1)]
+    );
+    let needs: Vec<_> = units.iter().map(|unit| unit.dependencies.clone()).collect();
+    assert_eq!(needs, [vec![], vec![0], vec![0], vec![0, 1], vec![]]);
+    assert_eq!(units[1].media_time, Some(Duration::from_secs(2)));
+    assert_eq!(units[1].slack, Some(Duration::from_secs(1)));
+    assert_eq!(units[3].media_time, Some(Duration::from_millis(2_040)));
+    assert!(Kind::Tables.priority() > Kind::Key.priority());
+    assert!(Kind::Key.priority() > Kind::Frame.priority());
+}
+
+#[test]
+fn a_lost_frame_leaves_the_sound_in_the_same_datagrams_whole() {
+    let datagrams = [
+        [pat(), pmt()].concat(),
+        [pes(VIDEO, true, 0, 0, 100), pes(AUDIO, true, 108, 0, 100), more(VIDEO)].concat(),
+    ];
+    let mut units = cut(&datagrams, CutterOptions::default());
+    units.retain(|unit| unit.kind != Kind::Key);
+    let all = joined(&units, Release::AsArrived { delay: Duration::ZERO });
+    assert_eq!((all.len(), all[0].is_whole, all[1].is_whole), (2, true, false));
+    assert_eq!(all[1].data, datagrams[1][188..376]);
+}
+
+#[test]
+fn a_unit_whose_end_does_not_come_is_handed_on_and_what_follows_depends_on_it() {
+    let options = CutterOptions { hold: Duration::from_micros(250), ..CutterOptions::default() };
+    let mut datagrams = vec![[pat(), pmt(), pes(VIDEO, true, 0, 0, 100)].concat()];
+    datagrams.extend((0..5).map(|_| more(VIDEO)));
+    let units = cut(&datagrams, options);
+    assert_eq!(kinds(&units), [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Key, 3)]);
+    assert_eq!(units[2].dependencies, [0, 1]);
+    let each = CutterOptions { hold: Duration::ZERO, ..options };
+    assert_eq!(cut(&datagrams, each).len(), 7, "a unit a datagram, and the tables");
+}
+
+#[test]
+fn packets_with_parity_are_packets_of_a_transport_stream() {
+    let mut datagram = Vec::new();
+    for packet in [pat(), pmt(), pes(VIDEO, true, 0, 0, 100)] {
+        datagram.extend(packet);
+        datagram.extend([0x47; 16]);
+    }
+    let units = cut(&[datagram.clone()], CutterOptions::default());
+    assert_eq!(units.iter().map(|unit| unit.kind).collect::<Vec<_>>(), [Kind::Tables, Kind::Key]);
+    assert_eq!(joined(&units, Release::InOrder)[0].data, datagram);
+}
+
+fn rtp(sequence: u16, timestamp: u32, marker: bool, ssrc: u32) -> Vec<u8> {
+    let mut bytes = vec![0x80, 96 | u8::from(marker) << 7];
+    bytes.extend(sequence.to_be_bytes());
+    bytes.extend(timestamp.to_be_bytes());
+    bytes.extend(ssrc.to_be_bytes());
+    bytes.extend([sequence as u8; 50]);
+    bytes
+}
+
+/// Which datagrams each unit has, in the order of their ids.
+fn members(units: &[Unit]) -> Vec<Vec<u64>> {
+    let mut units: Vec<_> = units.iter().collect();
+    units.sort_by_key(|unit| unit.id);
+    units.iter().map(|unit| unit.parts.iter().map(|part| part.datagram).collect()).collect()
+}
+
+#[test]
+fn rtp_is_cut_by_timestamp_and_marker_across_the_wrap_of_its_numbers() {
+    let datagrams = [
+        rtp(65_534, u32::MAX - 100, false, 1),
+        rtp(65_535, u32::MAX - 100, true, 1),
+        rtp(0, 3_499, false, 1),
+        rtp(1, 3_499, false, 1),
+        rtp(2, 7_099, false, 1),
+        rtp(900, 5, true, 2),
+    ];
+    let units = cut(&datagrams, CutterOptions::default());
+    assert_eq!(members(&units), [vec![0, 1], vec![2, 3], vec![4], vec![5]]);
+    let times: Vec<_> = units.iter().map(|unit| unit.media_time).collect();
+    assert!(times.contains(&Some(Duration::from_millis(40))), "{times:?}");
+}
+
+#[test]
+fn a_packet_of_rtp_that_comes_late_joins_its_frame() {
+    let datagrams = [
+        rtp(10, 100, true, 1),
+        rtp(11, 200, false, 1),
+        rtp(13, 200, true, 1),
+        rtp(14, 300, false, 1),
+        rtp(12, 200, false, 1),
+        rtp(15, 300, true, 1),
+    ];
+    let units = cut(&datagrams, CutterOptions::default());
+    assert_eq!(members(&units), [vec![0], vec![1, 2, 4], vec![3, 5]]);
+    let back = joined(&units, Release::InOrder).into_iter().map(|one| one.data);
+    assert!(back.eq(datagrams), "in the order in which they came");
+}
+
+#[test]
+fn datagrams_leave_at_the_distances_at_which_they_came() {
+    let datagrams: Vec<_> = (0..4u8).map(|byte| vec![byte; 10]).collect();
+    let units = cut(&datagrams, CutterOptions::default());
+    let delay = Duration::from_millis(5);
+    let release = Release::AsArrived { delay };
+    let mut joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+    // The clocks are 1 s apart; the second and third are overtaken by the fourth.
+    let mut left = Vec::new();
+    for (unit, now) in [(0, 1_003_000), (3, 1_003_300), (2, 1_007_000), (1, 1_009_100)] {
+        while joiner.next_timeout() <= at(now) {
+            let due = joiner.next_timeout();
+            left.extend(joiner.poll(due).map(|one| (one.datagram, due)));
+        }
+        joiner.push(at(now), &units[unit]);
+    }
+    while joiner.next_timeout() < Time::NEVER {
+        let due = joiner.next_timeout();
+        left.extend(joiner.poll(due).map(|one| (one.datagram, due)));
+    }
+    // 1 came after its time: 2 and 3 have left.
+    assert_eq!(left, [(0, at(1_008_000)), (2, at(1_008_200)), (3, at(1_008_300))]);
+    assert_eq!(joiner.statistics().late, 1);
+}
+
+#[test]
+fn waiting_bytes_are_bounded_and_the_oldest_leave_first() {
+    let datagrams: Vec<_> = (0..100u8).map(|byte| vec![byte; 1_000]).collect();
+    let mut units = cut(&datagrams, CutterOptions::default());
+    units.remove(0);
+    let options = JoinerOptions { release: Release::InOrder, most_bytes: 20_000 };
+    let (mut joiner, mut left) = (Joiner::new(options), Vec::new());
+    for unit in &units {
+        joiner.push(at(0), unit);
+        left.extend(std::iter::from_fn(|| joiner.poll(at(0))).map(|one| one.datagram));
+        assert!(joiner.waiting() <= 20_000);
+    }
+    assert!(left.iter().copied().eq(1..100), "{left:?}");
+    assert_eq!(joiner.statistics().forced, 1, "after that they are in order again");
+}
+
+#[test]
+fn pieces_that_contradict_each_other_are_counted_and_left_out() {
+    let unit = |datagram, length, offset, data: &[u8]| Unit {
+        id: 0,
+        kind: Kind::Other,
+        media_time: None,
+        slack: None,
+        dependencies: vec![],
+        parts: vec![Part {
+            datagram,
+            length,
+            arrived: at(0),
+            spans: vec![Span { offset, length: data.len() as u16 }],
+        }],
+        data: data.to_vec(),
+    };
+    let units =
+        [unit(0, 4, 0, b"ab"), unit(0, 4, 1, b"xx"), unit(0, 9, 2, b"yy"), unit(0, 4, 2, b"cd")];
+    let mut joiner =
+        Joiner::new(JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() });
+    units.iter().for_each(|unit| joiner.push(at(0), unit));
+    assert_eq!(joiner.poll(at(0)).expect("whole").data, b"abcd");
+    assert_eq!(joiner.statistics().conflicting, 2);
+}
+
+/// Datagrams of any kind: stream packets with random headers, RTP, noise.
+fn any_datagram() -> impl Strategy<Value = Vec<u8>> {
+    let packet = (0u16..6, any::<[u8; 24]>(), any::<bool>()).prop_map(|(pid, noise, begins)| {
+        let pid = [0, VIDEO, AUDIO, PMT, 0x1fff, 0x11][usize::from(pid)];
+        let mut bytes = vec![ts::SYNC, (pid >> 8) as u8 | u8::from(begins) << 6, pid as u8];
+        bytes.extend(noise);
+        bytes.resize(ts::PACKET, 1);
+        bytes
+    });
+    let packets = proptest::collection::vec(packet, 1..8).prop_map(|all| all.concat());
+    let known = (0usize..3).prop_map(|which| match which {
+        0 => [pat(), pmt()].concat(),
+        1 => [pes(VIDEO, true, 0, 90_000, 100), more(AUDIO)].concat(),
+        _ => [more(VIDEO), pes(AUDIO, false, 108, 5, 100)].concat(),
+    });
+    let frame = (0u16..30, 0u32..5, any::<bool>(), 0u32..3)
+        .prop_map(|(sequence, time, marker, ssrc)| rtp(sequence, time, marker, ssrc));
+    let noise = proptest::collection::vec(any::<u8>(), 0..400);
+    prop_oneof![packets, known, frame, noise]
+}
+
+proptest! {
+    #[test]
+    fn cut_and_joined_in_any_order_is_the_same(
+        datagrams in proptest::collection::vec(any_datagram(), 0..60),
+        hold in 0u64..2_000, most_bytes in 1usize..3_000, seed in any::<u64>(),
+    ) {
+        let options =
+            CutterOptions { hold: Duration::from_micros(hold), most_bytes, ..Default::default() };
+        let mut units = cut(&datagrams, options);
+        let mut random = ontempo_foundation::RandomStream::new(seed, "order");
+        for place in (1..units.len()).rev() {
+            units.swap(place, (random.next_u64() % (place as u64 + 1)) as usize);
+        }
+        for release in [Release::InOrder, Release::AsArrived { delay: Duration::ZERO }] {
+            let all = joined(&units, release);
+            prop_assert!(all.iter().all(|one| one.is_whole));
+            let all: Vec<_> = all.into_iter().map(|one| one.data).collect();
+            prop_assert_eq!(&all, &datagrams);
+        }
+        let mut all = joined(&units, Release::WhenWhole);
+        all.sort_by_key(|one| one.datagram);
+        let all: Vec<_> = all.into_iter().map(|one| one.data).collect();
+        prop_assert_eq!(&all, &datagrams);
+    }
+
+    #[test]
+    fn any_bytes_are_a_unit_or_refused_and_join_without_panic(
+        bytes in proptest::collection::vec(prop_oneof![0u8..5, any::<u8>()], 0..60)
+    ) {
+        if let Ok(unit) = Unit::read(&bytes) {
+            let mut again = Vec::new();
+            unit.write(&mut again);
+            prop_assert_eq!(Unit::read(&again), Ok(unit.clone()));
+            for release in [Release::InOrder, Release::WhenWhole] {
+                joined(&[unit.clone(), unit.clone()], release);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_of_bytes_chopped_is_the_same_bytes(
+        parts in proptest::collection::vec(any_datagram(), 0..20),
+        at_once in 1usize..2_000, size in 1u16..2_000,
+    ) {
+        let bytes = parts.concat();
+        let (mut chopper, mut out, mut clock) = (Chopper::new(size), Vec::new(), PcrClock::default());
+        for some in bytes.chunks(at_once) {
+            chopper.push(some);
+            while let Some(datagram) = chopper.poll() {
+                prop_assert!(!datagram.is_empty());
+                clock.due(datagram);
+                out.extend_from_slice(datagram);
+            }
+        }
+        chopper.finish();
+        while let Some(datagram) = chopper.poll() {
+            out.extend_from_slice(datagram);
+        }
+        prop_assert_eq!(out, bytes);
+    }
+}
+
+/// A transport stream of three seconds of pictures and sound; `None` without ffmpeg.
+fn encoded() -> Option<(PathBuf, Vec<u8>)> {
+    let file = std::env::temp_dir().join(format!("ontempo-media-{}.ts", std::process::id()));
+    let made = Command::new("ffmpeg")
+        .args(["-y", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25"])
+        .args(["-f", "lavfi", "-i", "sine", "-t", "3", "-c:v", "mpeg2video", "-g", "25"])
+        .args(["-c:a", "mp2", "-f", "mpegts"])
+        .arg(&file)
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        println!("SKIPPED: ffmpeg with mpeg2video and mp2 is missing");
+        return None;
+    }
+    let bytes = std::fs::read(&file).expect("what ffmpeg has written");
+    Some((file, bytes))
+}
+
+fn count_frames(file: &PathBuf) -> Option<String> {
+    let output = Command::new("ffprobe")
+        .args(["-loglevel", "error", "-count_frames", "-select_streams", "v"])
+        .args(["-show_entries", "stream=nb_read_frames", "-of", "default=nk=1:nw=1"])
+        .arg(file)
+        .output();
+    let text = String::from_utf8(output.ok()?.stdout).ok()?;
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+#[test]
+fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
+    let Some((file, bytes)) = encoded() else { return };
+    let (mut chopper, mut clock) = (Chopper::new(1_316), PcrClock::default());
+    chopper.push(&bytes);
+    chopper.finish();
+    let (mut datagrams, mut dues) = (Vec::new(), Vec::new());
+    while let Some(datagram) = chopper.poll() {
+        dues.push(clock.due(datagram));
+        datagrams.push(datagram.to_vec());
+    }
+    assert!(dues.is_sorted());
+    let last = dues.last().expect("many").as_secs_f64();
+    assert!((2.0..4.0).contains(&last), "three seconds by its clock: {last}");
+    // All at one time: nothing is cut for having waited.
+    let options = CutterOptions { hold: Duration::from_secs(3_600), ..CutterOptions::default() };
+    let units = cut(&datagrams, options);
+    let count = |kind| units.iter().filter(|unit| unit.kind == kind).count();
+    assert_eq!((count(Kind::Key), count(Kind::Frame)), (3, 72), "75 frames, a key each 25");
+    assert!(count(Kind::Sound) > 10 && count(Kind::Tables) > 5);
+    assert_eq!(count(Kind::Datagram), 0);
+    assert!(units.iter().filter(|unit| unit.kind == Kind::Frame).all(|u| u.slack.is_some()));
+    let back = joined(&units, Release::InOrder).into_iter().flat_map(|one| one.data);
+    assert!(back.eq(bytes.iter().copied()), "the same bytes");
+    // Without one frame that nothing needs, the file has one frame less, and still decodes.
+    let last_frame = units.iter().rposition(|unit| unit.kind == Kind::Frame).expect("frames");
+    let some: Vec<_> = units
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| *place != last_frame)
+        .map(|(_, u)| u.clone())
+        .collect();
+    let back: Vec<_> = joined(&some, Release::AsArrived { delay: Duration::ZERO })
+        .into_iter()
+        .flat_map(|one| one.data)
+        .collect();
+    let whole = count_frames(&file);
+    std::fs::write(&file, back).expect("written");
+    let without = count_frames(&file);
+    std::fs::remove_file(&file).expect("removed");
+    let (Some(whole), Some(without)) = (whole, without) else {
+        return println!("SKIPPED: ffprobe is missing");
+    };
+    assert_eq!((whole.as_str(), without.as_str()), ("75", "74"));
+}

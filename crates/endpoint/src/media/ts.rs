@@ -1,0 +1,239 @@
+//! MPEG transport streams (ISO/IEC 13818-1): headers of packets and PES, and which stream is what.
+
+use std::collections::BTreeMap;
+
+use ontempo_foundation::Duration;
+
+use super::rtp::unwrapped;
+
+/// Bytes of a packet.
+pub const PACKET: usize = 188;
+
+/// Bytes of a packet with sixteen of Reed-Solomon behind it, as DVB carries them.
+pub const PACKET_WITH_PARITY: usize = 204;
+
+/// What each packet begins with.
+pub const SYNC: u8 = 0x47;
+
+/// Stuffing.
+const FILLER: u16 = 0x1fff;
+
+/// Tables of fixed place: PAT, CAT, TSDT, and those of DVB (EN 300 468, table 1).
+const TABLES: std::ops::RangeInclusive<u16> = 0..=0x1f;
+
+/// Elementary streams and tables that are remembered; a multiplex of a satellite has fewer.
+const MOST_STREAMS: usize = 512;
+
+/// Nanoseconds of 27,000,000 ticks a second, and of 90,000.
+fn of_ticks(ticks: u64, per_second: u64) -> Duration {
+    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// What a packet's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Which stream it belongs to, 0 to 8191.
+    pub pid: u16,
+    /// A PES packet or a table begins in it.
+    pub begins: bool,
+    /// Decoding can begin here (random_access_indicator).
+    pub random_access: bool,
+    /// The clock reference, in ticks of 27 MHz.
+    pub pcr: Option<u64>,
+    /// Where the payload begins; [`PACKET`] where there is none.
+    pub payload: usize,
+}
+
+/// Reads the header of a packet; `None` where the bytes are none.
+pub fn header(packet: &[u8]) -> Option<Header> {
+    let packet: &[u8; PACKET] = packet.first_chunk()?;
+    if packet[0] != SYNC {
+        return None;
+    }
+    let has_adaptation = packet[3] & 0x20 != 0;
+    let has_payload = packet[3] & 0x10 != 0;
+    let adaptation = if has_adaptation { usize::from(packet[4]) } else { 0 };
+    let flags = if adaptation > 0 { packet[5] } else { 0 };
+    let pcr = (flags & 0x10 != 0 && adaptation >= 7).then(|| {
+        let bytes = &packet[6..12];
+        let base = u64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])) << 1
+            | u64::from(bytes[4] >> 7);
+        base * 300 + (u64::from(bytes[4] & 1) << 8 | u64::from(bytes[5]))
+    });
+    let payload = 4 + adaptation + usize::from(has_adaptation);
+    Some(Header {
+        pid: u16::from_be_bytes([packet[1] & 0x1f, packet[2]]),
+        begins: packet[1] & 0x40 != 0,
+        random_access: flags & 0x40 != 0,
+        pcr,
+        payload: if has_payload { payload.min(PACKET) } else { PACKET },
+    })
+}
+
+/// Size of the packets that `bytes` consist of, if they do.
+pub fn packet_size(bytes: &[u8]) -> Option<usize> {
+    [PACKET, PACKET_WITH_PARITY].into_iter().find(|&size| {
+        !bytes.is_empty()
+            && bytes.len().is_multiple_of(size)
+            && bytes.chunks(size).all(|packet| packet[0] == SYNC)
+    })
+}
+
+/// What the header of a PES packet says (section 2.4.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pes {
+    /// When it is shown, in ticks of 90 kHz, modulo 2^33.
+    pub pts: Option<u64>,
+    /// When it is decoded; that of showing where it does not say.
+    pub dts: Option<u64>,
+    /// Bytes of it, its header included; `None` where it does not say, as pictures do.
+    pub length: Option<usize>,
+}
+
+/// Reads the header of a PES packet from the payload that it begins in.
+pub fn pes(payload: &[u8]) -> Option<Pes> {
+    let start: &[u8; 6] = payload.first_chunk()?;
+    if start[..3] != [0, 0, 1] {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([start[4], start[5]]));
+    let stamp = |at: usize| {
+        let bytes: &[u8; 5] = payload.get(at..)?.first_chunk()?;
+        Some(
+            u64::from(bytes[0] >> 1 & 7) << 30
+                | u64::from(bytes[1]) << 22
+                | u64::from(bytes[2] >> 1) << 15
+                | u64::from(bytes[3]) << 7
+                | u64::from(bytes[4] >> 1),
+        )
+    };
+    // Streams of other kinds than sound and pictures have no such fields.
+    let has_fields = payload.get(6).is_some_and(|byte| byte >> 6 == 2);
+    let flags = if has_fields { payload.get(7).map_or(0, |byte| byte >> 6) } else { 0 };
+    let pts = if flags & 2 != 0 { stamp(9) } else { None };
+    let dts = if flags == 3 { stamp(14) } else { pts };
+    Some(Pes { pts, dts, length: (length > 0).then_some(6 + length) })
+}
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Tables.
+    Tables,
+    /// Pictures.
+    Video,
+    /// Sound.
+    Audio,
+    /// Stuffing.
+    Filler,
+    /// Something else, or not known yet.
+    Other,
+}
+
+/// What is known of a multiplex from its tables and clock.
+#[derive(Debug, Default)]
+pub struct Multiplex {
+    /// Streams named in tables.
+    streams: BTreeMap<u16, Content>,
+    /// The last clock reference, unwrapped, ticks of 27 MHz.
+    pcr: Option<u64>,
+}
+
+/// Bits of the 90 kHz clock.
+const CLOCK_BITS: u32 = 33;
+
+impl Multiplex {
+    /// Learns from a packet, and answers what it belongs to.
+    pub fn learn(&mut self, packet: &[u8], header: &Header) -> Content {
+        if let Some(pcr) = header.pcr {
+            let base = unwrapped(self.pcr.unwrap_or(0) / 300, pcr / 300, CLOCK_BITS);
+            self.pcr = Some(base * 300 + pcr % 300);
+        }
+        let content = self.content(header.pid);
+        if content == Content::Tables && header.begins {
+            let payload = packet.get(header.payload..PACKET).unwrap_or_default();
+            // The pointer passes over the end of a section before.
+            let section = payload
+                .split_first()
+                .and_then(|(&pointer, rest)| rest.get(usize::from(pointer)..))
+                .unwrap_or_default();
+            self.learn_section(header.pid, section);
+        }
+        content
+    }
+
+    fn content(&self, pid: u16) -> Content {
+        match pid {
+            FILLER => Content::Filler,
+            pid if TABLES.contains(&pid) => Content::Tables,
+            pid => self.streams.get(&pid).copied().unwrap_or(Content::Other),
+        }
+    }
+
+    /// Reads a section of the PAT or a PMT as far as this packet has it: the rest of one that is
+    /// longer names streams that stay unknown, which costs them their priority and no more.
+    fn learn_section(&mut self, pid: u16, section: &[u8]) {
+        let Some(head) = section.first_chunk::<8>() else { return };
+        let length = usize::from(u16::from_be_bytes([head[1] & 0x0f, head[2]]));
+        // Behind the entries comes a checksum.
+        let end = (3 + length).saturating_sub(4).min(section.len());
+        match (pid, head[0]) {
+            (0, 0) => {
+                for entry in section.get(8..end).unwrap_or_default().chunks_exact(4) {
+                    let program = u16::from_be_bytes([entry[0], entry[1]]);
+                    if program != 0 {
+                        self.name(entry[2], entry[3], Content::Tables);
+                    }
+                }
+            }
+            (_, 2) => {
+                let Some(&[high, low]) = section.get(10..12).and_then(|b| b.first_chunk()) else {
+                    return;
+                };
+                let mut at = 12 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
+                while let Some(entry) = section.get(..end).and_then(|all| all.get(at..at + 5)) {
+                    self.name(entry[1], entry[2], content_of(entry[0]));
+                    at += 5 + usize::from(u16::from_be_bytes([entry[3] & 0x0f, entry[4]]));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&mut self, high: u8, low: u8, content: Content) {
+        if self.streams.len() < MOST_STREAMS {
+            self.streams.insert(u16::from_be_bytes([high & 0x1f, low]), content);
+        }
+    }
+
+    /// Ticks of 90 kHz near the multiplex's clock, as time of that clock.
+    pub fn time(&self, ticks: u64) -> Duration {
+        let near = self.pcr.map_or(0, |pcr| pcr / 300);
+        of_ticks(unwrapped(near, ticks, CLOCK_BITS), 90_000)
+    }
+
+    /// How long after the last clock reference these ticks of 90 kHz are; `None` before it, or
+    /// without any.
+    pub fn slack(&self, ticks: u64) -> Option<Duration> {
+        let now = of_ticks(self.pcr?, 27_000_000);
+        let then = self.time(ticks);
+        (then >= now).then(|| then - now)
+    }
+
+    /// The last clock reference, as time since its zero.
+    pub fn clock(&self) -> Option<Duration> {
+        self.pcr.map(|pcr| of_ticks(pcr, 27_000_000))
+    }
+}
+
+/// By stream_type (section 2.4.4.9, table 2-34, with its amendments; 0x81 and 0x87 of ATSC).
+const fn content_of(stream_type: u8) -> Content {
+    match stream_type {
+        0x01 | 0x02 | 0x10 | 0x1b | 0x20 | 0x21 | 0x24 | 0x32 | 0x33 | 0x42 | 0xd1 | 0xea => {
+            Content::Video
+        }
+        0x03 | 0x04 | 0x0f | 0x11 | 0x1c | 0x81 | 0x87 => Content::Audio,
+        _ => Content::Other,
+    }
+}

@@ -1,0 +1,370 @@
+//! The thread that carries a protocol over a socket.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use ontempo_foundation::Time;
+
+use super::socket::Reader;
+use super::wait::{Bell, Ready, Ringer, be_punctual, bell};
+use super::{Clock, Next, Protocol, Socket, Transmit};
+
+/// Transmissions before what has come gets its turn.
+const MOST_TRANSMISSIONS: usize = 32;
+
+/// Reads in a row before sending gets its turn.
+const MOST_READS: usize = 4;
+
+/// Errors of reading in a row after which the socket counts as broken.
+const MOST_ERRORS: u32 = 1_000;
+
+/// How the driver works.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverOptions {
+    /// Meet the times of paced packets to the microsecond, by looking at the clock for the last
+    /// 60 us before each: costs up to a core while packets are paced.
+    pub precise: bool,
+    /// Commands that may wait; more are refused. At least 1.
+    pub commands: usize,
+}
+
+impl Default for DriverOptions {
+    fn default() -> Self {
+        Self { precise: false, commands: 256 }
+    }
+}
+
+/// What a driver has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverStatistics {
+    /// Calls that sent something.
+    pub send_calls: u64,
+    /// Bytes sent, without headers.
+    pub sent_bytes: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Bytes received, without headers.
+    pub received_bytes: u64,
+    /// Calls that received something.
+    pub receive_calls: u64,
+    /// Times that the kernel took no more for a while.
+    pub blocked: u64,
+    /// Transmissions refused as larger than the path's MTU.
+    pub too_large: u64,
+    /// Transmissions refused for another reason.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    send_calls: AtomicU64,
+    sent_bytes: AtomicU64,
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    receive_calls: AtomicU64,
+    blocked: AtomicU64,
+    too_large: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// One thread writes: no other order is needed.
+fn count(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+impl Counters {
+    fn read(&self) -> DriverStatistics {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DriverStatistics {
+            send_calls: get(&self.send_calls),
+            sent_bytes: get(&self.sent_bytes),
+            received: get(&self.received),
+            received_bytes: get(&self.received_bytes),
+            receive_calls: get(&self.receive_calls),
+            blocked: get(&self.blocked),
+            too_large: get(&self.too_large),
+            refused: get(&self.refused),
+        }
+    }
+}
+
+/// Why a command was not taken; it is handed back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CommandError<C> {
+    /// As many wait as may.
+    Full(C),
+    /// The driver has ended.
+    Ended(C),
+}
+
+impl<C> fmt::Display for CommandError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full(_) => "too many commands wait for the driver",
+            Self::Ended(_) => "the driver has ended",
+        })
+    }
+}
+
+/// A protocol under way on a thread of its own. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Driver<P: Protocol> {
+    commands: SyncSender<P::Command>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<(P, io::Result<()>)>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ringer: Ringer,
+    ending: AtomicBool,
+    counters: Counters,
+}
+
+impl<P: Protocol> Driver<P> {
+    /// Starts a thread that carries `protocol` over `socket`.
+    ///
+    /// # Errors
+    /// The system has no thread or file left.
+    pub fn spawn(
+        socket: Socket,
+        protocol: P,
+        clock: Clock,
+        options: DriverOptions,
+    ) -> io::Result<Self> {
+        let (ringer, bell) = bell()?;
+        let (commands, waiting) = sync_channel(options.commands.max(1));
+        let counters = Counters::default();
+        let shared = Arc::new(Shared { ringer, ending: AtomicBool::new(false), counters });
+        let work = Work {
+            reader: socket.reader(),
+            socket,
+            protocol,
+            clock,
+            precise: options.precise,
+            bell,
+            waiting,
+            shared: Arc::clone(&shared),
+            buffer: Vec::new(),
+            pending: None,
+            errors: 0,
+        };
+        let thread = Builder::new().name("ontempo-udp".to_owned()).spawn(move || work.run())?;
+        Ok(Self { commands, shared, thread: Some(thread) })
+    }
+
+    /// Asks the protocol for something; does not wait.
+    ///
+    /// # Errors
+    /// Too many commands wait, or the driver has ended.
+    pub fn command(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
+        self.commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(command) => CommandError::Full(command),
+            TrySendError::Disconnected(command) => CommandError::Ended(command),
+        })?;
+        self.shared.ringer.ring();
+        Ok(())
+    }
+
+    /// What has been done so far.
+    pub fn statistics(&self) -> DriverStatistics {
+        self.shared.counters.read()
+    }
+
+    /// True once the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the thread now and hands back the protocol.
+    ///
+    /// # Errors
+    /// The socket broke, or the protocol panicked.
+    pub fn end(mut self) -> io::Result<P> {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.ringer.ring();
+        self.join()
+    }
+
+    /// Waits until the protocol is finished and hands it back.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub fn wait(mut self) -> io::Result<P> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<P> {
+        let panicked = || io::Error::other("the thread of the UDP driver panicked");
+        let thread = self.thread.take().ok_or_else(panicked)?;
+        let (protocol, ended) = thread.join().map_err(|_| panicked())?;
+        ended.map(|()| protocol)
+    }
+}
+
+impl<P: Protocol> Drop for Driver<P> {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.ringer.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been told by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works on.
+struct Work<P: Protocol> {
+    socket: Socket,
+    reader: Reader,
+    protocol: P,
+    clock: Clock,
+    precise: bool,
+    bell: Bell,
+    waiting: Receiver<P::Command>,
+    shared: Arc<Shared>,
+    buffer: Vec<u8>,
+    /// What of the buffer the kernel has not taken yet: from this byte on.
+    pending: Option<(Transmit, usize)>,
+    /// Errors of reading in a row.
+    errors: u32,
+}
+
+/// What sending has come to.
+enum Sending {
+    /// There is more to send.
+    Busy,
+    /// Nothing until then; precisely, where a packet is paced.
+    Until(Time, bool),
+}
+
+impl<P: Protocol> Work<P> {
+    fn run(mut self) -> (P, io::Result<()>) {
+        be_punctual();
+        let ended = self.work();
+        (self.protocol, ended)
+    }
+
+    fn work(&mut self) -> io::Result<()> {
+        let mut ready = Ready { readable: true, woken: true };
+        while !self.shared.ending.load(Ordering::Acquire) {
+            if ready.woken {
+                self.bell.hush();
+                self.take_commands();
+            }
+            if ready.readable {
+                self.receive()?;
+            }
+            let now = self.clock.now();
+            if self.protocol.next_timeout() <= now {
+                self.protocol.handle_timeout(now);
+            }
+            let (until, precise) = match self.transmit() {
+                Sending::Busy => (Time::ZERO, false),
+                Sending::Until(until, precise) => (until, precise),
+            };
+            if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
+                break;
+            }
+            ready = self.wait(until, precise)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&self, paced: Time, precise: bool) -> io::Result<Ready> {
+        let timeout = self.protocol.next_timeout();
+        let until = paced.min(timeout);
+        let precise = self.precise && precise && paced <= timeout;
+        self.bell.wait(&self.socket, self.pending.is_some(), self.clock, until, precise)
+    }
+
+    fn take_commands(&mut self) {
+        loop {
+            match self.waiting.try_recv() {
+                Ok(command) => self.protocol.handle_command(self.clock.now(), command),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let counters = &self.shared.counters;
+        for _ in 0..MOST_READS {
+            let (protocol, mut bytes) = (&mut self.protocol, 0);
+            let taken = self.reader.each(&self.socket, self.clock, |now, datagram| {
+                bytes += datagram.data.len() as u64;
+                protocol.handle(now, datagram);
+            });
+            match taken {
+                Ok(datagrams) => {
+                    self.errors = 0;
+                    count(&counters.receive_calls, 1);
+                    count(&counters.received, datagrams as u64);
+                    count(&counters.received_bytes, bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What the network says of an earlier packet comes as an error of reading.
+                Err(error) => {
+                    self.errors += 1;
+                    if self.errors > MOST_ERRORS {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self) -> Sending {
+        for _ in 0..MOST_TRANSMISSIONS {
+            if self.pending.is_none() {
+                self.buffer.clear();
+                match self.protocol.poll_transmit(self.clock.now(), &mut self.buffer) {
+                    Next::Transmit(transmit) => self.pending = Some((transmit, 0)),
+                    Next::WaitUntil(until) => return Sending::Until(until, true),
+                    Next::Idle => return Sending::Until(Time::NEVER, false),
+                }
+            }
+            if !self.send_pending() {
+                // Until the kernel takes more, which ends the wait.
+                return Sending::Until(Time::NEVER, false);
+            }
+        }
+        Sending::Busy
+    }
+
+    /// True where nothing is pending any more.
+    fn send_pending(&mut self) -> bool {
+        let Some((transmit, from)) = self.pending else { return true };
+        let counters = &self.shared.counters;
+        let rest = self.buffer.get(from..).unwrap_or_default();
+        match self.socket.send(&transmit, rest) {
+            Ok(sent) => {
+                count(&counters.send_calls, 1);
+                count(&counters.sent_bytes, sent as u64);
+                if sent < rest.len() {
+                    count(&counters.blocked, 1);
+                    self.pending = Some((transmit, from + sent));
+                    return false;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                count(&counters.blocked, 1);
+                return false;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return true,
+            // As packets that the network lost: the protocol finds out.
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                count(&counters.too_large, 1);
+            }
+            Err(_) => count(&counters.refused, 1),
+        }
+        self.pending = None;
+        true
+    }
+}

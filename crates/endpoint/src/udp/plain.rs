@@ -1,0 +1,46 @@
+//! The socket where the kernel offers no more than sending and receiving: one datagram a call, the
+//! class of the socket alone, arrival as the program sees it.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use ontempo_foundation::Time;
+
+use super::{Clock, Datagram, Dscp, Ecn};
+
+/// Datagrams taken before others get their turn.
+const BATCH: usize = 16;
+
+/// Bytes of the longest UDP datagram.
+const LONGEST: usize = 65_535;
+
+/// Room for one datagram.
+pub(super) struct Room(Vec<u8>);
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self(vec![0; LONGEST])
+    }
+
+    /// Hands on what waits; answers how many.
+    pub(super) fn each(
+        &mut self,
+        socket: &UdpSocket,
+        clock: Clock,
+        mut take: impl FnMut(Time, Datagram<'_>),
+    ) -> io::Result<usize> {
+        for count in 0..BATCH {
+            let (length, source) = match socket.recv_from(&mut self.0) {
+                Ok(got) => got,
+                Err(_) if count > 0 => return Ok(count),
+                Err(error) => return Err(error),
+            };
+            let now = clock.now();
+            let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+            let (ecn, dscp) = (Ecn::default(), Dscp::default());
+            let data = &self.0[..length];
+            take(now, Datagram { source, local: None, received: now, ecn, dscp, data });
+        }
+        Ok(BATCH)
+    }
+}
