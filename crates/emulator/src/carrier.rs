@@ -54,7 +54,7 @@ pub(crate) struct Carried {
 }
 
 impl Carrier {
-    /// One that carries between `interfaces`, one a host.
+    /// One that carries between `interfaces`.
     ///
     /// # Errors
     /// Where the system refuses a timer, or the like.
@@ -120,10 +120,10 @@ impl Carrier {
 
     fn advance(&mut self, now: Time) {
         let Self { network, interfaces, lateness, refused, clock, .. } = self;
-        network.advance(now, &mut |Delivery { host, bytes, due }| {
+        network.advance(now, &mut |Delivery { interface, bytes, due }| {
             lateness.note(clock.now().since(due));
             // A host takes a packet whole or not at all.
-            if (&interfaces[host]).write(bytes).is_err() {
+            if (&interfaces[interface]).write(bytes).is_err() {
                 *refused += 1;
             }
         });
@@ -136,7 +136,7 @@ impl Carrier {
             // The kernel hands a packet over as soon as it is sent, so that reading it is as near
             // to its sending as can be.
             let now = self.clock.now();
-            let came = self.network.inject(now, |bytes| {
+            let came = self.network.inject(now, place, |bytes| {
                 bytes.resize(mtu, 0);
                 match interface.read(bytes) {
                     Ok(length) => {
