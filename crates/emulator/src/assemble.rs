@@ -19,8 +19,8 @@ use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
-use crate::space::{LEAST_MTU, Spaces, inside};
-use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Traffic, Udp, UdpSockets};
+use crate::space::{LEAST_MTU, Spaces, inside, number};
+use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
 
 /// The port that flows go to.
@@ -109,6 +109,9 @@ pub(crate) fn traffic(
         measured_from: Time::ZERO + measure.from,
         samples: Vec::new(),
         before: vec![ontempo_world::FlowTotals::default(); agents.len()],
+        telling: Telling::among(
+            agents.iter().flatten().filter_map(|agent| agent.tcp().map(Tcp::congestion)),
+        ),
         agents,
     })
 }
@@ -234,10 +237,14 @@ fn tcp_sockets(
         socket.set_tcp_mss(segment)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_notsent_lowat(UNSENT)?;
+        // What is not sent by the end is not, and does not keep its namespace alive.
+        socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind(&address(from, version, 0))?;
         Ok(socket)
     })?;
-    Ok(TcpSockets { listener, source, to: address(to, version, PORT) })
+    let peer = SocketAddr::new(to.ip(version), PORT);
+    let connection = (number(spaces.of(from))?, from.ip(version), peer);
+    Ok(TcpSockets { listener, source, to: peer.into(), connection })
 }
 
 fn udp_sockets(spaces: &Spaces, version: Version, flow: usize) -> io::Result<UdpSockets> {

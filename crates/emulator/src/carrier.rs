@@ -49,8 +49,6 @@ pub(crate) struct Carried {
     pub(crate) refused: u64,
     /// Whether the thread went before all ordinary ones.
     pub(crate) went_first: bool,
-    /// The smallest step of the clock that was seen.
-    pub(crate) clock_step: Duration,
 }
 
 impl Carrier {
@@ -94,8 +92,8 @@ impl Carrier {
         }
         // All that was due by the end is counted, and nothing later.
         self.advance(end.min(self.clock.now()));
-        let Self { network, lateness, refused, clock, .. } = self;
-        Ok(Carried { network, lateness, refused, went_first, clock_step: clock.step() })
+        let Self { network, lateness, refused, .. } = self;
+        Ok(Carried { network, lateness, refused, went_first })
     }
 
     /// Waits until a packet may have come or something is nearly due.

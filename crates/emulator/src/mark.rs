@@ -12,9 +12,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::EmulationError;
 use crate::iproute;
+use crate::space::inside;
 
 /// Where the marks are.
 const FOLDER: &str = "/run/ontempo";
+
+/// How often the kernel sends again for a socket that nobody holds any more.
+const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
 
 /// What the name of every namespace of ours begins with.
 const PREFIX: &str = "ontempo-";
@@ -124,6 +128,8 @@ fn remove(run: &str, namespaces: &[String]) {
             continue;
         }
         iproute::end_processes(name);
+        // Connections that programs left unfinished give up at once: each keeps the namespace.
+        let _ = inside(name, || fs::write(ORPHAN_RETRIES, "1"));
         if let Err(error) = iproute::run(&["netns", "delete", name]) {
             // Nothing better can be done; the user should know.
             eprintln!("ontempo: cannot remove the namespace {name}: {error}");

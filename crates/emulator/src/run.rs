@@ -7,7 +7,8 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 
-use crate::assemble::{network, traffic};
+use crate::assemble::{self, network, traffic};
+use crate::carriage::coarse_clock;
 use crate::carrier::{Carried, Carrier};
 use crate::clock::Clock;
 use crate::commands::{self, Log, Task};
@@ -55,6 +56,13 @@ impl<'a> Emulation<'a> {
         let routed = limits::routed(scenario, &layout)?;
         let spaces = Spaces::make(scenario, &layout, routed.as_ref(), &options)?;
         Ok(Self { scenario, options, layout, routed, spaces })
+    }
+
+    /// What this machine will not do as the scenario has it, a sentence each, as far as it is
+    /// known before the run.
+    pub fn warnings(&self) -> Vec<String> {
+        let largest = assemble::largest_packet(self.scenario);
+        coarse_clock(Clock::step(), &self.layout, largest).into_iter().collect()
     }
 
     /// Runs the scenario to its end.

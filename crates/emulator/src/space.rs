@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 
 use ontempo_foundation::Bytes;
@@ -135,6 +136,12 @@ pub(crate) fn inside<T: Send>(
         }),
         Err(panic) => std::panic::resume_unwind(panic),
     }
+}
+
+/// The number by which the kernel knows a namespace: that of its file.
+pub(crate) fn number(namespace: &str) -> io::Result<u32> {
+    let number = fs::metadata(iproute::path(namespace))?.ino();
+    u32::try_from(number).map_err(io::Error::other)
 }
 
 /// What a namespace is given.
