@@ -42,7 +42,15 @@ control() { bpftool struct_ops list | while read -r id _; do
     grep -ow "$bpf" /proc/sys/net/ipv4/tcp_available_congestion_control; }
 state() { ip netns; ip -o link; tc qdisc show; ls -A /run/ontempo 2>/dev/null; control; }
 started() { for i in $(seq 500); do [ -n "$(ip netns)" ] && return; sleep 0.01; done; }
-busy() { for i in $(seq 1000); do [ -n "$(ip netns pids $1 2>/dev/null)" ] && return; sleep 0.01; done; exit 84; }
+busy() {
+    for i in $(seq 1000); do
+        for one in $(ip netns pids $1 2>/dev/null); do
+            grep -qsx sleep /proc/$one/comm && return
+        done
+        sleep 0.01
+    done
+    exit 84
+}
 same() { state > after; diff before after > left || { echo "LEFT: $(cat left)"; exit 99; }; }
 state > before
 "#;
@@ -127,9 +135,13 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
         ip netns | grep -q ontempo-other-a || exit 94
         kill -INT $other; wait $other
         same; ip netns pids ontempo-mine-a || exit 93
-        pgrep -fx 'sleep 98761' && exit 92; true";
-    let scenario = scenario("reno", r#"["sleep", "98761"]"#);
-    let Some(ran) = alone("left-killed", &scenario, script) else { return };
+        pgrep -fx 'sleep SECONDS' && exit 92; true";
+    // A number that no other run of this test has.
+    let seconds = (1_000_000 + std::process::id()).to_string();
+    let scenario = scenario("reno", r#"["sleep", "SECONDS"]"#).replace("SECONDS", &seconds);
+    let Some(ran) = alone("left-killed", &scenario, &script.replace("SECONDS", &seconds)) else {
+        return;
+    };
     ran.succeeds();
     assert!(ran.err.contains("removed what a killed run left: ontempo-killed-a"), "{ran:?}");
 }

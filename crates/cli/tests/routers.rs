@@ -79,7 +79,7 @@ fn iperf3_fills_the_bottleneck_of_kernel_routers() {
     assert!((rate / allowed - 1.0).abs() < 0.02, "{rate} of {allowed} bit/s");
 }
 
-/// The share of group `a` that is lost beside 2 Mbit/s of group `b`, and what group `c`, the
+/// The share of group `a` that is lost beside 1.87 Mbit/s of group `b`, and what group `c`, the
 /// script, wrote.
 fn overloaded(name: &str, script: &str) -> (f64, String) {
     let flow = |name: &str, rate: &str| {
@@ -96,7 +96,7 @@ fn overloaded(name: &str, script: &str) -> (f64, String) {
     );
     let place = Place::new(
         name,
-        &[network, &flow("a", "500 kbit/s"), &flow("b", "2 Mbit/s"), &command].concat(),
+        &[network, &flow("a", "500 kbit/s"), &flow("b", "1.87 Mbit/s"), &command].concat(),
     );
     let run = run_name(&place);
     let mut emulate =
@@ -130,8 +130,8 @@ fn a_class_added_by_hand_protects_a_flow_from_an_overload() {
         [run("open", "true"), run("reserved", reserve)].map(|run| run.join().expect("it runs"))
     });
     eprintln!("lost: {open:.3} without a class, {protected:.3} with one\n{classes}");
-    // 2.5 Mbit/s into 1.5: two fifths, less what waits at first.
-    assert!(open > 0.2, "{open} lost in best effort");
+    // 2.37 Mbit/s into 1.5: more than a third, less what waits at first.
+    assert!(open > 0.15, "{open} lost in best effort");
     assert!(protected == 0.0, "{protected} lost of what was reserved");
     let class = classes.split("class htb 1:10").nth(1).expect("counters of the class");
     let sent = class.split_once("Sent ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
