@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn every_node_is_a_namespace_with_an_interface_for_each_link() {
         let layout = layout(r#"{ kind = "drop-tail", limit = "64 packets" }"#, "");
-        let routed = Routed::new(&layout).ok().expect("it can be routed");
+        let routed = Routed::new(&layout).expect("it can be routed");
         let names: Vec<&str> = routed.spaces.iter().map(|space| space.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "a-router-of-long-name", "r1"]);
         let router = routed.spaces[3].node;
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn only_links_between_routers_are_htbs() {
         let layout = layout(r#"{ kind = "wfq", limit = "64 packets" }"#, "");
-        let routed = Routed::new(&layout).ok().expect("it can be routed");
+        let routed = Routed::new(&layout).expect("it can be routed");
         let shaping: Vec<String> = (0..6).map(|link| routed.shaping(link, 1500)).collect();
         assert!(shaping[0].is_empty() && shaping[5].is_empty(), "{shaping:?}");
         assert!(shaping[2].contains("classid 1:1 htb rate 1500000bit"), "{shaping:?}");
