@@ -103,6 +103,10 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let mut removed = Vec::new();
     for entry in entries {
         let path = entry?.path();
+        // A folder is another program's.
+        if !path.is_file() {
+            continue;
+        }
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
         // One that is gone was removed by its owner, or by another that starts.
         let Ok(mut file) = File::open(&path) else { continue };
