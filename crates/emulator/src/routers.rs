@@ -243,8 +243,8 @@ mod tests {
         let layout = layout(r#"{ kind = "drop-tail", limit = "64 packets" }"#, "");
         let routed = Routed::new(&layout).expect("it can be routed");
         let names: Vec<&str> = routed.spaces.iter().map(|space| space.name.as_str()).collect();
-        assert_eq!(names, ["a", "b", "a-router-of-long-name", "r1"]);
-        let router = routed.spaces[3].node;
+        assert_eq!(names, ["a", "b", "r1", "a-router-of-long-name"]);
+        let router = routed.spaces[2].node;
         let devices = routed.interfaces(router).map(|link| routed.interface_name(link));
         assert_eq!(devices.collect::<Vec<_>>(), ["to-a", "link2"]);
         assert!(routed.forwards(router) && !routed.forwards(routed.spaces[0].node));
