@@ -30,6 +30,7 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let writing = |error| Failure::writing(&error);
     let options = options(seed, &arguments.hosts);
     let emulation = Emulation::new(&scenario, options)?;
+    emulation.warnings().iter().for_each(|warning| complain(warning));
     let mut files = RunFolder::begin(&arguments.out).map_err(writing)?;
     let progress = Clockwork::start(&scenario);
     let results = emulation.run(&control);
@@ -99,6 +100,7 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
         catch(signal, control.flag())?;
     }
     let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
+    emulation.warnings().iter().for_each(|warning| complain(warning));
     let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
     let words =
         if arguments.command.is_empty() { vec![shell()] } else { arguments.command.clone() };

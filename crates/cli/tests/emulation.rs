@@ -4,15 +4,11 @@
 mod common;
 mod emulated;
 
-use std::fs::File;
-
-use arrow::array::{AsArray, RecordBatchReader};
-use arrow::compute::concat_batches;
-use arrow::datatypes::{Float64Type, UInt64Type};
+use arrow::array::AsArray;
+use arrow::datatypes::Float64Type;
 use arrow::record_batch::RecordBatch;
 use common::Place;
-use emulated::{can_emulate, has, milliseconds, shell};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use emulated::{can_emulate, counts, has, milliseconds, shell, table};
 
 /// One flow of each kind that has no need of the link's whole rate.
 const QUIET: &str = r#"
@@ -46,21 +42,6 @@ packets = ["bottleneck"]
 adus = true
 messages = true
 "#;
-
-fn table(place: &Place, run: &str, name: &str) -> RecordBatch {
-    let file = File::open(place.path(&format!("{run}/{name}.parquet"))).expect("a table");
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|builder| builder.build())
-        .expect("a whole table");
-    let schema = reader.schema();
-    let batches: Vec<_> = reader.map(|batch| batch.expect("rows")).collect();
-    concat_batches(&schema, &batches).expect("one schema")
-}
-
-fn counts(batch: &RecordBatch, name: &str) -> Vec<u64> {
-    let column = batch.column_by_name(name).expect("a column");
-    column.as_primitive::<UInt64Type>().values().to_vec()
-}
 
 fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
     let column = batch.column_by_name(name).expect("a column");

@@ -7,7 +7,7 @@ mod emulated;
 use std::fs;
 use std::process::Command;
 
-use common::{Place, Ran};
+use common::{Place, Ran, skipped};
 use emulated::{can_emulate, has};
 
 const SCENARIO: &str = r#"
@@ -36,8 +36,21 @@ const PRELUDE: &str = r#"
 set -u
 mount -t tmpfs none /run
 ip link set lo up
-state() { ip netns; ip -o link; tc qdisc show; ls -A /run/ontempo 2>/dev/null; }
+bpf=no-control
+control() { bpftool struct_ops list | while read -r id _; do
+    bpftool struct_ops dump id "${id%:}" 2>/dev/null | grep -o "\"name\": \"$bpf\""; done
+    grep -ow "$bpf" /proc/sys/net/ipv4/tcp_available_congestion_control; }
+state() { ip netns; ip -o link; tc qdisc show; ls -A /run/ontempo 2>/dev/null; control; }
 started() { for i in $(seq 500); do [ -n "$(ip netns)" ] && return; sleep 0.01; done; }
+busy() {
+    for i in $(seq 1000); do
+        for one in $(ip netns pids $1 2>/dev/null); do
+            grep -qsx sleep /proc/$one/comm && return
+        done
+        sleep 0.01
+    done
+    exit 84
+}
 same() { state > after; diff before after > left || { echo "LEFT: $(cat left)"; exit 99; }; }
 state > before
 "#;
@@ -113,18 +126,22 @@ fn nothing_is_left_after_ctrl_c_and_after_a_signal_to_terminate() {
 fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
     // A namespace that only looks like ours, and a run that is under way, are left alone.
     let script = "ip netns add ontempo-mine-a; state > before
-        $ontempo emulate long.toml --name killed --out out & started; sleep 0.8; kill -9 $!
+        $ontempo emulate long.toml --name killed --out out & killed=$!; busy ontempo-killed-a; kill -9 $killed
         wait $! 2>/dev/null
         [ -n \"$(ip netns pids ontempo-killed-a)\" ] || exit 97
-        $ontempo emulate long.toml --name other --out other & other=$!; sleep 0.8
+        $ontempo emulate long.toml --name other --out other & other=$!; busy ontempo-other-a
         ip netns | grep -q ontempo-killed && exit 96
         $ontempo emulate s.toml --out out || exit 95
         ip netns | grep -q ontempo-other-a || exit 94
         kill -INT $other; wait $other
         same; ip netns pids ontempo-mine-a || exit 93
-        pgrep -fx 'sleep 98761' && exit 92; true";
-    let scenario = scenario("reno", r#"["sleep", "98761"]"#);
-    let Some(ran) = alone("left-killed", &scenario, script) else { return };
+        pgrep -fx 'sleep SECONDS' && exit 92; true";
+    // A number that no other run of this test has.
+    let seconds = (1_000_000 + std::process::id()).to_string();
+    let scenario = scenario("reno", r#"["sleep", "SECONDS"]"#).replace("SECONDS", &seconds);
+    let Some(ran) = alone("left-killed", &scenario, &script.replace("SECONDS", &seconds)) else {
+        return;
+    };
     ran.succeeds();
     assert!(ran.err.contains("removed what a killed run left: ontempo-killed-a"), "{ran:?}");
 }
@@ -133,7 +150,8 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
 fn a_name_that_is_taken_is_refused_and_what_has_it_stays() {
     let script = "ip netns add ontempo-demo-b; state > before
         $ontempo emulate s.toml --name demo --out out; code=$?; same
-        $ontempo emulate long.toml --name twice --out out & sleep 0.8
+        $ontempo emulate long.toml --name twice --out out & started
+        until [ -e /run/ontempo/twice ]; do sleep 0.01; done
         $ontempo emulate s.toml --name twice --out second && exit 91
         kill -INT $!; wait; same; exit $code";
     let scenario = scenario("reno", r#"["true"]"#);
@@ -147,7 +165,7 @@ fn nothing_is_left_where_the_kernel_lacks_the_congestion_control() {
     let scenario = scenario("vegas", r#"["true"]"#);
     let Some(ran) = alone("left-control", &scenario, script) else { return };
     if ran.code == Some(0) {
-        return common::skipped("left-control", "this kernel has vegas");
+        return skipped("left-control", "this kernel has vegas");
     }
     ran.fails(3, &["flow one.0", "no congestion control `vegas`", "reno"]);
 }
@@ -165,6 +183,81 @@ fn what_only_a_simulation_can_run_is_refused_part_by_part() {
         2,
         &["only be simulated", "flows.one.transport.congestion", "flows.data.application"],
     );
+}
+
+/// The congestion control that a test has loaded; gone with it.
+struct Pert(String);
+
+impl Pert {
+    /// `None`, with a reason shown, where this machine cannot.
+    fn load(test: &str) -> Option<Self> {
+        if !can_emulate(test) || !has(test, "bpftool") {
+            return None;
+        }
+        let name = format!("left{}", std::process::id());
+        let place = Place::new("left-load", "");
+        let ran = place.run(&["kernel", "load", "pert", "--as", &name]);
+        if ran.code != Some(0) {
+            skipped(test, ran.err.trim());
+            return None;
+        }
+        Some(Self(name))
+    }
+}
+
+impl Drop for Pert {
+    fn drop(&mut self) {
+        let unload = ["kernel", "unload", &self.0, "--force"];
+        let _ = Command::new(env!("CARGO_BIN_EXE_ontempo")).args(unload).output();
+    }
+}
+
+#[test]
+fn nothing_of_a_run_holds_a_congestion_control_of_bpf_however_the_run_ends() {
+    let Some(pert) = Pert::load("left-bpf") else { return };
+    let script = format!(
+        "bpf={name}; state > before; [ $(control | wc -l) = 2 ] || exit 90
+        $ontempo emulate s.toml --out out || exit 89; same
+        $ontempo emulate s.toml --set 'flows.two.application.command=[\"false\"]' --out no && exit 88
+        same
+        $ontempo emulate long.toml --out no & started; sleep 0.8; kill -INT $!; wait $!; same
+        $ontempo emulate long.toml --name killed --out no & started; sleep 0.8
+        kill -9 $!; wait $! 2>/dev/null
+        $ontempo emulate s.toml --out out || exit 87; same
+        # No socket uses it: it can go without force, and is gone.
+        i=0; until $ontempo kernel unload {name}; do
+            i=$((i + 1)); [ $i = 50 ] && exit 86; sleep 0.1
+        done
+        [ -z \"$(control)\" ]",
+        name = pert.0
+    );
+    let control = format!("{{ kind = \"kernel\", name = \"{}\" }}", pert.0);
+    let scenario = scenario("CONTROL", r#"["true"]"#).replace("\"CONTROL\"", &control);
+    let Some(ran) = alone("left-bpf", &scenario, &script) else { return };
+    ran.succeeds();
+}
+
+#[test]
+fn what_the_machine_calls_its_own_interfaces_and_addresses_is_in_nobodys_way() {
+    // A run's are in namespaces of its own.
+    let script = "ip link add ontempo0 type dummy && ip address add 10.0.0.2/8 dev ontempo0
+        ip link set ontempo0 up; state > before
+        $ontempo emulate s.toml --out out && same";
+    let Some(ran) = alone("left-interface", &scenario("reno", r#"["true"]"#), script) else {
+        return;
+    };
+    ran.succeeds();
+}
+
+#[test]
+fn a_kernel_without_tun_devices_and_a_machine_without_ip_are_told_of() {
+    let script = "mount -t tmpfs none /dev/net
+        $ontempo emulate s.toml --out out; code=$?; same
+        PATH=/nowhere $ontempo emulate s.toml --set 'flows.two.application.command=[\"/bin/true\"]' \
+            --out out; [ $? = 3 ] || exit 85
+        same; exit $code";
+    let Some(ran) = alone("left-tun", &scenario("reno", r#"["true"]"#), script) else { return };
+    ran.fails(3, &["no TUN devices", "modprobe tun", "program `ip` is missing", "iproute2"]);
 }
 
 #[test]

@@ -12,7 +12,10 @@ const V4_PREFIX: u32 = 10 << 24;
 /// Numbers below this one name nobody: 10.0.0.0 would be a network, and 10.0.0.1 has no partner.
 const FIRST: u32 = 2;
 
-/// Where a flow begins or ends.
+/// The number of the first router's interface, beyond all flows' ends.
+const FIRST_OF_ROUTERS: u32 = 1 << 16;
+
+/// What has an address: where a flow begins or ends, or a router's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct End(u32);
 
@@ -27,6 +30,11 @@ impl End {
         Self(Self::source(flow).0 + 1)
     }
 
+    /// A router's interface to link `link`.
+    pub(crate) fn router(link: usize) -> Self {
+        Self(FIRST_OF_ROUTERS + link as u32)
+    }
+
     /// That of an address's number; `None` where it names nobody.
     pub(crate) fn of_number(number: u32) -> Option<Self> {
         (FIRST..1 << 24).contains(&number).then_some(Self(number))
@@ -36,9 +44,14 @@ impl End {
         if address & 0xff00_0000 == V4_PREFIX { Self::of_number(address & 0xff_ffff) } else { None }
     }
 
-    /// The flow.
+    /// The flow; beyond all flows for a router's interface.
     pub(crate) fn flow(self) -> usize {
         ((self.0 - FIRST) / 2) as usize
+    }
+
+    /// The other end of the flow.
+    pub(crate) fn peer(self) -> Self {
+        if self.is_sink() { Self(self.0 - 1) } else { Self(self.0 + 1) }
     }
 
     pub(crate) fn is_sink(self) -> bool {

@@ -1,7 +1,5 @@
 //! From a laid-out scenario to namespaces, the network between them, and the flows' traffic.
 
-use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,18 +14,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::Options;
 use crate::address::{End, Version};
 use crate::error::EmulationError;
-use crate::iproute;
 use crate::limits::{kernel_name, tcp_payload, udp_payload};
-use crate::mark::Mark;
 use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
-use crate::routes::{Host, hosts};
-use crate::space::{PeerRoute, furnish, inside};
-use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Traffic, Udp, UdpSockets};
+use crate::routers::Routed;
+use crate::routes::{ByAddress, ByLink, Routes};
+use crate::space::{LEAST_MTU, Spaces, inside, number};
+use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
-
-/// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
-const LEAST_MTU: Bytes = Bytes::new(1500);
 
 /// The port that flows go to.
 const PORT: u16 = 5000;
@@ -37,70 +31,6 @@ const UNSENT: u32 = 256 << 10;
 
 /// Window of a receiver that the scenario does not limit, in packets.
 const WINDOW_NOT_GIVEN: u64 = 100_000;
-
-/// The hosts of a run that are there, each with its namespace and its interface's other end.
-pub(crate) struct Spaces {
-    pub(crate) mark: Mark,
-    pub(crate) hosts: Vec<Host>,
-    /// The namespace of each host.
-    pub(crate) names: Vec<String>,
-    pub(crate) interfaces: Vec<File>,
-    pub(crate) mtu: usize,
-}
-
-impl Spaces {
-    /// Makes the hosts of `layout`.
-    pub(crate) fn make(
-        scenario: &Scenario,
-        layout: &Layout,
-        options: &Options,
-    ) -> Result<Self, EmulationError> {
-        let own = std::process::id().to_string();
-        let mark = Mark::set(options.name.as_deref().unwrap_or(&own))?;
-        let hosts = hosts(layout);
-        let mut spaces = Self {
-            names: names(&mark, &hosts),
-            mark,
-            hosts,
-            interfaces: Vec::new(),
-            mtu: largest_packet(scenario).max(LEAST_MTU).get() as usize,
-        };
-        if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
-            return Err(EmulationError::System(format!(
-                "the namespace {taken} is taken, and not by a run of ontempo; remove it with: ip \
-                 netns delete {taken}, or give this run another name with --name"
-            )));
-        }
-        spaces.mark.note(&spaces.names.clone())?;
-        let lines: String = spaces.names.iter().map(|name| format!("netns add {name}\n")).collect();
-        iproute::batch(None, &lines).map_err(EmulationError::System)?;
-        for place in 0..spaces.hosts.len() {
-            let routes = peer_routes(scenario, layout, &spaces.hosts[place]);
-            let ends = &spaces.hosts[place].ends;
-            let device = furnish(&spaces.names[place], spaces.mtu, ends, &routes)?;
-            spaces.interfaces.push(device);
-        }
-        Ok(spaces)
-    }
-
-    /// The namespace in which `end` is.
-    pub(crate) fn of(&self, end: End) -> &str {
-        let place = self.hosts.iter().position(|host| host.ends.contains(&end));
-        place.map_or("", |place| &self.names[place])
-    }
-}
-
-/// A namespace's name for each host; a number where two hosts' would be the same.
-fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
-    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    let unique = |host: &Host| {
-        let name = mark.name(&host.name);
-        let times = seen.entry(name.clone()).or_default();
-        *times += 1;
-        if *times == 1 { name } else { format!("{name}~{times}") }
-    };
-    hosts.iter().map(unique).collect()
-}
 
 /// The largest packet that a flow of ours sends; what others send, the interface limits.
 pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
@@ -112,42 +42,24 @@ pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     scenario.flows.values().map(packet).max().unwrap_or(LEAST_MTU)
 }
 
-/// Routes of a host to the other ends of its flows, with what a connection begins with.
-fn peer_routes(scenario: &Scenario, layout: &Layout, host: &Host) -> Vec<PeerRoute> {
-    let route = |own: &End| {
-        let flow = own.flow();
-        let peer = if own.is_sink() { End::source(flow) } else { End::sink(flow) };
-        let group = scenario.flows.get(&layout.groups[layout.flows[flow].group]);
-        let options = match group.map(|group| &group.transport) {
-            Some(Transport::Tcp(spec)) => tcp_route(spec),
-            _ => String::new(),
-        };
-        PeerRoute { own: *own, peer, options }
-    };
-    host.ends.iter().map(route).collect()
-}
-
-fn tcp_route(spec: &TcpSpec) -> String {
-    let millis = spec.min_rto.as_nanos().div_ceil(1_000_000);
-    let ecn = if spec.ecn { " features ecn" } else { "" };
-    let window = spec.initial_window.get().min(u64::from(u16::MAX));
-    format!("initcwnd {window} rto_min {millis}ms{ecn}")
-}
-
 /// The network of a run.
 pub(crate) fn network(
     scenario: &Scenario,
     layout: &Layout,
     options: &Options,
+    routed: Option<&Routed>,
     spans: Spans,
 ) -> Result<Network, EmulationError> {
+    let behind_queues = routed.map(Routed::behind_queues);
     let elements = (0..layout.links.len())
-        .map(|place| Ok(link(layout, place, options.seed)?))
+        .map(|place| Ok(link(behind_queues.as_ref().unwrap_or(layout), place, options.seed)?))
         .collect::<Result<Vec<_>, EmulationError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let measure = &scenario.measure;
     let watches = layout.links.iter().map(|laid| {
-        let count = measure.queues.contains(&laid.name);
+        // What waits in HTB is not seen here.
+        let is_seen = routed.is_none_or(|routed| !routed.is_shaped(laid));
+        let count = is_seen && measure.queues.contains(&laid.name);
         let record = measure.packets.contains(&laid.name);
         let watch = || Watch::new(groups.clone(), layout.groups.len(), count, record);
         (count || record).then(watch)
@@ -162,7 +74,11 @@ pub(crate) fn network(
     } else {
         (0..layout.flows.len()).map(|flow| Numbering::new(payload(flow))).collect()
     };
-    Ok(Network::new(elements, layout, watches.collect(), numbering, spans))
+    let routes = match routed {
+        Some(routed) => Routes::ByLink(ByLink::new(layout, &routed.opposite)),
+        None => Routes::ByAddress(ByAddress::new(layout)),
+    };
+    Ok(Network::new(elements, layout, routes, watches.collect(), numbering, spans))
 }
 
 fn group_of<'a>(scenario: &'a Scenario, layout: &Layout, flow: usize) -> Option<&'a FlowGroup> {
@@ -193,6 +109,9 @@ pub(crate) fn traffic(
         measured_from: Time::ZERO + measure.from,
         samples: Vec::new(),
         before: vec![ontempo_world::FlowTotals::default(); agents.len()],
+        telling: Telling::among(
+            agents.iter().flatten().filter_map(|agent| agent.tcp().map(Tcp::congestion)),
+        ),
         agents,
     })
 }
@@ -318,10 +237,14 @@ fn tcp_sockets(
         socket.set_tcp_mss(segment)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_notsent_lowat(UNSENT)?;
+        // What is not sent by the end is not, and does not keep its namespace alive.
+        socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind(&address(from, version, 0))?;
         Ok(socket)
     })?;
-    Ok(TcpSockets { listener, source, to: address(to, version, PORT) })
+    let peer = SocketAddr::new(to.ip(version), PORT);
+    let connection = (number(spaces.of(from))?, from.ip(version), peer);
+    Ok(TcpSockets { listener, source, to: peer.into(), connection })
 }
 
 fn udp_sockets(spaces: &Spaces, version: Version, flow: usize) -> io::Result<UdpSockets> {

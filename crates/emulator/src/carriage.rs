@@ -27,10 +27,6 @@ pub struct Carriage {
     pub lateness: Lateness,
     /// Whether the thread that carries went before all ordinary ones.
     pub went_first: bool,
-    /// The smallest step of the clock that was seen.
-    pub clock_step: Duration,
-    /// What the fastest link of limited rate takes for one of the largest packets.
-    pub shortest_packet: Option<Duration>,
 }
 
 impl Carriage {
@@ -43,15 +39,6 @@ impl Carriage {
                  missing), so that packets may be late"
                     .to_owned(),
             );
-        }
-        if let Some(packet) =
-            self.shortest_packet.filter(|time| self.clock_step > *time * MOST_A_STEP)
-        {
-            warnings.push(format!(
-                "this machine's clock goes in steps of {}, too coarse for a link that sends a \
-                 packet in {packet}; what leaves within a step leaves at once",
-                self.clock_step
-            ));
         }
         let late = self.lateness.quantile(0.99);
         if late > NOTABLY_LATE {
@@ -73,10 +60,17 @@ impl Carriage {
     }
 }
 
-/// What the fastest link of limited rate takes for a packet of `size`.
-pub(crate) fn shortest_packet(layout: &Layout, size: Bytes) -> Option<Duration> {
+/// What is to be said before a run whose clock goes in steps of `step`, where a link of `layout`
+/// sends several packets of `largest` in one.
+pub(crate) fn coarse_clock(step: Duration, layout: &Layout, largest: Bytes) -> Option<String> {
     let rates = layout.links.iter().map(|link| link.rate).filter(|rate| *rate < Rate::UNLIMITED);
-    rates.max().map(|rate| rate.time_to_send(size))
+    let packet = rates.max()?.time_to_send(largest);
+    (step > packet * MOST_A_STEP).then(|| {
+        format!(
+            "this machine's clock goes in steps of {step}, too coarse for a link that sends a \
+             packet in {packet}; what leaves within a step leaves at once"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -91,20 +85,29 @@ mod tests {
             broken: Vec::new(),
             lateness: Lateness::default(),
             went_first: true,
-            clock_step: Duration::from_nanos(30),
-            shortest_packet: Some(Duration::from_micros(12)),
         }
     }
 
     #[test]
     fn a_clock_that_is_too_coarse_for_the_rate_is_told_of_with_both_figures() {
-        assert_eq!(fine().warnings(), [""; 0]);
+        let text = r#"
+            duration = "1 s"
+            [topology]
+            kind = "dumbbell"
+            bottleneck = { rate = "10 Mbit/s", delay = "1 ms" }
+            access = { rate = "1 Gbit/s", delay = "1 ms" }
+            [flows.f]
+            application = { kind = "ftp" }
+            transport = { kind = "tcp" }
+        "#;
+        let scenario = ontempo_scenario::parse(text, "clock.toml").expect("it is valid");
+        let layout = scenario.layout(1).expect("it can be laid out");
+        let said = |step| coarse_clock(step, &layout, Bytes::new(1500));
+        assert_eq!(said(Duration::from_nanos(30)), None);
+        assert_eq!(said(Duration::from_micros(24)), None);
         // Without high-resolution timers, Linux counts 250 ticks a second.
-        let coarse = Carriage { clock_step: Duration::from_millis(4), ..fine() };
-        let [warning] = &coarse.warnings()[..] else { panic!("{:?}", coarse.warnings()) };
+        let warning = said(Duration::from_millis(4)).expect("a warning");
         assert!(warning.contains("steps of 4 ms") && warning.contains("12 us"), "{warning}");
-        let slow = Carriage { shortest_packet: Some(Duration::from_millis(6)), ..coarse };
-        assert_eq!(slow.warnings(), [""; 0]);
     }
 
     #[test]
@@ -115,5 +118,6 @@ mod tests {
         }
         let [warning] = &carriage.warnings()[..] else { panic!("{:?}", carriage.warnings()) };
         assert!(warning.contains("2 ms late"), "{warning}");
+        assert_eq!(fine().warnings(), [""; 0]);
     }
 }

@@ -49,12 +49,10 @@ pub(crate) struct Carried {
     pub(crate) refused: u64,
     /// Whether the thread went before all ordinary ones.
     pub(crate) went_first: bool,
-    /// The smallest step of the clock that was seen.
-    pub(crate) clock_step: Duration,
 }
 
 impl Carrier {
-    /// One that carries between `interfaces`, one a host.
+    /// One that carries between `interfaces`.
     ///
     /// # Errors
     /// Where the system refuses a timer, or the like.
@@ -94,8 +92,8 @@ impl Carrier {
         }
         // All that was due by the end is counted, and nothing later.
         self.advance(end.min(self.clock.now()));
-        let Self { network, lateness, refused, clock, .. } = self;
-        Ok(Carried { network, lateness, refused, went_first, clock_step: clock.step() })
+        let Self { network, lateness, refused, .. } = self;
+        Ok(Carried { network, lateness, refused, went_first })
     }
 
     /// Waits until a packet may have come or something is nearly due.
@@ -120,10 +118,10 @@ impl Carrier {
 
     fn advance(&mut self, now: Time) {
         let Self { network, interfaces, lateness, refused, clock, .. } = self;
-        network.advance(now, &mut |Delivery { host, bytes, due }| {
+        network.advance(now, &mut |Delivery { interface, bytes, due }| {
             lateness.note(clock.now().since(due));
             // A host takes a packet whole or not at all.
-            if (&interfaces[host]).write(bytes).is_err() {
+            if (&interfaces[interface]).write(bytes).is_err() {
                 *refused += 1;
             }
         });
@@ -136,7 +134,7 @@ impl Carrier {
             // The kernel hands a packet over as soon as it is sent, so that reading it is as near
             // to its sending as can be.
             let now = self.clock.now();
-            let came = self.network.inject(now, |bytes| {
+            let came = self.network.inject(now, place, |bytes| {
                 bytes.resize(mtu, 0);
                 match interface.read(bytes) {
                     Ok(length) => {

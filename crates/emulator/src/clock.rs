@@ -30,8 +30,8 @@ impl Clock {
         Time::from_nanos(system().saturating_sub(self.origin))
     }
 
-    /// The smallest step that the clock makes, found by looking at it.
-    pub(crate) fn step(&self) -> Duration {
+    /// The smallest step that the system's clock makes, found by looking at it.
+    pub(crate) fn step() -> Duration {
         const LOOKS: u32 = 16;
         let next = |last: u64| loop {
             let now = system();

@@ -16,9 +16,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Control;
 use crate::address::{End, Version};
-use crate::assemble::Spaces;
 use crate::clock::Clock;
 use crate::error::EmulationError;
+use crate::space::Spaces;
 
 /// How often commands are looked after.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);

@@ -1,5 +1,5 @@
-//! Namespaces and interfaces, by the program `ip` of iproute2: what it does is documented, and what
-//! it refuses it says in words.
+//! Namespaces, interfaces and queues, by the programs `ip` and `tc` of iproute2: what they do is
+//! documented, and what they refuse they say in words.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,27 +26,29 @@ pub(crate) fn path(namespace: &str) -> PathBuf {
 /// # Errors
 /// What it said where it failed, or why it could not be run.
 pub(crate) fn run(arguments: &[&str]) -> Result<String, String> {
-    finish(Command::new("ip").args(arguments).stdin(Stdio::null()), "")
+    finish("ip", Command::new("ip").args(arguments).stdin(Stdio::null()), "")
 }
 
-/// Runs `ip` on `lines`, one command each, in `namespace` where one is given.
+/// Runs `program`, `ip` or `tc`, on `lines`, one command each, in `namespace` where one is given.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn batch(namespace: Option<&str>, lines: &str) -> Result<String, String> {
-    let mut command = Command::new("ip");
+pub(crate) fn batch(program: &str, namespace: Option<&str>, lines: &str) -> Result<String, String> {
+    let mut command = Command::new(program);
     if let Some(namespace) = namespace {
         command.args(["-netns", namespace]);
     }
-    finish(command.args(["-batch", "-"]).stdin(Stdio::piped()), lines)
+    finish(program, command.args(["-batch", "-"]).stdin(Stdio::piped()), lines)
 }
 
-fn finish(command: &mut Command, input: &str) -> Result<String, String> {
+fn finish(program: &str, command: &mut Command, input: &str) -> Result<String, String> {
     let missing = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            "the program `ip` is missing; install it with: sudo apt-get install iproute2".to_owned()
+            format!(
+                "the program `{program}` is missing; install it with: sudo apt-get install iproute2"
+            )
         }
-        _ => format!("cannot run `ip`: {error}"),
+        _ => format!("cannot run `{program}`: {error}"),
     };
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(missing)?;
@@ -59,7 +61,8 @@ fn finish(command: &mut Command, input: &str) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(said.lines().next().unwrap_or("ip failed without a word").trim().to_owned())
+    let first = said.lines().next().map(|line| line.trim().to_owned());
+    Err(first.unwrap_or_else(|| format!("{program} failed without a word")))
 }
 
 /// Ends the processes in `namespace`: asks first, and then does not ask.

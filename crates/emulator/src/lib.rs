@@ -25,6 +25,7 @@ mod network;
 mod numbering;
 mod rest;
 mod results;
+mod routers;
 mod routes;
 mod run;
 mod space;

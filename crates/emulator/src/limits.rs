@@ -1,13 +1,15 @@
 //! What only a simulation can do, and how the kernel calls what it does itself.
 
 use ontempo_foundation::Bytes;
+use ontempo_scenario::Layout;
 use ontempo_scenario::model::{
-    Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup, Scenario,
-    TcpSpec, Topology, Transport,
+    Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup, Routers,
+    Scenario, TcpSpec, Topology, Transport,
 };
 
 use crate::address::Version;
 use crate::error::EmulationError;
+use crate::routers::Routed;
 use crate::traffic::STAMP;
 
 /// The most flows of a run: each has hosts of its own, or nearly so.
@@ -96,11 +98,31 @@ pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError
     if problems.is_empty() {
         return Ok(());
     }
-    let only = "this scenario can only be simulated:";
-    Err(EmulationError::Input(match problems.as_slice() {
-        [problem] => format!("{only} {problem}"),
-        several => format!("{only}\n  {}", several.join("\n  ")),
-    }))
+    Err(refused("this scenario can only be simulated", &problems))
+}
+
+/// What there is to say of `layout` where kernels are to route; `None` where they are not.
+///
+/// # Errors
+/// Names each part that they cannot do.
+pub(crate) fn routed(
+    scenario: &Scenario,
+    layout: &Layout,
+) -> Result<Option<Routed>, EmulationError> {
+    match scenario.emulation.routers {
+        Routers::Modelled => Ok(None),
+        Routers::Kernel => Routed::new(layout).map(Some).map_err(|problems| {
+            let what = "the kernel's routers (emulation.routers = \"kernel\") cannot do this";
+            refused(what, &problems)
+        }),
+    }
+}
+
+fn refused(what: &str, problems: &[String]) -> EmulationError {
+    EmulationError::Input(match problems {
+        [problem] => format!("{what}: {problem}"),
+        several => format!("{what}:\n  {}", several.join("\n  ")),
+    })
 }
 
 fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String)> {

@@ -12,9 +12,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::EmulationError;
 use crate::iproute;
+use crate::space::inside;
 
 /// Where the marks are.
 const FOLDER: &str = "/run/ontempo";
+
+/// How often the kernel sends again for a socket that nobody holds any more.
+const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
 
 /// What the name of every namespace of ours begins with.
 const PREFIX: &str = "ontempo-";
@@ -99,6 +103,10 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let mut removed = Vec::new();
     for entry in entries {
         let path = entry?.path();
+        // A folder is another program's.
+        if !path.is_file() {
+            continue;
+        }
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
         // One that is gone was removed by its owner, or by another that starts.
         let Ok(mut file) = File::open(&path) else { continue };
@@ -124,6 +132,8 @@ fn remove(run: &str, namespaces: &[String]) {
             continue;
         }
         iproute::end_processes(name);
+        // Connections that programs left unfinished give up at once: each keeps the namespace.
+        let _ = inside(name, || fs::write(ORPHAN_RETRIES, "1"));
         if let Err(error) = iproute::run(&["netns", "delete", name]) {
             // Nothing better can be done; the user should know.
             eprintln!("ontempo: cannot remove the namespace {name}: {error}");

@@ -41,6 +41,8 @@ pub(crate) struct Packet {
     /// The flow's place; one beyond all flows where it belongs to none.
     pub(crate) flow: u32,
     pub(crate) is_data: bool,
+    /// Whether the host at the end of its route is the one that it is for.
+    is_arriving: bool,
     pub(crate) number: u64,
     pub(crate) retransmission: bool,
     /// When it reached the link that it was last offered to.
@@ -59,9 +61,9 @@ pub(crate) struct FlowCounts {
     pub(crate) dropped: u64,
 }
 
-/// A packet handed to its host.
+/// A packet handed to an interface.
 pub(crate) struct Delivery<'a> {
-    pub(crate) host: usize,
+    pub(crate) interface: usize,
     pub(crate) bytes: &'a [u8],
     /// When it was due.
     pub(crate) due: Time,
@@ -105,6 +107,7 @@ impl Network {
     pub(crate) fn new(
         elements: Vec<Element>,
         layout: &Layout,
+        routes: Routes,
         watches: Vec<Option<Watch>>,
         numbering: Vec<Numbering>,
         spans: Spans,
@@ -113,7 +116,7 @@ impl Network {
             asked_at: vec![Time::NEVER; elements.len()],
             links_before: vec![LinkTotals::default(); elements.len()],
             elements,
-            routes: Routes::new(layout),
+            routes,
             groups: layout.flows.iter().map(|flow| flow.group as u32).collect(),
             events: BinaryHeap::new(),
             pushed: 0,
@@ -143,11 +146,12 @@ impl Network {
         self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
     }
 
-    /// A buffer for a packet that a host sends; `read` fills it, or answers false where there is
-    /// none. True where there was one; it enters the network at `now`.
+    /// A buffer for a packet that comes from `interface`; `read` fills it, or answers false where
+    /// there is none. True where there was one; it enters the network at `now`.
     pub(crate) fn inject<E>(
         &mut self,
         now: Time,
+        interface: usize,
         read: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let handle = self.free.pop().unwrap_or_else(|| {
@@ -163,8 +167,8 @@ impl Network {
             }
         }
         let ends = ip::ends(&packet.bytes);
-        match ends.and_then(|ends| Some((ends, self.routes.between(ends)?))) {
-            Some((ends, route)) => self.enter(now, handle, ends, route),
+        match self.routes.of(interface, ends) {
+            Some(route) => self.enter(now, handle, ends, route),
             None => {
                 self.strangers += 1;
                 self.free.push(handle);
@@ -173,18 +177,23 @@ impl Network {
         Ok(true)
     }
 
-    fn enter(&mut self, now: Time, handle: u32, ends: Ends, route: u32) {
+    fn enter(&mut self, now: Time, handle: u32, ends: Option<Ends>, route: u32) {
         let packet = &mut self.packets[handle as usize];
-        let flow = ends.from.flow();
-        let is_of_flow = ends.to.flow() == flow;
-        packet.flow = if is_of_flow { flow } else { self.counts.len() } as u32;
-        packet.is_data = !ends.from.is_sink();
+        let flows = self.counts.len();
+        let is_of_flow = |ends: &Ends| ends.to.flow() == ends.from.flow() && ends.to.flow() < flows;
         (packet.route, packet.step) = (route, 0);
-        if is_of_flow {
-            self.counts[flow].sent += u64::from(packet.is_data);
+        (packet.flow, packet.is_data, packet.is_arriving) = (flows as u32, false, false);
+        (packet.number, packet.retransmission) = (0, false);
+        if let Some(ends) = ends.filter(is_of_flow) {
+            let flow = ends.from.flow();
+            let (is_leaving, is_arriving) = self.routes.joins(route, ends);
+            (packet.flow, packet.is_data) = (flow as u32, !ends.from.is_sink());
+            packet.is_arriving = is_arriving;
+            self.counts[flow].sent += u64::from(packet.is_data && is_leaving);
             if let Some(numbering) = self.numbering.get_mut(flow) {
+                let first = self.routes.get(route).links.first().copied().unwrap_or_default();
                 (packet.number, packet.retransmission) =
-                    numbering.number(&packet.bytes, packet.is_data);
+                    numbering.number(first, &packet.bytes, packet.is_data);
             }
         }
         self.push(now, Event::Packet(handle));
@@ -229,12 +238,13 @@ impl Network {
         let Some(&link) = route.links.get(packet.step as usize) else {
             if let Some(counts) = self.counts.get_mut(packet.flow as usize)
                 && packet.is_data
+                && packet.is_arriving
             {
                 counts.delivered += 1;
                 counts.delivered_bytes += packet.bytes.len() as u64;
             }
             self.carried += 1;
-            deliver(Delivery { host: route.host, bytes: &packet.bytes, due: now });
+            deliver(Delivery { interface: route.interface, bytes: &packet.bytes, due: now });
             self.free.push(handle);
             return;
         };

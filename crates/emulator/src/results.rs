@@ -10,8 +10,7 @@ use ontempo_world::{
     Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
 };
 
-use crate::assemble::largest_packet;
-use crate::carriage::{Carriage, shortest_packet};
+use crate::carriage::Carriage;
 use crate::carrier::Carried;
 use crate::commands::Log;
 use crate::traffic::{Agent, Tcp, Traffic};
@@ -70,8 +69,6 @@ pub(crate) fn collect(
         lateness: carried.lateness,
         went_first: carried.went_first,
         broken,
-        clock_step: carried.clock_step,
-        shortest_packet: shortest_packet(layout, largest_packet(scenario)),
     };
     Results { tables: tables.map(Rows::finish).into(), carriage, logs }
 }

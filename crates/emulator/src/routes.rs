@@ -9,20 +9,20 @@ use ontempo_scenario::model::Delay;
 use crate::address::End;
 use crate::ip::Ends;
 
-/// Links one after the other, and the host behind the last.
+/// Links one after the other, and the interface behind the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) links: Vec<usize>,
-    pub(crate) host: usize,
+    pub(crate) interface: usize,
 }
 
-/// A host: a node at which flows begin or end.
+/// A namespace: a host, at which flows begin or end, or a router whose kernel forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     /// Its node's place in the layout.
     pub(crate) node: usize,
     pub(crate) name: String,
-    /// The ends of flows that are there.
+    /// The ends of flows that are there; none at a router.
     pub(crate) ends: Vec<End>,
 }
 
@@ -45,25 +45,96 @@ pub(crate) fn hosts(layout: &Layout) -> Vec<Host> {
     hosts
 }
 
+/// The place in `hosts` of each flow's ends, two a flow.
+fn host_of(layout: &Layout, hosts: &[Host]) -> Vec<usize> {
+    let mut host_of = vec![0; layout.flows.len() * 2];
+    for (place, host) in hosts.iter().enumerate() {
+        for end in &host.ends {
+            host_of[index(*end)] = place;
+        }
+    }
+    host_of
+}
+
+/// How a packet that came from an interface finds its links.
+pub(crate) enum Routes {
+    /// By its addresses, to another host: each host has one interface, in the same order.
+    ByAddress(ByAddress),
+    /// Over the link that its interface stands for; kernels do the rest.
+    ByLink(ByLink),
+}
+
+impl Routes {
+    pub(crate) fn get(&self, route: u32) -> &Route {
+        match self {
+            Self::ByAddress(by) => &by.routes[route as usize],
+            Self::ByLink(by) => &by.routes[route as usize],
+        }
+    }
+
+    /// The route of a packet from `interface`; `None` where no way leads from the one of its ends
+    /// to the other.
+    pub(crate) fn of(&mut self, interface: usize, ends: Option<Ends>) -> Option<u32> {
+        match self {
+            Self::ByAddress(by) => by.between(ends?),
+            Self::ByLink(_) => Some(interface as u32),
+        }
+    }
+
+    /// Whether a packet of a flow comes from its host as it enters `route`, and whether it
+    /// reaches the other one at its end.
+    pub(crate) fn joins(&self, route: u32, ends: Ends) -> (bool, bool) {
+        match self {
+            Self::ByAddress(_) => (true, true),
+            Self::ByLink(by) => {
+                let (from, to) = by.nodes[route as usize];
+                let is_at = |node, end| by.node_of.get(index(end)) == Some(&node);
+                (is_at(from, ends.from), is_at(to, ends.to))
+            }
+        }
+    }
+}
+
+/// The links, each a route of its own, and where they begin and end.
+pub(crate) struct ByLink {
+    routes: Vec<Route>,
+    nodes: Vec<(usize, usize)>,
+    /// The node of each end, two a flow.
+    node_of: Vec<usize>,
+}
+
+impl ByLink {
+    /// Interfaces are in the order of the links that begin at them; behind link `i` is interface
+    /// `opposite[i]`.
+    pub(crate) fn new(layout: &Layout, opposite: &[usize]) -> Self {
+        let hosts = hosts(layout);
+        let node_of = host_of(layout, &hosts).into_iter().map(|place| hosts[place].node);
+        let route =
+            |(link, interface): (usize, &usize)| Route { links: vec![link], interface: *interface };
+        Self {
+            routes: opposite.iter().enumerate().map(route).collect(),
+            nodes: layout.links.iter().map(|link| (link.from, link.to)).collect(),
+            node_of: node_of.collect(),
+        }
+    }
+}
+
 /// The routes of the flows, and those between other hosts once a packet has asked for one.
-pub(crate) struct Routes {
+pub(crate) struct ByAddress {
     routes: Vec<Route>,
     /// The host of each end, two a flow.
     host_of: Vec<usize>,
+    /// The node of each host.
+    nodes: Vec<usize>,
     /// Routes between ends of different flows; none where no way leads there.
     others: HashMap<(usize, usize), Option<u32>>,
     graph: Graph,
 }
 
-impl Routes {
+impl ByAddress {
     pub(crate) fn new(layout: &Layout) -> Self {
         let hosts = hosts(layout);
-        let mut host_of = vec![0; layout.flows.len() * 2];
-        for (place, host) in hosts.iter().enumerate() {
-            for end in &host.ends {
-                host_of[index(*end)] = place;
-            }
-        }
+        let host_of = host_of(layout, &hosts);
         let routes = layout
             .flows
             .iter()
@@ -72,18 +143,13 @@ impl Routes {
                 let forward = (&laid.forward, End::sink(flow));
                 [forward, (&laid.reverse, End::source(flow))]
             })
-            .map(|(links, to)| Route { links: links.clone(), host: host_of[index(to)] })
+            .map(|(links, to)| Route { links: links.clone(), interface: host_of[index(to)] })
             .collect();
-        Self { routes, host_of, others: HashMap::new(), graph: Graph::new(layout, &hosts) }
+        let nodes = hosts.iter().map(|host| host.node).collect();
+        Self { routes, host_of, nodes, others: HashMap::new(), graph: Graph::new(layout) }
     }
 
-    pub(crate) fn get(&self, route: u32) -> &Route {
-        &self.routes[route as usize]
-    }
-
-    /// The route of a packet between two ends; `None` where one of them is not there, or no way
-    /// leads from the one to the other.
-    pub(crate) fn between(&mut self, ends: Ends) -> Option<u32> {
+    fn between(&mut self, ends: Ends) -> Option<u32> {
         let flow = ends.from.flow();
         if flow == ends.to.flow() && ends.from != ends.to {
             let route = flow * 2 + usize::from(ends.from.is_sink());
@@ -94,8 +160,8 @@ impl Routes {
         if let Some(known) = self.others.get(&(from, to)) {
             return *known;
         }
-        let found = self.graph.shortest(from, to).map(|links| {
-            self.routes.push(Route { links, host: to });
+        let found = self.graph.shortest(self.nodes[from], self.nodes[to]).map(|links| {
+            self.routes.push(Route { links, interface: to });
             (self.routes.len() - 1) as u32
         });
         self.others.insert((from, to), found);
@@ -108,31 +174,25 @@ fn index(end: End) -> usize {
 }
 
 /// The layout's links as a graph, for ways that no flow takes.
-struct Graph {
-    /// Node of each host.
-    nodes: Vec<usize>,
+pub(crate) struct Graph {
     /// From, to, and mean delay of each link.
     links: Vec<(usize, usize, Duration)>,
     node_count: usize,
 }
 
 impl Graph {
-    fn new(layout: &Layout, hosts: &[Host]) -> Self {
+    pub(crate) fn new(layout: &Layout) -> Self {
         let delay = |delay: &Delay| match delay {
             Delay::Fixed(delay) => *delay,
             Delay::Law(law) => law.mean(),
         };
         let links = layout.links.iter().map(|link| (link.from, link.to, delay(&link.delay)));
-        Self {
-            nodes: hosts.iter().map(|host| host.node).collect(),
-            links: links.collect(),
-            node_count: layout.nodes.len(),
-        }
+        Self { links: links.collect(), node_count: layout.nodes.len() }
     }
 
-    /// The way of least delay, then of the fewest links, by relaxation (Bellman and Ford).
-    fn shortest(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let (from, to) = (self.nodes[from], self.nodes[to]);
+    /// The way from one node to another of least delay, then of the fewest links, by relaxation
+    /// (Bellman and Ford).
+    pub(crate) fn shortest(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.node_count];
         let mut last: Vec<Option<usize>> = vec![None; self.node_count];
         best[from] = Some((Duration::ZERO, 0));

@@ -7,14 +7,17 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 
-use crate::assemble::{Spaces, network, traffic};
+use crate::assemble::{self, network, traffic};
+use crate::carriage::coarse_clock;
 use crate::carrier::{Carried, Carrier};
 use crate::clock::Clock;
 use crate::commands::{self, Log, Task};
 use crate::error::EmulationError;
 use crate::network::Spans;
 use crate::results::{self, Results};
+use crate::routers::Routed;
 use crate::routes::Host;
+use crate::space::Spaces;
 use crate::traffic::{Traffic, serve};
 use crate::{Control, Options, limits};
 
@@ -29,6 +32,8 @@ pub struct Emulation<'a> {
     scenario: &'a Scenario,
     options: Options,
     layout: Layout,
+    /// What there is to say where kernels route.
+    routed: Option<Routed>,
     spaces: Spaces,
 }
 
@@ -48,8 +53,16 @@ impl<'a> Emulation<'a> {
             ));
         }
         let layout = scenario.layout(options.seed)?;
-        let spaces = Spaces::make(scenario, &layout, &options)?;
-        Ok(Self { scenario, options, layout, spaces })
+        let routed = limits::routed(scenario, &layout)?;
+        let spaces = Spaces::make(scenario, &layout, routed.as_ref(), &options)?;
+        Ok(Self { scenario, options, layout, routed, spaces })
+    }
+
+    /// What this machine will not do as the scenario has it, a sentence each, as far as it is
+    /// known before the run.
+    pub fn warnings(&self) -> Vec<String> {
+        let largest = assemble::largest_packet(self.scenario);
+        coarse_clock(Clock::step(), &self.layout, largest).into_iter().collect()
     }
 
     /// Runs the scenario to its end.
@@ -79,16 +92,20 @@ impl<'a> Emulation<'a> {
     }
 
     fn carrier(&mut self, spans: Spans, clock: Clock) -> Result<Carrier, EmulationError> {
-        let network = network(self.scenario, &self.layout, &self.options, spans)?;
+        let network =
+            network(self.scenario, &self.layout, &self.options, self.routed.as_ref(), spans)?;
         let interfaces = std::mem::take(&mut self.spaces.interfaces);
         Carrier::new(clock, network, interfaces, self.spaces.mtu)
             .map_err(|error| EmulationError::system(&"the network", &error))
     }
 
-    /// The hosts: name, namespace, and addresses of both versions.
+    /// The hosts, and where kernels route, the routers: name, namespace, and addresses of both
+    /// versions.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, Vec<std::net::IpAddr>)> {
         let addresses = |host: &Host| {
-            host.ends.iter().flat_map(|end| [end.v4().into(), end.v6().into()]).collect()
+            let routers = self.routed.iter().flat_map(|routed| routed.addresses(host));
+            let all = host.ends.iter().copied().chain(routers.map(|(_, end)| end));
+            all.flat_map(|end| [end.v4().into(), end.v6().into()]).collect()
         };
         let hosts = self.spaces.hosts.iter().zip(&self.spaces.names);
         hosts.map(move |(host, name)| (host.name.as_str(), name.as_str(), addresses(host)))

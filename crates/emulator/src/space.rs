@@ -1,17 +1,31 @@
-//! A host: a network namespace with one interface, whose other end this process holds.
+//! Network namespaces: hosts with one interface, whose other end this process holds; or hosts and
+//! routers, with an interface for each of their links.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
+
+use ontempo_foundation::Bytes;
+use ontempo_scenario::Layout;
+use ontempo_scenario::model::{Scenario, TcpSpec, Transport};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::address::End;
+use crate::assemble::largest_packet;
 use crate::error::EmulationError;
-use crate::{iproute, sys};
+use crate::mark::Mark;
+use crate::routers::Routed;
+use crate::routes::{Host, hosts};
+use crate::{Options, iproute, sys};
 
-/// What a host's interface is called.
-pub(crate) const INTERFACE: &str = "ontempo0";
+/// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
+pub(crate) const LEAST_MTU: Bytes = Bytes::new(1500);
+
+/// What a host's interface is called, where it has one.
+const INTERFACE: &str = "ontempo0";
 
 /// Packets that may wait in an interface until this process reads them. The network's queues are
 /// those of its links; here nothing should ever be dropped.
@@ -20,12 +34,84 @@ const INTERFACE_QUEUE: u32 = 20_000;
 /// What the kernel may hold for a connection, at most: enough for 1 Gbit/s over 250 ms.
 const MOST_BUFFERED: u32 = 32 << 20;
 
-/// A route from one of a host's addresses to the other end of its flow.
-pub(crate) struct PeerRoute {
-    pub(crate) own: End,
-    pub(crate) peer: End,
-    /// What a connection on it begins with, as `ip route` writes it.
-    pub(crate) options: String,
+/// The namespaces of a run that are there, with their interfaces' other ends.
+pub(crate) struct Spaces {
+    pub(crate) mark: Mark,
+    /// The hosts, and where kernels route, the routers.
+    pub(crate) hosts: Vec<Host>,
+    /// The namespace of each of them.
+    pub(crate) names: Vec<String>,
+    pub(crate) interfaces: Vec<File>,
+    /// The largest packet that an interface takes, in bytes.
+    pub(crate) mtu: usize,
+}
+
+impl Spaces {
+    /// Makes the namespaces of `layout`, which `routed` says more about where kernels route.
+    ///
+    /// # Errors
+    /// Where a name is taken, or the system refuses.
+    pub(crate) fn make(
+        scenario: &Scenario,
+        layout: &Layout,
+        routed: Option<&Routed>,
+        options: &Options,
+    ) -> Result<Self, EmulationError> {
+        let own = std::process::id().to_string();
+        let mark = Mark::set(options.name.as_deref().unwrap_or(&own))?;
+        let hosts = routed.map_or_else(|| hosts(layout), |routed| routed.spaces.clone());
+        let mut spaces = Self {
+            names: names(&mark, &hosts),
+            mark,
+            hosts,
+            interfaces: Vec::new(),
+            mtu: largest_packet(scenario).max(LEAST_MTU).get() as usize,
+        };
+        if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
+            return Err(EmulationError::System(format!(
+                "the namespace {taken} is taken, and not by a run of ontempo; remove it with: ip \
+                 netns delete {taken}, or give this run another name with --name"
+            )));
+        }
+        spaces.mark.note(&spaces.names.clone())?;
+        let lines: String = spaces.names.iter().map(|name| format!("netns add {name}\n")).collect();
+        iproute::batch("ip", None, &lines).map_err(EmulationError::System)?;
+        let mut interfaces = Vec::new();
+        for (place, (host, name)) in spaces.hosts.iter().zip(&spaces.names).enumerate() {
+            let furniture = match routed {
+                Some(routed) => routed_furniture(scenario, layout, routed, host, spaces.mtu),
+                None => Furniture {
+                    interfaces: vec![(place, INTERFACE.to_owned())],
+                    lines: route_to_all(INTERFACE)
+                        + &host_lines(scenario, layout, host, |_| INTERFACE.to_owned()),
+                    queues: String::new(),
+                    forwards: false,
+                },
+            };
+            interfaces.extend(furnish(name, spaces.mtu, &furniture)?);
+        }
+        interfaces.sort_by_key(|(place, _)| *place);
+        spaces.interfaces = interfaces.into_iter().map(|(_, device)| device).collect();
+        Ok(spaces)
+    }
+
+    /// The namespace in which `end` is.
+    pub(crate) fn of(&self, end: End) -> &str {
+        let place = self.hosts.iter().position(|host| host.ends.contains(&end));
+        place.map_or("", |place| &self.names[place])
+    }
+}
+
+/// A namespace's name for each host; a number where two hosts' would be the same.
+fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let unique = |host: &Host| {
+        let name = mark.name(&host.name);
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 1 { name } else { format!("{name}~{times}") }
+    };
+    hosts.iter().map(unique).collect()
 }
 
 /// Does `work` in `namespace`, on a thread of its own: a thread that has entered a namespace is
@@ -52,51 +138,151 @@ pub(crate) fn inside<T: Send>(
     }
 }
 
-/// Gives `namespace` its interface, addresses and routes; answers the interface's other end.
+/// The number by which the kernel knows a namespace: that of its file.
+pub(crate) fn number(namespace: &str) -> io::Result<u32> {
+    let number = fs::metadata(iproute::path(namespace))?.ino();
+    u32::try_from(number).map_err(io::Error::other)
+}
+
+/// What a namespace is given.
+struct Furniture {
+    /// What its interfaces are called, each with its place among those of the run.
+    interfaces: Vec<(usize, String)>,
+    /// Addresses and routes, as `ip` reads them.
+    lines: String,
+    /// Queues, as `tc` reads them.
+    queues: String,
+    forwards: bool,
+}
+
+/// Gives `namespace` its interfaces, addresses and routes; answers the interfaces' other ends,
+/// each with its place.
 ///
 /// # Errors
 /// Where the system refuses one of them.
-pub(crate) fn furnish(
+fn furnish(
     namespace: &str,
     mtu: usize,
-    ends: &[End],
-    routes: &[PeerRoute],
-) -> Result<File, EmulationError> {
-    let device = inside(namespace, || -> io::Result<File> {
-        settings()?;
-        sys::open_tun(INTERFACE)
+    furniture: &Furniture,
+) -> Result<Vec<(usize, File)>, EmulationError> {
+    let devices = inside(namespace, || -> io::Result<Vec<_>> {
+        settings(furniture.forwards)?;
+        let interfaces = furniture.interfaces.iter();
+        interfaces.map(|(place, name)| Ok((*place, sys::open_tun(name)?))).collect()
     })?;
     let refused = |error: &dyn std::fmt::Display| EmulationError::system(&namespace, error);
-    let device = device.map_err(|error| refused(&error))?;
-    let mut lines = format!(
-        "link set lo up\nlink set {INTERFACE} mtu {mtu} txqueuelen {INTERFACE_QUEUE}\n\
-         link set {INTERFACE} addrgenmode none\nlink set {INTERFACE} up\n"
-    );
-    for end in ends {
-        lines += &format!("address add {}/32 dev {INTERFACE}\n", end.v4());
-        lines += &format!("address add {}/128 dev {INTERFACE} nodad\n", end.v6());
+    let devices = devices.map_err(|error| refused(&error))?;
+    let mut lines = "link set lo up\n".to_owned();
+    for (_, name) in &furniture.interfaces {
+        lines += &format!(
+            "link set {name} mtu {mtu} txqueuelen {INTERFACE_QUEUE}\n\
+             link set {name} addrgenmode none\nlink set {name} up\n"
+        );
     }
-    lines += &format!("route add 10.0.0.0/8 dev {INTERFACE}\n");
-    lines += &format!("route add fd6f:6e74:656d:706f::/64 dev {INTERFACE}\n");
-    for PeerRoute { own, peer, options } in routes {
-        let v4 = (own.v4(), peer.v4());
-        lines += &format!("route add {}/32 dev {INTERFACE} src {} {options}\n", v4.1, v4.0);
-        let v6 = (own.v6(), peer.v6());
-        lines += &format!("route add {}/128 dev {INTERFACE} src {} {options}\n", v6.1, v6.0);
+    lines += &furniture.lines;
+    iproute::batch("ip", Some(namespace), &lines).map_err(|error| refused(&error))?;
+    if !furniture.queues.is_empty() {
+        iproute::batch("tc", Some(namespace), &furniture.queues).map_err(|error| {
+            let lacks = error.contains("kind is unknown");
+            let why = "; routers = \"kernel\" takes a kernel with CONFIG_NET_SCH_HTB";
+            refused(&format!("{error}{}", if lacks { why } else { "" }))
+        })?;
     }
-    iproute::batch(Some(namespace), &lines).map_err(|error| refused(&error))?;
-    Ok(device)
+    Ok(devices)
+}
+
+/// Addresses of a host, and its routes to the other ends of its flows.
+fn host_lines(
+    scenario: &Scenario,
+    layout: &Layout,
+    host: &Host,
+    name: impl Fn(End) -> String,
+) -> String {
+    let mut lines = String::new();
+    for end in &host.ends {
+        let name = name(*end);
+        lines += &format!("address add {}/32 dev {name}\n", end.v4());
+        lines += &format!("address add {}/128 dev {name} nodad\n", end.v6());
+    }
+    for end in &host.ends {
+        let (name, peer) = (name(*end), end.peer());
+        let group = scenario.flows.get(&layout.groups[layout.flows[end.flow()].group]);
+        let options = match group.map(|group| &group.transport) {
+            Some(Transport::Tcp(spec)) => tcp_route(spec),
+            _ => String::new(),
+        };
+        let v4 = (peer.v4(), end.v4());
+        lines += &format!("route add {}/32 dev {name} src {} {options}\n", v4.0, v4.1);
+        let v6 = (peer.v6(), end.v6());
+        lines += &format!("route add {}/128 dev {name} src {} {options}\n", v6.0, v6.1);
+    }
+    lines
+}
+
+/// A route to all addresses of a run, for a namespace with one way out.
+fn route_to_all(name: &str) -> String {
+    format!("route add 10.0.0.0/8 dev {name}\nroute add fd6f:6e74:656d:706f::/64 dev {name}\n")
+}
+
+/// What a connection on a route begins with, as `ip route` writes it.
+fn tcp_route(spec: &TcpSpec) -> String {
+    let millis = spec.min_rto.as_nanos().div_ceil(1_000_000);
+    let ecn = if spec.ecn { " features ecn" } else { "" };
+    let window = spec.initial_window.get().min(u64::from(u16::MAX));
+    format!("initcwnd {window} rto_min {millis}ms{ecn}")
+}
+
+/// What a node is given where all nodes are namespaces.
+fn routed_furniture(
+    scenario: &Scenario,
+    layout: &Layout,
+    routed: &Routed,
+    space: &Host,
+    mtu: usize,
+) -> Furniture {
+    let interface = |link| (link, routed.interface_name(link));
+    let interfaces: Vec<_> = routed.interfaces(space.node).map(interface).collect();
+    let name = |end| routed.interface_name(routed.first_link(end));
+    let mut lines = host_lines(scenario, layout, space, name);
+    for (link, end) in routed.addresses(space) {
+        let name = routed.interface_name(link);
+        lines += &format!("address add {}/32 dev {name}\n", end.v4());
+        lines += &format!("address add {}/128 dev {name} nodad\n", end.v6());
+    }
+    let forwards = routed.forwards(space.node);
+    if forwards {
+        let is_peer = |end: &End| space.ends.iter().any(|own| own.peer() == *end);
+        for (end, link) in routed.routes(space.node).iter().filter(|(end, _)| !is_peer(end)) {
+            let name = routed.interface_name(*link);
+            lines += &format!("route add {}/32 dev {name}\n", end.v4());
+            lines += &format!("route add {}/128 dev {name}\n", end.v6());
+        }
+    } else {
+        interfaces.iter().for_each(|(_, name)| lines += &route_to_all(name));
+    }
+    let links = interfaces.iter().map(|(link, _)| routed.shaping(*link, mtu));
+    Furniture { queues: links.collect(), interfaces, lines, forwards }
 }
 
 /// The kernel's settings in the namespace of the calling thread: a connection should not remember
 /// the one before, and its buffers should not be what limits it.
-fn settings() -> io::Result<()> {
+fn settings(forwards: bool) -> io::Result<()> {
     let buffers = format!("4096 131072 {MOST_BUFFERED}");
-    let settings = [
+    let of_all = [
         ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/tcp_rmem", &buffers),
         ("ipv4/tcp_wmem", &buffers),
     ];
+    // A router tells of every packet whose hops are used up, wherever packets come from.
+    let of_routers = [
+        ("ipv4/ip_forward", "1"),
+        ("ipv6/conf/all/forwarding", "1"),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/default/rp_filter", "0"),
+        ("ipv4/icmp_ratelimit", "0"),
+        ("ipv6/icmp/ratelimit", "0"),
+    ];
+    let settings = of_all.into_iter().chain(of_routers.into_iter().filter(|_| forwards));
     for (name, value) in settings {
         let path = format!("/proc/sys/net/{name}");
         fs::write(&path, value)

@@ -24,7 +24,13 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open("/dev/net/tun")
-        .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other(
+                "this kernel has no TUN devices (/dev/net/tun is missing), of which hosts' \
+                 interfaces are made; load them with: sudo modprobe tun",
+            ),
+            kind => io::Error::new(kind, format!("/dev/net/tun: {error}")),
+        })?;
     let mut request = InterfaceRequest {
         name: [0; libc::IFNAMSIZ],
         flags: (libc::IFF_TUN | libc::IFF_NO_PI) as c_short,

@@ -31,6 +31,35 @@ pub struct Scenario {
     /// What is recorded.
     #[serde(default)]
     pub measure: Measure,
+    /// What only an emulation heeds.
+    #[serde(default, skip_serializing_if = "Emulation::is_default")]
+    pub emulation: Emulation,
+}
+
+/// How the network is emulated; a simulation is the same, whatever stands here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Emulation {
+    /// What the nodes are at which no flow begins or ends.
+    pub routers: Routers,
+}
+
+impl Emulation {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What routers are in an emulation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routers {
+    /// Places where links meet: packets go from link to link by the model alone.
+    #[default]
+    Modelled,
+    /// Network namespaces whose kernel forwards, with an interface for each link; the rate and
+    /// queue of links between routers are HTB's, to which classes may be added.
+    Kernel,
 }
 
 /// How nodes are joined.

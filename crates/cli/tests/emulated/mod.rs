@@ -3,8 +3,15 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+
+use arrow::array::{AsArray, RecordBatchReader};
+use arrow::compute::concat_batches;
+use arrow::datatypes::UInt64Type;
+use arrow::record_batch::RecordBatch;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::{Place, Ran, skipped};
 
@@ -59,4 +66,21 @@ pub(crate) fn milliseconds(text: &str, before: &str, place: usize) -> f64 {
     let (_, after) = text.split_once(before).expect("the line is there");
     let numbers = after.split([' ', '\n']).next().unwrap_or_default();
     numbers.split('/').nth(place).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// A table of the run in the folder `run`.
+pub(crate) fn table(place: &Place, run: &str, name: &str) -> RecordBatch {
+    let file = File::open(place.path(&format!("{run}/{name}.parquet"))).expect("a table");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|builder| builder.build())
+        .expect("a whole table");
+    let schema = reader.schema();
+    let batches: Vec<_> = reader.map(|batch| batch.expect("rows")).collect();
+    concat_batches(&schema, &batches).expect("one schema")
+}
+
+/// A column of whole numbers.
+pub(crate) fn counts(batch: &RecordBatch, name: &str) -> Vec<u64> {
+    let column = batch.column_by_name(name).expect("a column");
+    column.as_primitive::<UInt64Type>().values().to_vec()
 }

@@ -8,6 +8,7 @@ use ontempo_world::link;
 use super::{Delivery, Network, Spans};
 use crate::address::End;
 use crate::ip::is_ecn_capable;
+use crate::routes::{ByAddress, Routes};
 use crate::watch::Watch;
 
 /// 8 Mbit/s: a byte takes a microsecond. Two flows share the link from a to b.
@@ -50,7 +51,8 @@ fn network(queue: &str) -> (Network, Layout) {
     let sample_every = Some(Duration::from_secs(1));
     let spans = Spans { measured_from: Time::ZERO, sample_every, end: at(2_000_000) };
     let elements = elements.collect();
-    (Network::new(elements, &layout, watches.collect(), Vec::new(), spans), layout)
+    let routes = Routes::ByAddress(ByAddress::new(&layout));
+    (Network::new(elements, &layout, routes, watches.collect(), Vec::new(), spans), layout)
 }
 
 fn at(micros: u64) -> Time {
@@ -67,7 +69,7 @@ fn packet(from: End, to: End, service: u8) -> Vec<u8> {
 }
 
 fn send(network: &mut Network, micros: u64, packet: &[u8]) {
-    let taken = network.inject(at(micros), |bytes| {
+    let taken = network.inject(at(micros), 0, |bytes| {
         bytes.clear();
         bytes.extend_from_slice(packet);
         Ok::<bool, Infallible>(true)
@@ -79,8 +81,8 @@ fn send(network: &mut Network, micros: u64, packet: &[u8]) {
 fn delivered(network: &mut Network, step: u64) -> Vec<(usize, u64, Vec<u8>)> {
     let mut seen = Vec::new();
     for now in (0..2_000_000).step_by(step as usize) {
-        network.advance(at(now), &mut |Delivery { host, bytes, due }| {
-            seen.push((host, due.as_nanos() / 1000, bytes.to_vec()));
+        network.advance(at(now), &mut |Delivery { interface, bytes, due }| {
+            seen.push((interface, due.as_nanos() / 1000, bytes.to_vec()));
         });
     }
     seen

@@ -4,6 +4,7 @@
 //! thread serves all flows, both ends of each: it knows what was sent and what has arrived by one
 //! clock, and nothing of it is left when the process ends.
 
+mod pert;
 mod receiver;
 mod serve;
 mod spaced;
@@ -13,6 +14,7 @@ mod udp;
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::playout::Playout;
 use ontempo_world::{FlowTotals, Messages};
+pub(crate) use pert::{Connection, Telling};
 pub(crate) use receiver::Receiver;
 pub(crate) use serve::{Traffic, serve};
 pub(crate) use spaced::Spaced;

@@ -8,7 +8,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_world::FlowTotals;
 use rustix::event::epoll::EventFlags;
 
-use super::{Agent, LOOK_EVERY, Prompt, Side, UdpSockets};
+use super::{Agent, LOOK_EVERY, Prompt, Side, Telling, UdpSockets};
 use crate::Control;
 use crate::carrier::SPIN;
 use crate::clock::Clock;
@@ -39,6 +39,8 @@ pub(crate) struct Traffic {
     pub(crate) samples: Vec<Sample>,
     /// Totals as the measured span began.
     pub(crate) before: Vec<FlowTotals>,
+    /// The congestion controls that tell what they know of a connection.
+    pub(crate) telling: Telling,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +93,7 @@ pub(crate) fn serve(
         server.ready(clock.now())?;
     }
     let now = end.min(clock.now());
+    traffic.listen(|_| true);
     traffic.agents.iter_mut().flatten().for_each(|agent| agent.end(now));
     Ok(())
 }
@@ -180,6 +183,7 @@ impl<'a> Server<'a> {
                 }
                 Task::BeginMeasuring => {
                     self.traffic.look(now, |_| true);
+                    self.traffic.listen(|_| true);
                     self.traffic.before = self.traffic.totals();
                 }
             }
@@ -243,9 +247,23 @@ impl Traffic {
         }
     }
 
+    /// Takes down what congestion controls tell of connections.
+    fn listen(&mut self, wanted: impl Fn(usize) -> bool) {
+        let mut told = self.telling.read();
+        for (flow, agent) in self.agents.iter_mut().enumerate() {
+            if let Some(tcp) = agent.as_mut().and_then(Agent::tcp_mut)
+                && wanted(flow)
+                && let Some(status) = told.remove(&tcp.sockets.connection)
+            {
+                tcp.pert = Some(status);
+            }
+        }
+    }
+
     fn sample(&mut self, now: Time) {
         let is_sampled = std::mem::take(&mut self.is_sampled);
         self.look(now, |flow| is_sampled[flow]);
+        self.listen(|flow| is_sampled[flow]);
         for (flow, agent) in self.agents.iter().enumerate().filter(|(flow, _)| is_sampled[*flow]) {
             let Some(agent) = agent else { continue };
             let bytes = agent.receiver().delivered() * agent.packet_size();

@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_kernel::SocketStatus;
 use ontempo_world::{FlowTotals, Source};
 use socket2::{SockAddr, Socket};
 
-use super::{Prompt, Receiver, Side};
+use super::{Connection, Prompt, Receiver, Side};
 use crate::sys::{self, TcpInfo};
 
 /// How often an application that waits for an acknowledgement asks for it.
@@ -32,6 +33,8 @@ pub(crate) struct TcpSockets {
     pub(crate) source: Socket,
     /// Whom the source connects to.
     pub(crate) to: SockAddr,
+    /// What the connection is known by.
+    pub(crate) connection: Connection,
 }
 
 /// A reaction of the kernel's congestion control.
@@ -60,6 +63,8 @@ pub(crate) struct Tcp {
     delivered: u64,
     pub(crate) receiver: Receiver,
     info: TcpInfo,
+    /// What PERT in the kernel knew when it was last asked; `None` where it does not tell.
+    pub(crate) pert: Option<SocketStatus>,
     /// Whether the kernel would take no more.
     is_full: bool,
     is_finished: bool,
@@ -94,6 +99,7 @@ impl Tcp {
             delivered: 0,
             receiver,
             info: TcpInfo::default(),
+            pert: None,
             is_full: true,
             is_finished: false,
             transfers: 0,
@@ -266,7 +272,7 @@ impl Tcp {
             retransmitted: u64::from(info.total_retransmitted),
             timeouts: u64::from(info.timeouts),
             reductions: self.reductions,
-            early_responses: 0,
+            early_responses: self.pert.as_ref().map_or(0, |pert| pert.early_responses),
             acks: u64::from(info.segments_in.saturating_sub(info.data_segments_in)),
             delivered: self.delivered,
             dropped: 0,
@@ -287,12 +293,16 @@ impl Tcp {
         let info = self.info;
         let in_network = info.unacknowledged + info.retransmitting;
         let in_flight = in_network.saturating_sub(info.sacked + info.lost);
+        let pert = |of: fn(&SocketStatus) -> f64| self.pert.as_ref().map(of);
         let ssthresh = (info.ssthresh < NO_SSTHRESH).then_some(f64::from(info.ssthresh));
         [
             ("cwnd_packets", Some(f64::from(info.window))),
             ("in_flight_packets", Some(f64::from(in_flight))),
             ("ssthresh_packets", ssthresh),
             ("srtt_s", self.smoothed_rtt().map(Duration::as_secs_f64)),
+            ("alpha", pert(|pert| pert.alpha)),
+            ("queueing_delay_s", pert(|pert| pert.curq.as_secs_f64())),
+            ("controller_srtt_s", pert(|pert| pert.srtt.as_secs_f64())),
         ]
         .into_iter()
         .filter_map(|(quantity, value)| Some((quantity, value?)))

@@ -1,0 +1,279 @@
+//! Routers as namespaces: each node has an interface for each link that begins there, kernels
+//! forward by static routes, and what limits a link between routers is HTB at its beginning.
+//!
+//! The interface's other end is ours, as a host's is, so that a packet that HTB lets go takes the
+//! link's time on the wire, its delay and its losses from the model. HTB has the rate and the
+//! queue, and takes classes of whoever reserves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use ontempo_foundation::{Bytes, Packets, Rate};
+use ontempo_scenario::model::{QueueLimit, QueueSpec};
+use ontempo_scenario::{LaidLink, Layout};
+
+use crate::address::End;
+use crate::routes::{Graph, Host, hosts};
+
+/// The longest name of an interface (`IFNAMSIZ` of Linux, less its closing zero).
+const LONGEST_NAME: usize = 15;
+
+/// Packets that may wait where the scenario sets no limit.
+const NO_LIMIT: Packets = Packets::new(1_000_000);
+
+/// What HTB may send at once beyond a packet, in parts of a second: the step of its timer.
+const BURSTS_PER_SECOND: u64 = 1_000;
+
+/// Best effort's own part of a link's rate, one in so many; the rest it borrows.
+const BEST_EFFORT_SHARE: u64 = 100;
+
+/// A layout whose nodes are all namespaces.
+pub(crate) struct Routed {
+    layout: Layout,
+    /// The namespaces: hosts as they are in any run, and behind them the routers.
+    pub(crate) spaces: Vec<Host>,
+    /// The link back, of each link.
+    pub(crate) opposite: Vec<usize>,
+    is_host: Vec<bool>,
+    graph: Graph,
+}
+
+impl Routed {
+    /// # Errors
+    /// What a kernel's routers cannot do of `layout`, a sentence each.
+    pub(crate) fn new(layout: &Layout) -> Result<Self, Vec<String>> {
+        let mut spaces = hosts(layout);
+        let mut is_host = vec![false; layout.nodes.len()];
+        spaces.iter().for_each(|host| is_host[host.node] = true);
+        for (node, name) in layout.nodes.iter().enumerate().filter(|(node, _)| !is_host[*node]) {
+            spaces.push(Host { node, name: name.clone(), ends: Vec::new() });
+        }
+        let ways: BTreeMap<_, _> = layout
+            .links
+            .iter()
+            .enumerate()
+            .map(|(place, link)| ((link.from, link.to), place))
+            .collect();
+        let mut problems = Vec::new();
+        let mut opposite = Vec::with_capacity(layout.links.len());
+        for link in &layout.links {
+            match ways.get(&(link.to, link.from)) {
+                Some(back) => opposite.push(*back),
+                None => problems.push(format!(
+                    "the link `{}` has none back, which an interface needs; leave out duplex = \
+                     false",
+                    link.name
+                )),
+            }
+        }
+        let graph = Graph::new(layout);
+        let routed = Self { layout: layout.clone(), spaces, opposite, is_host, graph };
+        for link in layout.links.iter().filter(|link| routed.is_shaped(link)) {
+            problems.extend(leaf(&link.queue).err().map(|kind| {
+                format!(
+                    "the queue of the link `{}` would be HTB's, which has no {kind}; write \
+                     queue = {{ kind = \"drop-tail\", limit = \"50 packets\" }}",
+                    link.name
+                )
+            }));
+        }
+        let reserved: BTreeSet<usize> = layout.reservations.iter().map(|one| one.link).collect();
+        for link in reserved.into_iter().map(|link| &layout.links[link]) {
+            if routed.is_shaped(link) {
+                problems.push(format!(
+                    "reservations on the link `{}` are RSVP's to make, or those of `tc class add`; \
+                     leave out [[reservations]]",
+                    link.name
+                ));
+            }
+        }
+        if problems.is_empty() { Ok(routed) } else { Err(problems) }
+    }
+
+    /// Whether HTB limits the link: one between routers, of limited rate.
+    pub(crate) fn is_shaped(&self, link: &LaidLink) -> bool {
+        !self.is_host[link.from] && !self.is_host[link.to] && link.rate < Rate::UNLIMITED
+    }
+
+    /// The layout, without the queues that HTB has.
+    pub(crate) fn behind_queues(&self) -> Layout {
+        let mut layout = self.layout.clone();
+        for link in layout.links.iter_mut().filter(|link| self.is_shaped(link)) {
+            link.queue = QueueSpec::default();
+        }
+        layout
+    }
+
+    /// The links that begin at `node`, each an interface there.
+    pub(crate) fn interfaces(&self, node: usize) -> impl Iterator<Item = usize> {
+        let links = self.layout.links.iter().enumerate();
+        links.filter(move |(_, link)| link.from == node).map(|(place, _)| place)
+    }
+
+    /// What the interface is called at which link `link` begins: `to-` and the neighbour's name,
+    /// or the link's number where an interface cannot have that name.
+    pub(crate) fn interface_name(&self, link: usize) -> String {
+        let neighbour = &self.layout.nodes[self.layout.links[link].to];
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        let name = format!("to-{neighbour}");
+        let will_do = name.len() <= LONGEST_NAME && name.chars().all(is_plain);
+        if will_do { name } else { format!("link{link}") }
+    }
+
+    /// Whether the node passes on what is not for it.
+    pub(crate) fn forwards(&self, node: usize) -> bool {
+        self.interfaces(node).nth(1).is_some()
+    }
+
+    /// The link by which a flow leaves its host at `end`.
+    pub(crate) fn first_link(&self, end: End) -> usize {
+        let flow = &self.layout.flows[end.flow()];
+        let way = if end.is_sink() { &flow.reverse } else { &flow.forward };
+        way.first().copied().unwrap_or_default()
+    }
+
+    /// A router's addresses, one an interface, in both versions of IP.
+    pub(crate) fn addresses(&self, space: &Host) -> Vec<(usize, End)> {
+        let is_router = !self.is_host[space.node];
+        let links = self.interfaces(space.node).filter(|_| is_router);
+        links.map(|link| (link, End::router(link))).collect()
+    }
+
+    /// Where a node that forwards sends packets: to the ends of flows on the flows' own ways,
+    /// and to all else on the shortest.
+    pub(crate) fn routes(&self, node: usize) -> Vec<(End, usize)> {
+        let links = &self.layout.links;
+        let mut shortest: BTreeMap<usize, Option<usize>> = BTreeMap::new();
+        let mut first = |to: usize| {
+            let way = || self.graph.shortest(node, to).and_then(|way| way.first().copied());
+            *shortest.entry(to).or_insert_with(way)
+        };
+        let mut routes = Vec::new();
+        for (number, flow) in self.layout.flows.iter().enumerate() {
+            let ways = [(&flow.forward, End::sink(number)), (&flow.reverse, End::source(number))];
+            for (way, end) in ways {
+                let Some(last) = way.last().map(|link| links[*link].to) else { continue };
+                let own = way.iter().copied().find(|link| links[*link].from == node);
+                let link = if last == node { None } else { own.or_else(|| first(last)) };
+                routes.extend(link.map(|link| (end, link)));
+            }
+        }
+        let routers = self.spaces.iter().filter(|space| space.node != node);
+        for (link, end) in routers.flat_map(|space| self.addresses(space)) {
+            routes.extend(first(links[link].from).map(|way| (end, way)));
+        }
+        routes
+    }
+
+    /// What `tc` is told of the interface of `link`; nothing where HTB does not limit it.
+    ///
+    /// The ids are what a reservation builds on: `1:1` is the link, `1:2` best effort; others are
+    /// free for classes below `1:1`. Best effort has next to nothing of its own and borrows the
+    /// rest, last of all, so that what is reserved goes first.
+    pub(crate) fn shaping(&self, link: usize, largest: usize) -> String {
+        let laid = &self.layout.links[link];
+        let Ok(queue) = leaf(&laid.queue) else { return String::new() };
+        if !self.is_shaped(laid) {
+            return String::new();
+        }
+        let (device, rate) = (self.interface_name(link), laid.rate.as_bits_per_sec());
+        let burst = (rate / 8 / BURSTS_PER_SECOND).max(largest as u64);
+        let least = (rate / BEST_EFFORT_SHARE).max(8);
+        let common = format!("ceil {rate}bit burst {burst} cburst {burst} quantum {largest}");
+        let mut lines = format!("qdisc add dev {device} root handle 1: htb default 2\n");
+        // Writing to a text cannot fail.
+        let _ = write!(
+            lines,
+            "class add dev {device} parent 1: classid 1:1 htb rate {rate}bit {common}\n\
+             class add dev {device} parent 1:1 classid 1:2 htb rate {least}bit {common} prio 7\n\
+             qdisc add dev {device} parent 1:2 handle 2: {queue}\n"
+        );
+        lines
+    }
+}
+
+/// The queue of best effort as `tc` writes it.
+///
+/// # Errors
+/// What it is called that is asked for, where it is no such queue.
+fn leaf(queue: &QueueSpec) -> Result<String, &'static str> {
+    let limit = match queue {
+        QueueSpec::DropTail { limit } => limit,
+        // Their scheduling is what HTB is there for.
+        QueueSpec::Wfq { limit, .. } | QueueSpec::Cbq { limit, .. } => limit,
+        QueueSpec::Red { .. } => return Err("RED"),
+        QueueSpec::Codel { .. } => return Err("CoDel"),
+        QueueSpec::FqCodel { .. } => return Err("FQ-CoDel"),
+        QueueSpec::Pie { .. } => return Err("PIE"),
+    };
+    Ok(match limit.unwrap_or(QueueLimit::Packets(NO_LIMIT)) {
+        QueueLimit::Packets(packets) => format!("pfifo limit {}", packets.get()),
+        QueueLimit::Bytes(bytes) => format!("bfifo limit {}", bytes.max(Bytes::new(1)).get()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TESTBED: &str = r#"
+        duration = "1 s"
+        [topology]
+        kind = "graph"
+        links = [
+            { from = "a", to = "r1", rate = "10 Mbit/s", delay = "50 us" },
+            { from = "r1", to = "a-router-of-long-name", rate = "1.5 Mbit/s", delay = "500 us", queue = QUEUE },
+            { from = "a-router-of-long-name", to = "b", rate = "10 Mbit/s", delay = "50 us" },
+            MORE
+        ]
+        [flows.f]
+        from = "a"
+        to = "b"
+        application = { kind = "cbr", interval = "1 s" }
+        transport = { kind = "udp" }
+    "#;
+
+    fn layout(queue: &str, more: &str) -> Layout {
+        let text = TESTBED.replace("QUEUE", queue).replace("MORE", more);
+        ontempo_scenario::parse(&text, "t.toml").and_then(|it| it.layout(1)).expect("it is valid")
+    }
+
+    #[test]
+    fn every_node_is_a_namespace_with_an_interface_for_each_link() {
+        let layout = layout(r#"{ kind = "drop-tail", limit = "64 packets" }"#, "");
+        let routed = Routed::new(&layout).expect("it can be routed");
+        let names: Vec<&str> = routed.spaces.iter().map(|space| space.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "r1", "a-router-of-long-name"]);
+        let router = routed.spaces[2].node;
+        let devices = routed.interfaces(router).map(|link| routed.interface_name(link));
+        assert_eq!(devices.collect::<Vec<_>>(), ["to-a", "link2"]);
+        assert!(routed.forwards(router) && !routed.forwards(routed.spaces[0].node));
+        // Both ends of the flow, and both interfaces of the other router.
+        assert_eq!(routed.routes(router).len(), 4);
+    }
+
+    #[test]
+    fn only_links_between_routers_are_htbs() {
+        let layout = layout(r#"{ kind = "wfq", limit = "64 packets" }"#, "");
+        let routed = Routed::new(&layout).expect("it can be routed");
+        let shaping: Vec<String> = (0..6).map(|link| routed.shaping(link, 1500)).collect();
+        assert!(shaping[0].is_empty() && shaping[5].is_empty(), "{shaping:?}");
+        assert!(shaping[2].contains("classid 1:1 htb rate 1500000bit"), "{shaping:?}");
+        assert!(
+            shaping[3].contains("dev to-r1 parent 1:2 handle 2: pfifo limit 64"),
+            "{shaping:?}"
+        );
+        assert_eq!(routed.behind_queues().links[2].queue, QueueSpec::default());
+    }
+
+    #[test]
+    fn what_a_kernels_router_cannot_do_is_told() {
+        let queue = r#"{ kind = "codel" }"#;
+        let one_way =
+            r#"{ from = "r1", to = "x", rate = "1 Mbit/s", delay = "1 ms", duplex = false },"#;
+        let layout = layout(queue, one_way);
+        let problems = Routed::new(&layout).err().expect("problems");
+        assert!(problems[0].contains("`r1 -> x` has none back"), "{problems:?}");
+        assert!(problems.iter().any(|one| one.contains("no CoDel")), "{problems:?}");
+    }
+}
