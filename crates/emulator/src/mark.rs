@@ -76,12 +76,15 @@ impl Mark {
         Ok(())
     }
 
-    /// Removes the namespaces and the mark.
+    /// Removes the namespaces and the mark; a mark of what could not be removed stays for the next
+    /// start.
     pub(crate) fn clear(&mut self) {
-        remove(&self.run, &self.namespaces);
+        let all_removed = remove(&self.run, &self.namespaces);
         self.namespaces.clear();
-        // It is empty of meaning now; the next start removes it.
-        let _ = fs::remove_file(&self.path);
+        if all_removed {
+            // One that stays is empty of meaning; the next start removes it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -116,17 +119,19 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let namespaces: Vec<String> = text.lines().map(str::to_owned).collect();
-        remove(run, &namespaces);
-        removed.extend(namespaces);
-        let _ = fs::remove_file(&path);
+        if remove(run, &namespaces) {
+            removed.extend(namespaces);
+            let _ = fs::remove_file(&path);
+        }
     }
     Ok(removed)
 }
 
 /// Removes those of `namespaces` that bear the mark of `run` and are there, with the processes in
-/// them.
-fn remove(run: &str, namespaces: &[String]) {
+/// them; whether none is left.
+fn remove(run: &str, namespaces: &[String]) -> bool {
     let prefix = format!("{PREFIX}{run}-");
+    let mut all_removed = true;
     for name in namespaces.iter().filter(|name| name.starts_with(&prefix)) {
         if !iproute::path(name).exists() {
             continue;
@@ -135,8 +140,11 @@ fn remove(run: &str, namespaces: &[String]) {
         // Connections that programs left unfinished give up at once: each keeps the namespace.
         let _ = inside(name, || fs::write(ORPHAN_RETRIES, "1"));
         if let Err(error) = iproute::run(&["netns", "delete", name]) {
-            // Nothing better can be done; the user should know.
-            eprintln!("ontempo: cannot remove the namespace {name}: {error}");
+            all_removed = false;
+            eprintln!(
+                "ontempo: cannot remove the namespace {name}: {error}; the next start tries again"
+            );
         }
     }
+    all_removed
 }
