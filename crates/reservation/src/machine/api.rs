@@ -153,10 +153,10 @@ fn check_flows(session: &Session, style: Style, flows: &[Descriptor]) -> Result<
         if !consistent(flow.flowspec.traffic()) {
             return Err(RequestError::Contradiction);
         }
-        if let FlowSpec::Guaranteed { traffic, rate, .. } = flow.flowspec {
-            if rate < traffic.rate {
-                return Err(RequestError::RateBelowTraffic);
-            }
+        if let FlowSpec::Guaranteed { traffic, rate, .. } = flow.flowspec
+            && rate < traffic.rate
+        {
+            return Err(RequestError::RateBelowTraffic);
         }
     }
     Ok(())

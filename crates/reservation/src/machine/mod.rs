@@ -223,7 +223,9 @@ impl<R: Routes> Machine<R> {
         if let Body::Challenge { key, cookie } = &message.body {
             if *key == guard.key_id() {
                 let body = Body::Response { key: *key, cookie: cookie.clone() };
-                self.send_plain((heard.interface, heard.source), body);
+                let peer = (heard.interface, heard.source);
+                self.send_plain(peer, body);
+                self.hasten_summary(now, peer);
             }
             return Ok(false);
         }

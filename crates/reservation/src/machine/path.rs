@@ -132,10 +132,10 @@ impl<R: Routes> Machine<R> {
                 (true, false)
             }
         };
-        if let Some(path) = state.paths.get_mut(sender) {
-            if path.source != source || source.is_none() {
-                self.reliable.note(&mut path.source, source, announced, limits);
-            }
+        if let Some(path) = state.paths.get_mut(sender)
+            && (path.source != source || source.is_none())
+        {
+            self.reliable.note(&mut path.source, source, announced, limits);
         }
         if changed || moved {
             self.reroute(now, session, state, sender, outgoing);

@@ -267,6 +267,15 @@ impl<R: Routes> Machine<R> {
         }
     }
 
+    /// Who challenges has lost what it knew: it is refreshed soon, so that it asks for the rest.
+    pub(super) fn hasten_summary(&mut self, now: Time, to: Neighbour) {
+        let soon = now + self.config.retransmit_after;
+        let Some(summary) = self.reliable.summaries.get_mut(&to) else { return };
+        if soon < summary.at {
+            self.timers.set(&mut summary.at, soon, Timer::Summary(to.0, to.1));
+        }
+    }
+
     pub(super) fn on_srefresh(&mut self, now: Time, from: Neighbour, refresh: &Srefresh) {
         for &id in &refresh.ids {
             let known = self.reliable.announced(from.1, refresh.epoch, id);
