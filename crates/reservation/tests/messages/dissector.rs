@@ -48,14 +48,14 @@ fn packet(message: &[u8]) -> Vec<u8> {
 /// Runs tshark on the packets; `None`, with a word about it, where there is none.
 fn tshark(name: &str, packets: &[Vec<u8>], arguments: &[&str]) -> Option<String> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, pcap(packets)).unwrap();
+    std::fs::write(&path, pcap(packets)).expect("the folder of the build is writable");
     let run = Command::new("tshark").arg("-r").arg(&path).args(arguments).output();
     let Ok(run) = run else {
         eprintln!("skipped: tshark is not installed");
         return None;
     };
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    Some(String::from_utf8(run.stdout).unwrap())
+    Some(String::from_utf8(run.stdout).expect("tshark writes UTF-8"))
 }
 
 fn messages() -> Vec<Message> {
@@ -63,7 +63,7 @@ fn messages() -> Vec<Message> {
     let mut runner = TestRunner::new_with_rng(Config::default(), random);
     let one = strategy::message();
     (0..MESSAGES)
-        .map(|_| one.new_tree(&mut runner).unwrap().current())
+        .map(|_| one.new_tree(&mut runner).expect("nothing is filtered out").current())
         .map(without_unknown_objects)
         .collect()
 }

@@ -71,13 +71,13 @@ fn ask(world: &mut World) {
     for (from, to, session, sender) in flows(world) {
         world
             .call(from, |machine, now| machine.announce(now, session, sender, traffic(50_000.0)))
-            .unwrap();
+            .expect("the request is right");
         let flows = fixed(load(50_000.0), sender);
         world
             .call(to, |machine, now| {
                 machine.reserve(now, session, Style::FixedFilter, &flows, false)
             })
-            .unwrap();
+            .expect("the request is right");
     }
 }
 

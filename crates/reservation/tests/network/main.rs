@@ -44,7 +44,9 @@ pub(crate) fn fixed(flowspec: FlowSpec, filter: Sender) -> Vec<Descriptor> {
 
 fn announce(world: &mut World, node: usize, to: Session, rate: f32) -> Sender {
     let from = sender(world.host(node));
-    world.call(node, |machine, now| machine.announce(now, to, from, traffic(rate))).unwrap();
+    world
+        .call(node, |machine, now| machine.announce(now, to, from, traffic(rate)))
+        .expect("the request is right");
     from
 }
 
@@ -52,7 +54,7 @@ fn reserve(world: &mut World, node: usize, to: Session, from: Sender, rate: f32)
     let flows = fixed(load(rate), from);
     world
         .call(node, |machine, now| machine.reserve(now, to, Style::FixedFilter, &flows, true))
-        .unwrap();
+        .expect("the request is right");
 }
 
 /// A line of four with one reservation asked for from the first to the last.

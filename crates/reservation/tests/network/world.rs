@@ -113,13 +113,13 @@ impl World {
 
     /// The address of a host with one link.
     pub(super) fn host(&self, node: usize) -> IpAddr {
-        let (link, end) = self.ends_of(node).next().unwrap();
+        let (link, end) = self.ends_of(node).next().expect("the host has a link");
         self.address(link, end)
     }
 
     pub(super) fn interface(&self, node: usize, peer: usize) -> InterfaceId {
         let of = |(link, end): &(usize, usize)| self.links[*link].ends[1 - end] == peer;
-        InterfaceId(self.ends_of(node).find(of).unwrap().0 as u32)
+        InterfaceId(self.ends_of(node).find(of).expect("they share a link").0 as u32)
     }
 
     fn ends_of(&self, node: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
@@ -189,11 +189,11 @@ impl World {
                 }
             }
             let now = self.now;
-            if let Some(machine) = &mut self.machines[node] {
-                if machine.routes_mut().0 != table.0 {
-                    *machine.routes_mut() = table;
-                    machine.routes_changed(now);
-                }
+            if let Some(machine) = &mut self.machines[node]
+                && machine.routes_mut().0 != table.0
+            {
+                *machine.routes_mut() = table;
+                machine.routes_changed(now);
             }
         }
         self.collect();
@@ -311,8 +311,8 @@ impl World {
 
     /// Nothing is kept or enforced anywhere.
     pub(super) fn is_empty(&self) -> bool {
-        let kept = self.machines.iter().flatten().map(Machine::census);
-        kept.fold(true, |empty, census| empty && census == Default::default())
+        let mut kept = self.machines.iter().flatten().map(Machine::census);
+        kept.all(|census| census == Default::default())
             && self.enforced.iter().all(BTreeMap::is_empty)
     }
 }
