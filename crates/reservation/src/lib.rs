@@ -4,6 +4,7 @@
 //! host's or router's RSVP: packets, answers and the time go in, packets, requests to traffic
 //! control and events come out. [`message::Message`] is what the packets say.
 
+pub mod htb;
 pub mod integrity;
 pub mod machine;
 pub mod message;

@@ -43,8 +43,8 @@ use timers::{Timer, Timers};
 
 /// Events about dropped packets that wait at most; whoever sends rubbish fills no memory.
 const MOST_EVENTS: usize = 10_000;
-/// Reservations of one interface: HTB's class numbers have 16 bits, some of them taken.
-const MOST_HANDLES: u16 = 0xfff0;
+/// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
+const MOST_HANDLES: u16 = 0x7ff0;
 
 /// The RSVP of one host or router; see the [module](self).
 #[derive(Clone, Debug)]
