@@ -109,13 +109,13 @@ impl<R: Routes> Machine<R> {
             let filters: BTreeSet<Sender> = flow.filters.iter().copied().collect();
             (id, Flow { flowspec: flow.flowspec, filters, expires: Time::NEVER })
         };
-        let state = ResvState {
+        let state = Box::new(ResvState {
             style,
             flows: flows.iter().map(entry).collect::<BTreeMap<_, _>>(),
             source: None,
             period: self.config.refresh,
             confirm: confirm.then_some(session.destination),
-        };
+        });
         self.sessions.entry(session).or_default();
         self.edit(session, |machine, known| {
             known.reservations.insert((InterfaceId::LOCAL, session.destination), state);

@@ -128,7 +128,8 @@ impl<R: Routes> Machine<R> {
                 (changed, outgoing != path.outgoing)
             }
             None => {
-                state.paths.insert(*sender, PathState::of(new, outgoing.clone()));
+                let path = Box::new(PathState::of(new, outgoing.clone()));
+                state.paths.insert(*sender, path);
                 (true, false)
             }
         };
@@ -309,6 +310,8 @@ impl PathState {
         (self.incoming, self.hop, self.traffic, self.adspec, self.beyond)
             != (new.incoming, new.hop, new.traffic, new.adspec, new.beyond)
             || self.forwarded != new.forwarded
+            // In a routing loop each round has less, until it ends there.
+            || self.ttl != new.ttl
     }
 
     fn replace(&mut self, new: Announcement) {

@@ -91,12 +91,14 @@ impl<R: Routes> Machine<R> {
             self.reliable.unnote(old.and_then(|old| old.source));
             changed = true;
         }
-        let known = state.reservations.entry(next).or_insert_with(|| ResvState {
-            style: resv.style,
-            flows: BTreeMap::new(),
-            source: None,
-            period: resv.refresh,
-            confirm: None,
+        let known = state.reservations.entry(next).or_insert_with(|| {
+            Box::new(ResvState {
+                style: resv.style,
+                flows: BTreeMap::new(),
+                source: None,
+                period: resv.refresh,
+                confirm: None,
+            })
         });
         known.period = resv.refresh;
         for asked in &resv.flows {

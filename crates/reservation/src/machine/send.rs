@@ -179,6 +179,8 @@ impl<R: Routes> Machine<R> {
             if by == InterfaceId::LOCAL || only.is_some_and(|only| only != by) {
                 continue;
             }
+            let mut ours = path.sent.remove(&by).unwrap_or_default();
+            self.forget(&mut ours);
             let Some((envelope, hop)) = self.downstream(path, sender, session, by) else {
                 continue;
             };
@@ -190,8 +192,6 @@ impl<R: Routes> Machine<R> {
                 traffic: path.traffic,
                 adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.beyond)),
             });
-            let mut ours = path.sent.remove(&by).unwrap_or_default();
-            self.forget(&mut ours);
             let owner = Owner::Path(*session, *sender, by);
             ours.id = self.send(now, envelope, body, &path.forwarded, Some(owner));
             path.sent.insert(by, ours);

@@ -1,4 +1,5 @@
-//! A session's state (RFC 2209 section 1), in ordered maps: nothing depends on a hash.
+//! A session's state (RFC 2209 section 1), in ordered maps: nothing depends on a hash. A map's
+//! least node has room for eleven values, so that these are boxed: most sessions have one of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -35,10 +36,10 @@ pub(super) struct OurId {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
-    pub(super) paths: BTreeMap<Sender, PathState>,
-    pub(super) reservations: BTreeMap<Neighbour, ResvState>,
-    pub(super) installed: BTreeMap<(InterfaceId, FlowId), Installed>,
-    pub(super) upstream: BTreeMap<Neighbour, Upstream>,
+    pub(super) paths: BTreeMap<Sender, Box<PathState>>,
+    pub(super) reservations: BTreeMap<Neighbour, Box<ResvState>>,
+    pub(super) installed: BTreeMap<(InterfaceId, FlowId), Box<Installed>>,
+    pub(super) upstream: BTreeMap<Neighbour, Box<Upstream>>,
     /// When the session's timer is set to look for what has ended.
     pub(super) expiry_at: ExpiryTime,
 }

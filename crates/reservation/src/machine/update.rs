@@ -112,7 +112,7 @@ impl<R: Routes> Machine<R> {
                 };
                 self.controls.push_back(ControlRequest::Add(by, handle, desired.clone()));
                 let installed = Installed { handle, share, reservation: desired, refused: None };
-                state.installed.insert(key, installed);
+                state.installed.insert(key, Box::new(installed));
             }
         }
         Ok(())
@@ -219,7 +219,8 @@ impl<R: Routes> Machine<R> {
             .get(&previous)
             .map_or((Time::NEVER, OurId::default()), |before| (before.refresh_at, before.sent));
         let told = flows.clone();
-        state.upstream.insert(previous, Upstream { handle, style, flows, refresh_at, sent });
+        let up = Upstream { handle, style, flows, refresh_at, sent };
+        state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
             self.events.push_back(Event::Reserved { session: *session, style, flows: told });
         } else {

@@ -1,6 +1,6 @@
 use ontempo_foundation::Duration;
 
-use super::body::{Ack, Body, EPOCH_BITS, KEY_BITS, Message, MessageId};
+use super::body::{Ack, Body, EPOCH_BITS, KEY_BITS, Message, MessageId, Path, Resv};
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style, millis, session_family};
 use super::wire::{INTSERV, IPV4, IPV6, Writer, checksum, class, family, put_address};
 use super::{HEADER_LENGTH, TooLong};
@@ -47,27 +47,8 @@ impl Message {
 impl Writer {
     fn body(&mut self, body: &Body) -> Result<(), TooLong> {
         match body {
-            Body::Path(path) => {
-                self.session(&path.session);
-                self.hop(&path.hop);
-                self.refresh(path.refresh);
-                self.sender(class::SENDER_TEMPLATE, &path.sender);
-                self.object(class::SENDER_TSPEC, INTSERV, |out| path.traffic.put_object(out));
-                if let Some(adspec) = &path.adspec {
-                    self.object(class::ADSPEC, INTSERV, |out| adspec.put_object(out));
-                }
-            }
-            Body::Resv(resv) => {
-                self.session(&resv.session);
-                self.hop(&resv.hop);
-                self.refresh(resv.refresh);
-                if let Some(address) = resv.confirm {
-                    self.address(class::RESV_CONFIRM, address);
-                }
-                self.scope(&resv.scope);
-                self.style(resv.style);
-                self.flows(&resv.flows);
-            }
+            Body::Path(path) => self.path(path),
+            Body::Resv(resv) => self.resv(resv),
             Body::PathErr(error) => {
                 self.session(&error.session);
                 self.error(&error.error);
@@ -120,6 +101,29 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    fn path(&mut self, path: &Path) {
+        self.session(&path.session);
+        self.hop(&path.hop);
+        self.refresh(path.refresh);
+        self.sender(class::SENDER_TEMPLATE, &path.sender);
+        self.object(class::SENDER_TSPEC, INTSERV, |out| path.traffic.put_object(out));
+        if let Some(adspec) = &path.adspec {
+            self.object(class::ADSPEC, INTSERV, |out| adspec.put_object(out));
+        }
+    }
+
+    fn resv(&mut self, resv: &Resv) {
+        self.session(&resv.session);
+        self.hop(&resv.hop);
+        self.refresh(resv.refresh);
+        if let Some(address) = resv.confirm {
+            self.address(class::RESV_CONFIRM, address);
+        }
+        self.scope(&resv.scope);
+        self.style(resv.style);
+        self.flows(&resv.flows);
     }
 
     fn ack(&mut self, ack: &Ack) {

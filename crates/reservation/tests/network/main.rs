@@ -1,5 +1,6 @@
 //! Reservations end to end: several machines, links between them, and what goes wrong.
 
+mod abuse;
 mod chaos;
 mod world;
 

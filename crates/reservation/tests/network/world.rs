@@ -199,6 +199,27 @@ impl World {
         self.collect();
     }
 
+    /// Sends packets for a destination to a neighbour, whatever the shortest way is.
+    pub(super) fn point(&mut self, node: usize, destination: IpAddr, next: usize) {
+        let interface = self.interface(node, next);
+        self.call(node, |machine, now| {
+            let hops = vec![NextHop { interface, gateway: destination }];
+            machine.routes_mut().0.insert(destination, hops);
+            machine.routes_changed(now);
+        });
+    }
+
+    /// A node between nodes that are not there knows ways to all their addresses, and to more.
+    pub(super) fn hear_all_routes(&mut self, node: usize) {
+        for link in 0..3u8 {
+            for end in 1..4u8 {
+                let destination = IpAddr::from([10, link, 0, end]);
+                let next = if link == 0 { 0 } else { 2 };
+                self.point(node, destination, next);
+            }
+        }
+    }
+
     fn first_hop(&self, node: usize, target: usize) -> Option<NextHop> {
         let mut queue = VecDeque::from([target]);
         let mut seen = BTreeSet::from([target]);
