@@ -1,0 +1,401 @@
+//! Who may reserve: the authentication of RSVP messages (RFC 2747).
+//!
+//! A sealed message has an INTEGRITY object behind its header: a key's number, a sequence number
+//! and a keyed digest over all of the message. The RFC's algorithm is HMAC-MD5; the object's
+//! digest may be of another length, so that ends that agree on it may use HMAC-SHA-256 with its 32
+//! bytes. Which of the two is a property of the key, as the RFC has it.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use ontempo_foundation::{Duration, Time};
+use sha2::Sha256;
+
+use crate::message::{HEADER_LENGTH, class};
+
+/// Bytes of the object before its digest: header, flags, key, sequence number.
+const FIXED: usize = 20;
+/// The sender answers challenges (RFC 2747 section 2.1).
+const HANDSHAKE: u8 = 1;
+const KEY_BITS: u32 = 48;
+/// Numbers this far behind the highest may still come, each once (RFC 2747 section 4.2 allows for
+/// messages out of order).
+const WINDOW: u64 = 64;
+/// A neighbour is not challenged more often: RFC 2747 section 4.3 asks for a limit.
+const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The keyed hash of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 2747, for routers of others.
+    HmacMd5,
+    /// Where both ends are ours.
+    HmacSha256,
+}
+
+/// A secret that neighbours share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    id: u64,
+    algorithm: Algorithm,
+    secret: Vec<u8>,
+}
+
+impl Key {
+    /// A key by its number, of which 48 bits count.
+    pub fn new(id: u64, algorithm: Algorithm, secret: Vec<u8>) -> Self {
+        Self { id: id & ((1 << KEY_BITS) - 1), algorithm, secret }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn digest_length(&self) -> usize {
+        match self.algorithm {
+            Algorithm::HmacMd5 => 16,
+            Algorithm::HmacSha256 => 32,
+        }
+    }
+
+    fn digest(&self, bytes: &[u8]) -> Vec<u8> {
+        match self.algorithm {
+            Algorithm::HmacMd5 => mac::<Hmac<Md5>>(&self.secret, bytes).map(finish),
+            Algorithm::HmacSha256 => mac::<Hmac<Sha256>>(&self.secret, bytes).map(finish),
+        }
+        .unwrap_or_default()
+    }
+
+    /// Compares in constant time.
+    fn verifies(&self, bytes: &[u8], digest: &[u8]) -> bool {
+        match self.algorithm {
+            Algorithm::HmacMd5 => mac::<Hmac<Md5>>(&self.secret, bytes)
+                .is_some_and(|mac| mac.verify_slice(digest).is_ok()),
+            Algorithm::HmacSha256 => mac::<Hmac<Sha256>>(&self.secret, bytes)
+                .is_some_and(|mac| mac.verify_slice(digest).is_ok()),
+        }
+    }
+}
+
+/// HMAC takes secrets of any length, so that this is never `None`.
+fn mac<M: Mac + KeyInit>(secret: &[u8], bytes: &[u8]) -> Option<M> {
+    let mut mac = <M as KeyInit>::new_from_slice(secret).ok()?;
+    mac.update(bytes);
+    Some(mac)
+}
+
+fn finish(mac: impl Mac) -> Vec<u8> {
+    mac.finalize().into_bytes().to_vec()
+}
+
+impl fmt::Debug for Key {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key").field("id", &self.id).field("algorithm", &self.algorithm).finish()
+    }
+}
+
+/// Why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No INTEGRITY object behind the header, or one of wrong length.
+    Unsealed,
+    /// Sealed with another key.
+    UnknownKey,
+    /// The digest is wrong.
+    Forged,
+    /// Its number came before, or is too old.
+    Replayed,
+    /// The neighbour has first to answer a challenge.
+    Unproven,
+    /// Too many neighbours are known already.
+    TooMany,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsealed => "the message has no INTEGRITY object",
+            Self::UnknownKey => "the message is sealed with a key that is not known here",
+            Self::Forged => "the message's digest is wrong",
+            Self::Replayed => "the message's sequence number was seen before or is too old",
+            Self::Unproven => "the neighbour has not answered a challenge yet",
+            Self::TooMany => "too many neighbours are known already",
+        })
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+/// What a valid INTEGRITY object says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// The sender answers challenges.
+    pub handshake: bool,
+    /// The message's number.
+    pub sequence: u64,
+}
+
+/// Puts an INTEGRITY object behind the header of an encoded message.
+///
+/// The checksum is left out: it is none of what the digest covers for the receiver, and the digest
+/// says more. `None` where the message then no longer fits 16 bits of length.
+pub fn seal(message: &[u8], key: &Key, seal: Seal) -> Option<Vec<u8>> {
+    let (header, objects) = message.split_at_checked(HEADER_LENGTH)?;
+    let object = FIXED + key.digest_length();
+    let length = u16::try_from(message.len() + object).ok()?;
+    let mut out = Vec::with_capacity(usize::from(length));
+    out.extend(header);
+    out[2..4].fill(0);
+    out[6..8].copy_from_slice(&length.to_be_bytes());
+    out.extend((object as u16).to_be_bytes()); // at most 56
+    out.extend([class::INTEGRITY, 1, if seal.handshake { HANDSHAKE } else { 0 }, 0]);
+    out.extend(&key.id.to_be_bytes()[2..]);
+    out.extend(seal.sequence.to_be_bytes());
+    let digest_at = out.len();
+    out.resize(digest_at + key.digest_length(), 0);
+    out.extend(objects);
+    let digest = key.digest(&out);
+    out[digest_at..digest_at + digest.len()].copy_from_slice(&digest);
+    Some(out)
+}
+
+/// Checks key and digest of a message; its number is the caller's business.
+///
+/// # Errors
+/// Where the message is not sealed with this key.
+pub fn open(message: &[u8], key: &Key) -> Result<Seal, Refusal> {
+    let object = message.get(HEADER_LENGTH..).ok_or(Refusal::Unsealed)?;
+    let fixed: &[u8; FIXED] = object.first_chunk().ok_or(Refusal::Unsealed)?;
+    let length = usize::from(u16::from_be_bytes([fixed[0], fixed[1]]));
+    if fixed[2..4] != [class::INTEGRITY, 1] {
+        return Err(Refusal::Unsealed);
+    }
+    if fixed[6..12] != key.id.to_be_bytes()[2..] {
+        return Err(Refusal::UnknownKey);
+    }
+    if length != FIXED + key.digest_length() || object.len() < length {
+        return Err(Refusal::Unsealed);
+    }
+    let mut zeroed = message.to_vec();
+    zeroed[2..4].fill(0);
+    zeroed[HEADER_LENGTH + FIXED..HEADER_LENGTH + length].fill(0);
+    if !key.verifies(&zeroed, &object[FIXED..length]) {
+        return Err(Refusal::Forged);
+    }
+    let [.., a, b, c, d, e, f, g, h] = *fixed;
+    let sequence = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    Ok(Seal { handshake: fixed[4] & HANDSHAKE != 0, sequence })
+}
+
+/// The numbers of a neighbour's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    highest: u64,
+    /// Bit n: `highest - n` has come.
+    seen: u64,
+}
+
+impl Numbers {
+    /// What was numbered before the first that counts is not taken: it may be a recording.
+    fn first(sequence: u64) -> Self {
+        Self { highest: sequence, seen: u64::MAX }
+    }
+
+    /// Whether the number is new; it is noted.
+    fn take(&mut self, sequence: u64) -> bool {
+        if sequence > self.highest {
+            let ahead = sequence - self.highest;
+            self.seen = if ahead < WINDOW { self.seen << ahead } else { 0 } | 1;
+            self.highest = sequence;
+            return true;
+        }
+        let behind = self.highest - sequence;
+        let fresh = behind < WINDOW && self.seen & (1 << behind) == 0;
+        if fresh {
+            self.seen |= 1 << behind;
+        }
+        fresh
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Peer {
+    numbers: Option<Numbers>,
+    /// The cookie that is to be answered, and when it was sent.
+    challenge: Option<(Vec<u8>, Time)>,
+}
+
+/// What to do with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the neighbour's, and new.
+    Accept,
+    /// It is dropped; where a cookie is given, the neighbour is to be challenged with it.
+    Refuse(Refusal, Option<Vec<u8>>),
+}
+
+/// One interface's authentication: seals what leaves, checks what comes.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    key: Key,
+    next: u64,
+    /// Neighbours prove by a challenge that they are not a recording (RFC 2747 section 4.3).
+    challenging: bool,
+    peers: BTreeMap<IpAddr, Peer>,
+    most_peers: usize,
+}
+
+impl Guard {
+    /// A guard whose first number is `first_sequence`, which must be above all that were used with
+    /// the key before: the time of day in nanoseconds is (RFC 2747 section 3).
+    pub fn new(key: Key, first_sequence: u64, challenging: bool, most_peers: usize) -> Self {
+        Self { key, next: first_sequence, challenging, peers: BTreeMap::new(), most_peers }
+    }
+
+    /// The key's number.
+    pub fn key_id(&self) -> u64 {
+        self.key.id
+    }
+
+    /// Seals an encoded message with the next number.
+    pub fn seal(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let sealed = seal(message, &self.key, Seal { handshake: true, sequence: self.next });
+        self.next += 1;
+        sealed
+    }
+
+    /// Checks a message of the neighbour `peer`; `response` is the cookie where it answers a
+    /// challenge.
+    pub fn check(
+        &mut self,
+        now: Time,
+        peer: IpAddr,
+        message: &[u8],
+        response: Option<&[u8]>,
+    ) -> Verdict {
+        let seal = match open(message, &self.key) {
+            Ok(seal) => seal,
+            Err(refusal) => return Verdict::Refuse(refusal, None),
+        };
+        if !self.peers.contains_key(&peer) && self.peers.len() >= self.most_peers {
+            return Verdict::Refuse(Refusal::TooMany, None);
+        }
+        let known = self.peers.entry(peer).or_insert(Peer { numbers: None, challenge: None });
+        if let Some(cookie) = response {
+            return match &known.challenge {
+                Some((sent, _)) if sent == cookie => {
+                    known.numbers = Some(Numbers::first(seal.sequence));
+                    known.challenge = None;
+                    Verdict::Accept
+                }
+                _ => Verdict::Refuse(Refusal::Replayed, None),
+            };
+        }
+        match &mut known.numbers {
+            Some(numbers) => match numbers.take(seal.sequence) {
+                true => Verdict::Accept,
+                false => Verdict::Refuse(Refusal::Replayed, None),
+            },
+            None if !self.challenging || !seal.handshake => {
+                known.numbers = Some(Numbers::first(seal.sequence));
+                Verdict::Accept
+            }
+            None => self.challenge(now, peer),
+        }
+    }
+
+    /// A cookie that nobody without the key can foretell.
+    fn challenge(&mut self, now: Time, peer: IpAddr) -> Verdict {
+        let cookie =
+            self.key.digest(&[self.next.to_be_bytes(), now.as_nanos().to_be_bytes()].concat());
+        self.next += 1;
+        let Some(known) = self.peers.get_mut(&peer) else {
+            return Verdict::Refuse(Refusal::TooMany, None);
+        };
+        if matches!(&known.challenge, Some((_, sent)) if now.since(*sent) < CHALLENGE_INTERVAL) {
+            return Verdict::Refuse(Refusal::Unproven, None);
+        }
+        known.challenge = Some((cookie.clone(), now));
+        Verdict::Refuse(Refusal::Unproven, Some(cookie))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Body, Message};
+
+    fn key(algorithm: Algorithm) -> Key {
+        Key::new(0x1234_5678_9abc, algorithm, b"a secret of the hop".to_vec())
+    }
+
+    fn message() -> Vec<u8> {
+        Message::new(Body::Challenge { key: 7, cookie: vec![1, 2, 3, 4] }).encode().unwrap()
+    }
+
+    #[test]
+    fn what_is_sealed_opens_and_any_changed_byte_is_noticed() {
+        for algorithm in [Algorithm::HmacMd5, Algorithm::HmacSha256] {
+            let stamp = Seal { handshake: true, sequence: 99 };
+            let sealed = seal(&message(), &key(algorithm), stamp).unwrap();
+            assert_eq!(open(&sealed, &key(algorithm)), Ok(stamp));
+            Message::decode(&sealed).unwrap();
+            for place in 0..sealed.len() {
+                let mut changed = sealed.clone();
+                changed[place] ^= 0x40;
+                // The checksum alone is not covered: an earlier hop's is of no use.
+                let covered = !(2..4).contains(&place);
+                assert_eq!(open(&changed, &key(algorithm)).is_err(), covered, "byte {place}");
+            }
+            for length in 0..sealed.len() {
+                assert!(open(&sealed[..length], &key(algorithm)).is_err());
+            }
+        }
+    }
+
+    /// RFC 2202: test case 2 of HMAC-MD5; RFC 4231: test case 2 of HMAC-SHA-256.
+    #[test]
+    fn digests_are_those_of_the_rfcs() {
+        let text = b"what do ya want for nothing?";
+        let md5 = Key::new(0, Algorithm::HmacMd5, b"Jefe".to_vec()).digest(text);
+        assert_eq!(md5[..4], [0x75, 0x0c, 0x78, 0x3e]);
+        let sha = Key::new(0, Algorithm::HmacSha256, b"Jefe".to_vec()).digest(text);
+        assert_eq!(sha[..4], [0x5b, 0xdc, 0xc1, 0x46]);
+    }
+
+    #[test]
+    fn a_number_counts_once_even_out_of_order() {
+        let mut numbers = Numbers::first(100);
+        assert!(!numbers.take(100));
+        assert!(numbers.take(103) && numbers.take(101) && numbers.take(102));
+        assert!(!numbers.take(101));
+        assert!(numbers.take(1000));
+        assert!(!numbers.take(103), "too old");
+    }
+
+    #[test]
+    fn a_recording_from_before_a_restart_fails_the_challenge() {
+        let peer: IpAddr = [10, 0, 0, 1].into();
+        let mut sender = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
+        let recorded = sender.seal(&message()).unwrap();
+        let mut receiver = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
+        let Verdict::Refuse(Refusal::Unproven, Some(cookie)) =
+            receiver.check(Time::ZERO, peer, &recorded, None)
+        else {
+            panic!("not challenged");
+        };
+        let again = receiver.check(Time::ZERO, peer, &recorded, None);
+        assert_eq!(again, Verdict::Refuse(Refusal::Unproven, None), "one challenge a second");
+        let answer = sender.seal(&message()).unwrap();
+        assert_eq!(receiver.check(Time::ZERO, peer, &answer, Some(&cookie)), Verdict::Accept);
+        let replay = receiver.check(Time::ZERO, peer, &recorded, None);
+        assert_eq!(replay, Verdict::Refuse(Refusal::Replayed, None));
+        let new = sender.seal(&message()).unwrap();
+        assert_eq!(receiver.check(Time::ZERO, peer, &new, None), Verdict::Accept);
+    }
+}

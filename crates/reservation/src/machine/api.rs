@@ -1,0 +1,163 @@
+//! What the node's applications ask for (RFC 2205 section 3.11.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ontempo_foundation::Time;
+
+use super::Machine;
+use super::admission::consistent;
+use super::boundary::{InterfaceId, RequestError, Routes};
+use super::path::Announcement;
+use super::state::{Flow, FlowId, ResvState};
+use crate::message::{
+    AdSpec, Descriptor, FlowSpec, GuaranteedAd, Hop, Sender, Session, Style, TrafficSpec,
+};
+
+impl<R: Routes> Machine<R> {
+    /// An application of this node sends a flow: PATH goes out, now and from then on.
+    ///
+    /// # Errors
+    /// Where the traffic contradicts itself, the sender's address is not this node's, or a limit
+    /// is reached.
+    pub fn announce(
+        &mut self,
+        now: Time,
+        session: Session,
+        sender: Sender,
+        traffic: TrafficSpec,
+    ) -> Result<(), RequestError> {
+        if !consistent(&traffic) {
+            return Err(RequestError::Contradiction);
+        }
+        if session.destination.is_ipv4() != sender.address.is_ipv4() {
+            return Err(RequestError::MixedFamilies);
+        }
+        if !self.is_ours(sender.address) {
+            return Err(RequestError::NotOurs);
+        }
+        if self.path_limit(&session, &sender).is_some() {
+            return Err(RequestError::TooMany);
+        }
+        let announcement = Announcement {
+            incoming: InterfaceId::LOCAL,
+            hop: Hop { address: sender.address, interface: InterfaceId::LOCAL.0 },
+            traffic,
+            adspec: Some(AdSpec {
+                broken: false,
+                hops: 0,
+                bandwidth: f32::INFINITY,
+                latency: 0,
+                mtu: u32::MAX,
+                guaranteed: Some(GuaranteedAd::default()),
+                controlled_load_broken: Some(false),
+            }),
+            forwarded: Vec::new(),
+            ttl: self.config.ttl,
+            beyond: false,
+            period: self.config.refresh,
+            expires: Time::NEVER,
+            source: None,
+        };
+        self.sessions.entry(session).or_default();
+        self.edit(session, |machine, state| {
+            machine.take_path(now, &session, state, &sender, announcement);
+        });
+        Ok(())
+    }
+
+    /// An application no longer sends.
+    pub fn withdraw(&mut self, now: Time, session: Session, sender: Sender) {
+        self.edit(session, |machine, state| {
+            let path = state.paths.get(&sender);
+            if path.is_some_and(|path| path.incoming == InterfaceId::LOCAL) {
+                machine.end_path(now, &session, state, &sender);
+                machine.update(now, &session, state, None);
+            }
+        });
+    }
+
+    /// An application of this node asks that flows to it are reserved, in place of what it asked
+    /// for before. Senders that are not known yet are waited for. With `confirm`,
+    /// [`Event::Confirmed`](super::Event::Confirmed) tells that the request has got through, or
+    /// has met one that was there already.
+    ///
+    /// # Errors
+    /// Where a request contradicts itself or the style, the destination is not this node's, or a
+    /// limit is reached.
+    pub fn reserve(
+        &mut self,
+        now: Time,
+        session: Session,
+        style: Style,
+        flows: &[Descriptor],
+        confirm: bool,
+    ) -> Result<(), RequestError> {
+        check_flows(&session, style, flows)?;
+        if !self.is_ours(session.destination) {
+            return Err(RequestError::NotOurs);
+        }
+        let full = self.sessions.len() >= self.config.limits.sessions;
+        let senders = flows.iter().map(|flow| flow.filters.len()).sum::<usize>();
+        if full && !self.sessions.contains_key(&session) || senders > self.config.limits.senders {
+            return Err(RequestError::TooMany);
+        }
+        let entry = |flow: &Descriptor| {
+            let id: FlowId = match style {
+                Style::FixedFilter => flow.filters.first().copied(),
+                _ => None,
+            };
+            let filters: BTreeSet<Sender> = flow.filters.iter().copied().collect();
+            (id, Flow { flowspec: flow.flowspec, filters, expires: Time::NEVER })
+        };
+        let state = Box::new(ResvState {
+            style,
+            flows: flows.iter().map(entry).collect::<BTreeMap<_, _>>(),
+            source: None,
+            period: self.config.refresh,
+            confirm: confirm.then_some(session.destination),
+        });
+        self.sessions.entry(session).or_default();
+        self.edit(session, |machine, known| {
+            known.reservations.insert((InterfaceId::LOCAL, session.destination), state);
+            machine.update(now, &session, known, None);
+        });
+        Ok(())
+    }
+
+    /// An application gives its reservations of the session up.
+    pub fn release(&mut self, now: Time, session: Session) {
+        self.edit(session, |machine, state| {
+            let local = (InterfaceId::LOCAL, session.destination);
+            if state.reservations.remove(&local).is_some() {
+                machine.update(now, &session, state, None);
+            }
+        });
+    }
+}
+
+fn check_flows(session: &Session, style: Style, flows: &[Descriptor]) -> Result<(), RequestError> {
+    let fits = match (style, flows) {
+        (Style::FixedFilter, [_, ..]) => flows.iter().all(|flow| flow.filters.len() == 1),
+        (Style::SharedExplicit, [flow]) => !flow.filters.is_empty(),
+        (Style::Wildcard, [flow]) => flow.filters.is_empty(),
+        _ => false,
+    };
+    if !fits {
+        return Err(RequestError::Descriptors);
+    }
+    for flow in flows {
+        let family = |sender: &Sender| sender.address.is_ipv4() == session.destination.is_ipv4();
+        if !flow.filters.iter().all(family) {
+            return Err(RequestError::MixedFamilies);
+        }
+        if !consistent(flow.flowspec.traffic()) {
+            return Err(RequestError::Contradiction);
+        }
+        if let FlowSpec::Guaranteed { traffic, rate, .. } = flow.flowspec
+            && rate < traffic.rate
+        {
+            return Err(RequestError::RateBelowTraffic);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! What goes in and comes out, and the two traits that a daemon fills.
+
+use core::fmt;
+use std::net::IpAddr;
+
+use ontempo_foundation::{Bytes, Duration, Rate};
+
+use crate::integrity::Guard;
+use crate::message::{
+    AdSpec, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
+};
+
+/// One of the node's interfaces; also the logical interface handle in its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfaceId(pub u32);
+
+impl InterfaceId {
+    /// Stands for the node's own applications.
+    pub const LOCAL: Self = Self(u32::MAX);
+}
+
+/// Where packets leave for a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NextHop {
+    /// By this interface.
+    pub interface: InterfaceId,
+    /// To this neighbour, or to the destination itself on its own link.
+    pub gateway: IpAddr,
+}
+
+/// The node's routes, as they are now.
+pub trait Routes {
+    /// Where packets from `source` to `destination` leave: one hop for a unicast destination, none
+    /// where there is no route. Never asked for the node's own addresses.
+    fn towards(&self, destination: IpAddr, source: IpAddr) -> Vec<NextHop>;
+}
+
+/// What enforces reservations; a daemon gives it each [`ControlRequest`] in order.
+pub trait TrafficControl {
+    /// Carries the request out.
+    ///
+    /// # Errors
+    /// Where the system refuses, its reason. The daemon then tells the machine by
+    /// [`Machine::control_failed`](super::Machine::control_failed).
+    fn apply(&mut self, request: &ControlRequest) -> Result<(), ControlError>;
+}
+
+/// The system's traffic control refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlError {
+    /// The value that ResvErr carries (RFC 2205 appendix B, code 22); an `errno`, say.
+    pub value: u16,
+    /// A sentence.
+    pub reason: String,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl core::error::Error for ControlError {}
+
+/// A reservation's number on its interface: from 1, small, used again after its removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Handle(pub u16);
+
+/// A change of what is enforced on an interface.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControlRequest {
+    /// A reservation under a handle that is free.
+    Add(InterfaceId, Handle, Reservation),
+    /// Other contents for a reservation that is there.
+    Modify(InterfaceId, Handle, Reservation),
+    /// The reservation ends; its handle is free.
+    Remove(InterfaceId, Handle),
+}
+
+/// What is to be enforced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Where the packets go.
+    pub session: Session,
+    /// Who sends them; none stands for anybody.
+    pub filters: Vec<Sender>,
+    /// The service, with the traffic that is to be served and policed.
+    pub flowspec: FlowSpec,
+    /// What is set aside, rounded up to a bit per second.
+    pub rate: Rate,
+    /// The bucket's depth, rounded up.
+    pub burst: Bytes,
+}
+
+/// An interface that runs RSVP.
+#[derive(Clone, Debug)]
+pub struct InterfaceConfig {
+    /// Its addresses, of one or both families.
+    pub addresses: Vec<IpAddr>,
+    /// What of the link's rate may be reserved.
+    pub reservable: Rate,
+    /// Sum of the reservations' bursts: what the buffers hold.
+    pub reservable_burst: Bytes,
+    /// The link's rate, for ADSPEC.
+    pub rate: Rate,
+    /// Its latency without queueing, for ADSPEC; `None` where it is not known.
+    pub latency: Option<Duration>,
+    /// Its largest IP packet.
+    pub mtu: u32,
+    /// Error terms of guaranteed service (RFC 2212); `None` where it is not offered.
+    pub guaranteed: Option<ErrorTerms>,
+    /// Messages are numbered and refreshed by number (RFC 2961); off where routers that do not
+    /// know it would refuse them.
+    pub refresh_reduction: bool,
+    /// Seals and checks messages (RFC 2747); `None` takes them from anybody.
+    pub guard: Option<Guard>,
+}
+
+/// How far a scheduler falls behind a fluid server of the reserved rate (RFC 2212).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorTerms {
+    /// C: depends on the rate.
+    pub c: Bytes,
+    /// D: does not.
+    pub d: Duration,
+}
+
+/// A packet to be sent: an IP packet of protocol 46.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// By this interface, whatever the routes say.
+    pub interface: InterfaceId,
+    /// Its source address: the flow's sender for PATH, so that it takes the flow's way.
+    pub source: IpAddr,
+    /// Its destination address.
+    pub destination: IpAddr,
+    /// With the Router Alert option (RFC 2113, RFC 2711).
+    pub router_alert: bool,
+    /// Its TTL or hop limit.
+    pub ttl: u8,
+    /// The RSVP message.
+    pub payload: Vec<u8>,
+}
+
+/// A packet that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// By this interface.
+    pub interface: InterfaceId,
+    /// Its source address.
+    pub source: IpAddr,
+    /// Its TTL or hop limit on arrival.
+    pub ttl: u8,
+    /// The RSVP message.
+    pub payload: &'a [u8],
+}
+
+/// What an application or an operator is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A sender's flow to an address of this node is announced, or has changed.
+    Path {
+        /// Where it goes.
+        session: Session,
+        /// Who sends.
+        sender: Sender,
+        /// Its traffic.
+        traffic: TrafficSpec,
+        /// What the path offers.
+        adspec: Option<AdSpec>,
+    },
+    /// That sender is gone.
+    PathGone {
+        /// Where it went.
+        session: Session,
+        /// Who sent.
+        sender: Sender,
+    },
+    /// What is reserved for this node's senders, whenever it changes; no flows: nothing any more.
+    Reserved {
+        /// Where the flows go.
+        session: Session,
+        /// The style.
+        style: Style,
+        /// What is reserved for whom.
+        flows: Vec<Descriptor>,
+    },
+    /// A sender's PATH failed.
+    PathError {
+        /// Where the flow goes.
+        session: Session,
+        /// Who sends.
+        sender: Sender,
+        /// Where and why.
+        error: ErrorSpec,
+    },
+    /// A reservation of this node failed.
+    ResvError {
+        /// Where the flows go.
+        session: Session,
+        /// What failed.
+        flow: Descriptor,
+        /// Where and why.
+        error: ErrorSpec,
+    },
+    /// A reservation of this node stands up to the node named.
+    Confirmed {
+        /// Where the flows go.
+        session: Session,
+        /// What stands.
+        flows: Vec<Descriptor>,
+        /// The node that says so.
+        node: IpAddr,
+    },
+    /// A packet was not taken, and why.
+    Dropped {
+        /// Where it came.
+        interface: InterfaceId,
+        /// Its source address.
+        source: IpAddr,
+        /// A sentence.
+        reason: String,
+    },
+}
+
+/// Why an application's request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// The traffic or the flowspec contradicts itself.
+    Contradiction,
+    /// The sender's address, or the destination of a reservation, is not this node's.
+    NotOurs,
+    /// Flows and style do not fit.
+    Descriptors,
+    /// Addresses of two families.
+    MixedFamilies,
+    /// A limit of the configuration is reached.
+    TooMany,
+    /// Guaranteed service with a rate below the traffic's.
+    RateBelowTraffic,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Contradiction => {
+                "the traffic contradicts itself: its mean rate must be above 0 and at most its \
+                 peak rate, its burst at least its largest packet, its smallest packet at most its \
+                 largest"
+            }
+            Self::NotOurs => "the address is none of this node's",
+            Self::Descriptors => {
+                "the flows do not fit the style: one sender each under FF, one flow with senders \
+                 under SE, one without under WF"
+            }
+            Self::MixedFamilies => "addresses of IPv4 and IPv6 are mixed",
+            Self::TooMany => "the node has as many sessions, senders or receivers as it may",
+            Self::RateBelowTraffic => {
+                "the rate of guaranteed service must be at least the traffic's mean rate"
+            }
+        })
+    }
+}
+
+impl core::error::Error for RequestError {}

@@ -1,0 +1,327 @@
+//! What comes from senders (RFC 2209 section 2: PATH, PathTear, PathErr) and where it goes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ontempo_foundation::{Duration, Time};
+
+use super::admission::consistent;
+use super::boundary::{Event, InterfaceId, NextHop, Routes};
+use super::reliable::is_stale;
+use super::state::{Announced, PathState, SessionState, TheirId};
+use super::timers::Timer;
+use super::{Heard, Machine};
+use crate::message::{
+    AdSpec, Cause, Hop, Message, Path, PathErr, PathTear, RawObject, Sender, Session, TrafficSpec,
+    class,
+};
+
+/// What a PATH, or an application, says of a sender.
+pub(super) struct Announcement {
+    pub(super) incoming: InterfaceId,
+    pub(super) hop: Hop,
+    pub(super) traffic: TrafficSpec,
+    pub(super) adspec: Option<AdSpec>,
+    pub(super) forwarded: Vec<RawObject>,
+    pub(super) ttl: u8,
+    pub(super) beyond: bool,
+    pub(super) period: Duration,
+    pub(super) expires: Time,
+    pub(super) source: Option<TheirId>,
+}
+
+impl<R: Routes> Machine<R> {
+    pub(super) fn on_path(
+        &mut self,
+        now: Time,
+        heard: &Heard,
+        message: &Message,
+        path: &Path,
+    ) -> Result<(), &'static str> {
+        let Path { session, hop, sender, traffic, .. } = path;
+        if self.is_ours(hop.address) || self.is_ours(sender.address) {
+            return Err("a PATH of this node has come back in a loop");
+        }
+        let refusal = if !consistent(traffic) {
+            Some(Cause::BadTspec)
+        } else {
+            message
+                .unknown
+                .map(super::unknown_cause)
+                .or_else(|| self.port_conflict(session, sender))
+        };
+        let cause = refusal.or_else(|| self.path_limit(session, sender));
+        if let Some(cause) = cause {
+            let previous = (heard.interface, hop.address);
+            let error = self.error(previous, session, cause);
+            let (session, sender, traffic) = (*session, *sender, *traffic);
+            self.send_path_err(now, previous, PathErr { session, error, sender, traffic });
+            return Ok(());
+        }
+        let announcement = Announcement {
+            incoming: heard.interface,
+            hop: *hop,
+            traffic: *traffic,
+            adspec: path.adspec,
+            forwarded: message.forwarded.clone(),
+            ttl: heard.ttl,
+            beyond: message.send_ttl != heard.ttl,
+            period: path.refresh,
+            expires: now + self.config.lifetime(path.refresh),
+            source: heard.their_id(message, hop.address),
+        };
+        self.sessions.entry(*session).or_default();
+        self.edit(*session, |machine, state| {
+            machine.take_path(now, session, state, sender, announcement);
+        });
+        Ok(())
+    }
+
+    /// RFC 2205 section 3.2: sessions and senders with and without ports do not mix.
+    fn port_conflict(&self, session: &Session, sender: &Sender) -> Option<Cause> {
+        let zero = Session { port: 0, ..*session };
+        let last = Session { port: u16::MAX, ..*session };
+        let conflicts = |other: &Session| (other.port == 0) != (session.port == 0);
+        // With port 0 sorted first, a conflict is at one of the range's ends.
+        let mut range = self.sessions.range(zero..=last);
+        let ends = [range.next(), range.next_back()];
+        if ends.into_iter().flatten().any(|(other, _)| conflicts(other)) {
+            return Some(Cause::ConflictingDestinationPorts);
+        }
+        let state = self.sessions.get(session)?;
+        let mixed = state.paths.keys().any(|other| {
+            other.address == sender.address && (other.port == 0) != (sender.port == 0)
+        });
+        mixed.then_some(Cause::ConflictingSenderPorts)
+    }
+
+    /// The limit that a new sender would break.
+    pub(super) fn path_limit(&self, session: &Session, sender: &Sender) -> Option<Cause> {
+        let limits = &self.config.limits;
+        let full = match self.sessions.get(session) {
+            None => self.sessions.len() >= limits.sessions,
+            Some(state) => state.paths.len() >= limits.senders && !state.paths.contains_key(sender),
+        };
+        full.then_some(Cause::System(TOO_MANY))
+    }
+
+    /// Takes what is said of a sender; sends it on at once where it is new.
+    pub(super) fn take_path(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        sender: &Sender,
+        new: Announcement,
+    ) {
+        let outgoing = self.way(session, sender, new.incoming);
+        let limits = (self.config.limits.neighbours, self.config.limits.states);
+        let announced = Announced::Path(*session, *sender);
+        let source = new.source;
+        let (changed, moved) = match state.paths.get_mut(sender) {
+            Some(path) => {
+                if is_stale(path.source, source) {
+                    return;
+                }
+                let changed = path.differs(&new);
+                path.replace(new);
+                (changed, outgoing != path.outgoing)
+            }
+            None => {
+                let path = Box::new(PathState::of(new, outgoing.clone()));
+                state.paths.insert(*sender, path);
+                (true, false)
+            }
+        };
+        if let Some(path) = state.paths.get_mut(sender)
+            && (path.source != source || source.is_none())
+        {
+            self.reliable.note(&mut path.source, source, announced, limits);
+        }
+        if changed || moved {
+            self.reroute(now, session, state, sender, outgoing);
+            self.tell_path(session, state, sender);
+            self.update(now, session, state, None);
+        }
+    }
+
+    /// Sends PATH where it leads now; what was reserved on the old way stays for a while.
+    fn reroute(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        sender: &Sender,
+        outgoing: Vec<NextHop>,
+    ) {
+        let Some(path) = state.paths.get_mut(sender) else { return };
+        if path.outgoing != outgoing {
+            let old = core::mem::replace(&mut path.outgoing, outgoing);
+            let is_left = |by: &InterfaceId| path.outgoing.iter().all(|hop| hop.interface != *by);
+            let left: Vec<NextHop> =
+                old.into_iter().filter(|hop| is_left(&hop.interface)).collect();
+            let unused: Vec<InterfaceId> = path.sent.keys().copied().filter(is_left).collect();
+            let ids: Vec<_> = unused.iter().filter_map(|by| path.sent.remove(by)).collect();
+            if !left.is_empty() {
+                path.leaving = Some((left, now + self.config.refresh));
+            }
+            self.forget_all(ids.into_iter());
+        }
+        self.send_path(now, session, state, sender, None);
+        let at = now + self.jittered_refresh();
+        if let Some(path) = state.paths.get_mut(sender) {
+            self.timers.set(&mut path.refresh_at, at, Timer::Path(*session, *sender));
+        }
+    }
+
+    fn tell_path(&mut self, session: &Session, state: &SessionState, sender: &Sender) {
+        let Some(path) = state.paths.get(sender) else { return };
+        if path.outgoing.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
+            let (session, sender, traffic, adspec) = (*session, *sender, path.traffic, path.adspec);
+            self.events.push_back(Event::Path { session, sender, traffic, adspec });
+        }
+    }
+
+    /// Where a sender's flow leaves; never by where it came (a routing loop).
+    fn way(&self, session: &Session, sender: &Sender, incoming: InterfaceId) -> Vec<NextHop> {
+        let gateway = session.destination;
+        if self.is_ours(gateway) {
+            return vec![NextHop { interface: InterfaceId::LOCAL, gateway }];
+        }
+        let mut hops = self.routes.towards(gateway, sender.address);
+        hops.retain(|hop| {
+            hop.interface != incoming && self.interfaces.contains_key(&hop.interface)
+        });
+        hops
+    }
+
+    /// Routes or interfaces have changed: PATH is sent along each new way at once (local repair,
+    /// RFC 2205 section 3.6).
+    pub fn routes_changed(&mut self, now: Time) {
+        let sessions: Vec<Session> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.edit(session, |machine, state| {
+                let senders: Vec<Sender> = state.paths.keys().copied().collect();
+                for sender in senders {
+                    let Some(path) = state.paths.get(&sender) else { continue };
+                    let outgoing = machine.way(&session, &sender, path.incoming);
+                    if outgoing != path.outgoing {
+                        machine.reroute(now, &session, state, &sender, outgoing);
+                        machine.tell_path(&session, state, &sender);
+                        machine.update(now, &session, state, None);
+                    }
+                }
+            });
+        }
+        self.flush_acks();
+    }
+
+    pub(super) fn on_path_tear(
+        &mut self,
+        now: Time,
+        heard: &Heard,
+        message: &Message,
+        tear: &PathTear,
+    ) {
+        let previous = (heard.interface, tear.hop.address);
+        let theirs = heard.their_id(message, tear.hop.address);
+        self.edit(tear.session, |machine, state| {
+            // One of an old way says nothing about the new one.
+            let matches = state
+                .paths
+                .get(&tear.sender)
+                .is_some_and(|path| path.previous() == previous && !is_stale(path.source, theirs));
+            if matches {
+                machine.end_path(now, &tear.session, state, &tear.sender);
+                machine.update(now, &tear.session, state, None);
+            }
+        });
+    }
+
+    /// Ends a sender's state and tells everybody behind.
+    pub(super) fn end_path(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        sender: &Sender,
+    ) {
+        let Some(mut path) = state.paths.remove(sender) else { return };
+        self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
+        self.reliable.unnote(path.source.take());
+        let mut hops = core::mem::take(&mut path.outgoing);
+        if hops.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
+            self.events.push_back(Event::PathGone { session: *session, sender: *sender });
+        }
+        hops.extend(path.leaving.take().into_iter().flat_map(|(old, _)| old));
+        let ids = core::mem::take(&mut path.sent);
+        self.forget_all(ids.into_values());
+        self.send_path_tear(now, session, sender, &path, &hops);
+    }
+
+    pub(super) fn on_path_err(&mut self, now: Time, heard: &Heard, error: &PathErr) {
+        if matches!(error.error.cause, Cause::UnknownClass(class::MESSAGE_ID, _)) {
+            // A router that does not know numbers; from now on it gets none (RFC 2961 section 2).
+            if let Some(interface) = self.interfaces.get_mut(&heard.interface) {
+                interface.config.refresh_reduction = false;
+            }
+        }
+        let state = self.sessions.get(&error.session);
+        let path = state.and_then(|state| state.paths.get(&error.sender));
+        if let Some(path) = path.filter(|path| path.reaches(heard.interface)) {
+            let previous = path.previous();
+            self.send_path_err(now, previous, error.clone());
+        }
+    }
+
+    /// Whether the address is one of this node's.
+    pub(super) fn is_ours(&self, address: IpAddr) -> bool {
+        self.interfaces.values().any(|known| known.config.addresses.contains(&address))
+    }
+}
+
+/// Value of error 23 where a limit is reached.
+pub(super) const TOO_MANY: u16 = 2;
+
+impl PathState {
+    fn of(new: Announcement, outgoing: Vec<NextHop>) -> Self {
+        let Announcement { incoming, hop, traffic, adspec, forwarded, .. } = new;
+        Self {
+            incoming,
+            hop,
+            traffic,
+            adspec,
+            forwarded,
+            ttl: new.ttl,
+            beyond: new.beyond,
+            period: new.period,
+            expires: new.expires,
+            outgoing,
+            leaving: None,
+            refresh_at: Time::NEVER,
+            sent: BTreeMap::new(),
+            source: None,
+            blockade: None,
+        }
+    }
+
+    /// Whether others must hear of it.
+    fn differs(&self, new: &Announcement) -> bool {
+        (self.incoming, self.hop, self.traffic, self.adspec, self.beyond)
+            != (new.incoming, new.hop, new.traffic, new.adspec, new.beyond)
+            || self.forwarded != new.forwarded
+            // In a routing loop each round has less, until it ends there.
+            || self.ttl != new.ttl
+    }
+
+    fn replace(&mut self, new: Announcement) {
+        let Announcement { incoming, hop, traffic, adspec, forwarded, .. } = new;
+        let moved = (self.incoming, self.hop.address) != (incoming, hop.address);
+        if moved {
+            self.blockade = None;
+        }
+        (self.incoming, self.hop, self.traffic, self.adspec) = (incoming, hop, traffic, adspec);
+        (self.forwarded, self.ttl, self.beyond) = (forwarded, new.ttl, new.beyond);
+        (self.period, self.expires) = (new.period, new.expires);
+    }
+}

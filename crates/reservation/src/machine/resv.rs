@@ -1,0 +1,343 @@
+//! What comes from receivers (RFC 2209 section 2: RESV, ResvTear, ResvErr, ResvConf).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ontempo_foundation::Time;
+
+use super::admission::acceptable;
+use super::boundary::{Handle, InterfaceId, Routes};
+use super::path::TOO_MANY;
+use super::reliable::is_stale;
+use super::state::{Announced, Flow, FlowId, Neighbour, ResvState, SessionState};
+use super::{Heard, Machine};
+use crate::message::{
+    Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
+    Session, Style,
+};
+
+impl<R: Routes> Machine<R> {
+    pub(super) fn on_resv(
+        &mut self,
+        now: Time,
+        heard: &Heard,
+        message: &Message,
+        resv: &Resv,
+    ) -> Result<(), &'static str> {
+        if self.is_ours(resv.hop.address) {
+            return Err("a RESV of this node has come back in a loop");
+        }
+        let by = InterfaceId(resv.hop.interface);
+        if !self.interfaces.contains_key(&by) {
+            return Err("a RESV names an interface that this node does not have");
+        }
+        let next = (by, resv.hop.address);
+        let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
+        let refusal = match message.unknown {
+            Some(unknown) => Some(super::unknown_cause(unknown)),
+            None => (!known).then_some(Cause::NoPath),
+        };
+        if let Some(cause) = refusal {
+            if let Some(flow) = resv.flows.first() {
+                let error = self.error(next, &resv.session, cause);
+                self.send_resv_err(now, &resv.session, next, resv.style, flow.clone(), error);
+            }
+            return Ok(());
+        }
+        let theirs = heard.their_id(message, resv.hop.address);
+        self.edit(resv.session, |machine, state| {
+            if is_stale(state.reservations.get(&next).and_then(|known| known.source), theirs) {
+                return;
+            }
+            let (changed, refused) = machine.take_resv(now, state, next, resv);
+            if let Some(known) = state.reservations.get_mut(&next) {
+                // What was refused is not kept, so its number must not refresh anything.
+                let theirs = theirs.filter(|_| !refused);
+                if known.source != theirs {
+                    let limits = (machine.config.limits.neighbours, machine.config.limits.states);
+                    let announced = Announced::Resv(resv.session, next);
+                    machine.reliable.note(&mut known.source, theirs, announced, limits);
+                }
+            }
+            let asked = changed && machine.update(now, &resv.session, state, resv.confirm);
+            if let Some(confirm) = resv.confirm.filter(|_| !refused && !asked) {
+                let error = machine.error(next, &resv.session, Cause::Confirmed);
+                let (session, style, flows) = (resv.session, resv.style, resv.flows.clone());
+                machine.send_resv_conf(now, ResvConf { session, error, confirm, style, flows });
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes the flows of a RESV into the state: whether something changed, whether something was
+    /// refused.
+    fn take_resv(
+        &mut self,
+        now: Time,
+        state: &mut SessionState,
+        next: Neighbour,
+        resv: &Resv,
+    ) -> (bool, bool) {
+        if let Err(cause) = self.resv_fits(state, next, resv) {
+            for flow in &resv.flows {
+                self.refuse(now, &resv.session, next, resv.style, flow.clone(), cause, false);
+            }
+            return (false, true);
+        }
+        let expires = now + self.config.lifetime(resv.refresh);
+        let (mut changed, mut refused) = (false, false);
+        if state.reservations.get(&next).is_some_and(|known| known.style != resv.style) {
+            let old = state.reservations.remove(&next);
+            self.reliable.unnote(old.and_then(|old| old.source));
+            changed = true;
+        }
+        let known = state.reservations.entry(next).or_insert_with(|| {
+            Box::new(ResvState {
+                style: resv.style,
+                flows: BTreeMap::new(),
+                source: None,
+                period: resv.refresh,
+                confirm: None,
+            })
+        });
+        known.period = resv.refresh;
+        for asked in &resv.flows {
+            match self.take_flow(state, next, resv, asked, expires) {
+                Ok(new) => changed |= new,
+                Err((cause, in_place)) => {
+                    refused = true;
+                    let flow = asked.clone();
+                    self.refuse(now, &resv.session, next, resv.style, flow, cause, in_place);
+                }
+            }
+        }
+        (changed, refused)
+    }
+
+    /// Whether the session can have this reservation at all.
+    fn resv_fits(&self, state: &SessionState, next: Neighbour, resv: &Resv) -> Result<(), Cause> {
+        let other = state.reservations.iter().find(|(hop, known)| {
+            **hop != next && !known.flows.is_empty() && known.style != resv.style
+        });
+        if let Some((_, known)) = other {
+            return Err(Cause::ConflictingStyle(known.style as u16));
+        }
+        let full = state.reservations.len() >= self.config.limits.next_hops;
+        if full && !state.reservations.contains_key(&next) {
+            return Err(Cause::System(TOO_MANY));
+        }
+        Ok(())
+    }
+
+    /// Takes one flow: whether it is new or different. Where it is refused, what was there before
+    /// stays, and lives on by this very message (RFC 2205 section 3.5: InPlace).
+    fn take_flow(
+        &mut self,
+        state: &mut SessionState,
+        next: Neighbour,
+        resv: &Resv,
+        asked: &Descriptor,
+        expires: Time,
+    ) -> Result<bool, (Cause, bool)> {
+        let by = next.0;
+        let interface = self.interfaces.get(&by).ok_or((Cause::System(0), false))?;
+        let fits = acceptable(&asked.flowspec, &interface.config);
+        let reached =
+            |sender: &Sender| state.paths.get(sender).is_some_and(|path| path.reaches(by));
+        let filters: BTreeSet<Sender> = asked.filters.iter().copied().filter(reached).collect();
+        let any = match resv.style {
+            Style::Wildcard => state.paths.values().any(|path| path.reaches(by)),
+            _ => !filters.is_empty(),
+        };
+        let flow_id: FlowId = match resv.style {
+            Style::FixedFilter => asked.filters.first().copied(),
+            _ => None,
+        };
+        let flow = Flow { flowspec: asked.flowspec, filters, expires };
+        let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
+        let before = known.flows.get_mut(&flow_id).map(|before| {
+            before.expires = expires;
+            before.clone()
+        });
+        let in_place = before.is_some();
+        if !any {
+            return Err((Cause::NoSender, in_place));
+        }
+        fits.map_err(|cause| (cause, in_place))?;
+        if before.as_ref() == Some(&flow) {
+            return Ok(false);
+        }
+        known.flows.insert(flow_id, flow);
+        let Err(cause) = self.install(&resv.session, state, by, flow_id) else { return Ok(true) };
+        if let Some(known) = state.reservations.get_mut(&next) {
+            match before {
+                Some(before) => known.flows.insert(flow_id, before),
+                None => known.flows.remove(&flow_id),
+            };
+        }
+        Err((cause, in_place))
+    }
+
+    #[allow(clippy::too_many_arguments)] // one message's parts
+    fn refuse(
+        &mut self,
+        now: Time,
+        session: &Session,
+        next: Neighbour,
+        style: Style,
+        flow: Descriptor,
+        cause: Cause,
+        in_place: bool,
+    ) {
+        let error = ErrorSpec { in_place, ..self.error(next, session, cause) };
+        self.send_resv_err(now, session, next, style, flow, error);
+    }
+
+    pub(super) fn on_resv_tear(
+        &mut self,
+        now: Time,
+        heard: &Heard,
+        message: &Message,
+        tear: &ResvTear,
+    ) {
+        let next = (InterfaceId(tear.hop.interface), tear.hop.address);
+        let theirs = heard.their_id(message, tear.hop.address);
+        self.edit(tear.session, |machine, state| {
+            let Some(known) = state.reservations.get_mut(&next) else { return };
+            if known.style != tear.style || is_stale(known.source, theirs) {
+                return;
+            }
+            match tear.style {
+                Style::Wildcard => known.flows.clear(),
+                Style::FixedFilter => tear.filters.iter().for_each(|sender| {
+                    known.flows.remove(&Some(*sender));
+                }),
+                Style::SharedExplicit => known.flows.retain(|_, flow| {
+                    flow.filters.retain(|sender| !tear.filters.contains(sender));
+                    !flow.filters.is_empty()
+                }),
+            }
+            machine.update(now, &tear.session, state, None);
+        });
+    }
+
+    /// A reservation failed upstream: it stays out of the merge for a while, and whoever asked for
+    /// as much is told (RFC 2205 section 3.5).
+    pub(super) fn on_resv_err(&mut self, now: Time, heard: &Heard, failed: &ResvErr) {
+        let previous = (heard.interface, failed.hop.address);
+        let until = now + self.config.blockade();
+        let refused = failed.flow.flowspec;
+        let admission = failed.error.cause.is_admission();
+        self.edit(failed.session, |machine, state| {
+            let mut meant: BTreeSet<Sender> = BTreeSet::new();
+            for (sender, path) in &mut state.paths {
+                let named = failed.style == Style::Wildcard || failed.flow.filters.contains(sender);
+                if named && path.previous() == previous {
+                    meant.insert(*sender);
+                    if admission {
+                        path.blockade = Some((refused, until));
+                    }
+                }
+            }
+            if meant.is_empty() {
+                return;
+            }
+            for (next, style, flow) in asked_by(state, &meant) {
+                let guilty = !admission || !is_smaller(&flow.flowspec, &refused);
+                if guilty || next.0 == InterfaceId::LOCAL {
+                    let error = ErrorSpec { not_guilty: !guilty, ..failed.error };
+                    machine.send_resv_err(now, &failed.session, next, style, flow, error);
+                }
+            }
+            if admission {
+                machine.update(now, &failed.session, state, None);
+            }
+        });
+    }
+
+    pub(super) fn on_resv_conf(&mut self, now: Time, conf: &ResvConf) {
+        self.send_resv_conf(now, conf.clone());
+    }
+
+    /// The system's traffic control has refused what the machine asked for: the reservation is
+    /// taken back, and its next hops are told.
+    pub fn control_failed(&mut self, now: Time, by: InterfaceId, handle: Handle, value: u16) {
+        let holds = |state: &SessionState| {
+            let mut there = state.installed.iter();
+            there.find(|((at, _), known)| *at == by && known.handle == handle).map(|(key, _)| *key)
+        };
+        let mut sessions = self.sessions.iter();
+        let found = sessions.find_map(|(session, state)| Some((*session, holds(state)?)));
+        let Some((session, (_, flow_id))) = found else { return };
+        self.edit(session, |machine, state| {
+            let mut told = Vec::new();
+            for (next, resv) in &mut state.reservations {
+                let Some(flow) = (next.0 == by).then(|| resv.flows.remove(&flow_id)).flatten()
+                else {
+                    continue;
+                };
+                let filters = flow.filters.into_iter().collect();
+                told.push((*next, resv.style, Descriptor { flowspec: flow.flowspec, filters }));
+            }
+            for (next, style, flow) in told {
+                let cause = Cause::TrafficControlSystem(value);
+                machine.refuse(now, &session, next, style, flow, cause, false);
+            }
+            machine.update(now, &session, state, None);
+        });
+    }
+
+    /// What has not been refreshed ends.
+    pub(super) fn expire(&mut self, now: Time, session: Session) {
+        self.edit(session, |machine, state| {
+            let gone: Vec<Sender> = state
+                .paths
+                .iter()
+                .filter(|(_, path)| path.expires <= now)
+                .map(|(sender, _)| *sender)
+                .collect();
+            let mut changed = !gone.is_empty();
+            for sender in gone {
+                machine.end_path(now, &session, state, &sender);
+            }
+            for path in state.paths.values_mut() {
+                changed |= path.blockade.take_if(|(_, until)| *until <= now).is_some();
+                changed |= path.leaving.as_ref().is_some_and(|(_, until)| *until <= now);
+            }
+            for resv in state.reservations.values_mut() {
+                let before = resv.flows.len();
+                resv.flows.retain(|_, flow| flow.expires > now);
+                changed |= resv.flows.len() != before;
+            }
+            if changed {
+                machine.update(now, &session, state, None);
+            }
+        });
+    }
+}
+
+/// Who has asked for a reservation of any of these senders, and for what.
+fn asked_by(state: &SessionState, meant: &BTreeSet<Sender>) -> Vec<(Neighbour, Style, Descriptor)> {
+    let mut found = Vec::new();
+    for (next, resv) in &state.reservations {
+        for flow in resv.flows.values() {
+            if resv.style == Style::Wildcard || !flow.filters.is_disjoint(meant) {
+                let filters = flow.filters.iter().copied().collect();
+                let flow = Descriptor { flowspec: flow.flowspec, filters };
+                found.push((*next, resv.style, flow));
+            }
+        }
+    }
+    found
+}
+
+fn is_smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
+    one.partial_cmp(other) == Some(core::cmp::Ordering::Less)
+}
+
+impl Heard {
+    /// The neighbour that a message of this hop comes from.
+    pub(super) fn neighbour(&self, hop: Option<IpAddr>) -> Neighbour {
+        (self.interface, hop.unwrap_or(self.source))
+    }
+}

@@ -1,0 +1,419 @@
+//! From what is to be said to packets.
+
+use std::net::IpAddr;
+
+use ontempo_foundation::{Duration, Time};
+
+use super::Machine;
+use super::boundary::{Event, InterfaceId, NextHop, Routes, Transmit};
+use super::reliable::Owner;
+use super::state::{Neighbour, OurId, PathState, SessionState};
+use super::timers::Timer;
+use crate::message::{
+    AdSpec, Body, Cause, Descriptor, ErrorSpec, Hop, LATENCY_UNKNOWN, Message, MessageId, Path,
+    PathErr, PathTear, RawObject, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Style,
+};
+
+/// How a message travels.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) interface: InterfaceId,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) router_alert: bool,
+    pub(super) ttl: u8,
+}
+
+impl<R: Routes> Machine<R> {
+    /// The mean of many is the refresh period (RFC 2205 section 3.7).
+    pub(super) fn jittered_refresh(&mut self) -> Duration {
+        let refresh = self.config.refresh;
+        refresh.mul_f64(self.random.uniform_between(0.5, 1.5))
+    }
+
+    /// The interface's address of the same family as `other`.
+    pub(super) fn address(&self, interface: InterfaceId, other: IpAddr) -> Option<IpAddr> {
+        let config = &self.interfaces.get(&interface)?.config;
+        config.addresses.iter().copied().find(|address| address.is_ipv4() == other.is_ipv4())
+    }
+
+    fn hop(&self, interface: InterfaceId, other: IpAddr) -> Option<Hop> {
+        let address = self.address(interface, other)?;
+        Some(Hop { address, interface: interface.0 })
+    }
+
+    /// To a neighbour's own address.
+    fn envelope(&self, to: Neighbour) -> Option<Envelope> {
+        let (interface, destination) = to;
+        Some(Envelope {
+            interface,
+            source: self.address(interface, destination)?,
+            destination,
+            router_alert: false,
+            ttl: self.config.ttl,
+        })
+    }
+
+    /// Sends a body, numbered where the interface has numbers; the number.
+    fn send(
+        &mut self,
+        now: Time,
+        envelope: Envelope,
+        body: Body,
+        forwarded: &[RawObject],
+        owner: Option<Owner>,
+    ) -> Option<u32> {
+        let interface = self.interfaces.get(&envelope.interface)?;
+        let numbered = interface.config.refresh_reduction;
+        let mut message = Message::new(body);
+        message.send_ttl = envelope.ttl;
+        message.refresh_reduction = numbered;
+        message.forwarded = forwarded.to_vec();
+        if numbered {
+            let (epoch, id) = (self.reliable.epoch(), self.reliable.number());
+            message.id = Some(MessageId { ack_desired: true, epoch, id });
+        }
+        let id = message.id.map(|id| id.id);
+        let bytes = match message.encode() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.dropped(envelope.interface, envelope.destination, &error.to_string());
+                return None;
+            }
+        };
+        self.transmit(&envelope, &bytes);
+        if let Some(id) = id {
+            if let Some(owner) = owner {
+                self.reliable.own(id, owner);
+            }
+            self.await_ack(now, id, envelope, bytes);
+        }
+        id
+    }
+
+    /// Sends a message without a number to a neighbour.
+    pub(super) fn send_message(&mut self, to: Neighbour, mut message: Message) {
+        let Some(envelope) = self.envelope(to) else { return };
+        message.send_ttl = envelope.ttl;
+        message.refresh_reduction =
+            self.interfaces.get(&to.0).is_some_and(|known| known.config.refresh_reduction);
+        if let Ok(bytes) = message.encode() {
+            self.transmit(&envelope, &bytes);
+        }
+    }
+
+    pub(super) fn send_plain(&mut self, to: Neighbour, body: Body) {
+        self.send_message(to, Message::new(body));
+    }
+
+    /// Seals the bytes, if the interface has a key, and puts them out; each time anew, so that a
+    /// message that is sent again is no replay.
+    pub(super) fn transmit(&mut self, envelope: &Envelope, bytes: &[u8]) {
+        let Some(interface) = self.interfaces.get_mut(&envelope.interface) else { return };
+        let payload = match &mut interface.config.guard {
+            None => bytes.to_vec(),
+            Some(guard) => match guard.seal(bytes) {
+                Some(sealed) => sealed,
+                None => return,
+            },
+        };
+        self.transmits.push_back(Transmit {
+            interface: envelope.interface,
+            source: envelope.source,
+            destination: envelope.destination,
+            router_alert: envelope.router_alert,
+            ttl: envelope.ttl,
+            payload,
+        });
+    }
+
+    /// A challenge is not sealed (RFC 2747 section 4.3).
+    pub(super) fn transmit_open(&mut self, to: Neighbour, message: &Message) {
+        let Some(envelope) = self.envelope(to) else { return };
+        let Ok(payload) = message.encode() else { return };
+        let Envelope { interface, source, destination, router_alert, ttl } = envelope;
+        self.transmits.push_back(Transmit {
+            interface,
+            source,
+            destination,
+            router_alert,
+            ttl,
+            payload,
+        });
+    }
+
+    /// PATH and PathTear travel as the flow's packets do.
+    fn downstream(
+        &self,
+        path: &PathState,
+        sender: &Sender,
+        session: &Session,
+        by: InterfaceId,
+    ) -> Option<(Envelope, Hop)> {
+        let ttl = match path.incoming {
+            InterfaceId::LOCAL => self.config.ttl,
+            _ => path.ttl.checked_sub(1).filter(|&ttl| ttl > 0)?,
+        };
+        let envelope = Envelope {
+            interface: by,
+            source: sender.address,
+            destination: session.destination,
+            router_alert: true,
+            ttl,
+        };
+        Some((envelope, self.hop(by, session.destination)?))
+    }
+
+    /// Sends a sender's PATH by one interface, or by all that lead on.
+    pub(super) fn send_path(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        sender: &Sender,
+        only: Option<InterfaceId>,
+    ) {
+        let Some(path) = state.paths.get_mut(sender) else { return };
+        let leads: Vec<InterfaceId> = path.outgoing.iter().map(|hop| hop.interface).collect();
+        for by in leads {
+            if by == InterfaceId::LOCAL || only.is_some_and(|only| only != by) {
+                continue;
+            }
+            let mut ours = path.sent.remove(&by).unwrap_or_default();
+            self.forget(&mut ours);
+            let Some((envelope, hop)) = self.downstream(path, sender, session, by) else {
+                continue;
+            };
+            let body = Body::Path(Path {
+                session: *session,
+                hop,
+                refresh: self.config.refresh,
+                sender: *sender,
+                traffic: path.traffic,
+                adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.beyond)),
+            });
+            let owner = Owner::Path(*session, *sender, by);
+            ours.id = self.send(now, envelope, body, &path.forwarded, Some(owner));
+            path.sent.insert(by, ours);
+        }
+    }
+
+    /// PATH is due: sent in full where no neighbour keeps it by number.
+    pub(super) fn refresh_path(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        sender: &Sender,
+    ) {
+        let Some(path) = state.paths.get(sender) else { return };
+        let unkept: Vec<InterfaceId> = path
+            .outgoing
+            .iter()
+            .map(|hop| hop.interface)
+            .filter(|by| path.sent.get(by).is_none_or(|ours| ours.acked_by.is_none()))
+            .collect();
+        for by in unkept {
+            self.send_path(now, session, state, sender, Some(by));
+        }
+        let at = now + self.jittered_refresh();
+        if let Some(path) = state.paths.get_mut(sender) {
+            self.timers.set(&mut path.refresh_at, at, Timer::Path(*session, *sender));
+        }
+    }
+
+    /// What the path offers behind the link (RFC 2210 section 3.3, RFC 2212).
+    fn advertise(&self, by: InterfaceId, adspec: AdSpec, beyond: bool) -> AdSpec {
+        let Some(interface) = self.interfaces.get(&by) else { return adspec };
+        let config = &interface.config;
+        let bandwidth = (config.rate.as_bits_per_sec() as f64 / 8.0) as f32;
+        let latency = match config.latency {
+            Some(latency) if adspec.latency != LATENCY_UNKNOWN => {
+                adspec.latency.saturating_add(micros(latency))
+            }
+            _ => LATENCY_UNKNOWN,
+        };
+        let guaranteed = adspec.guaranteed.map(|mut ad| {
+            ad.broken |= beyond || config.guaranteed.is_none();
+            if let Some(terms) = config.guaranteed {
+                let c = u32::try_from(terms.c.get()).unwrap_or(u32::MAX);
+                let d = micros(terms.d);
+                ad.c_total = ad.c_total.saturating_add(c);
+                ad.d_total = ad.d_total.saturating_add(d);
+                ad.c_since = ad.c_since.saturating_add(c);
+                ad.d_since = ad.d_since.saturating_add(d);
+            }
+            ad
+        });
+        AdSpec {
+            broken: adspec.broken || beyond,
+            hops: adspec.hops.saturating_add(1),
+            bandwidth: adspec.bandwidth.min(bandwidth),
+            latency,
+            mtu: adspec.mtu.min(config.mtu),
+            guaranteed,
+            controlled_load_broken: adspec.controlled_load_broken.map(|broken| broken || beyond),
+        }
+    }
+
+    /// The sender is gone, for everybody behind these hops.
+    pub(super) fn send_path_tear(
+        &mut self,
+        now: Time,
+        session: &Session,
+        sender: &Sender,
+        path: &PathState,
+        hops: &[NextHop],
+    ) {
+        for by in hops.iter().map(|hop| hop.interface) {
+            if let Some((envelope, hop)) = self.downstream(path, sender, session, by) {
+                let tear = PathTear { session: *session, hop, sender: *sender };
+                self.send(now, envelope, Body::PathTear(tear), &[], None);
+            }
+        }
+    }
+
+    /// Asks a previous hop for what the session's state says that it was asked for.
+    pub(super) fn send_resv(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        previous: Neighbour,
+        confirm: Option<IpAddr>,
+    ) {
+        let at = now + self.jittered_refresh();
+        let Some(up) = state.upstream.get_mut(&previous) else { return };
+        let timer = Timer::Resv(*session, previous.0, previous.1);
+        self.timers.set(&mut up.refresh_at, at, timer);
+        let Some(envelope) = self.envelope(previous) else { return };
+        let body = Body::Resv(Resv {
+            session: *session,
+            // The handle is the previous hop's, the address ours (RFC 2205 section 3.1.4).
+            hop: Hop { address: envelope.source, interface: up.handle },
+            refresh: self.config.refresh,
+            confirm,
+            scope: Vec::new(),
+            style: up.style,
+            flows: up.flows.clone(),
+        });
+        self.forget(&mut up.sent);
+        up.sent.id = self.send(now, envelope, body, &[], Some(Owner::Resv(*session, previous)));
+    }
+
+    /// RESV is due: sent in full unless the neighbour keeps it by number.
+    pub(super) fn refresh_resv(
+        &mut self,
+        now: Time,
+        session: &Session,
+        state: &mut SessionState,
+        previous: Neighbour,
+    ) {
+        let at = now + self.jittered_refresh();
+        let Some(up) = state.upstream.get_mut(&previous) else { return };
+        if up.sent.acked_by.is_none() {
+            self.send_resv(now, session, state, previous, None);
+        } else {
+            let timer = Timer::Resv(*session, previous.0, previous.1);
+            self.timers.set(&mut up.refresh_at, at, timer);
+        }
+    }
+
+    pub(super) fn send_resv_tear(
+        &mut self,
+        now: Time,
+        session: &Session,
+        previous: Neighbour,
+        handle: u32,
+        style: Style,
+        filters: Vec<Sender>,
+    ) {
+        let Some(envelope) = self.envelope(previous) else { return };
+        let tear = ResvTear {
+            session: *session,
+            hop: Hop { address: envelope.source, interface: handle },
+            scope: Vec::new(),
+            style,
+            filters,
+        };
+        self.send(now, envelope, Body::ResvTear(tear), &[], None);
+    }
+
+    /// Tells a next hop, or an application, that its reservation failed.
+    pub(super) fn send_resv_err(
+        &mut self,
+        now: Time,
+        session: &Session,
+        next: Neighbour,
+        style: Style,
+        flow: Descriptor,
+        error: ErrorSpec,
+    ) {
+        if next.0 == InterfaceId::LOCAL {
+            self.events.push_back(Event::ResvError { session: *session, flow, error });
+            return;
+        }
+        let Some(envelope) = self.envelope(next) else { return };
+        let hop = Hop { address: envelope.source, interface: next.0.0 };
+        let scope = Vec::new();
+        let body = ResvErr { session: *session, hop, error, scope, style, flow };
+        self.send(now, envelope, Body::ResvErr(body), &[], None);
+    }
+
+    /// Tells a previous hop, or an application, that a PATH failed.
+    pub(super) fn send_path_err(&mut self, now: Time, previous: Neighbour, body: PathErr) {
+        if previous.0 == InterfaceId::LOCAL {
+            let PathErr { session, sender, error, .. } = body;
+            self.events.push_back(Event::PathError { session, sender, error });
+            return;
+        }
+        let Some(envelope) = self.envelope(previous) else { return };
+        self.send(now, envelope, Body::PathErr(body), &[], None);
+    }
+
+    /// Passes a confirmation on to who asked for it.
+    pub(super) fn send_resv_conf(&mut self, now: Time, conf: ResvConf) {
+        if self.is_ours(conf.confirm) {
+            let ResvConf { session, flows, error, .. } = conf;
+            self.events.push_back(Event::Confirmed { session, flows, node: error.node });
+            return;
+        }
+        let Some(next) = self.routes.towards(conf.confirm, conf.error.node).first().copied() else {
+            return;
+        };
+        let Some(source) = self.address(next.interface, conf.confirm) else { return };
+        let envelope = Envelope {
+            interface: next.interface,
+            source,
+            destination: conf.confirm,
+            router_alert: true,
+            ttl: self.config.ttl,
+        };
+        self.send(now, envelope, Body::ResvConf(conf), &[], None);
+    }
+
+    /// An error found here.
+    pub(super) fn error(&self, towards: Neighbour, session: &Session, cause: Cause) -> ErrorSpec {
+        let node = self.address(towards.0, session.destination);
+        let any =
+            || self.interfaces.values().flat_map(|known| known.config.addresses.iter().copied());
+        let same = |address: &IpAddr| address.is_ipv4() == session.destination.is_ipv4();
+        let node = node.or_else(|| any().find(same)).unwrap_or(session.destination);
+        ErrorSpec { node, in_place: false, not_guilty: false, cause }
+    }
+
+    pub(super) fn dropped(&mut self, interface: InterfaceId, source: IpAddr, reason: &str) {
+        if self.events.len() < super::MOST_EVENTS {
+            self.events.push_back(Event::Dropped { interface, source, reason: reason.into() });
+        }
+    }
+
+    /// Takes the numbers of a path's messages back.
+    pub(super) fn forget_all(&mut self, ids: impl Iterator<Item = OurId>) {
+        ids.for_each(|mut ours| self.forget(&mut ours));
+    }
+}
+
+fn micros(span: Duration) -> u32 {
+    u32::try_from(span.as_nanos().div_ceil(1000)).unwrap_or(LATENCY_UNKNOWN - 1)
+}

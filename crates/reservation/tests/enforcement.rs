@@ -1,0 +1,108 @@
+//! What `tc` makes of our lines, in a network namespace of its own.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::{Command, Stdio};
+
+use ontempo_foundation::{Bytes, Rate};
+use ontempo_reservation::htb::{Device, Htb};
+use ontempo_reservation::machine::{ControlRequest, Handle, InterfaceId, Reservation};
+use ontempo_reservation::message::{FlowSpec, Sender, Session, TrafficSpec};
+
+const BY: InterfaceId = InterfaceId(0);
+const LINK: u64 = 1_500_000;
+
+fn htb() -> Htb {
+    let (rate, reservable) = (Rate::from_bits_per_sec(LINK), Rate::from_bits_per_sec(LINK / 3 * 2));
+    Htb::new(Device { name: "d0".to_owned(), rate, reservable, mtu: Bytes::new(1500) })
+        .expect("d0 is a name")
+}
+
+fn reservation(destination: IpAddr, sources: &[IpAddr], kilobits: u64) -> Reservation {
+    let traffic = TrafficSpec {
+        rate: kilobits as f32 * 125.0,
+        burst: 3_000.0,
+        peak: f32::INFINITY,
+        smallest: 64,
+        largest: 1_500,
+    };
+    Reservation {
+        session: Session { destination, protocol: 17, port: 5004 },
+        filters: sources.iter().map(|address| Sender { address: *address, port: 4000 }).collect(),
+        flowspec: FlowSpec::ControlledLoad(traffic),
+        rate: Rate::from_bits_per_sec(kilobits * 1000),
+        burst: Bytes::new(3_000),
+    }
+}
+
+/// Runs the lines on an interface of a new namespace, then what is asked for; `None`, with a word
+/// about it, where this machine does not let us.
+fn tc(lines: &[String], show: &str) -> Option<String> {
+    let script =
+        format!("ip tuntap add d0 mode tun && ip link set d0 up || exit 42; tc -batch - && {show}");
+    let mut run = Command::new("unshare")
+        .args(["--net", "sh", "-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()?;
+    // Where the namespace is refused nobody reads.
+    let _ = run.stdin.take()?.write_all((lines.join("\n") + "\n").as_bytes());
+    let done = run.wait_with_output().ok()?;
+    let error = String::from_utf8_lossy(&done.stderr);
+    if error.contains("Operation not permitted") || done.status.code() == Some(42) {
+        eprintln!("skipped: no namespace of our own: {error}");
+        return None;
+    }
+    assert!(done.status.success(), "{error}\n{}", lines.join("\n"));
+    Some(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+const HERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3))];
+const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+
+#[test]
+fn classes_and_filters_follow_every_request() {
+    let mut htb = htb();
+    let mut lines = htb.begin();
+    let far = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    for request in [
+        ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE[..1], 400)),
+        ControlRequest::Add(BY, Handle(2), reservation(far, &[far], 100)),
+        ControlRequest::Add(BY, Handle(0x7ff0), reservation(THERE, &[], 64)),
+        ControlRequest::Modify(BY, Handle(1), reservation(THERE, &HERE, 300)),
+        ControlRequest::Modify(BY, Handle(1), reservation(THERE, &HERE, 350)),
+        ControlRequest::Remove(BY, Handle(2)),
+    ] {
+        lines.extend(htb.lines(&request));
+    }
+    let Some(shown) = tc(&lines, "tc class show dev d0; tc filter show dev d0") else { return };
+    assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
+    assert!(shown.contains("class htb 1:1 parent 1:fff0 prio 7 rate 350Kbit ceil 1500Kbit"));
+    assert!(shown.contains("class htb 1:7ff0 parent 1:fff0 prio 7 rate 64Kbit"));
+    assert_eq!(shown.matches("flowid 1:1 ").count(), 2, "{shown}");
+    assert_eq!(shown.matches("flowid 1:7ff0 ").count(), 1);
+    assert_eq!(shown.matches("match 0a000003/ffffffff at 12").count(), 1);
+}
+
+#[test]
+fn nothing_is_left_after_the_last_reservation_and_after_the_end() {
+    let mut htb = htb();
+    let mut lines = htb.begin();
+    for handle in 1..=50 {
+        let add = ControlRequest::Add(BY, Handle(handle), reservation(THERE, &HERE, 10));
+        lines.extend(htb.lines(&add));
+    }
+    for handle in 1..=50 {
+        lines.extend(htb.lines(&ControlRequest::Remove(BY, Handle(handle))));
+    }
+    let show = "tc class show dev d0; tc filter show dev d0";
+    let Some(shown) = tc(&lines, show) else { return };
+    assert_eq!(shown.matches("class htb").count(), 2);
+    assert!(!shown.contains("filter"), "{shown}");
+    lines.extend(htb.end());
+    let shown = tc(&lines, "tc class show dev d0; tc qdisc show dev d0").unwrap();
+    assert!(!shown.contains("htb"), "{shown}");
+}
