@@ -30,6 +30,7 @@ from .figures import (
     fig32,
     homogeneous,
     scale,
+    table2,
 )
 
 CHAPTER_II = (fig1, fig2, scale, homogeneous)
@@ -37,7 +38,7 @@ CHAPTER_III = (fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, fig12, fig14)
 CHAPTER_IV = (alg1, fig16, fig17, fig18, fig20, fig21, fig25, fig26, fig27, fig28, fig29)
 CHAPTER_V = (fig31, fig32)
 
-EMULATED = (homogeneous.EMULATED,)
+EMULATED = (homogeneous.EMULATED, table2.CLAIM, fig14.EMULATED)
 """What is checked with real packets, too."""
 
 PAPER = Paper(
