@@ -46,7 +46,7 @@ PAPER = Paper(
     title="Video over PERT",
     about="A thesis on streaming live video over PERT, a TCP congestion controller that responds"
     " to delay before packets are lost, beside RENO and CUBIC, and on coalesced ACKs, pacing and"
-    " the round trip that a sender then measures. Simulation.",
+    " the round trip that a sender then measures. Simulation, and a film over Linux's TCP.",
     claims=[
         *(figure.CLAIM for figure in (*CHAPTER_II, *CHAPTER_III, *CHAPTER_IV, *CHAPTER_V)),
         *EMULATED,

@@ -2,7 +2,7 @@
 
 The thesis plays a trailer of 286.5 MB and 210 s: 1080p, 24 pictures a second, H.264 with peaks of
 25 Mbit/s, AAC of 192 kbit/s and 48 kHz (pert, ch. III.B). It says no more of how its rate goes up
-and down. Ours is made of `SCENES`, again and again, each at a rate of its own.
+and down. Ours repeats `ROUND`, whose scenes have each a constant rate.
 """
 
 import hashlib
@@ -30,12 +30,19 @@ class Scene:
     mbit_s: float
 
 
-SCENES = (Scene(7, 4.65), Scene(6, 25), Scene(8, 4.65))
-"""One round of the film, 21 s; ten of them are the whole film."""
+ROUND = (Scene(7, 4.65), Scene(6, 25), Scene(8, 4.65))
+"""One round of the film, 21 s; ten of them are the whole film, of 287 MB.
 
-ROUND_S = sum(scene.seconds for scene in SCENES)
+How long the peak lasts was chosen over RENO alone: 3, 4, 5 and 6 s gave 11, 14, 23 and 30 late
+pictures in a play, of the thesis' 33.5 with RENO. The rest has the rate that makes the size.
+"""
 
 _EXACT = ("-flags", "+bitexact", "-fflags", "+bitexact", "-map_metadata", "-1")
+
+
+def seconds(scenes: Sequence[Scene]) -> int:
+    """How long a film of these scenes is."""
+    return sum(scene.seconds for scene in scenes)
 
 
 def scene_command(scene: Scene) -> list[str]:
@@ -54,9 +61,9 @@ def scene_command(scene: Scene) -> list[str]:
     ]
 
 
-def film_command(parts: Path, seconds: int) -> list[str]:
+def film_command(parts: Path, film_s: int) -> list[str]:
     """What joins the scenes that `parts` lists and puts sound to them."""
-    sound = f"anoisesrc=sample_rate=48000:seed=1:amplitude=0.1:duration={seconds}"
+    sound = f"anoisesrc=sample_rate=48000:seed=1:amplitude=0.1:duration={film_s}"
     return [
         *("-f", "concat", "-i", str(parts), "-f", "lavfi", "-i", sound, "-map", "0:v"),
         *("-map", "1:a", "-c:v", "copy", "-c:a", "aac", "-ac", "2", "-b:a", "192k"),
@@ -64,30 +71,29 @@ def film_command(parts: Path, seconds: int) -> list[str]:
     ]
 
 
-def film_key(rounds: int, version: str = "") -> str:
-    """A name that follows from how a film of so many rounds is made, and by which ffmpeg."""
-    commands = [*map(scene_command, SCENES), film_command(Path("parts"), rounds * ROUND_S)]
+def film_key(scenes: Sequence[Scene], version: str = "") -> str:
+    """A name that follows from how a film is made, and by which ffmpeg."""
+    commands = [*map(scene_command, scenes), film_command(Path("parts"), seconds(scenes))]
     return hashlib.sha256(json.dumps([version, *commands]).encode()).hexdigest()[:16]
 
 
-def make_film(rounds: int, cache: Path = CACHE) -> Path:
-    """The film of so many rounds, out of the cache or made now.
+def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
+    """The film of these scenes, out of the cache or made now.
 
     Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
     """
-    path = cache / f"{film_key(rounds, _version())}.mp4"
+    path = cache / f"{film_key(scenes, _version())}.mp4"
     if path.exists():
         return path
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as name:
         folder = Path(name)
-        scenes = dict.fromkeys(SCENES)
-        files = {scene: folder / f"{place}.ts" for place, scene in enumerate(scenes)}
+        files = {one: folder / f"{place}.ts" for place, one in enumerate(dict.fromkeys(scenes))}
         for scene, file in files.items():
             _ffmpeg([*scene_command(scene), str(file)])
         parts = folder / "parts"
-        parts.write_text("".join(f"file {files[one].name}\n" for one in SCENES) * rounds)
-        _ffmpeg([*film_command(parts, rounds * ROUND_S), str(folder / "film.mp4")])
+        parts.write_text("".join(f"file {files[one].name}\n" for one in scenes))
+        _ffmpeg([*film_command(parts, seconds(scenes)), str(folder / "film.mp4")])
         (folder / "film.mp4").replace(path)
     return path
 

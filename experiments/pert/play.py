@@ -19,7 +19,7 @@ from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.real_time import emulate
 
-from .film import ROUND_S, film_key, make_film
+from .film import CACHE, ROUND, Scene, film_key, make_film, seconds
 from .playlog import Ending, Event, Told, connection, control, ending, events, silences, stalls
 
 HERE = Path(__file__).parent
@@ -61,11 +61,12 @@ def play_cells(scale: Scale) -> list[Cell]:
 
 def play_cell(control: str, rounds: int, seed: int, rate_mbit_s: int) -> Cell:
     """One play; `seed` only numbers it, since nothing is drawn."""
-    duration_s = rounds * ROUND_S + MARGIN_S[rounds]
+    scenes = ROUND * rounds
+    duration_s = seconds(scenes) + MARGIN_S[rounds]
     way = Measurement(
         "film",
-        partial(play, control=control, rounds=rounds),
-        (("control", control), ("film", film_key(rounds)), ("caching_ms", CACHING_MS)),
+        partial(play, control=control, scenes=scenes),
+        (("control", control), ("film", film_key(scenes)), ("caching_ms", CACHING_MS)),
         ("pert",) if control == "pert" else (),
     )
     return Cell(
@@ -78,14 +79,16 @@ def play_cell(control: str, rounds: int, seed: int, rate_mbit_s: int) -> Cell:
     )
 
 
-def play(cell: Cell, folder: Path, *, control: str, rounds: int) -> None:
+def play(
+    cell: Cell, folder: Path, *, control: str, scenes: Sequence[Scene], cache: Path = CACHE
+) -> None:
     """Play the film once; leave the emulator's tables, `plays`, `glitches` and `tcp` in `folder`.
 
     Raises `UnfitEnvironmentError` where a program is missing, or the player ends before the film.
     """
     if shutil.which("vlc") is None:
         raise UnfitEnvironmentError("the program vlc is missing, which plays the film")
-    film = make_film(rounds)
+    film = make_film(scenes, cache)
     serve = [sys.executable, str(HERE / "serve.py"), str(film), str(PORT), control]
     watch = [sys.executable, str(HERE / "player.py"), "{source}", str(PORT), str(CACHING_MS)]
     commands = (
@@ -97,7 +100,7 @@ def play(cell: Cell, folder: Path, *, control: str, rounds: int) -> None:
         (folder / f"film.0.{end}.log").read_text("utf-8") for end in ("source", "sink")
     )
     try:
-        tables = read_play(served, played, control, rounds * ROUND_S)
+        tables = read_play(served, played, control, seconds(scenes))
     except UnfitEnvironmentError as error:
         raise UnfitEnvironmentError(f"{cell}: {error}") from error
     for name, table in tables.items():
@@ -124,11 +127,11 @@ def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, 
         "late_pictures": sum(one.event is Event.LATE_PICTURE for one in told),
         "silences": len(silences(told)),
         "ran_dry": sum(one.event is Event.DRY for one in told),
-        "stalled_s": sum(stalled),
+        "stalled_s": sum(stalled, 0.0),
         "finished": ended is not None,
         "processor_s": ended.processor_s if ended else None,
         "retransmitted": tcp["retransmitted"].max(),
-        "film_s": film_s,
+        "film_s": float(film_s),
     }
     return {
         "plays": pl.DataFrame([row], schema_overrides={"processor_s": pl.Float64}),
@@ -179,7 +182,7 @@ def main() -> None:
     control, rounds, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     cell = play_cell(control, rounds, 0, LINK_MBIT_S)
     try:
-        play(cell, folder, control=control, rounds=rounds)
+        play(cell, folder, control=control, scenes=ROUND * rounds)
     except LabError as error:
         sys.exit(f"error: {error}")
     for name, value in pl.read_parquet(folder / "plays.parquet").row(0, named=True).items():

@@ -50,7 +50,9 @@ def test_the_papers_figures_are_all_there() -> None:
     chapter_iv = ["alg1-3", "fig16", "fig17", "fig18", "fig20", "fig21-24"]
     chapter_iv += [f"fig{n}" for n in (25, 26, 27, 28, 29)]
     chapter_ii = ["fig1", "fig2", "scale", "homogeneous"]
-    assert list(CLAIMS) == [*chapter_ii, *chapter_iii, *chapter_iv, "fig31", "fig32-34"]
+    emulated = ["homogeneous-emulated", "table2", "fig14-emulated"]
+    simulated = [*chapter_ii, *chapter_iii, *chapter_iv, "fig31", "fig32-34"]
+    assert list(CLAIMS) == [*simulated, *emulated]
 
 
 # Figure 1.
@@ -322,7 +324,8 @@ def test_every_claim_states_its_scaling_and_its_cells_in_both_scales() -> None:
 
 def test_the_quick_grid_fits_its_budget() -> None:
     cells = {cell for claim in CLAIMS.values() for cell in claim.cells("quick")}
-    assert sum(cell.cost for cell in cells) < 330
+    assert sum(cell.cost for cell in cells if cell.real is None) < 330
+    assert sum(cell.cost for cell in cells if cell.real) < 600
 
 
 def test_pert_responds_early_no_more_than_once_a_round_trip() -> None:
