@@ -7,7 +7,7 @@ from itertools import product
 from ontempo.lab.claims import Scale
 from ontempo.lab.study import Cell
 
-from .grid import CONTROLLERS, EMULATED, HERE
+from .grid import CONTROLLERS, HERE
 
 ACKNOWLEDGEMENT = HERE / "acknowledgement.toml"
 COALESCING = HERE / "coalescing.toml"
@@ -139,27 +139,6 @@ def high_speed_cells(scale: Scale) -> list[Cell]:
     duration_s, from_s = (30, 25) if scale == "quick" else (120, 60)
     overrides = (f'duration="{duration_s} s"', f'measure.from="{from_s} s"')
     return [Cell(HIGH_SPEED, overrides, 0, (), duration_s * 0.2)]
-
-
-def homogeneous_emulated(scale: Scale) -> list[Cell]:
-    """The same with real packets."""
-    duration_s, from_s, seeds = (20, 8, range(1)) if scale == "quick" else (300, 60, range(5))
-    return [
-        Cell(
-            HOMOGENEOUS,
-            (
-                f'duration="{duration_s} s"',
-                f'measure.from="{from_s} s"',
-                f'flows.ftp.start={{ low = "0 s", high = "{from_s // 3} s" }}',
-                f'flows.ftp.transport.congestion="{controller}"',
-            ),
-            seed,
-            (("controller", controller),),
-            duration_s,
-            EMULATED[controller],
-        )
-        for controller, seed in product(("pert", "reno"), seeds)
-    ]
 
 
 def homogeneous_cells(scale: Scale) -> list[Cell]:

@@ -6,7 +6,6 @@ from itertools import product
 from pathlib import Path
 
 from ontempo.lab.claims import Scale
-from ontempo.lab.real_time import Emulation
 from ontempo.lab.study import Cell
 
 HERE = Path(__file__).parent
@@ -27,13 +26,6 @@ CUBIC = {
 
 CONTROLLERS = {"pert": PERT["reference"], "cubic": CUBIC["linux-2.6"], "reno": '"reno"'}
 """The controllers under test. Why these readings: docs/experiments-pert.md."""
-
-EMULATED = {
-    "pert": Emulation(controls=("pert",)),
-    "cubic": Emulation(),
-    "reno": Emulation(),
-}
-"""How runs over the kernel's controllers are emulated: PERT must be loaded."""
 
 DELAYS = {50: (5, 15), 100: (10, 30), 150: (15, 45)}
 """Access and bottleneck delay by round trip, in milliseconds; see video.toml."""

@@ -2,7 +2,7 @@
 
 from ontempo.lab.claims import Paper
 
-from .figures import adaptive, alone, motive, with_tcp
+from .figures import adaptive, alone, emulated, motive, with_tcp
 
 PAPER = Paper(
     name="psp",
@@ -22,5 +22,6 @@ PAPER = Paper(
         adaptive.FIG19,
         motive.AQM,
         motive.HEADLINE,
+        emulated.SPACING,
     ],
 )

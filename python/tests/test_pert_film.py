@@ -8,11 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from experiments.pert import film
+from experiments.pert.figures import fig14, table2
 from experiments.pert.play import FREE_MBIT_S, PORT, play, play_cell, read_play
 from experiments.pert.playlog import Event, connection, ending, events, silences, stalls
 from experiments.pert.serve import FIELDS
 from made import Made, Tables
-from test_pert_claims import CLAIMS, failing
+from test_pert_claims import failing
 
 from ontempo.lab.claims import Finding, Verdict
 from ontempo.lab.errors import UnfitEnvironmentError
@@ -32,6 +33,11 @@ tcp 100.0005 10 2147483647 10 90553 0 0
 tcp 100.0105 20 2147483647 18 90600 0 14480
 tcp 100.0205 24 22 24 120000 3 40000
 """
+
+
+MACHINE = pl.DataFrame(
+    {"kernel": ["6.18"], "load_before": [0.1], "load_after": [0.2], "lateness_p99_s": [1e-4]}
+)
 
 
 # What the logs tell.
@@ -165,9 +171,9 @@ def plays(late: dict[str, int], silent: dict[str, int], *, free: int = 0) -> Fin
             "processor_s": 3.0,
             "film_s": 21,
         }
-        return {"plays": pl.DataFrame([row])}
+        return {"plays": pl.DataFrame([row]), "machine": MACHINE}
 
-    claim = CLAIMS["table2"]
+    claim = table2.CLAIM
     return claim.judge(Made(tuple(claim.cells("quick")), make))
 
 
@@ -209,9 +215,10 @@ def test_fig14_asks_for_the_steadiest_of_the_kernels_windows() -> None:
             width = swing[str(dict(cell.labels)["controller"])]
             times = [tick * 0.01 for tick in range(2000)]
             windows = [round(300 * (1 + width * math.sin(time * 3))) for time in times]
-            return {"tcp": pl.DataFrame({"time_s": times, "cwnd": windows})}
+            tcp = pl.DataFrame({"time_s": times, "cwnd": windows})
+            return {"tcp": tcp, "machine": MACHINE}
 
-        claim = CLAIMS["fig14-emulated"]
+        claim = fig14.EMULATED
         return claim.judge(Made(tuple(claim.cells("quick")), make))
 
     assert ours(0.2).verdict is Verdict.REPRODUCED

@@ -8,6 +8,7 @@ import polars as pl
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
+from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
 from ..curves import NAMES
@@ -40,7 +41,7 @@ def judge(results: Results) -> Finding:
         " limits. The window is sampled every 10 ms, as in the paper; one sample in ten is"
         " drawn."
     )
-    return _finding(spread, series, NAMES, note)
+    return _finding(spread, series, NAMES, [note])
 
 
 def judge_emulated(results: Results) -> Finding:
@@ -60,7 +61,8 @@ def judge_emulated(results: Results) -> Finding:
         " play with each controller, one sample in ten is drawn. A window that the film does not"
         " fill, since the player has enough, does not grow: the film itself holds windows still."
     )
-    return _finding(spread, series, table2.SHOWN, note)
+    notes = [note, circumstances(results.table(MACHINE))]
+    return _finding(spread, series, table2.SHOWN, notes)
 
 
 def _last(play: pl.DataFrame) -> pl.DataFrame:
@@ -75,7 +77,7 @@ def _drawn(shown: str, colour: str, rows: pl.DataFrame, column: str) -> Series:
 
 
 def _finding(
-    spread: Mapping[str, float], series: list[Series], names: Mapping[str, str], note: str
+    spread: Mapping[str, float], series: list[Series], names: Mapping[str, str], notes: list[str]
 ) -> Finding:
     text = ", ".join(f"{shown} {number(spread[name])}" for name, shown in names.items())
     checks = [
@@ -93,7 +95,7 @@ def _finding(
         Axis("Congestion window (packets)"),
         [View("", series)],
     )
-    return Finding([figure], checks, [note])
+    return Finding([figure], checks, notes)
 
 
 CLAIM = Claim(

@@ -126,7 +126,9 @@ def judge(results: Results) -> Finding:
 
 def _share(sentence: str, share: Interval, *, above: bool) -> Check:
     asked = "more than RENO's" if above else "fewer than RENO's"
-    text = f"{share.value:.1%} PERT's ({share.low:.1%} to {share.high:.1%})"
+    text = f"{share.value:.1%} PERT's"
+    if math.isfinite(share.low):
+        text += f" ({share.low:.1%} to {share.high:.1%})"
     ok = share.value > 0.5 if above else share.value < 0.5
     if not share.known:
         return Check(sentence, asked, "no packet found the queue so", None)

@@ -1,7 +1,5 @@
 """Chapter II, property c: PERT among its own."""
 
-from dataclasses import replace
-
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, World
@@ -12,7 +10,7 @@ from ontempo.lab.study import Results
 
 from ..causes import QUEUE_AT_THRESHOLD
 from ..curves import NAMES
-from ..extensions import homogeneous_cells, homogeneous_emulated, scaling
+from ..extensions import homogeneous_cells, scaling
 
 NEAR_ZERO = 1e-4
 QUARTER = 0.25
@@ -81,13 +79,4 @@ CLAIM = Claim(
     cells=homogeneous_cells,
     judge=judge,
     scaling=scaling(homogeneous_cells),
-)
-
-EMULATED = replace(
-    CLAIM,
-    id="pert/homogeneous-emulated",
-    row="homogeneous",
-    world=World.EMULATION,
-    cells=homogeneous_emulated,
-    scaling=scaling(homogeneous_emulated),
 )

@@ -7,6 +7,7 @@ import polars as pl
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
+from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
@@ -46,7 +47,8 @@ def judge(results: Results) -> Finding:
         Axis("In one play"),
         [View("", series)],
     )
-    return Finding([figure], [*checks, _idle(plays)], _notes(plays))
+    machine = circumstances(results.table(MACHINE))
+    return Finding([figure], [*checks, _idle(plays)], [*_notes(plays), machine])
 
 
 def by_controller(plays: pl.DataFrame, quantity: str) -> dict[str, Interval]:

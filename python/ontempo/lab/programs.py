@@ -14,6 +14,9 @@ LOOK_EVERY_S = 0.1
 """How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
 interrupts, so a wait without a limit would never see it."""
 
+URGENT = ("nice", "-n", "-15")
+"""Before what runs by the real clock, so that it goes before other programs of this machine."""
+
 END_WITHIN_S = 20
 """How long a program may take to take down what it set up."""
 

@@ -19,7 +19,7 @@ import polars as pl
 from ontempo.lab.cells import Cell, Planned
 from ontempo.lab.engine import Engine
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
-from ontempo.lab.programs import program, run_program
+from ontempo.lab.programs import URGENT, program, run_program
 from ontempo.lab.store import Store
 
 MACHINE = "machine"
@@ -52,7 +52,7 @@ class Emulation:
 def emulate(cell: Cell, folder: Path, options: Sequence[str] = ()) -> None:
     """Emulate a cell's scenario; its tables, logs and ``run.json`` are left in `folder`."""
     sets = [word for one in cell.overrides for word in ("--set", one)]
-    command = [program(), "emulate", str(cell.scenario), "--out", str(folder)]
+    command = [*URGENT, program(), "emulate", str(cell.scenario), "--out", str(folder)]
     run_program([*command, "--seed", str(cell.seed), *sets, *options], str(cell))
 
 
@@ -149,3 +149,15 @@ def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:
         },
         schema_overrides={"lateness_p50_s": pl.Float64, "lateness_p99_s": pl.Float64},
     )
+
+
+def circumstances(tables: pl.DataFrame) -> str:
+    """The table `MACHINE` of some cells in a sentence, for a claim's notes."""
+    loads = [*tables["load_before"], *tables["load_after"]]
+    kernels = ", ".join(sorted(set(tables["kernel"])))
+    text = f"Linux {kernels}; load {min(loads):.1f} to {max(loads):.1f}"
+    late = tables["lateness_p99_s"].drop_nulls()
+    if late.is_empty():
+        return f"{text}."
+    micros = max(late) * 1e6
+    return f"{text}; 99 % of the packets left the emulator within {micros:.0f} μs of their time."

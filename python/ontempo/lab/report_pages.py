@@ -252,8 +252,9 @@ def _footer(report: Report) -> str:
         " does not, and both values are shown; it is <em>not yet</em> judged where the runs hold"
         " too little to tell, or nobody has written it. Comparisons are strict: a tie is not"
         " above, and no confidence interval helps a value over a bound.</p>"
-        "<p>The same scenario and seed give the same tables on every machine, so whoever runs"
-        " the command gets these pages.</p>"
+        "<p>Simulated, the same scenario and seed give the same tables on every machine, so whoever"
+        " runs the command gets these pages. Emulation is of real packets in real time: no two runs"
+        " are equal, and each says under which load it was made.</p>"
         f"<dl>{listed}</dl></section></footer>"
     )
 

@@ -80,7 +80,7 @@ class ShownProgress:
     def start(self, plan: Plan) -> None:
         """Say what is kept and what will run."""
         self.planned, missing = len(plan.cells), len(plan.missing)
-        cells = f"{self.planned:,} cell{'s' if self.planned > 1 else ''}"
+        cells = f"{self.planned:,} cell{'s' if self.planned != 1 else ''}"
         kept = f"{cells}, {self.planned - missing:,} of them kept from before"
         if not missing:
             self.console.print(f"{kept}: nothing to run")

@@ -1,0 +1,192 @@
+"""Cells with real packets: after the simulated ones, one at a time, in the same store."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fake import FakeEngine
+from small import TEXT
+from typer.testing import CliRunner
+
+from ontempo.lab import main, real_time, worlds
+from ontempo.lab.cells import Measurement
+from ontempo.lab.claims import World
+from ontempo.lab.engine import NativeEngine
+from ontempo.lab.errors import (
+    BadInputError,
+    InterruptedStudyError,
+    UnfitEnvironmentError,
+)
+from ontempo.lab.programs import run_program
+from ontempo.lab.real_time import MACHINE, Emulation, circumstances, hindrance, load_control
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Study
+from ontempo.lab.worlds import hindrances, read_worlds
+
+LACKING = hindrance()
+
+
+def written(cell: Cell, folder: Path) -> None:
+    """A measurement that takes no time."""
+    pl.DataFrame({"value": [cell.seed]}).write_parquet(folder / "measured.parquet")
+
+
+def measured(seed: int, write: Callable[[Cell, Path], None] = written, name: str = "made") -> Cell:
+    real = Measurement(name, write, (("what", 1),))
+    return Cell(Path("video.toml"), (), seed, (("kind", "a"),), 30.0, real)
+
+
+def test_a_measurement_is_kept_beside_simulated_cells_and_not_run_again(
+    study: Study, engine: FakeEngine, cells: list[Cell]
+) -> None:
+    real = [measured(seed) for seed in range(3)]
+    plan = study.plan([*real, *cells])
+    assert plan.seconds(slots=2) == 3 * 30 + len(cells) / 2
+    results = study.run(plan)
+    table = results.of(real).table("measured")
+    assert table["value"].to_list() == [0, 1, 2]
+    assert set(table["kind"]) == {"a"}
+    assert results.of(cells).table("flows").height > 0
+    assert engine.runs == len(cells)
+    assert not study.plan([*real, *cells]).missing
+    assert circumstances(results.of(real).table(MACHINE)).startswith("Linux")
+
+
+def test_the_same_scenario_is_another_cell_in_each_world_and_by_each_measurement(
+    study: Study,
+) -> None:
+    simulated = replace(measured(0), real=None)
+    emulated = replace(simulated, real=Emulation())
+    every = [simulated, emulated, measured(0), measured(0, name="other")]
+    assert len({planned.key for planned in study.plan(every).cells}) == len(every)
+
+
+def test_another_kernel_or_program_measures_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.run(study.plan([measured(0)]))
+    monkeypatch.setattr("ontempo.lab.study.machine", lambda: "Linux 7.0, another program")
+    assert len(study.plan([measured(0)]).missing) == 1
+
+
+def test_ctrl_c_during_a_measurement_keeps_what_has_finished(study: Study) -> None:
+    def pressed(_cell: Cell, _folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedStudyError, match="1 of 2 cells are kept"):
+        study.run(study.plan([measured(0), measured(1, pressed)]))
+
+
+def test_a_measurement_that_fails_names_its_cell(study: Study) -> None:
+    def fails(_cell: Cell, _folder: Path) -> None:
+        raise ValueError("no such player")
+
+    with pytest.raises(UnfitEnvironmentError, match=r"video.toml \(kind a\): .* no such player"):
+        study.run(study.plan([measured(0, fails)]))
+
+
+def test_a_programs_complaint_is_raised_by_its_exit_code() -> None:
+    assert run_program(["sh", "-c", "echo fine"], "it") == "fine\n"
+    with pytest.raises(UnfitEnvironmentError, match="it: no tun"):
+        run_program(["sh", "-c", "echo no tun >&2; exit 3"], "it")
+    with pytest.raises(BadInputError, match="it: a mistake"):
+        run_program(["sh", "-c", "echo error: a mistake >&2; exit 2"], "it")
+
+
+def test_ctrl_c_lets_a_program_take_down_what_it_set_up(tmp_path: Path) -> None:
+    up, down = tmp_path / "up", tmp_path / "down"
+    script = f"trap 'touch {down}; exit 130' INT; touch {up}; while :; do sleep 0.05; done"
+
+    def press() -> None:
+        while not up.exists():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_program(["sh", "-c", script], "it")
+    assert down.exists()
+
+
+def test_a_congestion_control_with_other_parameters_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[str]] = []
+
+    def answers(changed: list[str]) -> Callable[[list[str], str], str]:
+        def run(command: list[str], _what: str) -> str:
+            asked.append(command[1:])
+            return json.dumps({"loaded": [{"name": "pert", "changed": changed}]})
+
+        return run
+
+    monkeypatch.setattr(real_time, "program", lambda: "ontempo")
+    monkeypatch.setattr(real_time, "run_program", answers([]))
+    assert not load_control("pert")
+    assert load_control("other")
+    assert asked[-1] == ["kernel", "load", "other"]
+    monkeypatch.setattr(real_time, "run_program", answers(["t-min=20 ms"]))
+    with pytest.raises(UnfitEnvironmentError, match="loaded with t-min=20 ms: unload it first"):
+        load_control("pert")
+
+
+def test_worlds_are_named_with_commas() -> None:
+    assert read_worlds(None) == (World.ANALYSIS, World.SIMULATION)
+    assert read_worlds("emulation, simulation") == (World.SIMULATION, World.EMULATION)
+    with pytest.raises(BadInputError, match="--worlds: 'emulated' is none of analysis, simulation"):
+        read_worlds("simulation,emulated")
+
+
+def test_what_the_machine_lacks_hinders_real_cells_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "hindrance", lambda: "needs the rights of root: run with sudo")
+    needed = {"real": [measured(0)], "not": [replace(measured(0), real=None)]}
+    assert hindrances(needed) == {"real": "needs the rights of root: run with sudo"}
+
+
+def test_a_claim_that_the_machine_cannot_check_is_not_yet_and_says_why(
+    tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "make_engine", lambda: engine)
+    monkeypatch.setattr(worlds, "hindrance", lambda: "needs the rights of root: run with sudo")
+    only = ["--only", "pert/homogeneous-emulated", "--out", str(tmp_path), "--no-open"]
+    command = ["reproduce", "--worlds", "emulation", *only]
+    result = CliRunner().invoke(main.app, command)
+    assert result.exit_code == 0
+    assert "not yet: needs the rights of root: run with sudo" in result.output
+    page = (tmp_path / "report" / "pert.html").read_text("utf-8")
+    assert "Needs the rights of root: run with sudo." in page
+    told = json.loads(CliRunner().invoke(main.app, [*command, "--json"]).stdout)
+    assert [one["id"] for one in told["hindered"]] == ["pert/homogeneous-emulated"]
+
+    without = CliRunner().invoke(main.app, ["reproduce", *only])
+    assert without.exit_code == BadInputError.exit_code
+    assert "is checked by emulation: add --worlds analysis,simulation,emulation" in without.output
+
+
+@pytest.mark.skipif(bool(LACKING), reason=f"a real emulation {LACKING}")
+def test_a_short_scenario_is_emulated_for_real(tmp_path: Path) -> None:
+    scenario = tmp_path / "small.toml"
+    scenario.write_text(TEXT)
+    overrides = (
+        'duration="2 s"',
+        'measure.from="1 s"',
+        'flows.video.transport.congestion="cubic"',
+    )
+    emulated = Cell(scenario, overrides, 0, (), 2.0, Emulation())
+    engine = NativeEngine()
+    study = Study(engine, Store(tmp_path / "cells", engine.fingerprint()), 1)
+    results = study.run(study.plan([emulated, replace(emulated, real=None)]))
+    real, simulated = (
+        results.of(cell for cell in results.cells if bool(cell.real) is world)
+        for world in (True, False)
+    )
+    assert real.table("flows").schema == simulated.table("flows").schema
+    assert real.table("flows")["delivered_bytes"].sum() > 0
+    assert real.table(MACHINE)["lateness_p99_s"].is_not_null().all()
+    assert not study.plan([emulated]).missing
