@@ -70,3 +70,12 @@ QUEUE_AT_THRESHOLD = (
     " PERT begins to respond in earnest. A quarter of RENO's queue in a buffer of 150 packets would"
     " be 7 ms, where it responds with a probability of 0.02."
 )
+
+ONE_LOSS_A_MINUTE = Cause(
+    "on this link no controller loses often enough to matter. From one loss to the next RENO's"
+    " window grows from 220 to 445 packets, by one in a round trip of 0.2 to 0.3 s: about a minute."
+    " After its slow start RENO lost nothing in a play of 210 s, nor did PERT. Pictures are late"
+    " where the film asks for 25 Mbit/s, over every controller alike. A film that fills the"
+    " link for its last 90 s has one or two losses of RENO more.",
+    "python -m experiments.pert.play reno filling out/play",
+)

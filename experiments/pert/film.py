@@ -31,11 +31,22 @@ class Scene:
 
 
 ROUND = (Scene(7, 4.65), Scene(6, 25), Scene(8, 4.65))
-"""One round of the film, 21 s; ten of them are the whole film, of 287 MB.
+"""What the film repeats.
 
 How long the peak lasts was chosen over RENO alone: 3, 4, 5 and 6 s gave 11, 14, 23 and 30 late
-pictures in a play, of the thesis' 33.5 with RENO. The rest has the rate that makes the size.
+pictures in a play, of the thesis' 33.5. The rest has the rate that makes the size.
 """
+
+SHORT = ROUND
+"""21 s."""
+
+WHOLE = ROUND * 10
+"""210 s, 287 MB."""
+
+FILLING = (Scene(10, 7.75),) * 12 + (Scene(2, 25), Scene(7, 12)) * 10
+"""210 s, another film, of which the last 90 s fill the link of 15 Mbit/s; in no claim."""
+
+FILMS = {"short": SHORT, "whole": WHOLE, "filling": FILLING}
 
 _EXACT = ("-flags", "+bitexact", "-fflags", "+bitexact", "-map_metadata", "-1")
 

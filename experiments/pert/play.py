@@ -1,13 +1,14 @@
 """One play of the film through the emulated link: a real server, the kernel's TCP, VLC.
 
-python -m experiments.pert.play pert 1 out/play     # one round over PERT; needs root
+python -m experiments.pert.play pert short out/play     # or whole, filling; needs root
 """
 
 import json
+import math
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.real_time import emulate
 
-from .film import CACHE, ROUND, Scene, film_key, make_film, seconds
+from .film import CACHE, FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
 from .playlog import Ending, Event, Told, connection, control, ending, events, silences, stalls
 
 HERE = Path(__file__).parent
@@ -38,31 +39,30 @@ LINK_MBIT_S = 15
 FREE_MBIT_S = 100
 """A link that never makes the film wait: what is late there is the player's own doing."""
 
-PLAYS = {"quick": (2, 1), "full": (20, 10)}
-"""Plays with each control, and rounds of the film in each; ten are the whole film."""
+PLAYS: Mapping[Scale, tuple[int, tuple[Scene, ...]]] = {"quick": (2, SHORT), "full": (20, WHOLE)}
+"""Plays with each control, and of what."""
+
+MARGIN_S, MARGIN_SHARE = 8, 0.2
+"""How long a play may take beyond the film: to begin, and, as a share of it, to stand still."""
 
 _COMPLAINT = re.compile(r" (stream|access|demux|decoder|input|window|player) error: ")
 """Of VLC's errors those that a film can end by; others tell of buses and menus it does not need."""
 
-MARGIN_S = {1: 15, 10: 60}
-"""How long a play may take beyond the film, by rounds: to begin, and to stand still."""
-
 
 def play_cells(scale: Scale) -> list[Cell]:
     """Every play over the testbed's link, and one over a link that is never short."""
-    plays, rounds = PLAYS[scale]
+    plays, scenes = PLAYS[scale]
     crowded = [
-        play_cell(control, rounds, seed, LINK_MBIT_S)
+        play_cell(control, scenes, seed, LINK_MBIT_S)
         for seed in range(plays)
         for control in CONTROLS
     ]
-    return [*crowded, play_cell("reno", rounds, 0, FREE_MBIT_S)]
+    return [*crowded, play_cell("reno", scenes, 0, FREE_MBIT_S)]
 
 
-def play_cell(control: str, rounds: int, seed: int, rate_mbit_s: int) -> Cell:
+def play_cell(control: str, scenes: tuple[Scene, ...], seed: int, rate_mbit_s: int) -> Cell:
     """One play; `seed` only numbers it, since nothing is drawn."""
-    scenes = ROUND * rounds
-    duration_s = seconds(scenes) + MARGIN_S[rounds]
+    duration_s = math.ceil(seconds(scenes) * (1 + MARGIN_SHARE)) + MARGIN_S
     way = Measurement(
         "film",
         partial(play, control=control, scenes=scenes),
@@ -179,10 +179,10 @@ def _bare(line: str) -> str:
 
 def main() -> None:
     """Play once, and print what was counted."""
-    control, rounds, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    cell = play_cell(control, rounds, 0, LINK_MBIT_S)
+    control, scenes, folder = sys.argv[1], FILMS[sys.argv[2]], Path(sys.argv[3])
+    cell = play_cell(control, scenes, 0, LINK_MBIT_S)
     try:
-        play(cell, folder, control=control, scenes=ROUND * rounds)
+        play(cell, folder, control=control, scenes=scenes)
     except LabError as error:
         sys.exit(f"error: {error}")
     for name, value in pl.read_parquet(folder / "plays.parquet").row(0, named=True).items():

@@ -123,27 +123,27 @@ echo "Unknown encoder 'libx264'" >&2; exit 1"""
     program(tmp_path, "ffmpeg", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(UnfitEnvironmentError, match="without libx264"):
-        film.make_film(film.ROUND, tmp_path / "cache")
+        film.make_film(film.SHORT, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_a_missing_ffmpeg_or_vlc_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnfitEnvironmentError, match="ffmpeg is missing"):
-        film.make_film(film.ROUND, tmp_path / "cache")
+        film.make_film(film.SHORT, tmp_path / "cache")
     with pytest.raises(UnfitEnvironmentError, match="vlc is missing"):
-        play(play_cell("reno", 1, 0, 15), tmp_path, control="reno", scenes=film.ROUND)
+        play(play_cell("reno", film.SHORT, 0, 15), tmp_path, control="reno", scenes=film.SHORT)
 
 
 def test_another_recipe_is_another_film() -> None:
-    keys = {film.film_key(film.ROUND * rounds, version) for rounds in (1, 10) for version in "ab"}
-    assert len(keys) == 4
+    keys = {film.film_key(scenes, version) for scenes in film.FILMS.values() for version in "ab"}
+    assert len(keys) == 2 * len(film.FILMS)
 
 
-def test_ten_rounds_are_the_published_film() -> None:
-    assert film.seconds(film.ROUND * 10) == 210
-    assert max(scene.mbit_s for scene in film.ROUND) == 25
-    bits = sum(scene.seconds * (scene.mbit_s + 0.192) for scene in film.ROUND) * 10
+def test_the_whole_film_is_as_long_and_as_large_as_the_published_one() -> None:
+    assert film.seconds(film.WHOLE) == 210
+    assert max(scene.mbit_s for scene in film.WHOLE) == 25
+    bits = sum(scene.seconds * (scene.mbit_s + 0.192) for scene in film.WHOLE)
     assert bits / 8 == pytest.approx(286.5, rel=0.03)  # Megabytes; the rest is the container.
 
 
@@ -234,7 +234,7 @@ def test_a_film_is_played_through_the_emulated_link(tmp_path: Path) -> None:
     if lacks := hindrance() or ", ".join(f"{name} is missing" for name in missing):
         pytest.skip(lacks)
     scenes = (film.Scene(3, 6),)
-    cell = replace(play_cell("cubic", 1, 0, FREE_MBIT_S), overrides=('duration="8 s"',))
+    cell = replace(play_cell("cubic", scenes, 0, FREE_MBIT_S), overrides=('duration="8 s"',))
     play(cell, tmp_path, control="cubic", scenes=scenes, cache=tmp_path / "film")
     row = pl.read_parquet(tmp_path / "plays.parquet").row(0, named=True)
     assert row["finished"] is True

@@ -11,7 +11,9 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
-from ..play import FREE_MBIT_S, LINK_MBIT_S, play_cells
+from ..causes import ONE_LOSS_A_MINUTE
+from ..film import seconds
+from ..play import FREE_MBIT_S, LINK_MBIT_S, PLAYS, play_cells
 
 SHOWN = {"pert": "PERT", "reno": "RENO", "cubic": "CUBIC", "bbr": "BBR"}
 
@@ -69,6 +71,7 @@ def _fewer(quantity: str, counted: dict[str, Interval], other: str) -> Check:
         f"{published['pert']:g} and {published[other]:g}",
         f"{_mean(pert)} and {_mean(theirs)}" if known else "No data",
         pert.value < theirs.value if known else None,
+        ONE_LOSS_A_MINUTE,
     )
 
 
@@ -129,11 +132,12 @@ def _mean(value: Interval) -> str:
 
 def scaling(scale: Scale) -> str:
     """In words, how much is played."""
+    (plays, film), (all_plays, whole) = PLAYS[scale], PLAYS["full"]
     if scale == "full":
-        return "In full: 20 plays of the whole film with each controller, and one that is free."
+        return f"In full: {plays} plays of {seconds(film)} s with each controller, and a free one."
     return (
-        "2 plays of 21 s with each controller, and one that is free; in full 20 of the whole film,"
-        " 210 s."
+        f"{plays} plays of {seconds(film)} s with each controller, and a free one; in full"
+        f" {all_plays} of the whole film, {seconds(whole)} s."
     )
 
 
