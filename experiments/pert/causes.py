@@ -71,11 +71,17 @@ QUEUE_AT_THRESHOLD = (
     " be 7 ms, where it responds with a probability of 0.02."
 )
 
-ONE_LOSS_A_MINUTE = Cause(
-    "on this link no controller loses often enough to matter. From one loss to the next RENO's"
-    " window grows from 220 to 445 packets, by one in a round trip of 0.2 to 0.3 s: about a minute."
-    " After its slow start RENO lost nothing in a play of 210 s, nor did PERT. Pictures are late"
-    " where the film asks for 25 Mbit/s, over every controller alike. A film that fills the"
-    " link for its last 90 s has one or two losses of RENO more.",
+FILM_OUTRUNS_LINK = Cause(
+    "pictures are late where the film asks for 25 Mbit/s of a link of 15, over every controller"
+    " alike; losses matter little. RENO's window takes about a minute from one loss to the next on"
+    " this link (from 220 to 445 packets, by one in a round trip of 0.2 to 0.3 s): after its slow"
+    " start it lost nothing in a play of 210 s, and one or two packets in one whose last 90 s fill"
+    " the link. CUBIC loses once or twice in each peak, which the player's buffer bears.",
     "python -m experiments.pert.play reno filling out/play",
+)
+
+TOO_SHORT_TO_SWING = Cause(
+    "in the second half of a short play, some 10 s, RENO's window hardly moves: it grows by one"
+    " packet in a round trip of 0.2 to 0.3 s. In the last 90 s of whole plays PERT's varies least.",
+    "docs/experiments-pert.md",
 )

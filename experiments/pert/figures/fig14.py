@@ -11,6 +11,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
+from ..causes import TOO_SHORT_TO_SWING
 from ..curves import NAMES
 from ..extensions import movie_cells, scaling
 from ..play import LINK_MBIT_S, play_cells
@@ -62,7 +63,9 @@ def judge_emulated(results: Results) -> Finding:
         " fill, since the player has enough, does not grow: the film itself holds windows still."
     )
     notes = [note, circumstances(results.table(MACHINE))]
-    return _finding(spread, series, table2.SHOWN, notes)
+    is_short = table.filter(pl.col("time_s") >= LAST_S).is_empty()
+    cause = TOO_SHORT_TO_SWING if is_short else ""
+    return _finding(spread, series, table2.SHOWN, notes, cause)
 
 
 def _last(play: pl.DataFrame) -> pl.DataFrame:
@@ -77,7 +80,11 @@ def _drawn(shown: str, colour: str, rows: pl.DataFrame, column: str) -> Series:
 
 
 def _finding(
-    spread: Mapping[str, float], series: list[Series], names: Mapping[str, str], notes: list[str]
+    spread: Mapping[str, float],
+    series: list[Series],
+    names: Mapping[str, str],
+    notes: list[str],
+    cause: str = "",
 ) -> Finding:
     text = ", ".join(f"{shown} {number(spread[name])}" for name, shown in names.items())
     checks = [
@@ -86,6 +93,7 @@ def _finding(
             "fewer fluctuations (smaller coefficient of variation)",
             text,
             spread["pert"] < spread[other],
+            cause,
         )
         for other in ("reno", "cubic")
     ]

@@ -11,7 +11,7 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import ONE_LOSS_A_MINUTE
+from ..causes import FILM_OUTRUNS_LINK
 from ..film import seconds
 from ..play import FREE_MBIT_S, LINK_MBIT_S, PLAYS, play_cells
 
@@ -71,7 +71,7 @@ def _fewer(quantity: str, counted: dict[str, Interval], other: str) -> Check:
         f"{published['pert']:g} and {published[other]:g}",
         f"{_mean(pert)} and {_mean(theirs)}" if known else "No data",
         pert.value < theirs.value if known else None,
-        ONE_LOSS_A_MINUTE,
+        FILM_OUTRUNS_LINK,
     )
 
 
