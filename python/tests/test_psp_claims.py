@@ -6,7 +6,7 @@ import polars as pl
 from conftest import EXPERIMENTS
 from synthetic import Given
 
-from ontempo.lab.claims import Claim, Finding, Verdict
+from ontempo.lab.claims import Claim, Finding, Verdict, World
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.study import Cell, Results
 
@@ -15,6 +15,7 @@ CLAIMS: dict[str, Claim] = {
     for paper in load_papers(EXPERIMENTS)
     if paper.name == "psp"
     for claim in paper.claims
+    if claim.world is not World.EMULATION
 }
 
 SPACINGS = (0, 150, 200, 300, 500, 800, 950, 1000, 1050, 1150, 1200, 1500, 2000, 3000, 5000)

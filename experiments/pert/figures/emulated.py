@@ -28,16 +28,16 @@ from ..trains import Arrival, answers, covered
 from . import alg1, fig2, fig9, homogeneous
 from .ten_gigabits import SCALE
 
-SHORT = Cause(
-    "PERT's alpha grows by 0.1 in five round trips beside RENO, so that a short run is of its"
-    " beginning; the same short run, simulated, is shown beside.",
-    "ontempo-lab reproduce --full --worlds emulation",
+BESIDE_BURSTY = Cause(
+    "not found. It is not the length: the same short run simulated gives PERT more. Simulated with"
+    " PERT paced and ACKs delayed, as the kernel does both, PERT gets 0.12 times RENO's rate and"
+    " 62 % of its streams succeed at 11 s, which is near; but the kernel's PERT gets no more where"
+    " its pacing is off.",
+    "docs/experiments-pert.md, With real packets",
 )
 
 TIE = Cause(
-    "in one short run two controllers may have equally many successful streams, and a few late"
-    " packets make a stream fail.",
-    "the figure, at other start-up delays",
+    "at a start-up delay of 11 s every stream of both succeeds, so neither can be above the other."
 )
 
 AT_ONCE_S = 2e-3
@@ -86,6 +86,7 @@ def judge_videos(results: Results) -> Finding:
             (lower.upper(), found[lower]),
             (STARTUP_S,),
             seconds,
+            BESIDE_BURSTY if upper == "pert" else TIE,
         )
 
     figure = Figure(
@@ -180,14 +181,14 @@ def out_of_order(seen: Sequence[Arrival]) -> list[Arrival]:
 
 
 CLAIMS = (
-    emulated(fig2.CLAIM, queue_emulated, beside_twins(fig2.judge, SHORT)),
+    emulated(fig2.CLAIM, queue_emulated, beside_twins(fig2.judge, BESIDE_BURSTY)),
     emulated(
         replace(
             fig9.CLAIM,
             expectation="The same order at one setting, T/μ between 1.0 and 1.4, 1,000 bytes.",
         ),
         video_emulated,
-        beside_twins(judge_videos, TIE),
+        beside_twins(judge_videos),
     ),
     emulated(
         homogeneous.CLAIM,
