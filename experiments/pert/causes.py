@@ -70,3 +70,18 @@ QUEUE_AT_THRESHOLD = (
     " PERT begins to respond in earnest. A quarter of RENO's queue in a buffer of 150 packets would"
     " be 7 ms, where it responds with a probability of 0.02."
 )
+
+FILM_OUTRUNS_LINK = Cause(
+    "pictures are late where the film asks for 25 Mbit/s of a link of 15, over every controller"
+    " alike; losses matter little. RENO's window takes about a minute from one loss to the next on"
+    " this link (from 220 to 445 packets, by one in a round trip of 0.2 to 0.3 s): after its slow"
+    " start it lost nothing in a play of 210 s, and one or two packets in one whose last 90 s fill"
+    " the link. CUBIC loses once or twice in each peak, which the player's buffer bears.",
+    "python -m experiments.pert.play reno filling out/play",
+)
+
+TOO_SHORT_TO_SWING = Cause(
+    "in the second half of a short play, some 10 s, RENO's window hardly moves: it grows by one"
+    " packet in a round trip of 0.2 to 0.3 s. In the last 90 s of whole plays PERT's varies least.",
+    "docs/experiments-pert.md",
+)

@@ -1,0 +1,193 @@
+"""One play of the film through the emulated link: a real server, the kernel's TCP, VLC.
+
+python -m experiments.pert.play pert short out/play     # or whole, filling; needs root
+"""
+
+import json
+import math
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from ontempo.lab.cells import Cell, Measurement
+from ontempo.lab.claims import Scale
+from ontempo.lab.errors import LabError, UnfitEnvironmentError
+from ontempo.lab.real_time import emulate
+
+from .film import CACHE, FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
+from .playlog import Ending, Event, Told, connection, control, ending, events, silences, stalls
+
+HERE = Path(__file__).parent
+SCENARIO = HERE / "film.toml"
+PORT = 8080
+
+CACHING_MS = 1200
+"""How much VLC buffers before it plays: what VLC 1.1.4 took for HTTP."""
+
+CONTROLS = ("pert", "reno", "cubic", "bbr")
+"""The kernel's controls; the thesis has no BBR."""
+
+LINK_MBIT_S = 15
+"""The testbed's link."""
+
+FREE_MBIT_S = 100
+"""A link that never makes the film wait: what is late there is the player's own doing."""
+
+PLAYS: Mapping[Scale, tuple[int, tuple[Scene, ...]]] = {"quick": (2, SHORT), "full": (20, WHOLE)}
+"""Plays with each control, and of what."""
+
+MARGIN_S, MARGIN_SHARE = 8, 0.2
+"""How long a play may take beyond the film: to begin, and, as a share of it, to stand still."""
+
+_COMPLAINT = re.compile(r" (stream|access|demux|decoder|input|window|player) error: ")
+"""Of VLC's errors those that a film can end by; others tell of buses and menus it does not need."""
+
+
+def play_cells(scale: Scale) -> list[Cell]:
+    """Every play over the testbed's link, and one over a link that is never short."""
+    plays, scenes = PLAYS[scale]
+    crowded = [
+        play_cell(control, scenes, seed, LINK_MBIT_S)
+        for seed in range(plays)
+        for control in CONTROLS
+    ]
+    return [*crowded, play_cell("reno", scenes, 0, FREE_MBIT_S)]
+
+
+def play_cell(control: str, scenes: tuple[Scene, ...], seed: int, rate_mbit_s: int) -> Cell:
+    """One play; `seed` only numbers it, since nothing is drawn."""
+    duration_s = math.ceil(seconds(scenes) * (1 + MARGIN_SHARE)) + MARGIN_S
+    way = Measurement(
+        "film",
+        partial(play, control=control, scenes=scenes),
+        (("control", control), ("film", film_key(scenes)), ("caching_ms", CACHING_MS)),
+        ("pert",) if control == "pert" else (),
+    )
+    return Cell(
+        SCENARIO,
+        (f'duration="{duration_s} s"', f'topology.bottleneck.rate="{rate_mbit_s} Mbit/s"'),
+        seed,
+        (("controller", control), ("rate_mbit_s", rate_mbit_s)),
+        duration_s,
+        way,
+    )
+
+
+def play(
+    cell: Cell, folder: Path, *, control: str, scenes: Sequence[Scene], cache: Path = CACHE
+) -> None:
+    """Play the film once; leave the emulator's tables, `plays`, `glitches` and `tcp` in `folder`.
+
+    Raises `UnfitEnvironmentError` where a program is missing, or the player ends before the film.
+    """
+    if shutil.which("vlc") is None:
+        raise UnfitEnvironmentError("the program vlc is missing, which plays the film")
+    film = make_film(scenes, cache)
+    serve = [sys.executable, str(HERE / "serve.py"), str(film), str(PORT), control]
+    watch = [sys.executable, str(HERE / "player.py"), "{source}", str(PORT), str(CACHING_MS)]
+    commands = (
+        f"flows.film.application.command={json.dumps(serve)}",
+        f"flows.film.application.peer={json.dumps(watch)}",
+    )
+    emulate(replace(cell, overrides=(*cell.overrides, *commands)), folder)
+    served, played = (
+        (folder / f"film.0.{end}.log").read_text("utf-8") for end in ("source", "sink")
+    )
+    try:
+        tables = read_play(served, played, control, seconds(scenes))
+    except UnfitEnvironmentError as error:
+        raise UnfitEnvironmentError(f"{cell}: {error}") from error
+    for name, table in tables.items():
+        table.write_parquet(folder / f"{name}.parquet")
+
+
+def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, pl.DataFrame]:
+    """The tables of a play, out of what server and player wrote.
+
+    Raises `UnfitEnvironmentError` where the film was served over another control than asked for,
+    or where the player ended before the film.
+    """
+    if (used := control(served)) != asked:
+        raise UnfitEnvironmentError(f"the film was served over {used or 'no connection'}")
+    told, ended = events(played), ending(played)
+    began_s = next((one.time_s for one in told if one.event is Event.PLAYING), None)
+    stalled = stalls(told)
+    _check(played, told, ended, began_s, sum(stalled), film_s)
+    counted = [
+        one for one in told if one.event in (Event.LATE_PICTURE, Event.LATE_SOUND, Event.DRY)
+    ]
+    tcp = connection(served)
+    row = {
+        "late_pictures": sum(one.event is Event.LATE_PICTURE for one in told),
+        "silences": len(silences(told)),
+        "ran_dry": sum(one.event is Event.DRY for one in told),
+        "stalled_s": sum(stalled, 0.0),
+        "finished": ended is not None,
+        "processor_s": ended.processor_s if ended else None,
+        "retransmitted": tcp["retransmitted"].max(),
+        "film_s": float(film_s),
+    }
+    return {
+        "plays": pl.DataFrame([row], schema_overrides={"processor_s": pl.Float64}),
+        "glitches": pl.DataFrame(
+            {
+                "time_s": [one.time_s - (began_s or 0) for one in counted],
+                "event": [str(one.event) for one in counted],
+            },
+            schema={"time_s": pl.Float64, "event": pl.String},
+        ),
+        "tcp": tcp,
+    }
+
+
+def _check(
+    played: str,
+    told: Sequence[Told],
+    ended: Ending | None,
+    began_s: float | None,
+    stalled_s: float,
+    film_s: float,
+) -> None:
+    """That the film was played to its end, or was still played when the run was over."""
+    if ended is None:
+        if began_s is None:
+            raise UnfitEnvironmentError("the player did not begin to play")
+        return
+    complaints = [line for line in played.splitlines() if _COMPLAINT.search(line)]
+    complaint = complaints[-1] if complaints else "it said nothing of why"
+    if ended.code != 0:
+        raise UnfitEnvironmentError(f"the player ended with {ended.code}: {_bare(complaint)}")
+    if began_s is None:
+        raise UnfitEnvironmentError(f"the player ended without playing: {_bare(complaint)}")
+    shown_s = told[-1].time_s - began_s - stalled_s
+    if shown_s < film_s - 1:
+        raise UnfitEnvironmentError(
+            f"the player ended after {shown_s:.1f} s of a film of {film_s:g} s: {_bare(complaint)}"
+        )
+
+
+def _bare(line: str) -> str:
+    """A line of VLC's log without time and thread."""
+    return line.partition("] ")[2] or line
+
+
+def main() -> None:
+    """Play once, and print what was counted."""
+    control, scenes, folder = sys.argv[1], FILMS[sys.argv[2]], Path(sys.argv[3])
+    cell = play_cell(control, scenes, 0, LINK_MBIT_S)
+    try:
+        play(cell, folder, control=control, scenes=scenes)
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    for name, value in pl.read_parquet(folder / "plays.parquet").row(0, named=True).items():
+        print(f"{name:14} {value}")
+
+
+if __name__ == "__main__":
+    main()
