@@ -1,103 +1,34 @@
-//! What an application asks for, and what that is for the network.
+//! What a specification of quality is for the network.
 //!
-//! The parameters are those of qosockets, section II.B; the mapping follows RFC 2210 to RFC 2212
-//! (TSpec, RSpec), RFC 4594 (DSCP) and RFC 9622 (transport services).
+//! The mapping of its parameters (qosockets, II.B) follows RFC 2210 to RFC 2212 (TSpec, RSpec),
+//! RFC 4594 (DSCP) and RFC 9622 (transport services).
 
 use core::fmt;
 
-use ontempo_foundation::{Bytes, Duration, Rate};
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
+use ontempo_mechanisms::qos::{Contradiction, Parameter, Specification};
 
 use crate::message::{AdSpec, FlowSpec, LATENCY_UNKNOWN, TrafficSpec};
 
-/// The quality that one end of a flow asks for; what is `None` does not matter to it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Specification {
-    /// Least messages a second.
-    pub min_rate: Option<Parameter<f64>>,
-    /// Most messages a second, in the mean.
-    pub max_rate: Parameter<f64>,
-    /// Most messages a second at a peak.
-    pub peak_rate: Option<Parameter<f64>>,
-    /// Largest message.
-    pub size: Parameter<Bytes>,
-    /// Least delay.
-    pub min_delay: Option<Parameter<Duration>>,
-    /// Most delay from sending to arrival.
-    pub max_delay: Option<Parameter<Duration>>,
-    /// Longest time between two received messages.
-    pub int_delay: Option<Parameter<Duration>>,
-    /// Most difference of the delays of two consecutive messages.
-    pub jitter: Option<Parameter<Duration>>,
-    /// Most messages lost, in per cent.
-    pub loss: Option<Parameter<f64>>,
-    /// Longest time to recover a disrupted connection.
-    pub rec_time: Option<Parameter<Duration>>,
-    /// Messages may be delivered out of order.
-    pub permutable: Parameter<bool>,
-}
-
-/// A parameter, and whether it may be brought to what both ends accept.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Parameter<T> {
-    /// What is asked.
-    pub value: T,
-    /// May be coerced.
-    pub coerced: bool,
-}
-
-impl<T> Parameter<T> {
-    /// A value that may be coerced, as all are in the paper's experiments.
-    pub fn coerced(value: T) -> Self {
-        Self { value, coerced: true }
-    }
-
-    /// A value that may not.
-    pub fn fixed(value: T) -> Self {
-        Self { value, coerced: false }
-    }
-}
-
-/// Why a specification cannot be.
+/// Why nothing can be reserved for a specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contradiction {
-    /// A rate is no number above zero.
-    Rate(&'static str),
-    /// `min_rate` is above `max_rate`.
-    RatesCrossed,
-    /// `max_rate` is above `peak_rate`.
-    PeakBelowMean,
-    /// A message has no bytes.
-    NoSize,
-    /// `min_delay` is above `max_delay`.
-    DelaysCrossed,
-    /// `loss` is not between 0 and 100.
-    Loss,
-    /// `int_delay` is shorter than the time between messages at `max_rate`.
-    IntervalTooShort,
-    /// `max_delay` is below the path's own latency.
-    BelowLatency,
+pub enum Unreservable {
+    /// A reservation needs this parameter.
+    Missing(Parameter),
+    /// It cannot hold on this path.
+    Contradiction(Contradiction),
 }
 
-impl fmt::Display for Contradiction {
+impl fmt::Display for Unreservable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rate(name) => write!(f, "{name} must be a number of messages a second above 0"),
-            Self::RatesCrossed => f.write_str("min_rate must be at most max_rate"),
-            Self::PeakBelowMean => f.write_str("peak_rate must be at least max_rate"),
-            Self::NoSize => f.write_str("size must be at least 1 byte"),
-            Self::DelaysCrossed => f.write_str("min_delay must be at most max_delay"),
-            Self::Loss => f.write_str("loss must be between 0 and 100 per cent"),
-            Self::IntervalTooShort => {
-                f.write_str("int_delay must be at least the time between messages at max_rate")
-            }
-            Self::BelowLatency => {
-                f.write_str("max_delay must be above the path's latency without any queueing")
-            }
+            Self::Missing(parameter) => write!(f, "a reservation needs {parameter}"),
+            Self::Contradiction(contradiction) => contradiction.fmt(f),
         }
     }
 }
 
-impl core::error::Error for Contradiction {}
+impl core::error::Error for Unreservable {}
 
 /// How messages are packets: what the network serves is IP packets, headers counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,133 +53,98 @@ impl Packing {
     }
 }
 
-impl Specification {
-    /// Whether the parameters can hold together.
-    ///
-    /// # Errors
-    /// The first contradiction.
-    pub fn check(&self) -> Result<(), Contradiction> {
-        let rates = [
-            ("min_rate", self.min_rate.map(|rate| rate.value)),
-            ("max_rate", Some(self.max_rate.value)),
-            ("peak_rate", self.peak_rate.map(|rate| rate.value)),
-        ];
-        let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
-        for (name, rate) in rates {
-            if rate.is_some_and(|rate| !is_rate(rate)) {
-                return Err(Contradiction::Rate(name));
-            }
-        }
-        let max_rate = self.max_rate.value;
-        if self.min_rate.is_some_and(|rate| rate.value > max_rate) {
-            return Err(Contradiction::RatesCrossed);
-        }
-        if self.peak_rate.is_some_and(|rate| rate.value < max_rate) {
-            return Err(Contradiction::PeakBelowMean);
-        }
-        if self.size.value == Bytes::ZERO {
-            return Err(Contradiction::NoSize);
-        }
-        let delays = self.min_delay.zip(self.max_delay);
-        if delays.is_some_and(|(min, max)| min.value > max.value) {
-            return Err(Contradiction::DelaysCrossed);
-        }
-        if self.loss.is_some_and(|loss| !(0.0..=100.0).contains(&loss.value)) {
-            return Err(Contradiction::Loss);
-        }
-        let interval = Duration::from_secs_f64(1.0 / max_rate);
-        if self.int_delay.is_some_and(|most| most.value < interval) {
-            return Err(Contradiction::IntervalTooShort);
-        }
-        Ok(())
-    }
+/// The traffic (RFC 2210): r is `max_rate`, p `peak_rate` (r without one), b two messages or
+/// what a peak lets gather in one message's time, whichever is more; m and M the packets' size.
+///
+/// # Errors
+/// Where neither `max_rate` nor `peak_rate`, or no `size` is asked for.
+pub fn traffic(asked: &Specification, packing: Packing) -> Result<TrafficSpec, Unreservable> {
+    let size = asked.size.value.ok_or(Unreservable::Missing(Parameter::Size))?;
+    let rate = asked.max_rate.value.or(asked.peak_rate.value);
+    let rate = rate.ok_or(Unreservable::Missing(Parameter::MaxRate))?;
+    let (bytes, largest) = packing.message(size);
+    let of = |rate: MessageRate| rate.as_f64() * bytes;
+    let peak = asked.peak_rate.value.map_or(of(rate), of).max(of(rate));
+    // One message is on its way while the next is written (qosockets sends whole messages).
+    let burst = (2.0 * bytes).max(largest as f64);
+    let largest = u32::try_from(largest).unwrap_or(u32::MAX);
+    let smallest = u32::try_from(packing.headers.get()).unwrap_or(u32::MAX).min(largest);
+    Ok(TrafficSpec { rate: up(of(rate)), burst: up(burst), peak: up(peak), smallest, largest })
+}
 
-    /// The traffic (RFC 2210): r is `max_rate`, p `peak_rate` (r without one), b two messages or
-    /// what a peak lets gather in one message's time, whichever is more; m and M the packets' size.
-    pub fn traffic(&self, packing: Packing) -> TrafficSpec {
-        let (bytes, largest) = packing.message(self.size.value);
-        let rate = self.max_rate.value * bytes;
-        let peak = self.peak_rate.map_or(rate, |peak| peak.value * bytes).max(rate);
-        // One message is on its way while the next is written (qosockets sends whole messages).
-        let burst = (2.0 * bytes).max(largest as f64);
-        let largest = u32::try_from(largest).unwrap_or(u32::MAX);
-        let smallest = u32::try_from(packing.headers.get()).unwrap_or(u32::MAX).min(largest);
-        TrafficSpec { rate: up(rate), burst: up(burst), peak: up(peak), smallest, largest }
+/// What to reserve: controlled load, or guaranteed service where a delay is asked for and the
+/// whole path offers it. Its rate is the least that keeps the bound of RFC 2212.
+///
+/// # Errors
+/// Where the traffic is not known, or the delay is shorter than the path's own latency.
+pub fn flowspec(
+    asked: &Specification,
+    packing: Packing,
+    path: Option<&AdSpec>,
+) -> Result<FlowSpec, Unreservable> {
+    let traffic = traffic(asked, packing)?;
+    let offered = path.and_then(|path| Some((path, path.guaranteed.filter(|ad| !ad.broken)?)));
+    let (Some(delay), Some((path, ad))) =
+        (asked.max_delay.value, offered.filter(|(path, _)| !path.broken))
+    else {
+        return Ok(FlowSpec::ControlledLoad(traffic));
+    };
+    let latency = if path.latency == LATENCY_UNKNOWN { 0 } else { path.latency };
+    let fixed = Duration::from_micros(u64::from(latency) + u64::from(ad.d_total));
+    let queueing = delay.saturating_sub(fixed).as_secs_f64();
+    if queueing <= 0.0 {
+        let below = Contradiction::BelowLatency { asked: delay, latency: fixed };
+        return Err(Unreservable::Contradiction(below));
     }
+    let rate = rate_for(&traffic, f64::from(ad.c_total), queueing);
+    Ok(FlowSpec::Guaranteed { traffic, rate: up(rate), slack: 0 })
+}
 
-    /// What to reserve: controlled load, or guaranteed service where a delay is asked for and the
-    /// whole path offers it. Its rate is the least that keeps the bound of RFC 2212.
-    ///
-    /// # Errors
-    /// Where the delay is shorter than the path's own latency.
-    pub fn flowspec(
-        &self,
-        packing: Packing,
-        path: Option<&AdSpec>,
-    ) -> Result<FlowSpec, Contradiction> {
-        let traffic = self.traffic(packing);
-        let offered = path.and_then(|path| Some((path, path.guaranteed.filter(|ad| !ad.broken)?)));
-        let (Some(delay), Some((path, ad))) =
-            (self.max_delay, offered.filter(|(path, _)| !path.broken))
-        else {
-            return Ok(FlowSpec::ControlledLoad(traffic));
-        };
-        let latency = if path.latency == LATENCY_UNKNOWN { 0 } else { path.latency };
-        let fixed = Duration::from_micros(u64::from(latency) + u64::from(ad.d_total));
-        let queueing = delay.value.saturating_sub(fixed).as_secs_f64();
-        if queueing <= 0.0 {
-            return Err(Contradiction::BelowLatency);
-        }
-        let rate = rate_for(&traffic, f64::from(ad.c_total), queueing);
-        Ok(FlowSpec::Guaranteed { traffic, rate: up(rate), slack: 0 })
+/// The code point of the flow's packets where nothing reserves (RFC 4594 table 3, RFC 8837).
+pub fn dscp(asked: &Specification) -> Dscp {
+    let within =
+        |most: u64| asked.max_delay.value.is_some_and(|limit| limit <= Duration::from_millis(most));
+    let constant = match (asked.peak_rate.value, asked.max_rate.value) {
+        (Some(peak), Some(most)) => peak.as_f64() <= most.as_f64() * 1.1,
+        _ => true,
+    };
+    let small = asked.size.value.is_some_and(|size| size.get() <= 400);
+    match () {
+        () if within(INTERACTIVE_MS) && constant && small => Dscp::EF,
+        () if within(INTERACTIVE_MS) => Dscp::AF41,
+        () if asked.jitter.value.is_some() || asked.int_delay.value.is_some() => Dscp::AF31,
+        () if asked.max_delay.value.is_some() => Dscp::AF21,
+        () if asked.min_rate.value.is_some() => Dscp::AF11,
+        () => Dscp::DEFAULT,
     }
+}
 
-    /// The code point of the flow's packets where nothing reserves (RFC 4594 table 3, RFC 8837).
-    pub fn dscp(&self) -> Dscp {
-        let within = |limit: Option<Parameter<Duration>>, most: u64| {
-            limit.is_some_and(|limit| limit.value <= Duration::from_millis(most))
-        };
-        let constant = self.peak_rate.is_none_or(|peak| peak.value <= self.max_rate.value * 1.1);
-        let small = self.size.value.get() <= 400;
-        match () {
-            () if within(self.max_delay, INTERACTIVE_MS) && constant && small => Dscp::EF,
-            () if within(self.max_delay, INTERACTIVE_MS) => Dscp::AF41,
-            () if self.jitter.is_some() || self.int_delay.is_some() => Dscp::AF31,
-            () if self.max_delay.is_some() => Dscp::AF21,
-            () if self.min_rate.is_some() => Dscp::AF11,
-            () => Dscp::DEFAULT,
-        }
+/// The transport-services properties (RFC 9622), by their names there, with their values.
+pub fn transport_properties(asked: &Specification) -> Vec<(&'static str, String)> {
+    let payload = |rate: Option<MessageRate>| {
+        let rate = rate?.throughput(asked.size.value?);
+        Some(rate.as_bits_per_sec().to_string())
+    };
+    let lossless = asked.loss.value.is_none_or(|loss| loss == Percent::default());
+    let permutable = asked.permutable.value.unwrap_or(false);
+    let mut properties = vec![
+        ("reliability", preference(lossless, "avoid")),
+        ("preserveMsgBoundaries", "prefer".to_owned()),
+        ("preserveOrder", preference(!permutable, "avoid")),
+        ("connCapacityProfile", dscp(asked).capacity_profile().to_owned()),
+    ];
+    let least = payload(asked.min_rate.value).map(|rate| ("minSendRate", rate));
+    let most = payload(asked.peak_rate.value.or(asked.max_rate.value));
+    properties.extend(least);
+    properties.extend(most.map(|rate| ("maxSendRate", rate)));
+    if let Some(delay) = asked.max_delay.value {
+        properties.push(("msgLifetime", format!("{} ms", delay.as_nanos() / 1_000_000)));
     }
-
-    /// The transport-services properties (RFC 9622), by their names there, with their values.
-    pub fn transport_properties(&self) -> Vec<(&'static str, String)> {
-        let payload = |rate: f64| {
-            Rate::from_bits_per_sec((rate * self.size.value.get() as f64 * 8.0).ceil() as u64)
-                .as_bits_per_sec()
-                .to_string()
-        };
-        let lossless = self.loss.is_none_or(|loss| loss.value == 0.0);
-        let mut properties = vec![
-            ("reliability", preference(lossless, "avoid")),
-            ("preserveMsgBoundaries", "prefer".to_owned()),
-            ("preserveOrder", preference(!self.permutable.value, "avoid")),
-            ("connCapacityProfile", self.dscp().capacity_profile().to_owned()),
-        ];
-        if let Some(rate) = self.min_rate {
-            properties.push(("minSendRate", payload(rate.value)));
-        }
-        let most = self.peak_rate.unwrap_or(self.max_rate);
-        properties.push(("maxSendRate", payload(most.value)));
-        if let Some(delay) = self.max_delay {
-            let millis = delay.value.as_nanos() / 1_000_000;
-            properties.push(("msgLifetime", format!("{millis} ms")));
-        }
-        if let Some(time) = self.rec_time {
-            let seconds = time.value.as_nanos().div_ceil(1_000_000_000);
-            properties.push(("connTimeout", format!("{seconds} s")));
-        }
-        properties
+    if let Some(time) = asked.rec_time.value {
+        let seconds = time.as_nanos().div_ceil(1_000_000_000);
+        properties.push(("connTimeout", format!("{seconds} s")));
     }
+    properties
 }
 
 /// ITU-T G.114: up to 150 ms of delay are good for most interactive applications.
@@ -322,23 +218,23 @@ impl Dscp {
 mod tests {
     use proptest::prelude::*;
 
+    use ontempo_mechanisms::qos::Term;
+
     use super::*;
     use crate::message::GuaranteedAd;
 
     /// NetVideo: 80 messages of 1,280 bytes a second.
     fn video() -> Specification {
         Specification {
-            min_rate: Some(Parameter::coerced(60.0)),
-            max_rate: Parameter::coerced(80.0),
-            peak_rate: Some(Parameter::coerced(100.0)),
-            size: Parameter::coerced(Bytes::new(1280)),
-            min_delay: None,
-            max_delay: Some(Parameter::coerced(Duration::from_millis(100))),
-            int_delay: None,
-            jitter: Some(Parameter::coerced(Duration::from_millis(20))),
-            loss: Some(Parameter::coerced(1.0)),
-            rec_time: None,
-            permutable: Parameter::coerced(false),
+            min_rate: Term::coerced(MessageRate::per_second(60)),
+            max_rate: Term::coerced(MessageRate::per_second(80)),
+            peak_rate: Term::coerced(MessageRate::per_second(100)),
+            size: Term::coerced(Bytes::new(1280)),
+            max_delay: Term::coerced(Duration::from_millis(100)),
+            jitter: Term::coerced(Duration::from_millis(20)),
+            loss: Term::coerced(Percent::new(1)),
+            permutable: Term::coerced(false),
+            ..Specification::default()
         }
     }
 
@@ -356,38 +252,37 @@ mod tests {
 
     #[test]
     fn the_papers_video_is_a_token_bucket_of_its_packets() {
-        let traffic = video().traffic(Packing::UDP_IPV4);
+        let traffic = traffic(&video(), Packing::UDP_IPV4).unwrap();
         assert_eq!((traffic.rate, traffic.peak), (80.0 * 1308.0, 100.0 * 1308.0));
         assert_eq!((traffic.burst, traffic.largest, traffic.smallest), (2616.0, 1308, 28));
-        assert_eq!(video().dscp(), Dscp::AF41);
-        let properties = video().transport_properties();
+        assert_eq!(dscp(&video()), Dscp::AF41);
+        let properties = transport_properties(&video());
         assert!(properties.contains(&("minSendRate", "614400".to_owned())));
     }
 
     #[test]
     fn a_message_larger_than_a_packet_counts_with_all_its_headers() {
-        let image = Specification { size: Parameter::fixed(Bytes::new(58_000)), ..video() };
-        let traffic = image.traffic(Packing::UDP_IPV4);
+        let image = Specification { size: Term::firm(Bytes::new(58_000)), ..video() };
+        let traffic = traffic(&image, Packing::UDP_IPV4).unwrap();
         assert_eq!(traffic.largest, 1500);
         assert_eq!(traffic.burst, 2.0 * (58_000.0 + 40.0 * 28.0));
     }
 
     #[test]
     fn a_delay_that_the_path_cannot_have_is_refused() {
-        let asked = video().flowspec(Packing::UDP_IPV4, Some(&path(120_000, 0, 0)));
-        assert_eq!(asked, Err(Contradiction::BelowLatency));
+        let asked = flowspec(&video(), Packing::UDP_IPV4, Some(&path(120_000, 0, 0)));
+        let error = asked.unwrap_err().to_string();
+        assert!(error.contains("than the path takes without any queue (120 ms)"), "{error}");
         let broken = AdSpec { broken: true, ..path(10_000, 0, 0) };
-        let asked = video().flowspec(Packing::UDP_IPV4, Some(&broken));
+        let asked = flowspec(&video(), Packing::UDP_IPV4, Some(&broken));
         assert!(matches!(asked, Ok(FlowSpec::ControlledLoad(_))));
     }
 
     #[test]
-    fn contradictions_are_named() {
-        let crossed = Specification { min_rate: Some(Parameter::fixed(90.0)), ..video() };
-        assert_eq!(crossed.check(), Err(Contradiction::RatesCrossed));
-        let never = Specification { max_rate: Parameter::fixed(f64::NAN), ..video() };
-        assert_eq!(never.check(), Err(Contradiction::Rate("max_rate")));
-        assert_eq!(video().check(), Ok(()));
+    fn what_a_reservation_needs_is_named() {
+        let unknown = Specification { size: Term::default(), ..video() };
+        let error = traffic(&unknown, Packing::UDP_IPV4).unwrap_err();
+        assert_eq!(error.to_string(), "a reservation needs size");
     }
 
     proptest! {

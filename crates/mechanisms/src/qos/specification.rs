@@ -142,19 +142,51 @@ impl fmt::Display for Value {
     }
 }
 
-/// Two parameters of one specification that cannot both hold.
+/// Why a specification cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Contradiction {
-    /// The parameter that is too large, and what it asks for.
-    pub larger: (Parameter, Value),
-    /// The parameter that it must not exceed, and what that asks for.
-    pub bound: (Parameter, Value),
+pub enum Contradiction {
+    /// One parameter is above another that it must not exceed.
+    Above {
+        /// The parameter that is too large, and what it asks for.
+        larger: (Parameter, Value),
+        /// The parameter that it must not exceed, and what that asks for.
+        bound: (Parameter, Value),
+    },
+    /// A rate or a size of nothing.
+    Zero(Parameter),
+    /// `int_delay` is shorter than the time between two messages at `max_rate`.
+    IntervalTooShort {
+        /// What is asked for.
+        asked: Duration,
+        /// The time between two messages.
+        between: Duration,
+    },
+    /// `max_delay` is shorter than the path takes without any queue.
+    BelowLatency {
+        /// What is asked for.
+        asked: Duration,
+        /// What the path takes.
+        latency: Duration,
+    },
 }
 
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ((larger, value), (bound, limit)) = (self.larger, self.bound);
-        write!(f, "{larger} ({value}) is above {bound} ({limit})")
+        match self {
+            Self::Above { larger: (larger, value), bound: (bound, limit) } => {
+                write!(f, "{larger} ({value}) is above {bound} ({limit})")
+            }
+            Self::Zero(parameter) => write!(f, "{parameter} is 0; more is needed"),
+            Self::IntervalTooShort { asked, between } => write!(
+                f,
+                "int_delay ({asked}) is shorter than the time between two messages at max_rate \
+                 ({between})"
+            ),
+            Self::BelowLatency { asked, latency } => write!(
+                f,
+                "max_delay ({asked}) is shorter than the path takes without any queue ({latency})"
+            ),
+        }
     }
 }
 
@@ -229,25 +261,36 @@ impl Specification {
     /// Whether it can hold at all.
     ///
     /// # Errors
-    /// Names the first two parameters that contradict each other.
+    /// Names the first parameters that contradict each other.
     pub fn check(&self) -> Result<(), Contradiction> {
         self.ordered(self.min_rate, Parameter::MinRate, self.max_rate, Parameter::MaxRate)?;
         self.ordered(self.min_rate, Parameter::MinRate, self.peak_rate, Parameter::PeakRate)?;
         self.ordered(self.max_rate, Parameter::MaxRate, self.peak_rate, Parameter::PeakRate)?;
-        self.ordered(self.min_delay, Parameter::MinDelay, self.max_delay, Parameter::MaxDelay)
+        self.ordered(self.min_delay, Parameter::MinDelay, self.max_delay, Parameter::MaxDelay)?;
+        let nothing = [
+            (Parameter::MaxRate, self.max_rate.value == Some(MessageRate::default())),
+            (Parameter::PeakRate, self.peak_rate.value == Some(MessageRate::default())),
+            (Parameter::Size, self.size.value == Some(Bytes::ZERO)),
+        ];
+        if let Some((parameter, _)) = nothing.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(Contradiction::Zero(parameter));
+        }
+        if let (Some(asked), Some(rate)) = (self.int_delay.value, self.max_rate.value) {
+            let between = Duration::from_nanos(1_000_000_000_000 / rate.as_thousandths().max(1));
+            if asked < between {
+                return Err(Contradiction::IntervalTooShort { asked, between });
+            }
+        }
+        Ok(())
     }
 
-    /// Whether `max_delay` leaves room for a path of this propagation delay; as
-    /// [`check`](Self::check), it names what contradicts.
+    /// Whether `max_delay` leaves room for a path that takes `latency` without any queue.
     ///
     /// # Errors
-    /// Where `max_delay` is shorter than the propagation.
-    pub fn check_path(&self, propagation: Duration) -> Result<(), Contradiction> {
+    /// Where it does not.
+    pub fn check_path(&self, latency: Duration) -> Result<(), Contradiction> {
         match self.max_delay.value {
-            Some(most) if most < propagation => Err(Contradiction {
-                larger: (Parameter::MinDelay, Value::Span(propagation)),
-                bound: (Parameter::MaxDelay, Value::Span(most)),
-            }),
+            Some(asked) if asked < latency => Err(Contradiction::BelowLatency { asked, latency }),
             _ => Ok(()),
         }
     }
@@ -263,7 +306,7 @@ impl Specification {
             (Some(low), Some(high)) if low > high => {
                 let named = |name| self.value(name).map(|value| (name, value));
                 match (named(smaller_name), named(larger_name)) {
-                    (Some(larger), Some(bound)) => Err(Contradiction { larger, bound }),
+                    (Some(larger), Some(bound)) => Err(Contradiction::Above { larger, bound }),
                     _ => Ok(()),
                 }
             }

@@ -72,7 +72,17 @@ fn a_specification_that_contradicts_itself_says_where() {
     let error = wrong.check().unwrap_err().to_string();
     assert_eq!(error, "min_rate (90 messages/s) is above max_rate (80 messages/s)");
     let path = net_video().check_path(Duration::from_millis(120)).unwrap_err().to_string();
-    assert_eq!(path, "min_delay (120 ms) is above max_delay (100 ms)");
+    assert_eq!(
+        path,
+        "max_delay (100 ms) is shorter than the path takes without any queue (120 ms)"
+    );
+    let never = Specification { size: Term::firm(Bytes::ZERO), ..net_video() };
+    assert_eq!(never.check().unwrap_err().to_string(), "size is 0; more is needed");
+    let hurried = Specification { int_delay: Term::firm(Duration::from_millis(12)), ..net_video() };
+    assert_eq!(
+        hurried.check().unwrap_err().to_string(),
+        "int_delay (12 ms) is shorter than the time between two messages at max_rate (12.5 ms)"
+    );
 }
 
 fn interval(number: u64, received: u64, sent: u64) -> Delivered {
