@@ -1,0 +1,441 @@
+//! Any [`CongestionControl`] as the controller of a real QUIC stack.
+//!
+//! The stack counts bytes and tells of packets one by one; a mechanism counts packets and is
+//! told of acknowledgements. The adapter stands between, and decides nothing:
+//!
+//! * Packets are renumbered 0, 1, 2, … in the order of sending. QUIC starts anew in each of its
+//!   three number spaces and now and then skips a number, and a controller is not told which
+//!   space a number belongs to.
+//! * A round trip is `now - sent` of the largest packet acknowledged, and only where an
+//!   acknowledgement raised that largest (RFC 9002, section 5.1). Such a sample contains the
+//!   peer's acknowledgement delay. Samples are smoothed here (RFC 6298): the stack shows its own
+//!   average only as it was before the acknowledgement at hand, an assumed 333 ms at first.
+//! * Lost packets are told to the mechanism once per window of data, by its [`RecoveryPoint`].
+//! * QUIC has no retransmission timeout; persistent congestion (RFC 9002, section 7.6) is what
+//!   comes nearest.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use noq_proto::RttEstimator as StackRtt;
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_mechanisms::congestion::{
+    Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
+};
+use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, SelfInducedDelay, Train};
+
+use super::account::SharedAccount;
+use super::clock::Epoch;
+
+/// What spaces packets where the mechanism names no rate of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// Nothing: acknowledgements alone clock packets out, as in the TCP of the papers.
+    #[default]
+    Off,
+    /// The stack's own pacer: 1.25 windows per round trip, in bursts of 10 packets or 2 ms.
+    Stack,
+    /// One window per round trip. The stack saves up what goes unused, to 10 packets or 10 ms, so
+    /// where acknowledgements clock packets out this bounds bursts and does not space packets.
+    Window,
+}
+
+impl Pacing {
+    /// The fastest that the stack's pacer is told. It cannot be switched off, but at this rate it
+    /// lets 256 packets leave at one instant. No faster: what it waits for is rounded to a
+    /// nanosecond, and less than half of one becomes none, for ever.
+    pub(super) const FASTEST: Rate = Rate::from_bits_per_sec(8_000_000_000);
+}
+
+/// What a controller did, read by the test while the stack owns the controller.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The window, whenever it changed.
+    pub window: Vec<(Time, Window)>,
+    /// The mechanism's own account, as of its last event.
+    pub snapshot: Option<Snapshot>,
+    /// Times of the loss events that the mechanism was told of.
+    pub loss_events: Vec<Time>,
+    /// Times of persistent congestion.
+    pub timeouts: Vec<Time>,
+    /// Raw round-trip times that the mechanism was given.
+    pub rtt_samples: u64,
+    /// How often the stack took a loss back; a mechanism has no way to take its answer back.
+    pub spurious: u64,
+}
+
+/// A log that the adapter writes and the test reads.
+#[derive(Clone, Debug, Default)]
+pub struct SharedLog(Arc<Mutex<Log>>);
+
+impl SharedLog {
+    /// The log, to read or to write.
+    pub fn lock(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes an [`Adapter`] for each path of the stack.
+pub struct Factory<F> {
+    /// Makes the mechanism.
+    pub make: F,
+    /// What it starts from; the packet size is the stack's.
+    pub start: Start,
+    /// What spaces packets.
+    pub pacing: Pacing,
+    /// True: round trips are corrected for what a train of packets delays itself by (thesis,
+    /// ch. V) before the mechanism sees them.
+    pub corrected: bool,
+    /// Zero of time.
+    pub epoch: Epoch,
+    /// Where what the mechanism wants is read.
+    pub account: SharedAccount,
+    /// Where all of its history is written, by tests.
+    pub log: Option<SharedLog>,
+}
+
+impl<F> std::fmt::Debug for Factory<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory").field("start", &self.start).finish_non_exhaustive()
+    }
+}
+
+impl<F, C> ControllerFactory for Factory<F>
+where
+    F: Fn(Start) -> C + Send + Sync,
+    C: CongestionControl + Clone + Send + Sync + 'static,
+{
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        let start = Start { packet_size: Bytes::new(mtu.into()), ..self.start };
+        let mut adapter = Adapter {
+            controller: (self.make)(start),
+            start,
+            pacing: self.pacing,
+            correction: self.corrected.then(SelfInducedDelay::new),
+            epoch: self.epoch,
+            account: self.account.clone(),
+            log: self.log.clone(),
+            outstanding: VecDeque::new(),
+            next: 0,
+            highest_acked: 0,
+            bytes_in_flight: 0,
+            acked: None,
+            recovery: RecoveryPoint::default(),
+            loss: None,
+            timed_out: false,
+            rtt: RttEstimator::new(RtoParameters::default()),
+            last_sent: None,
+        };
+        adapter.record(self.epoch.time(now));
+        Box::new(adapter)
+    }
+}
+
+/// A packet in flight.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// Its place in the order of sending.
+    number: u64,
+    /// The stack's number, unique within one of its spaces.
+    stack_number: u64,
+    sent: Time,
+    bytes: u64,
+}
+
+/// What one acknowledgement covers, gathered packet by packet.
+#[derive(Clone, Copy, Debug)]
+struct Acked {
+    packets: u64,
+    bytes: u64,
+    first_sent: Time,
+    largest: Outstanding,
+}
+
+/// A mechanism under a QUIC stack.
+#[derive(Clone)]
+pub struct Adapter<C> {
+    controller: C,
+    start: Start,
+    pacing: Pacing,
+    /// Where round trips are corrected, what that takes.
+    correction: Option<SelfInducedDelay>,
+    epoch: Epoch,
+    account: SharedAccount,
+    log: Option<SharedLog>,
+    /// In the order of sending.
+    outstanding: VecDeque<Outstanding>,
+    /// The number of the next packet.
+    next: u64,
+    highest_acked: u64,
+    bytes_in_flight: u64,
+    /// Set while the stack tells of one acknowledgement's packets.
+    acked: Option<Acked>,
+    recovery: RecoveryPoint,
+    /// The loss that begins an episode, kept until the stack says whether it is persistent.
+    loss: Option<Loss>,
+    /// Set by persistent congestion, cleared by an acknowledgement.
+    timed_out: bool,
+    rtt: RttEstimator,
+    last_sent: Option<Time>,
+}
+
+impl<C> fmt::Debug for Adapter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl<C: CongestionControl> Adapter<C> {
+    fn packets(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.start.packet_size.get() as f64
+    }
+
+    fn in_flight(&self) -> f64 {
+        self.packets(self.bytes_in_flight)
+    }
+
+    fn window_bytes(&self) -> u64 {
+        let size = self.start.packet_size;
+        self.controller.window().bytes(size).max(size).get()
+    }
+
+    /// Takes a packet out of flight; `sent`, where known, tells number spaces apart. `None` for
+    /// a packet that was never counted: a bare acknowledgement.
+    fn take(&mut self, stack_number: u64, sent: Option<Time>) -> Option<Outstanding> {
+        let place = self.outstanding.iter().position(|packet| {
+            packet.stack_number == stack_number && sent.is_none_or(|sent| sent == packet.sent)
+        })?;
+        let packet = self.outstanding.remove(place)?;
+        self.bytes_in_flight -= packet.bytes;
+        Some(packet)
+    }
+
+    /// Forgets packets that the stack forgot without a word: those of the handshake, whose
+    /// fate no longer matters once it is done. They are the oldest.
+    fn settle(&mut self, stack_in_flight: u64) {
+        while self.bytes_in_flight > stack_in_flight
+            && let Some(forgotten) = self.outstanding.pop_front()
+        {
+            self.bytes_in_flight -= forgotten.bytes;
+        }
+    }
+
+    /// The round trip of the packets just acknowledged.
+    fn sample(&mut self, now: Time, acked: &Acked) -> Duration {
+        let last_sent = acked.largest.sent;
+        let raw = now.since(last_sent);
+        let Some(correction) = &mut self.correction else { return raw };
+        let train = Train { packets: acked.packets, first_sent: acked.first_sent, last_sent };
+        let self_induced = correction.on_ack(now, train);
+        let least = self.rtt.minimum_rtt().unwrap_or(raw).min(raw);
+        SelfInducedDelay::correct(now.since(acked.first_sent), self_induced, least)
+    }
+
+    fn write_log(&self, write: impl FnOnce(&mut Log)) {
+        if let Some(log) = &self.log {
+            write(&mut log.lock());
+        }
+    }
+
+    fn loss_of(&self, now: Time, packet: u64) -> Loss {
+        Loss { now, packet, next: self.next, in_flight: self.in_flight() }
+    }
+
+    /// Whether all that was outstanding at the last loss event is acknowledged, and more.
+    fn in_recovery(&self, now: Time) -> bool {
+        let mut would_be = self.recovery;
+        !would_be.begins_with(&self.loss_of(now, self.highest_acked))
+    }
+
+    /// Writes down what the mechanism made of the last event.
+    fn record(&mut self, now: Time) {
+        let snapshot = self.controller.snapshot();
+        self.account.write(|account| {
+            account.window = Bytes::new(self.window_bytes());
+            account.rate = self.controller.pacing_rate();
+            account.burst = self.controller.burst();
+            account.srtt = self.rtt.srtt();
+            account.snapshot = Some(snapshot);
+        });
+        let window = self.controller.window();
+        self.write_log(|log| {
+            if log.window.last().is_none_or(|(_, last)| *last != window) {
+                log.window.push((now, window));
+            }
+            log.snapshot = Some(snapshot);
+        });
+    }
+
+    fn paced_rate(&self) -> Option<Rate> {
+        let rate = self.controller.pacing_rate().or_else(|| match self.pacing {
+            Pacing::Off => Some(Pacing::FASTEST),
+            Pacing::Stack => None,
+            Pacing::Window => Some(Rate::of(Bytes::new(self.window_bytes()), self.rtt.srtt()?)),
+        });
+        rate.map(|rate| rate.min(Pacing::FASTEST))
+    }
+}
+
+impl<C> Controller for Adapter<C>
+where
+    C: CongestionControl + Clone + Send + Sync + 'static,
+{
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, stack_number: u64) {
+        let now = self.epoch.time(now);
+        let idle = self.last_sent.is_some_and(|last| now.since(last) > self.rtt.rto());
+        if self.outstanding.is_empty() && idle {
+            self.controller.on_idle_restart();
+        }
+        self.last_sent = Some(now);
+        let packet =
+            Outstanding { number: self.next, stack_number, sent: now, bytes: bytes.into() };
+        self.outstanding.push_back(packet);
+        self.bytes_in_flight += packet.bytes;
+        self.next += 1;
+        self.controller.on_sent(&Sent { now, packet: packet.number, in_flight: self.in_flight() });
+        self.record(now);
+    }
+
+    fn on_ack(
+        &mut self,
+        _now: Instant,
+        sent: Instant,
+        _bytes: u64,
+        stack_number: u64,
+        _app_limited: bool,
+        _rtt: &StackRtt,
+    ) {
+        let sent = self.epoch.time(sent);
+        if let Some(packet) = self.take(stack_number, Some(sent)) {
+            let one = Acked { packets: 0, bytes: 0, first_sent: packet.sent, largest: packet };
+            let acked = self.acked.get_or_insert(one);
+            acked.packets += 1;
+            acked.bytes += packet.bytes;
+            acked.first_sent = acked.first_sent.min(packet.sent);
+            if packet.number > acked.largest.number {
+                acked.largest = packet;
+            }
+        }
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        largest_acked: Option<u64>,
+    ) {
+        let now = self.epoch.time(now);
+        self.settle(in_flight);
+        let Some(acked) = self.acked.take() else {
+            return;
+        };
+        let raised = largest_acked == Some(acked.largest.stack_number);
+        let sample = raised.then(|| self.sample(now, &acked));
+        if let Some(sample) = sample {
+            self.rtt.on_sample(sample);
+            self.write_log(|log| log.rtt_samples += 1);
+        }
+        self.timed_out = false;
+        self.highest_acked = self.highest_acked.max(acked.largest.number);
+        self.controller.on_ack(&Ack {
+            now,
+            packets: self.packets(acked.bytes),
+            rtt: sample,
+            srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            acked: self.highest_acked,
+            next: self.next,
+            in_flight: self.in_flight(),
+            in_recovery: self.in_recovery(now),
+            window_limited: !app_limited,
+        });
+        self.record(now);
+    }
+
+    fn on_packet_lost(&mut self, _bytes: u16, stack_number: u64, now: Instant) {
+        let now = self.epoch.time(now);
+        let in_flight = self.in_flight();
+        if let Some(packet) = self.take(stack_number, None) {
+            // What is sent again covers no train.
+            if let Some(correction) = &mut self.correction {
+                correction.reset();
+            }
+            let loss = Loss { in_flight, ..self.loss_of(now, packet.number) };
+            if self.loss.is_none() && self.recovery.begins_with(&loss) {
+                self.loss = Some(loss);
+            }
+        }
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        _sent: Instant,
+        is_persistent: bool,
+        is_ecn: bool,
+        _lost_bytes: u64,
+        _largest_lost: u64,
+    ) {
+        let now = self.epoch.time(now);
+        if is_ecn {
+            // The marked packet is the largest of those acknowledged just before.
+            let mark = self.loss_of(now, self.highest_acked);
+            if self.recovery.begins_with(&mark) {
+                self.controller.on_ecn(&mark);
+            }
+        } else if is_persistent {
+            self.loss = None;
+            self.recovery.restart(self.next);
+            self.write_log(|log| log.timeouts.push(now));
+            self.controller.on_timeout(&Timeout {
+                now,
+                next: self.next,
+                in_flight: self.in_flight(),
+                repeated: std::mem::replace(&mut self.timed_out, true),
+            });
+        } else if let Some(loss) = self.loss.take() {
+            self.write_log(|log| log.loss_events.push(now));
+            self.controller.on_loss(&loss);
+        }
+        self.record(now);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.write_log(|log| log.spurious += 1);
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.start.packet_size = Bytes::new(mtu.into());
+    }
+
+    fn window(&self) -> u64 {
+        self.window_bytes()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let size = self.start.packet_size;
+        let threshold = self.controller.snapshot().ssthresh;
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.window_bytes();
+        metrics.ssthresh = threshold.packets().is_finite().then(|| threshold.bytes(size).get());
+        metrics.pacing_rate = self.paced_rate().map(|rate| rate.as_bits_per_sec() / 8);
+        metrics.send_quantum = Some(self.controller.burst().get().max(1) * size.get());
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.start.initial_window.bytes(self.start.packet_size).get()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections over a simulated network.
+
+mod basics;
+mod world;
