@@ -22,7 +22,7 @@ pub(super) struct Gate {
 
 impl Gate {
     pub(super) fn new(config: Option<PacingConfig>) -> Self {
-        Self { config, pacer: Pacer::default(), interval: Duration::ZERO, burst: u64::MAX }
+        Self { config, pacer: Pacer::default(), interval: Duration::ZERO, burst: burst(config) }
     }
 
     /// How many packets may leave at `now`, at most `most`; otherwise when the next may.
@@ -42,11 +42,8 @@ impl Gate {
     pub(super) fn on_sent(&mut self, now: Time, size: Bytes, account: &Account) {
         self.interval = self.distance(size, account);
         // A distance that the control names itself is kept, whatever pacing is configured.
-        self.burst = match (account.spacing, self.config) {
-            (Some(spacing), _) if spacing > Duration::ZERO => 1,
-            (None, Some(config)) if self.interval > Duration::ZERO => config.burst.get().max(1),
-            _ => u64::MAX,
-        };
+        let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
+        self.burst = if spaced { 1 } else { burst(self.config) };
         self.pacer.set_burst(Packets::new(self.burst));
         self.pacer.on_sent(now, self.interval);
     }
@@ -62,6 +59,10 @@ impl Gate {
         });
         rate.map_or(Duration::ZERO, |rate| interval_at_rate(rate, size))
     }
+}
+
+fn burst(config: Option<PacingConfig>) -> u64 {
+    config.map_or(u64::MAX, |config| config.burst.get().max(1))
 }
 
 /// Holds back acknowledgements as the policy says that the peer asked for.

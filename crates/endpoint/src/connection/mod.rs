@@ -389,7 +389,12 @@ impl Connection {
             self.read_units(now)?;
             self.tell_receiving(now);
             self.control.ask_time(now, self.config.clock_interval);
-            self.write_units(now);
+            // A flow's opening goes before its units: written after them it could wait for the
+            // room that they take and, unopened, never give back.
+            self.urgent |= self.control.write(&mut self.stack)?;
+            if self.control.is_idle() {
+                self.write_units(now);
+            }
         }
         self.urgent |= self.control.write(&mut self.stack)?;
         Ok(())

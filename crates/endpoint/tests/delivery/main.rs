@@ -1,4 +1,5 @@
 //! Connections over a simulated network.
 
 mod basics;
+mod seeds;
 mod world;
