@@ -1,6 +1,7 @@
 //! Whatever the network does, what was promised holds: thousands of seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ontempo_endpoint::simulated::{Mishaps, Path};
@@ -214,11 +215,19 @@ fn told_dropped(world: &World, of: FlowId) -> BTreeSet<u64> {
 fn run(seed: u64) {
     let mut random = RandomStream::new(seed, "plan");
     let config = configuration(&mut random);
-    let (there, back) = (path(&mut random), path(&mut random));
+    let (mut there, mut back) = (path(&mut random), path(&mut random));
+    let rebinds = random.chance(0.15);
+    if rebinds {
+        // The stack tries a new path for three probe timeouts only, and a server that could not
+        // validate it sends nothing ever after: the client must connect again.
+        for path in [&mut there, &mut back] {
+            (path.loss, path.mishaps, path.buffer) =
+                (LossModel::None, Mishaps::default(), Packets::new(1000));
+        }
+    }
     let mut plans: Vec<Plan> = (0..=random.next_u64() % 3).map(|_| plan(&mut random)).collect();
     let mut world = World::new(seed, &there, &back, &config);
     world.connect();
-    let rebinds = random.chance(0.15);
     let mut rebound = false;
     let rests = random.chance(0.3);
     let slow = world.now() + millis(random.next_u64() % 800);
@@ -303,6 +312,7 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         return;
     }
     let next = AtomicU64::new(0);
+    let failed = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
@@ -312,9 +322,13 @@ fn what_was_promised_holds_over_thousands_of_networks() {
                     if seed >= SEEDS {
                         break;
                     }
-                    run(seed);
+                    if std::panic::catch_unwind(|| run(seed)).is_err() {
+                        failed.lock().expect("nobody panics with it").push(seed);
+                    }
                 }
             });
         }
     });
+    let failed = failed.into_inner().expect("nobody panics with it");
+    assert!(failed.is_empty(), "with ONTEMPO_SEED set to one of them it can be run alone: {failed:?}");
 }
