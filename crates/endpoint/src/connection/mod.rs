@@ -161,8 +161,6 @@ pub struct Connection {
     urgent: bool,
     /// True where the application did something since the last progress.
     pub(crate) touched: bool,
-    /// Clock of the last call, for those that bring none.
-    now: Time,
 }
 
 impl std::fmt::Debug for Connection {
@@ -195,7 +193,6 @@ impl Connection {
             told: VecDeque::new(),
             urgent: true,
             touched: true,
-            now,
             stack,
             config,
             token,
@@ -247,7 +244,7 @@ impl Connection {
         if flow.outgoing {
             return None;
         }
-        let delivery = self.receiving.take(self.now, flow.number)?;
+        let delivery = self.receiving.take(flow.number)?;
         self.touched = true;
         Some(delivery)
     }
@@ -356,7 +353,6 @@ impl Connection {
 
     /// Time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        self.now = now;
         let due = self.stack.poll_timeout().is_some_and(|at| self.epoch.time(at) <= now);
         if due {
             self.stack.handle_timeout(self.epoch.instant(now));
@@ -366,7 +362,6 @@ impl Connection {
 
     /// Does all that can be done now, short of sending.
     pub(crate) fn progress(&mut self, now: Time) {
-        self.now = now;
         self.touched = false;
         while let Some(event) = self.stack.poll() {
             self.on_stack_event(now, event);
@@ -392,9 +387,7 @@ impl Connection {
             // A flow's opening goes before its units: written after them it could wait for the
             // room that they take and, unopened, never give back.
             self.urgent |= self.control.write(&mut self.stack)?;
-            if self.control.is_idle() {
-                self.write_units(now);
-            }
+            self.write_units(now);
         }
         self.urgent |= self.control.write(&mut self.stack)?;
         Ok(())

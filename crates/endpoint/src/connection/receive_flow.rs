@@ -270,20 +270,23 @@ impl ReceiveFlow {
         } else if self.seen.len() as u64 > self.limits.units {
             self.floor = self.seen.pop_first().map_or(self.floor, |lowest| lowest + 1);
         }
+        let length = partial.header.length;
+        while !self.ready.is_empty()
+            && (self.ready.len() as u64 >= self.limits.units
+                || self.buffered + length > self.limits.bytes)
+        {
+            // The oldest is the least wanted.
+            self.statistics.dropped += 1;
+            self.take();
+        }
         let depends_on = partial.header.depends_on.clone();
-        self.reserve(partial.header.length);
+        self.reserve(length);
         let mut unit = self.unit(now, partial, clocks);
-        unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
-        if self.config.order == DeliveryOrder::Sequence {
-            unit.missing.clear();
+        // In sequence nothing is remembered of what came before.
+        if self.config.order != DeliveryOrder::Sequence {
+            unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
         }
         self.ready.push_back(Delivery::Unit(unit));
-        while self.ready.len() as u64 > self.limits.units || self.buffered > self.limits.bytes {
-            self.statistics.dropped += 1;
-            if self.take(now).is_none() {
-                break;
-            }
-        }
     }
 
     pub(super) fn wants(&self, id: u64) -> bool {
@@ -291,7 +294,7 @@ impl ReceiveFlow {
     }
 
     /// The next unit that may be delivered.
-    pub(super) fn take(&mut self, _now: Time) -> Option<Delivery> {
+    pub(super) fn take(&mut self) -> Option<Delivery> {
         let delivery = self.ready.pop_front()?;
         if let Delivery::Unit(unit) = &delivery {
             let size = unit.data.len() as u64;
@@ -335,7 +338,8 @@ impl ReceiveFlow {
 
     /// When a flow that is not repaired ends, whatever is missing.
     pub(super) fn end(&self) -> Option<Time> {
-        (!self.is_repaired() && self.units.is_some() && !self.end_told).then_some(self.end)
+        let waits = !self.is_repaired() && self.units.is_some() && self.ready.is_empty();
+        waits.then_some(self.end)
     }
 
     /// True where every unit has been handed over or is known not to come.

@@ -88,9 +88,9 @@ impl Receiving {
         receiving.on_dropped(now, units)
     }
 
-    pub(super) fn take(&mut self, now: Time, flow: u64) -> Option<Delivery> {
+    pub(super) fn take(&mut self, flow: u64) -> Option<Delivery> {
         let receiving = self.flows.get_mut(&flow)?;
-        let delivery = receiving.take(now);
+        let delivery = receiving.take();
         if delivery.is_none() {
             self.emptied.insert(flow);
         }

@@ -380,9 +380,12 @@ impl Connection {
     /// Drops what is late and writes what the stack takes.
     pub(super) fn write_units(&mut self, now: Time) {
         let sending = &mut self.sending;
+        let written = self.control.is_idle();
         sending.drop_late(now, &mut self.stack, &mut self.control);
         sending.set_window(&mut self.stack, self.account.read().window, self.config.send_bytes);
-        self.urgent |= sending.write_all(&mut self.stack, &self.config);
+        if written {
+            self.urgent |= sending.write_all(&mut self.stack, &self.config);
+        }
         for flow in sending.flows.values_mut() {
             flow.count_blocked(now);
             if flow.has_room_again(&sending.peer, &self.config) {
