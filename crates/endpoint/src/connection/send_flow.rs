@@ -150,7 +150,9 @@ impl SendFlow {
         peer: &Limits,
         config: &Configuration,
     ) -> Result<u64, SendError> {
-        let most = peer.unit_bytes.min(peer.bytes).min(config.send_bytes.get());
+        // The peer may keep an eighth of its leave to itself, it being too little to tell of.
+        let leave = peer.bytes - peer.bytes / 8;
+        let most = peer.unit_bytes.min(leave).min(config.send_bytes.get());
         let (id, size) = (self.next_id(), unit.data.len() as u64);
         if self.finished {
             return Err(SendError::NoFlow);
@@ -198,30 +200,36 @@ impl SendFlow {
         priority
     }
 
+    /// The most important unit whose number the peer has given leave to send: it takes none far
+    /// beyond one that is missing, however important.
+    fn next_unit(&self) -> Option<(Reverse<u8>, u64)> {
+        let free = self.config.reliability == Reliability::None;
+        self.queue.iter().find(|(_, id)| free || *id < self.credit_units).copied()
+    }
+
     /// The next unit that waits: its number and importance to others flows'.
     pub(super) fn head(&self) -> Option<(u64, u8)> {
-        let (_, id) = self.queue.first()?;
+        let (_, id) = self.next_unit()?;
         let slot = self.slots.get((id - self.first) as usize)?;
         let Place::Queued(unit) = &slot.place else { return None };
-        Some((*id, unit.priority))
+        Some((id, unit.priority))
     }
 
     /// True where the peer has given leave to send the next unit.
     pub(super) fn has_credit(&self) -> bool {
-        let Some((_, id)) = self.queue.first() else { return false };
-        let size = self.slots.get((id - self.first) as usize).map_or(0, |slot| slot.size);
-        *id < self.credit_units && self.charged + size <= self.credit_bytes
+        self.head_size().is_some_and(|size| self.charged + size <= self.credit_bytes)
     }
 
     /// Length of the next unit's data.
     pub(super) fn head_size(&self) -> Option<u64> {
-        let (_, id) = self.queue.first()?;
+        let (_, id) = self.next_unit()?;
         self.slots.get((id - self.first) as usize).map(|slot| slot.size)
     }
 
     /// Takes the next unit out of the queue, to write it on `stream` (`None`: as datagrams).
     pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
-        let (_, id) = self.queue.pop_first()?;
+        let (priority, id) = self.next_unit()?;
+        self.queue.remove(&(priority, id));
         let flow = self.number;
         let slot = self.slot(id)?;
         let written = stream.map_or(Place::Resolved, Place::Written);

@@ -327,9 +327,6 @@ fn what_was_promised_holds_over_thousands_of_networks() {
                     if seed >= SEEDS {
                         break;
                     }
-                    if std::env::var("DEBUGX").is_ok() {
-                        eprintln!("start {seed}");
-                    }
                     if std::panic::catch_unwind(|| run(seed)).is_err() {
                         failed.lock().expect("nobody panics with it").push(seed);
                     }
