@@ -427,10 +427,12 @@ impl Connection {
             self.progress(now);
         }
         let carrying = self.stage == Stage::Open;
-        if carrying && !self.urgent && self.sending.is_idle() {
-            if let Some(until) = self.acks.holds(now) {
-                return Step::Wait(until);
-            }
+        if carrying
+            && !self.urgent
+            && self.sending.is_idle()
+            && let Some(until) = self.acks.holds(now)
+        {
+            return Step::Wait(until);
         }
         let most = match self.gate.allowed(now, self.config.segments) {
             Ok(most) => most,

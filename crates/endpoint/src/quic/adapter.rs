@@ -198,8 +198,8 @@ impl<C: CongestionControl> Adapter<C> {
         self.packets(self.bytes_in_flight)
     }
 
-    /// Never below two packets (RFC 9002, section 7.2): at one, the stack, which asks for room
-    /// for more than the packet that it sends, would never send again.
+    /// Never below two packets (RFC 9002, section 7.2): at one, the stack was seen to send probes
+    /// and nothing else, for ever.
     fn window_bytes(&self) -> u64 {
         let size = self.start.packet_size;
         self.controller.window().bytes(size).max(size * 2).get()
