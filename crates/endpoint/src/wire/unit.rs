@@ -59,8 +59,8 @@ impl UnitHeader {
         let flow = reader.number()?;
         let id = reader.number()?;
         let length = reader.number()?;
-        let sent = micros(reader.number()?);
-        let lifetime = reader.number()?.checked_sub(1).map(micros);
+        let sent = micros(reader.at_most(MOST_MICROS, "a unit's time")?);
+        let lifetime = reader.at_most(MOST_MICROS, "a unit's lifetime")?.checked_sub(1).map(micros);
         let priority = reader.at_most(255, "a unit's priority")? as u8;
         let count = reader.at_most(MAX_DEPENDENCIES as u64, "a unit's number of dependencies")?;
         let mut depends_on = Vec::with_capacity(count as usize);
@@ -73,9 +73,11 @@ impl UnitHeader {
     }
 }
 
-/// A span of microseconds; what does not fit is as long as can be.
+/// The most microseconds that our units of time hold.
+pub(super) const MOST_MICROS: u64 = u64::MAX / 1000;
+
 fn micros(micros: u64) -> Duration {
-    Duration::from_nanos(micros.saturating_mul(1000))
+    Duration::from_micros(micros)
 }
 
 /// What stands at the front of a datagram that carries a piece of a unit.
