@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 RELEASE := --release
 # What this machine can build beyond what every machine can.
 FEATURES := $(shell scripts/features)
-FUZZ := crates/scenario/fuzz crates/reservation/fuzz
+FUZZ := $(wildcard crates/*/fuzz)
 
 # What is compiled: a change of it builds anew.
 RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -path '*/bpf/*' \) -print)
@@ -66,7 +66,7 @@ differences: build ## Run the claims in small and write docs/differences.md anew
 
 .PHONY: clean
 clean: ## Remove all that was built; results in out/ stay.
-	rm -rf target $(FUZZ:=/target) $(VENV)
+	rm -rf target $(addsuffix /target,$(FUZZ)) $(VENV)
 
 # What stands behind these.
 
@@ -105,8 +105,8 @@ test-rust: machine
 .PHONY: test-fuzz
 test-fuzz: machine
 	@set -e; for folder in $(FUZZ); do \
-		CARGO_TARGET_DIR=target cargo check $(RELEASE) --locked --no-default-features --manifest-path $$folder/Cargo.toml; \
-		scripts/fuzz-briefly $$folder; \
+		CARGO_TARGET_DIR=target cargo check $(RELEASE) --locked --no-default-features --manifest-path "$$folder/Cargo.toml"; \
+		scripts/fuzz-briefly "$$folder"; \
 	done
 
 .PHONY: check-rustdoc

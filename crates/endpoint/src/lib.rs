@@ -1,8 +1,37 @@
-//! Media over real networks: application data units over QUIC, packets spaced over UDP, the socket API.
+//! Media over real networks: application data units over QUIC, packets spaced over UDP.
+//!
+//! An [`Endpoint`] is what stands behind one UDP socket: it connects, listens and keeps the
+//! connections. It is sans-I/O: no socket, no clock, no thread. A driver hands it what arrives and
+//! the time, and asks it what to send and when to ask again; the same endpoint runs over sockets,
+//! over the emulator's hosts, and in virtual time over the network of [`simulated`].
+//!
+//! A [`Connection`] carries flows in both directions, and a flow application data units: each has
+//! a number, and may have a deadline, a priority, and units that it depends on. What order they
+//! are delivered in, and what becomes of those that are lost, is each flow's choice
+//! ([`FlowConfig`]).
 
+mod config;
+mod connection;
+mod endpoint;
+mod flow;
+mod identity;
 pub mod media;
 pub mod monitor;
 pub mod qos;
+pub mod quic;
+pub mod simulated;
 pub mod spaced;
 #[cfg(unix)]
 pub mod udp;
+pub mod wire;
+
+pub use config::{Configuration, CongestionName, Limits, PacingConfig, UnknownCongestion};
+pub use connection::{
+    Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,
+    SendStatistics,
+};
+pub use endpoint::{ConnectFailed, ConnectionId, Endpoint, Event, Poll, Source, Transmit};
+pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
+pub use identity::{Fingerprint, Identity, IdentityError, Token, Trust};
+pub use noq_proto::EcnCodepoint;
+pub use wire::AckRequest;

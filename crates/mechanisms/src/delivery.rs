@@ -177,6 +177,11 @@ impl Resequencer {
         slot.is_some_and(|slot| slot.state != State::Missing)
     }
 
+    /// The lowest ADU that may not be delivered yet: those below were delivered, or are ready.
+    pub fn lowest_missing(&self) -> u64 {
+        self.base
+    }
+
     /// ADUs that have arrived and are not delivered.
     pub fn buffered(&self) -> u64 {
         self.buffered

@@ -11,9 +11,9 @@ use noq_proto::{
 };
 use ontempo_foundation::{RandomStream, Time};
 
-use crate::adapter::Epoch;
 use crate::content::Application;
 use crate::plaintext::{Plaintext, SeededKey};
+use ontempo_endpoint::quic::Epoch;
 
 /// A UDP payload on its way.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@
 //! [`world::run`] is the whole of it; the other modules are its parts. `--nocapture` shows what
 //! each run came to, and how fast.
 
-mod adapter;
 mod checksum;
 mod content;
 mod endpoint;
@@ -19,9 +18,9 @@ use ontempo_mechanisms::congestion::{
     Snapshot, Start, Timeout, Window,
 };
 
-use crate::adapter::Pacing;
 use crate::same_path::{WindowTrace, tcp};
 use crate::world::{Mishaps, Outcome, PAYLOAD, Path, Setup, run, run_with};
+use ontempo_endpoint::quic::Pacing;
 
 const FIFTY_MEGABYTES: Bytes = Bytes::new(50_000_000);
 const FIVE_MEGABYTES: Bytes = Bytes::new(5_000_000);

@@ -10,10 +10,10 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::{CongestionControl, Snapshot, Start, Window};
 use ontempo_network::{DelayLaw, DropTail, Fate, Limit, Link, LinkParameters, LossModel, Queue};
 
-use crate::adapter::{Epoch, Factory, Log, Pacing, SharedLog};
 use crate::checksum::Checksum;
 use crate::content::{Application, Receiver, Sender};
 use crate::endpoint::{Datagram, Node};
+use ontempo_endpoint::quic::{Epoch, Factory, Log, Pacing, SharedAccount, SharedLog};
 
 /// UDP payload of a full packet: QUIC's smallest allowed, and fixed, path discovery being off.
 /// This is the packet that windows and paced rates count.
@@ -151,8 +151,15 @@ where
     let epoch = Epoch::new();
     let log = SharedLog::default();
     let start = Start { initial_window: setup.initial_window, ..Start::default() };
-    let factory =
-        Factory { make: controller, start, pacing: setup.pacing, epoch, log: log.clone() };
+    let factory = Factory {
+        make: controller,
+        start,
+        pacing: setup.pacing,
+        corrected: false,
+        epoch,
+        account: SharedAccount::default(),
+        log: Some(log.clone()),
+    };
     let mut sending = transport();
     sending.congestion_controller_factory(Arc::new(factory));
     sending.ack_frequency_config(setup.ack_every.map(|packets| {

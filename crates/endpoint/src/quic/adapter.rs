@@ -26,36 +26,14 @@ use ontempo_foundation::{Bytes, Duration, Rate, Time};
 use ontempo_mechanisms::congestion::{
     Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
 };
-use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator};
+use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, SelfInducedDelay, Train};
 
-/// The instant that the run calls [`Time::ZERO`].
-///
-/// The stack speaks of `std::time::Instant`, which cannot be made out of nothing. One is taken
-/// from the clock, once; only distances from it are ever used.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Epoch(Instant);
-
-impl Epoch {
-    /// Now.
-    pub(crate) fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    /// `time` as the stack wants it.
-    pub(crate) fn instant(self, time: Time) -> Instant {
-        self.0 + std::time::Duration::from_nanos(time.as_nanos())
-    }
-
-    /// `instant` as the mechanisms want it.
-    pub(crate) fn time(self, instant: Instant) -> Time {
-        let nanos = instant.saturating_duration_since(self.0).as_nanos();
-        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-}
+use super::account::SharedAccount;
+use super::clock::Epoch;
 
 /// What spaces packets where the mechanism names no rate of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Pacing {
+pub enum Pacing {
     /// Nothing: acknowledgements alone clock packets out, as in the TCP of the papers.
     #[default]
     Off,
@@ -70,49 +48,60 @@ impl Pacing {
     /// The fastest that the stack's pacer is told. It cannot be switched off, but at this rate it
     /// lets 256 packets leave at one instant. No faster: what it waits for is rounded to a
     /// nanosecond, and less than half of one becomes none, for ever.
-    const FASTEST: Rate = Rate::from_bits_per_sec(8_000_000_000);
+    pub(super) const FASTEST: Rate = Rate::from_bits_per_sec(8_000_000_000);
 }
 
 /// What a controller did, read by the test while the stack owns the controller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
+pub struct Log {
     /// The window, whenever it changed.
-    pub(crate) window: Vec<(Time, Window)>,
+    pub window: Vec<(Time, Window)>,
     /// The mechanism's own account, as of its last event.
-    pub(crate) snapshot: Option<Snapshot>,
+    pub snapshot: Option<Snapshot>,
     /// Times of the loss events that the mechanism was told of.
-    pub(crate) loss_events: Vec<Time>,
+    pub loss_events: Vec<Time>,
     /// Times of persistent congestion.
-    pub(crate) timeouts: Vec<Time>,
+    pub timeouts: Vec<Time>,
     /// Raw round-trip times that the mechanism was given.
-    pub(crate) rtt_samples: u64,
+    pub rtt_samples: u64,
     /// How often the stack took a loss back; a mechanism has no way to take its answer back.
-    pub(crate) spurious: u64,
+    pub spurious: u64,
 }
 
 /// A log that the adapter writes and the test reads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedLog(Arc<Mutex<Log>>);
+pub struct SharedLog(Arc<Mutex<Log>>);
 
 impl SharedLog {
     /// The log, to read or to write.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Log> {
+    pub fn lock(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes an [`Adapter`] for each path of the stack.
-pub(crate) struct Factory<F> {
+pub struct Factory<F> {
     /// Makes the mechanism.
-    pub(crate) make: F,
+    pub make: F,
     /// What it starts from; the packet size is the stack's.
-    pub(crate) start: Start,
+    pub start: Start,
     /// What spaces packets.
-    pub(crate) pacing: Pacing,
+    pub pacing: Pacing,
+    /// True: round trips are corrected for what a train of packets delays itself by (thesis,
+    /// ch. V) before the mechanism sees them.
+    pub corrected: bool,
     /// Zero of time.
-    pub(crate) epoch: Epoch,
-    /// Where it writes.
-    pub(crate) log: SharedLog,
+    pub epoch: Epoch,
+    /// Where what the mechanism wants is read.
+    pub account: SharedAccount,
+    /// Where all of its history is written, by tests.
+    pub log: Option<SharedLog>,
+}
+
+impl<F> std::fmt::Debug for Factory<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory").field("start", &self.start).finish_non_exhaustive()
+    }
 }
 
 impl<F, C> ControllerFactory for Factory<F>
@@ -126,7 +115,9 @@ where
             controller: (self.make)(start),
             start,
             pacing: self.pacing,
+            correction: self.corrected.then(SelfInducedDelay::new),
             epoch: self.epoch,
+            account: self.account.clone(),
             log: self.log.clone(),
             outstanding: VecDeque::new(),
             next: 0,
@@ -158,18 +149,23 @@ struct Outstanding {
 /// What one acknowledgement covers, gathered packet by packet.
 #[derive(Clone, Copy, Debug)]
 struct Acked {
+    packets: u64,
     bytes: u64,
+    first_sent: Time,
     largest: Outstanding,
 }
 
 /// A mechanism under a QUIC stack.
 #[derive(Clone)]
-pub(crate) struct Adapter<C> {
+pub struct Adapter<C> {
     controller: C,
     start: Start,
     pacing: Pacing,
+    /// Where round trips are corrected, what that takes.
+    correction: Option<SelfInducedDelay>,
     epoch: Epoch,
-    log: SharedLog,
+    account: SharedAccount,
+    log: Option<SharedLog>,
     /// In the order of sending.
     outstanding: VecDeque<Outstanding>,
     /// The number of the next packet.
@@ -202,9 +198,11 @@ impl<C: CongestionControl> Adapter<C> {
         self.packets(self.bytes_in_flight)
     }
 
+    /// Never below two packets (RFC 9002, section 7.2): at one, the stack was seen to send probes
+    /// and nothing else, for ever.
     fn window_bytes(&self) -> u64 {
         let size = self.start.packet_size;
-        self.controller.window().bytes(size).max(size).get()
+        self.controller.window().bytes(size).max(size * 2).get()
     }
 
     /// Takes a packet out of flight; `sent`, where known, tells number spaces apart. `None` for
@@ -228,6 +226,23 @@ impl<C: CongestionControl> Adapter<C> {
         }
     }
 
+    /// The round trip of the packets just acknowledged.
+    fn sample(&mut self, now: Time, acked: &Acked) -> Duration {
+        let last_sent = acked.largest.sent;
+        let raw = now.since(last_sent);
+        let Some(correction) = &mut self.correction else { return raw };
+        let train = Train { packets: acked.packets, first_sent: acked.first_sent, last_sent };
+        let self_induced = correction.on_ack(now, train);
+        let least = self.rtt.minimum_rtt().unwrap_or(raw).min(raw);
+        SelfInducedDelay::correct(now.since(acked.first_sent), self_induced, least)
+    }
+
+    fn write_log(&self, write: impl FnOnce(&mut Log)) {
+        if let Some(log) = &self.log {
+            write(&mut log.lock());
+        }
+    }
+
     fn loss_of(&self, now: Time, packet: u64) -> Loss {
         Loss { now, packet, next: self.next, in_flight: self.in_flight() }
     }
@@ -240,12 +255,21 @@ impl<C: CongestionControl> Adapter<C> {
 
     /// Writes down what the mechanism made of the last event.
     fn record(&mut self, now: Time) {
+        let snapshot = self.controller.snapshot();
+        self.account.write(|account| {
+            account.window = Bytes::new(self.window_bytes());
+            account.rate = self.controller.pacing_rate();
+            account.burst = self.controller.burst();
+            account.srtt = self.rtt.srtt();
+            account.snapshot = Some(snapshot);
+        });
         let window = self.controller.window();
-        let mut log = self.log.lock();
-        if log.window.last().is_none_or(|(_, last)| *last != window) {
-            log.window.push((now, window));
-        }
-        log.snapshot = Some(self.controller.snapshot());
+        self.write_log(|log| {
+            if log.window.last().is_none_or(|(_, last)| *last != window) {
+                log.window.push((now, window));
+            }
+            log.snapshot = Some(snapshot);
+        });
     }
 
     fn paced_rate(&self) -> Option<Rate> {
@@ -289,15 +313,14 @@ where
     ) {
         let sent = self.epoch.time(sent);
         if let Some(packet) = self.take(stack_number, Some(sent)) {
-            self.acked = Some(match self.acked {
-                Some(acked) if acked.largest.number > packet.number => {
-                    Acked { bytes: acked.bytes + packet.bytes, ..acked }
-                }
-                acked => Acked {
-                    bytes: acked.map_or(0, |acked| acked.bytes) + packet.bytes,
-                    largest: packet,
-                },
-            });
+            let one = Acked { packets: 0, bytes: 0, first_sent: packet.sent, largest: packet };
+            let acked = self.acked.get_or_insert(one);
+            acked.packets += 1;
+            acked.bytes += packet.bytes;
+            acked.first_sent = acked.first_sent.min(packet.sent);
+            if packet.number > acked.largest.number {
+                acked.largest = packet;
+            }
         }
     }
 
@@ -314,10 +337,10 @@ where
             return;
         };
         let raised = largest_acked == Some(acked.largest.stack_number);
-        let sample = raised.then(|| now.since(acked.largest.sent));
+        let sample = raised.then(|| self.sample(now, &acked));
         if let Some(sample) = sample {
             self.rtt.on_sample(sample);
-            self.log.lock().rtt_samples += 1;
+            self.write_log(|log| log.rtt_samples += 1);
         }
         self.timed_out = false;
         self.highest_acked = self.highest_acked.max(acked.largest.number);
@@ -339,6 +362,10 @@ where
         let now = self.epoch.time(now);
         let in_flight = self.in_flight();
         if let Some(packet) = self.take(stack_number, None) {
+            // What is sent again covers no train.
+            if let Some(correction) = &mut self.correction {
+                correction.reset();
+            }
             let loss = Loss { in_flight, ..self.loss_of(now, packet.number) };
             if self.loss.is_none() && self.recovery.begins_with(&loss) {
                 self.loss = Some(loss);
@@ -365,7 +392,7 @@ where
         } else if is_persistent {
             self.loss = None;
             self.recovery.restart(self.next);
-            self.log.lock().timeouts.push(now);
+            self.write_log(|log| log.timeouts.push(now));
             self.controller.on_timeout(&Timeout {
                 now,
                 next: self.next,
@@ -373,14 +400,14 @@ where
                 repeated: std::mem::replace(&mut self.timed_out, true),
             });
         } else if let Some(loss) = self.loss.take() {
-            self.log.lock().loss_events.push(now);
+            self.write_log(|log| log.loss_events.push(now));
             self.controller.on_loss(&loss);
         }
         self.record(now);
     }
 
     fn on_spurious_congestion_event(&mut self) {
-        self.log.lock().spurious += 1;
+        self.write_log(|log| log.spurious += 1);
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {

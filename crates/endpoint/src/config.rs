@@ -1,0 +1,312 @@
+//! What of an endpoint may be set.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use noq_proto::congestion::{Bbr3Config, ControllerFactory};
+use noq_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
+use ontempo_mechanisms::congestion::{
+    Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno, RenoParameters, Start,
+    Vegas, VegasParameters, Window,
+};
+use ontempo_mechanisms::spacing::SpacingParameters;
+
+use crate::quic::{Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory};
+pub use crate::wire::Limits;
+use crate::wire::{AckRequest, MAX_UNIT_HEADER};
+
+/// A congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CongestionName {
+    /// Reno (RFC 5681).
+    Reno,
+    /// NewReno (RFC 6582).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// Vegas (Brakmo and Peterson, 1995).
+    Vegas,
+    /// PERT (thesis, ch. II).
+    Pert,
+    /// BBR, version 3: the QUIC stack's own.
+    Bbr,
+    /// The packet-spacing protocol (psp, section 2).
+    Psp,
+    /// Damped PSP (psp, section 2.2).
+    DampedPsp,
+}
+
+impl CongestionName {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::Vegas,
+        Self::Pert,
+        Self::Bbr,
+        Self::Psp,
+        Self::DampedPsp,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Vegas => "vegas",
+            Self::Pert => "pert",
+            Self::Bbr => "bbr",
+            Self::Psp => "psp",
+            Self::DampedPsp => "damped-psp",
+        }
+    }
+}
+
+/// A text is not the name of a congestion control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCongestion(String);
+
+impl fmt::Display for UnknownCongestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = CongestionName::ALL.iter().map(|name| name.name()).collect();
+        write!(f, "`{}` is not a congestion control; there are {}", self.0, names.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownCongestion {}
+
+impl FromStr for CongestionName {
+    type Err = UnknownCongestion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCongestion> {
+        let found = Self::ALL.into_iter().find(|name| name.name() == text);
+        found.ok_or_else(|| UnknownCongestion(text.to_owned()))
+    }
+}
+
+/// How packets are spaced, where the congestion control names no distance itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacingConfig {
+    /// What the window over a round trip is multiplied with, above 0; above 1 lets the window,
+    /// not the pacing, be the limit. Where the control names a rate, that is obeyed as it is.
+    pub gain: f64,
+    /// Packets that may leave back to back after an idle time, at least 1.
+    pub burst: Packets,
+}
+
+impl Default for PacingConfig {
+    /// 1.25 windows per round trip (RFC 9002, section 7.7), in bursts of at most 4.
+    fn default() -> Self {
+        Self { gain: 1.25, burst: Packets::new(4) }
+    }
+}
+
+/// All that may be set of an endpoint's connections.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The congestion control of what this side sends.
+    pub congestion: CongestionName,
+    /// The window at the start; ten packets (RFC 6928).
+    pub initial_window: Packets,
+    /// True: round trips are corrected for what a train of packets delays itself by, before the
+    /// congestion control sees them (thesis, ch. V).
+    pub rtt_correction: bool,
+    /// How packets are spaced; `None`: as the window lets them.
+    pub pacing: Option<PacingConfig>,
+    /// Packets that one transmission may consist of, at least 1; pacing may allow fewer.
+    pub segments: usize,
+    /// How the peer is asked to acknowledge.
+    pub acknowledge: AckRequest,
+    /// A packet is lost when one sent so many packets later is acknowledged, at least 3 (RFC
+    /// 9002, section 6.1.1). Ten, where the standard says 3: reordering of a few packets is
+    /// common where links retransmit or packets take several ways, and a packet wrongly held for
+    /// lost costs bandwidth and window; the time threshold still finds a loss after an eighth
+    /// of a round trip more.
+    pub packet_threshold: u32,
+    /// A packet is lost when one sent after it is acknowledged so many round trips after its own
+    /// sending, above 1 (RFC 9002, section 6.1.2: 9/8).
+    pub time_threshold: f32,
+    /// What this side is ready to hold of what it receives.
+    pub limits: Limits,
+    /// Streams that the peer may have open at a time: units under way, or batches of small ones.
+    pub streams: u32,
+    /// Units of one flow that may wait to be sent or to be known arrived.
+    pub send_units: u64,
+    /// Bytes of one flow that may wait to be sent or to be known arrived.
+    pub send_bytes: Bytes,
+    /// Small units that wait share a stream as long as it has at most so many bytes. About one
+    /// packet's: units of one packet are lost together anyway.
+    pub batch: Bytes,
+    /// UDP payload of a packet, before larger ones are found to pass, 1,200 or more.
+    pub packet_size: u16,
+    /// True: larger packets are tried.
+    pub discover_packet_size: bool,
+    /// After how long a silent connection is given up.
+    pub idle_timeout: Duration,
+    /// How often a silent connection says that it is alive; `None`: never.
+    pub keep_alive: Option<Duration>,
+    /// How long handshake and greeting may take.
+    pub greeting_timeout: Duration,
+    /// How often the clocks are compared.
+    pub clock_interval: Duration,
+    /// Connections at a time; more are refused.
+    pub connections: usize,
+    /// True: a client must prove its address before anything is kept of it.
+    pub retry: bool,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self {
+            congestion: CongestionName::default(),
+            initial_window: Packets::new(10),
+            rtt_correction: false,
+            pacing: Some(PacingConfig::default()),
+            segments: 16,
+            acknowledge: AckRequest::default(),
+            packet_threshold: 10,
+            time_threshold: 9.0 / 8.0,
+            limits: Limits { flows: 16, units: 4096, bytes: 8 << 20, unit_bytes: 4 << 20 },
+            streams: 1024,
+            send_units: 4096,
+            send_bytes: Bytes::new(8 << 20),
+            batch: Bytes::new(1100),
+            packet_size: 1200,
+            discover_packet_size: true,
+            idle_timeout: Duration::from_secs(10),
+            keep_alive: Some(Duration::from_secs(3)),
+            greeting_timeout: Duration::from_secs(5),
+            clock_interval: Duration::from_secs(1),
+            connections: 4096,
+            retry: false,
+        }
+    }
+}
+
+/// The window that the stack is told where spacing alone governs.
+const SPACED_WINDOW: u64 = 16 << 20;
+
+/// Datagrams wait with us and not in the stack, so that late ones can be dropped: it keeps no
+/// more than one transmission's.
+const DATAGRAM_BUFFER: usize = 32 << 10;
+
+fn std(span: Duration) -> std::time::Duration {
+    std::time::Duration::from_nanos(span.as_nanos())
+}
+
+fn var(value: u64) -> VarInt {
+    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+}
+
+impl Configuration {
+    /// The stack's settings for one connection, whose controller keeps `account`; `seed` decides
+    /// what is random about it.
+    pub(crate) fn transport(
+        &self,
+        epoch: Epoch,
+        seed: u64,
+        account: SharedAccount,
+    ) -> TransportConfig {
+        let mut transport = TransportConfig::default();
+        let stream = self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64);
+        transport
+            .max_concurrent_bidi_streams(VarInt::from_u32(1))
+            .max_concurrent_uni_streams(VarInt::from_u32(self.streams))
+            .stream_receive_window(var(stream))
+            .receive_window(var(stream))
+            .send_window(self.send_bytes.get())
+            .datagram_receive_buffer_size(Some(1 << 20))
+            .datagram_send_buffer_size(DATAGRAM_BUFFER)
+            .packet_threshold(self.packet_threshold.max(3))
+            .time_threshold(self.time_threshold)
+            .initial_mtu(self.packet_size)
+            .mtu_discovery_config(self.discover_packet_size.then(MtuDiscoveryConfig::default))
+            .max_idle_timeout(IdleTimeout::try_from(std(self.idle_timeout)).ok())
+            .keep_alive_interval(self.keep_alive.map(std))
+            .ack_frequency_config(Some(self.ack_frequency()))
+            .congestion_controller_factory(self.controllers(epoch, seed, account));
+        transport
+    }
+
+    /// Every packet is to be acknowledged at once, where our own layer thins acknowledgements
+    /// out at the receiver.
+    fn ack_frequency(&self) -> AckFrequencyConfig {
+        let threshold = match self.acknowledge {
+            AckRequest::Immediate | AckRequest::Adaptive => 0,
+            AckRequest::Delayed => 1,
+        };
+        let mut config = AckFrequencyConfig::default();
+        config
+            .ack_eliciting_threshold(VarInt::from_u32(threshold))
+            .reordering_threshold(VarInt::from_u32(1));
+        config
+    }
+
+    fn controllers(
+        &self,
+        epoch: Epoch,
+        seed: u64,
+        account: SharedAccount,
+    ) -> Arc<dyn ControllerFactory + Send + Sync> {
+        let window = self.initial_window.get().max(1);
+        let parameters = match self.congestion {
+            CongestionName::Psp => SpacingParameters::psp(),
+            CongestionName::DampedPsp => SpacingParameters::damped(),
+            CongestionName::Bbr => {
+                let mut bbr = Bbr3Config::default();
+                bbr.initial_window(window * u64::from(self.packet_size));
+                return Arc::new(ForeignFactory { inner: Arc::new(bbr), account });
+            }
+            name => {
+                let start =
+                    Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
+                return Arc::new(Factory {
+                    make: move |start| make(name, start, seed),
+                    start,
+                    pacing: Pacing::Off,
+                    corrected: self.rtt_correction,
+                    epoch,
+                    account,
+                    log: None,
+                });
+            }
+        };
+        Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
+    }
+}
+
+/// The mechanism of this name; those that are none, PSP and BBR, are made elsewhere.
+fn make(name: CongestionName, start: Start, seed: u64) -> Controller {
+    match name {
+        CongestionName::Reno => Reno::new(start, RenoParameters::default()).into(),
+        CongestionName::NewReno => NewReno::new(start, RenoParameters::default()).into(),
+        CongestionName::Vegas => Vegas::new(start, VegasParameters::default()).into(),
+        CongestionName::Pert => {
+            let random = RandomStream::new(seed, "early response");
+            Pert::new(start, PertParameters::default(), random).into()
+        }
+        CongestionName::Cubic
+        | CongestionName::Bbr
+        | CongestionName::Psp
+        | CongestionName::DampedPsp => Cubic::new(start, CubicParameters::default()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_congestion_control_is_found_by_its_name() {
+        for name in CongestionName::ALL {
+            assert_eq!(name.name().parse(), Ok(name));
+        }
+        let error = "tahoe".parse::<CongestionName>().expect_err("unknown").to_string();
+        assert!(error.contains("`tahoe`") && error.contains("damped-psp"), "{error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! How far the peer's clock is from ours, and how sure that is.
+
+use std::collections::VecDeque;
+
+use ontempo_foundation::{Duration, Time};
+
+/// Comparisons remembered: the best of so many decides, so that drift is followed.
+const REMEMBERED: usize = 8;
+
+/// One comparison of the clocks.
+#[derive(Clone, Copy, Debug)]
+struct Comparison {
+    /// Ours less theirs, in nanoseconds.
+    offset: i128,
+    /// The round trip, without the time that the peer took to answer.
+    round_trip: Duration,
+}
+
+/// The clocks' offset, by the comparison with the least round trip (RFC 5905, section 10): the
+/// error is at most half of it, which is reached where all the delay is on one way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clocks {
+    comparisons: VecDeque<Comparison>,
+}
+
+impl Clocks {
+    /// The peer answered: asked and heard by our clock, came and left by the peer's.
+    pub(super) fn on_answer(&mut self, asked: Time, came: Time, left: Time, heard: Time) {
+        let nanos = |time: Time| i128::from(time.as_nanos());
+        let sum = (nanos(asked) - nanos(came)) + (nanos(heard) - nanos(left));
+        let round_trip = heard.since(asked) - left.since(came);
+        if self.comparisons.len() == REMEMBERED {
+            self.comparisons.pop_front();
+        }
+        self.comparisons.push_back(Comparison { offset: sum / 2, round_trip });
+    }
+
+    /// `theirs` by our clock; `None` before the first comparison.
+    pub(super) fn ours(&self, theirs: Time) -> Option<Time> {
+        let offset = self.best()?.offset;
+        let nanos = i128::from(theirs.as_nanos()) + offset;
+        Some(Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)))
+    }
+
+    /// By how much [`ours`](Self::ours) may be wrong.
+    pub(super) fn uncertainty(&self) -> Option<Duration> {
+        self.best().map(|best| best.round_trip / 2)
+    }
+
+    fn best(&self) -> Option<&Comparison> {
+        self.comparisons.iter().min_by_key(|comparison| comparison.round_trip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_offset_is_wrong_by_no_more_than_its_uncertainty(
+            shift in 0u64..1_000_000_000,
+            trips in proptest::collection::vec((0u64..50_000_000, 0u64..50_000_000, 0u64..9_000), 1..20),
+        ) {
+            let mut clocks = Clocks::default();
+            let mut now = 5_000_000_000;
+            for (there, back, thought) in trips {
+                let [came, left] = [now + there, now + there + thought].map(|at| at + shift);
+                let heard = now + there + thought + back;
+                let [asked, came, left, heard] = [now, came, left, heard].map(Time::from_nanos);
+                clocks.on_answer(asked, came, left, heard);
+                now += 1_000_000_000;
+            }
+            let ours = clocks.ours(Time::from_nanos(now + shift)).unwrap();
+            let wrong = ours.since(Time::from_nanos(now)).as_nanos()
+                .max(Time::from_nanos(now).since(ours).as_nanos());
+            prop_assert!(wrong <= clocks.uncertainty().unwrap().as_nanos() + 1);
+        }
+    }
+}

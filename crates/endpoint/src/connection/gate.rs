@@ -1,0 +1,124 @@
+//! When the stack may be asked for packets: pacing, and holding acknowledgements back.
+
+use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
+use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
+use ontempo_mechanisms::pacing::{Pacer, interval_at_rate};
+
+use crate::config::PacingConfig;
+use crate::quic::Account;
+use crate::wire::AckRequest;
+
+/// Spaces packets: by the distance or the rate that the congestion control names, otherwise by
+/// its window over a round trip.
+#[derive(Debug)]
+pub(super) struct Gate {
+    config: Option<PacingConfig>,
+    pacer: Pacer,
+    /// The distance between the last packets.
+    interval: Duration,
+    /// How many may leave back to back.
+    burst: u64,
+}
+
+impl Gate {
+    pub(super) fn new(config: Option<PacingConfig>) -> Self {
+        Self { config, pacer: Pacer::default(), interval: Duration::ZERO, burst: burst(config) }
+    }
+
+    /// How many packets may leave at `now`, at most `most`; otherwise when the next may.
+    pub(super) fn allowed(&self, now: Time, most: usize) -> Result<usize, Time> {
+        let earliest = self.pacer.earliest();
+        if earliest > now {
+            return Err(earliest);
+        }
+        let due = match self.interval.as_nanos() {
+            0 => u64::MAX,
+            interval => 1 + now.since(earliest).as_nanos() / interval,
+        };
+        Ok(usize::try_from(due.min(self.burst)).unwrap_or(usize::MAX).clamp(1, most.max(1)))
+    }
+
+    /// A packet of `size` left at `now`.
+    pub(super) fn on_sent(&mut self, now: Time, size: Bytes, account: &Account) {
+        self.interval = self.distance(size, account);
+        // A distance that the control names itself is kept, whatever pacing is configured.
+        let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
+        self.burst = if spaced { 1 } else { burst(self.config) };
+        self.pacer.set_burst(Packets::new(self.burst));
+        self.pacer.on_sent(now, self.interval);
+    }
+
+    fn distance(&self, size: Bytes, account: &Account) -> Duration {
+        if let Some(spacing) = account.spacing {
+            return spacing;
+        }
+        let Some(config) = self.config else { return Duration::ZERO };
+        let rate = account.rate.or_else(|| {
+            let rate = Rate::of(account.window, account.srtt?).as_bits_per_sec() as f64;
+            Some(Rate::from_bits_per_sec((rate * config.gain.max(0.01)) as u64))
+        });
+        rate.map_or(Duration::ZERO, |rate| interval_at_rate(rate, size))
+    }
+}
+
+fn burst(config: Option<PacingConfig>) -> u64 {
+    config.map_or(u64::MAX, |config| config.burst.get().max(1))
+}
+
+/// Holds back acknowledgements as the policy says that the peer asked for.
+#[derive(Debug, Default)]
+pub(super) struct AckGate {
+    /// `None`: the stack acknowledges by itself.
+    policy: Option<AckPolicy>,
+    largest: Option<u64>,
+    due: Due,
+}
+
+/// What is due of the acknowledgement of packets that have come.
+#[derive(Clone, Copy, Debug, Default)]
+enum Due {
+    #[default]
+    Nothing,
+    Now,
+    At(Time),
+}
+
+impl AckGate {
+    pub(super) fn set(&mut self, request: AckRequest) {
+        self.policy = match request {
+            // The stack was asked for the one or the other by its own means.
+            AckRequest::Immediate | AckRequest::Delayed => None,
+            AckRequest::Adaptive => Some(AckPolicy::Adaptive(Box::default())),
+        };
+    }
+
+    /// Packet `number` was opened. A number that does not follow the largest begins a gap, fills
+    /// one or repeats: it is acknowledged at once.
+    pub(super) fn on_packet(&mut self, now: Time, number: u64) {
+        let in_order = self.largest.is_none_or(|largest| number == largest + 1);
+        self.largest = self.largest.max(Some(number));
+        let Some(policy) = &mut self.policy else { return };
+        self.due = match (self.due, policy.on_segment(now, in_order)) {
+            (Due::Now, _) | (_, AckDecision::SendNow) => Due::Now,
+            (_, AckDecision::HoldUntil(until)) => Due::At(until),
+        };
+    }
+
+    /// Until when an acknowledgement, and nothing else being to be sent, is held back.
+    pub(super) fn holds(&mut self, now: Time) -> Option<Time> {
+        let Due::At(until) = self.due else { return None };
+        if until > now {
+            return Some(until);
+        }
+        self.due = Due::Now;
+        if let Some(policy) = &mut self.policy {
+            policy.on_timer(now);
+        }
+        None
+    }
+
+    /// All that was due has been sent.
+    pub(super) fn release(&mut self) {
+        self.due = Due::Nothing;
+    }
+}

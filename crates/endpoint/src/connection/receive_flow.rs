@@ -1,0 +1,448 @@
+//! A flow that the peer sends: what has come in part, what waits, what is ready.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::delivery::{ArrivalError, Resequencer};
+
+use super::Violation;
+use super::clocks::Clocks;
+use super::statistics::{Delays, ReceiveStatistics, Throughput};
+use crate::flow::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
+use crate::wire::{DroppedUnit, Limits, Told, UnitHeader};
+
+/// Dropped units remembered, to tell those that depend on them.
+const MOST_DROPPED: usize = 4096;
+
+/// How long datagrams may come after the control stream has told of the flow's end.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A unit that has come in part.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) header: UnitHeader,
+    chunks: Vec<Bytes>,
+    got: u64,
+    /// True where nobody wants it: it has come before, or was dropped.
+    discarded: bool,
+}
+
+impl Partial {
+    /// A unit that nobody wants.
+    pub(super) fn discarded(header: UnitHeader) -> Self {
+        Self { header, chunks: Vec::new(), got: 0, discarded: true }
+    }
+
+    pub(super) fn missing(&self) -> u64 {
+        self.header.length - self.got
+    }
+
+    pub(super) fn push(&mut self, chunk: Bytes) {
+        self.got += chunk.len() as u64;
+        if !self.discarded {
+            self.chunks.push(chunk);
+        }
+    }
+
+    fn data(mut self) -> Bytes {
+        if self.chunks.len() == 1 {
+            return self.chunks.remove(0);
+        }
+        let mut data = BytesMut::with_capacity(self.got as usize);
+        self.chunks.iter().for_each(|chunk| data.extend_from_slice(chunk));
+        data.freeze()
+    }
+}
+
+/// What waits for others.
+#[derive(Debug)]
+enum Held {
+    Unit { unit: Box<Unit>, depends_on: Vec<u64> },
+    Dropped,
+}
+
+/// A flow that the peer sends.
+#[derive(Debug)]
+pub(super) struct ReceiveFlow {
+    pub(super) config: FlowConfig,
+    limits: Limits,
+    order: Resequencer,
+    held: BTreeMap<u64, Held>,
+    ready: VecDeque<Delivery>,
+    /// Bytes of units that have come, in part or whole, and are not taken; a unit counts whole
+    /// from its header on.
+    buffered: u64,
+    /// Bytes that the peer may count as done with: taken, or dropped.
+    done: u64,
+    granted_units: u64,
+    granted_bytes: u64,
+    dropped: BTreeSet<u64>,
+    /// Where units are not repaired: those taken, and the number below which none is.
+    seen: BTreeSet<u64>,
+    floor: u64,
+    /// How many units there are, once that is known.
+    units: Option<u64>,
+    /// When a flow that is not repaired is over, once its end was told.
+    end: Time,
+    pub(super) end_told: bool,
+    throughput: Throughput,
+    delays: Delays,
+    statistics: ReceiveStatistics,
+    /// What was told of it last.
+    told: Told,
+}
+
+impl ReceiveFlow {
+    pub(super) fn new(now: Time, config: FlowConfig, limits: Limits) -> Self {
+        let order = Resequencer::new(config.order, limits.units.saturating_mul(2));
+        Self {
+            config,
+            limits,
+            order,
+            held: BTreeMap::new(),
+            ready: VecDeque::new(),
+            buffered: 0,
+            done: 0,
+            granted_units: limits.units,
+            granted_bytes: limits.bytes,
+            dropped: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            floor: 0,
+            units: None,
+            end: Time::NEVER,
+            end_told: false,
+            throughput: Throughput::starting(now),
+            delays: Delays::default(),
+            statistics: ReceiveStatistics {
+                units: 0,
+                bytes: 0,
+                late: 0,
+                dropped: 0,
+                unwanted: 0,
+                waiting: 0,
+                ready: 0,
+                held_bytes: 0,
+                most_held_bytes: 0,
+                blocked: Duration::ZERO,
+                throughput: ontempo_foundation::Rate::from_bits_per_sec(0),
+                delay: super::statistics::DelayStatistics::default(),
+            },
+            told: Told::default(),
+        }
+    }
+
+    fn is_repaired(&self) -> bool {
+        self.config.reliability != Reliability::None
+    }
+
+    /// A unit begins to come on a stream.
+    pub(super) fn begin(&mut self, header: UnitHeader) -> Result<Partial, Violation> {
+        if !self.is_repaired() || header.length > self.limits.unit_bytes {
+            return Err(Violation::Absurd);
+        }
+        let discarded = self.order.has_arrived(header.id);
+        if !discarded {
+            if header.id >= self.granted_units
+                || self.buffered + header.length > self.limits.bytes
+                || self.units.is_some_and(|units| header.id >= units)
+            {
+                return Err(Violation::Credit);
+            }
+            self.reserve(header.length);
+        }
+        Ok(Partial { header, chunks: Vec::new(), got: 0, discarded })
+    }
+
+    fn reserve(&mut self, bytes: u64) {
+        self.buffered += bytes;
+        self.statistics.most_held_bytes = self.statistics.most_held_bytes.max(self.buffered);
+    }
+
+    /// A unit that had come in part will not come whole this way.
+    pub(super) fn abandon(&mut self, partial: &Partial) {
+        if !partial.discarded {
+            self.buffered -= partial.header.length;
+        }
+    }
+
+    /// A unit has come whole.
+    pub(super) fn complete(
+        &mut self,
+        now: Time,
+        partial: Partial,
+        clocks: &Clocks,
+    ) -> Result<(), Violation> {
+        let id = partial.header.id;
+        if partial.discarded || self.order.has_arrived(id) {
+            // It may have been dropped, or have come another way, since it began.
+            self.abandon(&partial);
+            self.statistics.unwanted += 1;
+            return Ok(());
+        }
+        let depends_on = partial.header.depends_on.clone();
+        let unit = self.unit(now, partial, clocks);
+        self.arrive(id, &depends_on)?;
+        self.held.insert(id, Held::Unit { unit: Box::new(unit), depends_on });
+        self.release(now);
+        Ok(())
+    }
+
+    fn unit(&mut self, now: Time, partial: Partial, clocks: &Clocks) -> Unit {
+        let header = &partial.header;
+        let sent = clocks.ours(header.sent);
+        let (id, lifetime, priority) = (header.id, header.lifetime, header.priority);
+        let length = header.length;
+        if let Some(sent) = sent {
+            self.delays.on_unit(sent, now);
+            self.delays.statistics.uncertainty = clocks.uncertainty();
+            if lifetime.is_some_and(|lifetime| now > sent + lifetime) {
+                self.statistics.late += 1;
+            }
+        }
+        self.statistics.units += 1;
+        self.statistics.bytes += length;
+        self.throughput.count(now, length);
+        let missing = Vec::new();
+        Unit { id, data: partial.data(), sent, arrived: now, lifetime, priority, missing }
+    }
+
+    fn arrive(&mut self, id: u64, depends_on: &[u64]) -> Result<(), Violation> {
+        self.order.arrive(id, depends_on).map_err(|error| match error {
+            ArrivalError::TooFar { .. } => Violation::Credit,
+            ArrivalError::Duplicate | ArrivalError::DependsOnLater { .. } => Violation::Absurd,
+        })
+    }
+
+    fn release(&mut self, now: Time) {
+        while let Some(id) = self.order.deliver() {
+            match self.held.remove(&id) {
+                Some(Held::Unit { mut unit, depends_on }) => {
+                    self.statistics.blocked += now.since(unit.arrived);
+                    unit.missing =
+                        depends_on.into_iter().filter(|on| self.dropped.contains(on)).collect();
+                    self.ready.push_back(Delivery::Unit(*unit));
+                }
+                Some(Held::Dropped) | None => self.ready.push_back(Delivery::Dropped(id)),
+            }
+        }
+    }
+
+    /// The peer gave units up. Answers those that had come whole.
+    pub(super) fn on_dropped(
+        &mut self,
+        now: Time,
+        units: &[DroppedUnit],
+    ) -> Result<Vec<u64>, Violation> {
+        let mut arrived = Vec::new();
+        for unit in units {
+            if self.order.has_arrived(unit.id) {
+                arrived.push(unit.id);
+                continue;
+            }
+            self.arrive(unit.id, &[])?;
+            self.held.insert(unit.id, Held::Dropped);
+            self.note_dropped(unit.id);
+            self.done = self.done.saturating_add(unit.bytes);
+        }
+        self.release(now);
+        Ok(arrived)
+    }
+
+    fn note_dropped(&mut self, id: u64) {
+        self.statistics.dropped += 1;
+        self.dropped.insert(id);
+        if self.dropped.len() > MOST_DROPPED {
+            self.dropped.pop_first();
+        }
+    }
+
+    /// A unit, or what is left of it, has come in datagrams: whole, and only once.
+    pub(super) fn complete_unrepaired(&mut self, now: Time, partial: Partial, clocks: &Clocks) {
+        let id = partial.header.id;
+        if id < self.floor || !self.seen.insert(id) {
+            self.statistics.unwanted += 1;
+            return;
+        }
+        if self.config.order == DeliveryOrder::Sequence {
+            self.floor = id + 1;
+            self.seen.clear();
+        } else if self.seen.len() as u64 > self.limits.units {
+            self.floor = self.seen.pop_first().map_or(self.floor, |lowest| lowest + 1);
+        }
+        let length = partial.header.length;
+        while !self.ready.is_empty()
+            && (self.ready.len() as u64 >= self.limits.units
+                || self.buffered + length > self.limits.bytes)
+        {
+            // The oldest is the least wanted.
+            self.statistics.dropped += 1;
+            self.take();
+        }
+        let depends_on = partial.header.depends_on.clone();
+        self.reserve(length);
+        let mut unit = self.unit(now, partial, clocks);
+        // In sequence nothing is remembered of what came before.
+        if self.config.order != DeliveryOrder::Sequence {
+            unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
+        }
+        self.ready.push_back(Delivery::Unit(unit));
+    }
+
+    pub(super) fn wants(&self, id: u64) -> bool {
+        id >= self.floor && !self.seen.contains(&id)
+    }
+
+    /// The next unit that may be delivered.
+    pub(super) fn take(&mut self) -> Option<Delivery> {
+        let delivery = self.ready.pop_front()?;
+        if let Delivery::Unit(unit) = &delivery {
+            let size = unit.data.len() as u64;
+            self.buffered -= size;
+            self.done = self.done.saturating_add(size);
+        }
+        Some(delivery)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// More leave for the peer, where there is enough of it to be worth telling: an eighth.
+    pub(super) fn more_credit(&mut self) -> Option<(u64, u64)> {
+        if !self.is_repaired() || self.end_told {
+            return None;
+        }
+        let reach = self.order.lowest_missing().saturating_add(self.limits.units);
+        let units = reach.saturating_sub(self.ready.len() as u64);
+        let bytes = self.done.saturating_add(self.limits.bytes);
+        let worth = units >= self.granted_units.saturating_add((self.limits.units / 8).max(1))
+            || bytes >= self.granted_bytes.saturating_add((self.limits.bytes / 8).max(1));
+        if !worth {
+            return None;
+        }
+        self.granted_units = self.granted_units.max(units);
+        self.granted_bytes = self.granted_bytes.max(bytes);
+        Some((self.granted_units, self.granted_bytes))
+    }
+
+    /// The peer will send no more units than these.
+    pub(super) fn on_finished(&mut self, now: Time, units: u64) -> Result<(), Violation> {
+        if self.units.is_some() || units < self.order.lowest_missing() {
+            return Err(Violation::Absurd);
+        }
+        self.units = Some(units);
+        self.end = now + GRACE;
+        Ok(())
+    }
+
+    /// When a flow that is not repaired ends, whatever is missing.
+    pub(super) fn end(&self) -> Option<Time> {
+        let waits = !self.is_repaired() && self.units.is_some() && self.ready.is_empty();
+        waits.then_some(self.end)
+    }
+
+    /// True where every unit has been handed over or is known not to come.
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        let Some(units) = self.units else { return false };
+        let all = if self.is_repaired() {
+            self.order.lowest_missing() >= units
+        } else {
+            self.statistics.units >= units || now >= self.end
+        };
+        all && self.ready.is_empty()
+    }
+
+    /// What is to be told of it, where anything changed.
+    pub(super) fn tell(&mut self) -> Option<Told> {
+        let told = Told {
+            units: self.statistics.units,
+            bytes: self.statistics.bytes,
+            late: self.statistics.late,
+            delay: self.delays.statistics.last,
+        };
+        (std::mem::replace(&mut self.told, told) != told).then_some(told)
+    }
+
+    pub(super) fn statistics(&mut self, now: Time) -> ReceiveStatistics {
+        ReceiveStatistics {
+            waiting: self.order.waiting(),
+            ready: self.ready.len() as u64,
+            held_bytes: self.buffered,
+            throughput: self.throughput.read(now),
+            delay: self.delays.statistics,
+            ..self.statistics
+        }
+    }
+}
+
+/// Units of a flow that is not repaired, of which some fragments have come.
+#[derive(Debug, Default)]
+pub(super) struct Fragments {
+    units: BTreeMap<(u64, u64), Pieces>,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    header: Option<UnitHeader>,
+    length: u64,
+    got: u64,
+    /// By where they begin.
+    pieces: BTreeMap<u64, Bytes>,
+}
+
+impl Fragments {
+    /// A fragment has come. Answers the unit that it completes. The oldest units are forgotten
+    /// where more than `most` bytes or 1,024 units are held.
+    pub(super) fn on_fragment(
+        &mut self,
+        (flow, id): (u64, u64),
+        header: Option<UnitHeader>,
+        (length, offset): (u64, u64),
+        data: Bytes,
+        most: u64,
+    ) -> Option<Partial> {
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= length)?;
+        let pieces = self.units.entry((flow, id)).or_default();
+        if pieces.pieces.is_empty() {
+            pieces.length = length;
+        }
+        let before = pieces.pieces.range(..=offset).next_back();
+        let overlaps = before
+            .is_some_and(|(at, piece)| at + piece.len() as u64 > offset || *at == offset)
+            || pieces.pieces.range(offset + 1..).next().is_some_and(|(at, _)| *at < end);
+        if overlaps || pieces.length != length {
+            return None;
+        }
+        pieces.header = header.or(pieces.header.take());
+        pieces.got += data.len() as u64;
+        self.bytes += data.len() as u64;
+        pieces.pieces.insert(offset, data);
+        if pieces.got == length && pieces.header.is_some() {
+            return self.whole((flow, id));
+        }
+        while self.bytes > most || self.units.len() > 1024 {
+            let (_, oldest) = self.units.pop_first()?;
+            self.bytes -= oldest.got;
+        }
+        None
+    }
+
+    fn whole(&mut self, key: (u64, u64)) -> Option<Partial> {
+        let pieces = self.units.remove(&key)?;
+        self.bytes -= pieces.got;
+        let chunks = pieces.pieces.into_values().collect();
+        Some(Partial { header: pieces.header?, chunks, got: pieces.got, discarded: false })
+    }
+
+    /// Fragments of what comes before unit `id` of the flow will not be completed in time.
+    pub(super) fn forget_before(&mut self, flow: u64, id: u64) {
+        while let Some((key, _)) = self.units.range((flow, 0)..(flow, id)).next() {
+            let key = *key;
+            if let Some(gone) = self.units.remove(&key) {
+                self.bytes -= gone.got;
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! All flows that the peer sends, and the streams and datagrams that their units come in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::{Bytes, BytesMut};
+use noq_proto::{Dir, ReadError, StreamId};
+use ontempo_foundation::Time;
+
+use super::receive_flow::{Fragments, Partial, ReceiveFlow};
+use super::statistics::ReceiveStatistics;
+use super::{Connection, Flows, Told, Violation};
+use crate::flow::{Delivery, FlowConfig, FlowId, Reliability};
+use crate::wire::{
+    DroppedUnit, FlowOpened, FragmentHeader, Limits, MAX_UNIT_HEADER, Message, UnitHeader,
+    WireError,
+};
+
+/// A stream that units come on.
+#[derive(Debug, Default)]
+struct Incoming {
+    /// The beginning of a header; where the stream is parked, also what came with it.
+    header: BytesMut,
+    unit: Option<(u64, Partial)>,
+}
+
+/// All flows that the peer sends.
+#[derive(Debug, Default)]
+pub(super) struct Receiving {
+    flows: Flows<ReceiveFlow>,
+    next: u64,
+    streams: BTreeMap<StreamId, Incoming>,
+    /// Streams of flows that are not open yet: they may come before the control stream.
+    parked: BTreeMap<u64, BTreeSet<StreamId>>,
+    fragments: Fragments,
+    /// The stack has streams that were not looked at.
+    pub(super) accept: bool,
+    /// Streams that something has come on.
+    pub(super) readable: BTreeSet<StreamId>,
+    /// Datagrams have come.
+    pub(super) datagrams: bool,
+    /// Flows that had nothing ready when the application last looked.
+    emptied: BTreeSet<u64>,
+}
+
+impl Receiving {
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        opened: FlowOpened,
+        limits: Limits,
+    ) -> Result<FlowConfig, Violation> {
+        if opened.flow != self.next || self.flows.len() as u64 >= limits.flows {
+            return Err(Violation::Absurd);
+        }
+        self.next += 1;
+        let FlowOpened { flow, order, reliability, label } = opened;
+        let config = FlowConfig { order, reliability, label };
+        self.flows.insert(flow, ReceiveFlow::new(now, config.clone(), limits));
+        self.emptied.insert(flow);
+        Ok(config)
+    }
+
+    /// Streams of flow `number` can be read now.
+    pub(super) fn unpark(&mut self, number: u64) {
+        if let Some(mut streams) = self.parked.remove(&number) {
+            self.readable.append(&mut streams);
+        }
+    }
+
+    pub(super) fn flow(&mut self, flow: u64) -> Result<&mut ReceiveFlow, Violation> {
+        self.flows.get_mut(&flow).ok_or(Violation::OutOfPlace)
+    }
+
+    pub(super) fn on_dropped(
+        &mut self,
+        now: Time,
+        flow: u64,
+        units: &[DroppedUnit],
+    ) -> Result<Vec<u64>, Violation> {
+        if flow < self.next && !self.flows.contains_key(&flow) {
+            // All of it arrived, before its sender knew.
+            return Ok(units.iter().map(|unit| unit.id).collect());
+        }
+        let receiving = self.flow(flow)?;
+        if receiving.config.reliability != Reliability::UntilDeadline {
+            return Err(Violation::OutOfPlace);
+        }
+        receiving.on_dropped(now, units)
+    }
+
+    pub(super) fn take(&mut self, flow: u64) -> Option<Delivery> {
+        let receiving = self.flows.get_mut(&flow)?;
+        let delivery = receiving.take();
+        if delivery.is_none() {
+            self.emptied.insert(flow);
+        }
+        delivery
+    }
+
+    pub(super) fn statistics(&mut self, now: Time, flow: u64) -> Option<ReceiveStatistics> {
+        self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
+    }
+
+    pub(super) fn next_end(&self) -> Time {
+        self.flows.values().filter_map(ReceiveFlow::end).min().unwrap_or(Time::NEVER)
+    }
+
+    /// True where the stream's flow is not open yet: it waits.
+    fn park(&mut self, flow: u64, stream: StreamId, limits: &Limits) -> Result<bool, Violation> {
+        if flow >= self.next.saturating_add(limits.flows) {
+            return Err(Violation::Absurd);
+        }
+        let early = flow >= self.next;
+        if early {
+            self.parked.entry(flow).or_default().insert(stream);
+        }
+        Ok(early)
+    }
+}
+
+/// What became of a stream's bytes.
+#[derive(PartialEq, Eq)]
+enum Read {
+    Taken,
+    Parked,
+}
+
+impl Connection {
+    /// Reads all that has come of units.
+    pub(super) fn read_units(&mut self, now: Time) -> Result<(), Violation> {
+        if std::mem::take(&mut self.receiving.accept) {
+            while let Some(stream) = self.stack.streams().accept(Dir::Uni) {
+                self.receiving.readable.insert(stream);
+            }
+        }
+        while let Some(stream) = self.receiving.readable.pop_first() {
+            self.read_stream(now, stream)?;
+        }
+        if std::mem::take(&mut self.receiving.datagrams) {
+            while let Some(datagram) = self.stack.datagrams().recv() {
+                self.read_datagram(now, datagram)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_stream(&mut self, now: Time, stream: StreamId) -> Result<(), Violation> {
+        if self.receiving.parked.values().any(|streams| streams.contains(&stream)) {
+            return Ok(());
+        }
+        let mut incoming = self.receiving.streams.remove(&stream).unwrap_or_default();
+        let kept = incoming.header.split().freeze();
+        if !kept.is_empty() && self.feed(now, stream, &mut incoming, kept)? == Read::Parked {
+            self.receiving.streams.insert(stream, incoming);
+            return Ok(());
+        }
+        loop {
+            match self.next_chunk(stream) {
+                Ok(Some(chunk)) => {
+                    if self.feed(now, stream, &mut incoming, chunk)? == Read::Parked {
+                        self.receiving.streams.insert(stream, incoming);
+                        return Ok(());
+                    }
+                }
+                Ok(None) if incoming.unit.is_some() || !incoming.header.is_empty() => {
+                    return Err(WireError::Short.into());
+                }
+                Ok(None) => return Ok(()),
+                Err(ReadError::Blocked) => {
+                    self.receiving.streams.insert(stream, incoming);
+                    return Ok(());
+                }
+                Err(ReadError::Reset(_)) => {
+                    if let Some((flow, partial)) = incoming.unit
+                        && let Some(flow) = self.receiving.flows.get_mut(&flow)
+                    {
+                        flow.abandon(&partial);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn next_chunk(&mut self, stream: StreamId) -> Result<Option<Bytes>, ReadError> {
+        let mut receive = self.stack.recv_stream(stream);
+        let Ok(mut chunks) = receive.read(true) else { return Ok(None) };
+        let next = chunks.next(usize::MAX).map(|chunk| chunk.map(|chunk| chunk.bytes));
+        let _ = chunks.finalize();
+        next
+    }
+
+    /// Takes bytes of a stream: headers and data of units.
+    fn feed(
+        &mut self,
+        now: Time,
+        stream: StreamId,
+        incoming: &mut Incoming,
+        mut bytes: Bytes,
+    ) -> Result<Read, Violation> {
+        loop {
+            if let Some((number, partial)) = &mut incoming.unit {
+                let count = partial.missing().min(bytes.len() as u64) as usize;
+                if count > 0 {
+                    partial.push(bytes.split_to(count));
+                }
+                if partial.missing() > 0 {
+                    return Ok(Read::Taken);
+                }
+                let number = *number;
+                if let Some((_, partial)) = incoming.unit.take() {
+                    self.complete(now, number, partial)?;
+                }
+            }
+            if bytes.is_empty() {
+                return Ok(Read::Taken);
+            }
+            incoming.header.extend_from_slice(&bytes);
+            let header = match UnitHeader::read(&incoming.header) {
+                Err(WireError::Short) if incoming.header.len() < MAX_UNIT_HEADER => {
+                    return Ok(Read::Taken);
+                }
+                header => header,
+            };
+            let (header, taken) = header?;
+            if self.receiving.park(header.flow, stream, &self.config.limits)? {
+                return Ok(Read::Parked);
+            }
+            bytes = incoming.header.split().freeze().split_off(taken);
+            let flow = header.flow;
+            // What is left of a flow that is over was dropped.
+            let partial = match self.receiving.flows.get_mut(&flow) {
+                Some(flow) => flow.begin(header)?,
+                None => Partial::discarded(header),
+            };
+            incoming.unit = Some((flow, partial));
+        }
+    }
+
+    fn complete(&mut self, now: Time, number: u64, partial: Partial) -> Result<(), Violation> {
+        match self.receiving.flows.get_mut(&number) {
+            Some(flow) => flow.complete(now, partial, &self.clocks),
+            None => Ok(()),
+        }
+    }
+
+    fn read_datagram(&mut self, now: Time, datagram: Bytes) -> Result<(), Violation> {
+        let (header, taken) = FragmentHeader::read(&datagram)?;
+        let data = datagram.slice(taken..);
+        let limits = self.config.limits;
+        let (number, id, length, offset) = match &header {
+            FragmentHeader::First(header) => (header.flow, header.id, header.length, 0),
+            FragmentHeader::Later { flow, id, length, offset } => (*flow, *id, *length, *offset),
+        };
+        if length > limits.unit_bytes {
+            return Err(Violation::Absurd);
+        }
+        // A flow that is not open yet, or no longer, loses it: nothing was promised.
+        let Some(flow) = self.receiving.flows.get_mut(&number) else { return Ok(()) };
+        if flow.config.reliability != Reliability::None {
+            return Err(Violation::OutOfPlace);
+        }
+        if !flow.wants(id) {
+            return Ok(());
+        }
+        let header = match header {
+            FragmentHeader::First(header) => Some(header),
+            FragmentHeader::Later { .. } => None,
+        };
+        let whole = self.receiving.fragments.on_fragment(
+            (number, id),
+            header,
+            (length, offset),
+            data,
+            limits.bytes,
+        );
+        if let Some(partial) = whole {
+            flow.complete_unrepaired(now, partial, &self.clocks);
+            if flow.config.order == crate::flow::DeliveryOrder::Sequence {
+                self.receiving.fragments.forget_before(number, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells application and peer what they should know of what came.
+    pub(super) fn tell_receiving(&mut self, now: Time) {
+        let receiving = &mut self.receiving;
+        let asking = now >= self.control.next_question(self.config.clock_interval);
+        for (number, flow) in &mut receiving.flows {
+            let id = FlowId::incoming(*number);
+            if flow.is_ready() && receiving.emptied.remove(number) {
+                self.told.push_back(Told::Readable(id));
+            }
+            if let Some((units, bytes)) = flow.more_credit() {
+                self.control.say(&Message::Credit { flow: *number, units, bytes });
+            }
+            // As often as the clocks are compared.
+            if asking && let Some(told) = flow.tell() {
+                self.control.say(&Message::Feedback { flow: *number, told });
+            }
+            if !flow.end_told && flow.is_over(now) {
+                flow.end_told = true;
+                if let Some(told) = flow.tell() {
+                    self.control.say(&Message::Feedback { flow: *number, told });
+                }
+                self.told.push_back(Told::FlowEnded(id, flow.statistics(now)));
+            }
+        }
+        receiving.flows.retain(|_, flow| !flow.end_told);
+    }
+}

@@ -1,0 +1,400 @@
+//! A flow that this side sends: what waits, what is under way, what was given up.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use noq_proto::StreamId;
+use ontempo_foundation::{Duration, Time};
+
+use super::Violation;
+use super::statistics::SendStatistics;
+use crate::config::Configuration;
+use crate::flow::{DeliveryOrder, FlowConfig, Outgoing, Reliability};
+use crate::wire::{DroppedUnit, Limits, MAX_DEPENDENCIES, MAX_DROPPED, UnitHeader};
+
+/// Why a unit was not taken for sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// There is no such flow of ours, or it is finished.
+    NoFlow,
+    /// The flow has as many units or bytes waiting as may; an event tells when it has room.
+    Full,
+    /// The unit is longer than the peer takes.
+    TooLong {
+        /// What the peer takes at most, in bytes.
+        most: u64,
+    },
+    /// It depends on more units than may be named, or on one that is not before it.
+    Dependencies,
+    /// The connection is not open, or no longer.
+    NotOpen,
+}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoFlow => f.write_str("there is no such flow, or it is finished"),
+            Self::Full => f.write_str("the flow has as much waiting as it may"),
+            Self::TooLong { most } => {
+                write!(f, "the unit is longer than the {most} bytes that the peer takes")
+            }
+            Self::Dependencies => write!(
+                f,
+                "a unit may depend on at most {MAX_DEPENDENCIES} units, each sent before it"
+            ),
+            Self::NotOpen => f.write_str("the connection is not open"),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Where a unit is.
+#[derive(Clone, Debug)]
+enum Place {
+    /// Waiting, with its data.
+    Queued(Box<Outgoing>),
+    /// On a stream, or all of it on its way as datagrams.
+    Written(StreamId),
+    /// Given up; the peer has not yet said whether it had arrived.
+    Dropping,
+    /// Arrived, or dropped for good.
+    Resolved,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    place: Place,
+    size: u64,
+    /// The priority that it is sent with: no unit is sent before one that it depends on.
+    priority: u8,
+    deadline: Option<Time>,
+    sent: Time,
+}
+
+/// What [`SendFlow::give_up`] did with a unit on a stream.
+pub(super) struct GivenUp {
+    pub(super) stream: StreamId,
+}
+
+/// A flow that this side sends.
+#[derive(Debug)]
+pub(super) struct SendFlow {
+    pub(super) number: u64,
+    pub(super) config: FlowConfig,
+    /// The unit of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+    /// Units that wait, the next one first.
+    queue: BTreeSet<(Reverse<u8>, u64)>,
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Bytes of units that are not resolved.
+    held: u64,
+    /// Units below this number may be sent.
+    credit_units: u64,
+    /// Bytes that may be sent since the beginning, and that have been.
+    credit_bytes: u64,
+    charged: u64,
+    /// Given up and not yet told.
+    untold: Vec<DroppedUnit>,
+    /// Told as dropped and not yet answered.
+    unsettled: VecDeque<Vec<u64>>,
+    /// The stream that is being written, and what is left to write.
+    pub(super) writing: Option<(StreamId, VecDeque<Bytes>)>,
+    /// The application wants no more.
+    pub(super) finished: bool,
+    pub(super) finish_told: bool,
+    /// The application was told that the flow is full and waits to hear that it no longer is.
+    starved: bool,
+    pub(super) statistics: SendStatistics,
+}
+
+impl SendFlow {
+    pub(super) fn new(number: u64, config: FlowConfig, units: u64, bytes: u64) -> Self {
+        Self {
+            number,
+            config,
+            first: 0,
+            slots: VecDeque::new(),
+            queue: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            held: 0,
+            credit_units: units,
+            credit_bytes: bytes,
+            charged: 0,
+            untold: Vec::new(),
+            unsettled: VecDeque::new(),
+            writing: None,
+            finished: false,
+            finish_told: false,
+            starved: false,
+            statistics: SendStatistics::default(),
+        }
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    fn slot(&mut self, id: u64) -> Option<&mut Slot> {
+        let place = usize::try_from(id.checked_sub(self.first)?).ok()?;
+        self.slots.get_mut(place)
+    }
+
+    /// Takes a unit for sending.
+    pub(super) fn push(
+        &mut self,
+        now: Time,
+        unit: Outgoing,
+        peer: &Limits,
+        config: &Configuration,
+    ) -> Result<u64, SendError> {
+        // The peer may keep an eighth of its leave to itself, it being too little to tell of.
+        let leave = peer.bytes - peer.bytes / 8;
+        let most = peer.unit_bytes.min(leave).min(config.send_bytes.get());
+        let (id, size) = (self.next_id(), unit.data.len() as u64);
+        if self.finished {
+            return Err(SendError::NoFlow);
+        }
+        if size > most {
+            return Err(SendError::TooLong { most });
+        }
+        if unit.depends_on.len() > MAX_DEPENDENCIES || unit.depends_on.iter().any(|on| *on >= id) {
+            return Err(SendError::Dependencies);
+        }
+        // Numbers never run farther ahead of what is settled than the peer can tell apart.
+        let units = config.send_units.min(peer.units);
+        if self.held + size > config.send_bytes.get() || self.slots.len() as u64 >= units {
+            self.starved = true;
+            self.statistics.refused += 1;
+            return Err(SendError::Full);
+        }
+        let priority = self.send_priority(&unit);
+        let deadline = unit.deadline.filter(|_| self.config.reliability != Reliability::Full);
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, id));
+        }
+        self.held += size;
+        self.statistics.on_push(size);
+        self.queue.insert((Reverse(priority), id));
+        let place = Place::Queued(Box::new(unit));
+        self.slots.push_back(Slot { place, size, priority, deadline, sent: now });
+        Ok(id)
+    }
+
+    /// In sequence, importance cannot count; otherwise a unit is at most as important as those
+    /// that it depends on and that still wait.
+    fn send_priority(&mut self, unit: &Outgoing) -> u8 {
+        if self.config.order == DeliveryOrder::Sequence {
+            return 0;
+        }
+        let mut priority = unit.priority;
+        for id in &unit.depends_on {
+            if let Some(slot) = self.slot(*id)
+                && matches!(slot.place, Place::Queued(_))
+            {
+                priority = priority.min(slot.priority);
+            }
+        }
+        priority
+    }
+
+    /// The most important unit whose number the peer has given leave to send: it takes none far
+    /// beyond one that is missing, however important.
+    fn next_unit(&self) -> Option<(Reverse<u8>, u64)> {
+        let free = self.config.reliability == Reliability::None;
+        self.queue.iter().find(|(_, id)| free || *id < self.credit_units).copied()
+    }
+
+    /// The next unit that waits: its number and importance to others flows'.
+    pub(super) fn head(&self) -> Option<(u64, u8)> {
+        let (_, id) = self.next_unit()?;
+        let slot = self.slots.get((id - self.first) as usize)?;
+        let Place::Queued(unit) = &slot.place else { return None };
+        Some((id, unit.priority))
+    }
+
+    /// True where the peer has given leave to send the next unit.
+    pub(super) fn has_credit(&self) -> bool {
+        self.head_size().is_some_and(|size| self.charged + size <= self.credit_bytes)
+    }
+
+    /// Length of the next unit's data.
+    pub(super) fn head_size(&self) -> Option<u64> {
+        let (_, id) = self.next_unit()?;
+        self.slots.get((id - self.first) as usize).map(|slot| slot.size)
+    }
+
+    /// Takes the next unit out of the queue, to write it on `stream` (`None`: as datagrams).
+    pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
+        let (priority, id) = self.next_unit()?;
+        self.queue.remove(&(priority, id));
+        let flow = self.number;
+        let slot = self.slot(id)?;
+        let written = stream.map_or(Place::Resolved, Place::Written);
+        let Place::Queued(unit) = std::mem::replace(&mut slot.place, written) else { return None };
+        let sent = slot.sent;
+        let lifetime = unit.deadline.map(|deadline| deadline.since(sent));
+        let header = UnitHeader {
+            flow,
+            id,
+            length: slot.size,
+            sent,
+            lifetime,
+            priority: unit.priority,
+            depends_on: unit.depends_on,
+        };
+        let (size, deadline) = (slot.size, slot.deadline);
+        self.statistics.on_written(size);
+        if stream.is_some() {
+            self.charged += size;
+        } else {
+            self.forget(id, size, deadline);
+        }
+        Some((header, unit.data))
+    }
+
+    /// The peer's transport has all of the unit.
+    pub(super) fn on_arrived(&mut self, id: u64) {
+        let Some(slot) = self.slot(id) else { return };
+        if !matches!(slot.place, Place::Written(_)) {
+            return;
+        }
+        slot.place = Place::Resolved;
+        let (size, deadline) = (slot.size, slot.deadline);
+        self.statistics.arrived += 1;
+        self.forget(id, size, deadline);
+    }
+
+    fn forget(&mut self, id: u64, size: u64, deadline: Option<Time>) {
+        self.held -= size;
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        while self.slots.front().is_some_and(|slot| matches!(slot.place, Place::Resolved)) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The earliest deadline of a unit that is not given up.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Gives up the next unit whose deadline has come. Answers where it had got to, and
+    /// `None` where none is left.
+    pub(super) fn give_up(&mut self, now: Time) -> Option<Option<GivenUp>> {
+        let (deadline, id) = *self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
+        self.deadlines.remove(&(deadline, id));
+        let unreliable = self.config.reliability == Reliability::None;
+        let slot = self.slot(id)?;
+        let (size, priority) = (slot.size, slot.priority);
+        let next = if unreliable { Place::Resolved } else { Place::Dropping };
+        match std::mem::replace(&mut slot.place, next) {
+            Place::Queued(_) => {
+                self.queue.remove(&(Reverse(priority), id));
+                if unreliable {
+                    self.statistics.dropped += 1;
+                    self.forget(id, size, None);
+                } else {
+                    self.untold.push(DroppedUnit { id, bytes: 0 });
+                }
+                Some(None)
+            }
+            Place::Written(stream) => {
+                self.untold.push(DroppedUnit { id, bytes: size });
+                Some(Some(GivenUp { stream }))
+            }
+            before => {
+                if let Some(slot) = self.slot(id) {
+                    slot.place = before;
+                }
+                Some(None)
+            }
+        }
+    }
+
+    /// True where all units of a stream have been given up.
+    pub(super) fn are_given_up(&mut self, units: &[u64]) -> bool {
+        units
+            .iter()
+            .all(|id| self.slot(*id).is_none_or(|slot| !matches!(slot.place, Place::Written(_))))
+    }
+
+    /// Units given up that the peer has not been told of; one message's.
+    pub(super) fn tell_dropped(&mut self) -> Option<Vec<DroppedUnit>> {
+        if self.untold.is_empty() {
+            return None;
+        }
+        let count = self.untold.len().min(MAX_DROPPED);
+        let told: Vec<_> = self.untold.drain(..count).collect();
+        self.unsettled.push_back(told.iter().map(|unit| unit.id).collect());
+        Some(told)
+    }
+
+    /// The peer answered the oldest telling: these had arrived. Answers the others.
+    pub(super) fn on_settled(&mut self, arrived: &[u64]) -> Result<Vec<u64>, Violation> {
+        let told = self.unsettled.pop_front().ok_or(Violation::Unasked)?;
+        if !arrived.iter().all(|id| told.contains(id)) {
+            return Err(Violation::Unasked);
+        }
+        let mut dropped = Vec::new();
+        for id in told {
+            if arrived.contains(&id) {
+                self.statistics.arrived += 1;
+            } else {
+                self.statistics.dropped += 1;
+                dropped.push(id);
+            }
+            if let Some(slot) = self.slot(id) {
+                slot.place = Place::Resolved;
+                let size = slot.size;
+                self.forget(id, size, None);
+            }
+        }
+        Ok(dropped)
+    }
+
+    pub(super) fn on_credit(&mut self, units: u64, bytes: u64) {
+        self.credit_units = self.credit_units.max(units);
+        self.credit_bytes = self.credit_bytes.max(bytes);
+    }
+
+    /// Answers once, after a refusal, that there is room again.
+    pub(super) fn has_room_again(&mut self, peer: &Limits, config: &Configuration) -> bool {
+        let units = config.send_units.min(peer.units);
+        let room = self.held / 3 <= config.send_bytes.get() / 4
+            && self.slots.len() as u64 / 3 <= units / 4;
+        room && std::mem::take(&mut self.starved)
+    }
+
+    /// Counts the time during which units waited for the peer's leave.
+    pub(super) fn count_blocked(&mut self, now: Time) {
+        let blocked = !self.queue.is_empty()
+            && !self.has_credit()
+            && self.config.reliability != Reliability::None;
+        self.statistics.on_blocked(now, blocked);
+    }
+
+    /// True where nothing of it waits or is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.is_empty() && self.untold.is_empty()
+    }
+
+    /// True where all is said and done.
+    pub(super) fn is_over(&self) -> bool {
+        self.finish_told && self.is_idle()
+    }
+
+    /// What the flow holds now: units, bytes.
+    pub(super) fn held(&self) -> (u64, u64) {
+        (self.slots.len() as u64, self.held)
+    }
+
+    /// How long the oldest unit has waited.
+    pub(super) fn oldest(&self, now: Time) -> Duration {
+        self.slots.front().map_or(Duration::ZERO, |slot| now.since(slot.sent))
+    }
+}

@@ -1,0 +1,397 @@
+//! All flows that this side sends, and how their units get onto streams and into datagrams.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use noq_proto::{Dir, SendDatagramError, StreamId, VarInt, WriteError};
+use ontempo_foundation::{Bytes as Size, Time};
+
+use super::control::Control;
+use super::send_flow::{GivenUp, SendError, SendFlow};
+use super::statistics::SendStatistics;
+use super::{Connection, FlowError, Flows, Told, Violation};
+use crate::config::Configuration;
+use crate::flow::{FlowConfig, FlowId, Outgoing, Reliability};
+use crate::wire::{
+    FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, Told as ToldOfFlow,
+    UnitHeader,
+};
+
+/// The code of a reset: the units on the stream were dropped.
+const DROPPED: VarInt = VarInt::from_u32(1);
+
+/// Units in one stream at most.
+const MOST_IN_BATCH: usize = 64;
+
+/// What of the window and beyond it may lie written and unsent: what is written can no longer be
+/// overtaken by what is more important, nor dropped without a trace.
+const WRITTEN_AHEAD: u64 = 16 << 10;
+
+/// All flows that this side sends.
+#[derive(Debug)]
+pub(super) struct Sending {
+    flows: Flows<SendFlow>,
+    next: u64,
+    /// Streams that are not known to have arrived: their flow and units.
+    streams: BTreeMap<StreamId, (u64, Vec<u64>)>,
+    /// What the peer is ready to hold.
+    pub(super) peer: Limits,
+    /// The flow whose turn it is among equals.
+    turn: u64,
+    /// The window that the stack was last told.
+    window: u64,
+    /// Fragments of the unit being sent that the stack has not taken.
+    datagrams: VecDeque<Bytes>,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self {
+            flows: Flows::new(),
+            next: 0,
+            streams: BTreeMap::new(),
+            peer: Limits { flows: 0, units: 0, bytes: 0, unit_bytes: 0 },
+            turn: 0,
+            window: 0,
+            datagrams: VecDeque::new(),
+        }
+    }
+}
+
+/// What came of an attempt to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Wrote,
+    /// Nothing more goes, of any flow.
+    Blocked,
+}
+
+impl Sending {
+    pub(super) fn open(
+        &mut self,
+        config: FlowConfig,
+        control: &mut Control,
+    ) -> Result<u64, FlowError> {
+        if self.flows.len() as u64 >= self.peer.flows {
+            return Err(FlowError::TooMany { most: self.peer.flows });
+        }
+        if config.label.len() > MAX_LABEL {
+            return Err(FlowError::LabelTooLong);
+        }
+        let flow = self.next;
+        self.next += 1;
+        control.say(&Message::FlowOpened(FlowOpened {
+            flow,
+            order: config.order,
+            reliability: config.reliability,
+            label: config.label.clone(),
+        }));
+        let opened = SendFlow::new(flow, config, self.peer.units, self.peer.bytes);
+        self.flows.insert(flow, opened);
+        Ok(flow)
+    }
+
+    pub(super) fn send(
+        &mut self,
+        now: Time,
+        flow: u64,
+        unit: Outgoing,
+        config: &Configuration,
+    ) -> Result<u64, SendError> {
+        let flow = self.flows.get_mut(&flow).ok_or(SendError::NoFlow)?;
+        flow.push(now, unit, &self.peer, config)
+    }
+
+    pub(super) fn finish(&mut self, flow: u64) {
+        if let Some(flow) = self.flows.get_mut(&flow) {
+            flow.finished = true;
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+            && self.datagrams.is_empty()
+            && self.flows.values().all(|flow| flow.is_idle() && flow.finished == flow.finish_told)
+    }
+
+    pub(super) fn next_deadline(&self) -> Time {
+        let deadlines = self.flows.values().filter_map(SendFlow::next_deadline);
+        deadlines.min().unwrap_or(Time::NEVER)
+    }
+
+    pub(super) fn statistics(&mut self, now: Time, flow: u64) -> Option<SendStatistics> {
+        let flow = self.flows.get_mut(&flow)?;
+        flow.count_blocked(now);
+        let (held_units, held_bytes) = flow.held();
+        let oldest = flow.oldest(now);
+        let mut statistics = flow.statistics;
+        (statistics.held_units, statistics.held_bytes) = (held_units, held_bytes);
+        statistics.oldest = oldest;
+        Some(statistics)
+    }
+
+    /// A flow that was opened; `None` where it is over.
+    fn flow(&mut self, flow: u64) -> Result<Option<&mut SendFlow>, Violation> {
+        if flow >= self.next {
+            return Err(Violation::Absurd);
+        }
+        Ok(self.flows.get_mut(&flow))
+    }
+
+    pub(super) fn on_credit(&mut self, flow: u64, units: u64, bytes: u64) -> Result<(), Violation> {
+        if let Some(flow) = self.flow(flow)? {
+            flow.on_credit(units, bytes);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_feedback(&mut self, flow: u64, told: ToldOfFlow) -> Result<(), Violation> {
+        if let Some(flow) = self.flow(flow)? {
+            flow.statistics.told = told;
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_settled(&mut self, flow: u64, arrived: &[u64]) -> Result<Vec<u64>, Violation> {
+        self.flow(flow)?.ok_or(Violation::Unasked)?.on_settled(arrived)
+    }
+
+    /// The peer's transport has all of a stream.
+    pub(super) fn on_finished(&mut self, stream: StreamId) {
+        let Some((flow, units)) = self.streams.remove(&stream) else { return };
+        if let Some(flow) = self.flows.get_mut(&flow) {
+            units.into_iter().for_each(|id| flow.on_arrived(id));
+        }
+    }
+
+    /// Gives up what is past its deadline, and tells the peer.
+    fn drop_late(&mut self, now: Time, stack: &mut noq_proto::Connection, control: &mut Control) {
+        for flow in self.flows.values_mut() {
+            while let Some(given_up) = flow.give_up(now) {
+                let Some(GivenUp { stream }) = given_up else { continue };
+                let Some((_, units)) = self.streams.get(&stream) else { continue };
+                // A stream that other units share goes on for them.
+                if flow.are_given_up(units) {
+                    let _ = stack.send_stream(stream).reset(DROPPED);
+                    self.streams.remove(&stream);
+                    if flow.writing.as_ref().is_some_and(|(writing, _)| *writing == stream) {
+                        flow.writing = None;
+                    }
+                }
+            }
+            while let Some(units) = flow.tell_dropped() {
+                control.say(&Message::Dropped { flow: flow.number, units });
+            }
+        }
+    }
+
+    /// Says of finished flows that they are, and forgets those that are over.
+    fn end_flows(&mut self, control: &mut Control) {
+        for flow in self.flows.values_mut() {
+            let all_sent = flow.config.reliability != Reliability::None || flow.head().is_none();
+            if flow.finished && !flow.finish_told && all_sent {
+                let units = flow.next_id();
+                control.say(&Message::FlowFinished { flow: flow.number, units });
+                flow.finish_told = true;
+            }
+        }
+        self.flows.retain(|_, flow| !flow.is_over());
+    }
+
+    /// The flow to write of: the one whose next unit is the most important, in turn among equals.
+    fn choose(&self, refused: &[u64]) -> Option<u64> {
+        let key = |flow: &SendFlow| {
+            if refused.contains(&flow.number) {
+                return None;
+            }
+            if flow.writing.is_some() {
+                return Some(u16::MAX);
+            }
+            let (_, priority) = flow.head()?;
+            let free = flow.config.reliability == Reliability::None || flow.has_credit();
+            free.then_some(priority.into())
+        };
+        let turn = |flow: &SendFlow| flow.number.wrapping_sub(self.turn);
+        self.flows
+            .values()
+            .filter_map(|flow| Some((key(flow)?, std::cmp::Reverse(turn(flow)), flow.number)))
+            .max()
+            .map(|(.., number)| number)
+    }
+
+    fn write_all(&mut self, stack: &mut noq_proto::Connection, config: &Configuration) -> bool {
+        let mut wrote = self.write_fragments(stack) == Progress::Wrote;
+        let mut refused = Vec::new();
+        while let Some(number) = self.choose(&refused) {
+            let Some(flow) = self.flows.get(&number) else { break };
+            let progress = if flow.config.reliability == Reliability::None {
+                self.write_datagrams(number, stack)
+            } else {
+                self.write_stream(number, stack, config)
+            };
+            match progress {
+                Progress::Wrote => {
+                    wrote = true;
+                    self.turn = number + 1;
+                }
+                // A flow of streams being blocked says nothing of datagrams, nor the reverse.
+                Progress::Blocked => refused.push(number),
+            }
+        }
+        wrote
+    }
+
+    /// Goes on with the stream being written, or begins one with the next units.
+    fn write_stream(
+        &mut self,
+        number: u64,
+        stack: &mut noq_proto::Connection,
+        config: &Configuration,
+    ) -> Progress {
+        let Some(flow) = self.flows.get_mut(&number) else { return Progress::Blocked };
+        let mut begun = false;
+        if flow.writing.is_none() {
+            let Some(stream) = stack.streams().open(Dir::Uni) else { return Progress::Blocked };
+            let priority = flow.head().map_or(0, |(_, priority)| priority);
+            let _ = stack.send_stream(stream).set_priority(priority.into());
+            let (units, chunks) = batch(flow, stream, config.batch);
+            self.streams.insert(stream, (number, units));
+            flow.writing = Some((stream, chunks));
+            begun = true;
+        }
+        let Some((stream, chunks)) = &mut flow.writing else { return Progress::Blocked };
+        let mut send = stack.send_stream(*stream);
+        while !chunks.is_empty() {
+            let mut left: &mut [Bytes] = chunks.make_contiguous();
+            let whole = left.len();
+            match send.write_chunks(&mut left) {
+                Ok(_) => {
+                    let taken = whole - left.len();
+                    chunks.drain(..taken);
+                }
+                Err(WriteError::Blocked) => {
+                    return if begun { Progress::Wrote } else { Progress::Blocked };
+                }
+                // It was reset: the units are dropped already.
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => break,
+            }
+        }
+        let _ = send.finish();
+        flow.writing = None;
+        Progress::Wrote
+    }
+
+    /// Hands the stack the fragments of the next unit, as many as it takes.
+    fn write_datagrams(&mut self, number: u64, stack: &mut noq_proto::Connection) -> Progress {
+        if self.datagrams.is_empty() {
+            let Some(most) = stack.datagrams().max_size() else { return Progress::Blocked };
+            let Some(flow) = self.flows.get_mut(&number) else { return Progress::Blocked };
+            let Some((header, data)) = flow.pop(None) else { return Progress::Blocked };
+            self.datagrams = fragments(header, &data, most);
+        }
+        self.write_fragments(stack)
+    }
+
+    fn write_fragments(&mut self, stack: &mut noq_proto::Connection) -> Progress {
+        if self.datagrams.is_empty() {
+            return Progress::Blocked;
+        }
+        while let Some(datagram) = self.datagrams.pop_front() {
+            match stack.datagrams().send(datagram, false) {
+                Ok(()) => {}
+                Err(SendDatagramError::Blocked(datagram)) => {
+                    self.datagrams.push_front(datagram);
+                    return Progress::Blocked;
+                }
+                // The path has become too narrow for it since it was cut: the unit is lost.
+                Err(_) => self.datagrams.clear(),
+            }
+        }
+        Progress::Wrote
+    }
+
+    /// Keeps what is written and unsent small.
+    fn set_window(&mut self, stack: &mut noq_proto::Connection, window: Size, most: Size) {
+        let window = window.get().saturating_add(WRITTEN_AHEAD).min(most.get().max(WRITTEN_AHEAD));
+        if window != self.window {
+            self.window = window;
+            stack.set_send_window(window);
+        }
+    }
+}
+
+/// Takes the next units, as many as go into a stream together.
+fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeque<Bytes>) {
+    let mut units = Vec::new();
+    let mut chunks = VecDeque::new();
+    let mut small = BytesMut::new();
+    let mut header_bytes = Vec::new();
+    loop {
+        let Some((header, data)) = flow.pop(Some(stream)) else { break };
+        units.push(header.id);
+        header_bytes.clear();
+        header.write(&mut header_bytes);
+        small.put_slice(&header_bytes);
+        if data.len() as u64 > most.get() {
+            chunks.push_back(small.split().freeze());
+            chunks.push_back(data);
+            break;
+        }
+        small.put_slice(&data);
+        // The next one's header is taken to be as long as this one's.
+        let used = small.len() + header_bytes.len();
+        let fits = |size: u64| used as u64 + size <= most.get();
+        if units.len() >= MOST_IN_BATCH || !flow.has_credit() || !flow.head_size().is_some_and(fits)
+        {
+            break;
+        }
+    }
+    if !small.is_empty() {
+        chunks.push_back(small.freeze());
+    }
+    (units, chunks)
+}
+
+/// Cuts a unit into datagrams of at most `most` bytes.
+fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
+    let (flow, id, length) = (header.flow, header.id, header.length);
+    let mut datagrams = VecDeque::new();
+    let mut offset = 0;
+    let mut front = Vec::with_capacity(MAX_UNIT_HEADER);
+    let mut next = FragmentHeader::First(header);
+    loop {
+        front.clear();
+        next.write(&mut front);
+        let room = most.saturating_sub(front.len()).max(1);
+        let end = data.len().min(offset + room);
+        let mut datagram = BytesMut::with_capacity(front.len() + end - offset);
+        datagram.put_slice(&front);
+        datagram.put_slice(&data[offset..end]);
+        datagrams.push_back(datagram.freeze());
+        offset = end;
+        if offset >= data.len() {
+            return datagrams;
+        }
+        next = FragmentHeader::Later { flow, id, length, offset: offset as u64 };
+    }
+}
+
+impl Connection {
+    /// Drops what is late and writes what the stack takes.
+    pub(super) fn write_units(&mut self, now: Time) {
+        let sending = &mut self.sending;
+        let written = self.control.is_idle();
+        sending.drop_late(now, &mut self.stack, &mut self.control);
+        sending.set_window(&mut self.stack, self.account.read().window, self.config.send_bytes);
+        if written {
+            self.urgent |= sending.write_all(&mut self.stack, &self.config);
+        }
+        for flow in sending.flows.values_mut() {
+            flow.count_blocked(now);
+            if flow.has_room_again(&sending.peer, &self.config) {
+                self.told.push_back(Told::Writable(FlowId::outgoing(flow.number)));
+            }
+        }
+        sending.end_flows(&mut self.control);
+    }
+}

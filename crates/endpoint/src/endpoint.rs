@@ -1,0 +1,576 @@
+//! What stands behind one UDP socket.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration as StdDuration, SystemTime};
+
+use bytes::BytesMut;
+use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq_proto::{
+    ClientConfig, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, EcnCodepoint,
+    EndpointConfig, FourTuple, Incoming, ServerConfig, TimeSource,
+};
+use ontempo_foundation::{RandomStream, Time};
+use ring::hmac;
+
+use crate::config::Configuration;
+use crate::connection::{Connection, ReceiveStatistics, Step, Told};
+use crate::flow::{FlowConfig, FlowId};
+use crate::identity::{Identity, IdentityError, Token, Trust};
+use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
+
+/// A connection of an endpoint. Never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId {
+    place: usize,
+    generation: u64,
+}
+
+/// What an endpoint tells.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection that was asked for, or that a peer began, can be used.
+    Connected {
+        /// Which.
+        connection: ConnectionId,
+        /// True where the peer began it.
+        accepted: bool,
+    },
+    /// The peer opened a flow.
+    FlowOpened {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+        /// How it is delivered.
+        config: FlowConfig,
+    },
+    /// A flow that had nothing to receive has.
+    Readable {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+    },
+    /// A flow that was full has room.
+    Writable {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+    },
+    /// Units that this side sent were dropped at their deadline: the peer does not have them and
+    /// will not.
+    Dropped {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Of which flow.
+        flow: FlowId,
+        /// Their numbers.
+        units: Vec<u64>,
+    },
+    /// The peer finished a flow, and all of it has been received.
+    FlowEnded {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+        /// How it was received.
+        statistics: ReceiveStatistics,
+    },
+    /// A connection was closed by the peer, or lost, or never came to be. It tells nothing more.
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// Why, in a sentence.
+        reason: String,
+    },
+}
+
+/// Where a datagram came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The sender's address.
+    pub remote: SocketAddr,
+    /// Which of this side's addresses it came to, where the driver knows.
+    pub local: Option<IpAddr>,
+    /// Its congestion mark.
+    pub ecn: Option<EcnCodepoint>,
+}
+
+impl Source {
+    /// A datagram from `remote`, of which nothing else is known.
+    pub fn of(remote: SocketAddr) -> Self {
+        Self { remote, local: None, ecn: None }
+    }
+}
+
+/// What is to be sent: one datagram, or several of one size to one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// From which of this side's addresses; `None`: the system's choice.
+    pub local: Option<IpAddr>,
+    /// The congestion mark to send with.
+    pub ecn: Option<EcnCodepoint>,
+    /// Bytes in the buffer.
+    pub size: usize,
+    /// Where there are several datagrams, the size of each but the last.
+    pub segment: Option<usize>,
+}
+
+/// What an endpoint answers that is asked what to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// This, whose bytes are in the buffer. Ask again.
+    Transmit(Transmit),
+    /// Nothing before this time: then call [`Endpoint::handle_timeout`].
+    WaitUntil(Time),
+    /// Nothing before something arrives or is asked for.
+    Idle,
+}
+
+/// Why no connection was begun.
+#[derive(Debug)]
+pub enum ConnectFailed {
+    /// What the server is known by cannot be used.
+    Trust(IdentityError),
+    /// The endpoint has as many connections as it may.
+    TooMany,
+    /// The address or the name is not one.
+    Address(noq_proto::ConnectError),
+}
+
+impl fmt::Display for ConnectFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trust(error) => write!(f, "{error}"),
+            Self::TooMany => f.write_str("the endpoint has as many connections as it may"),
+            Self::Address(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectFailed {}
+
+/// The system's time as far as the stack's tokens need it: time that was handed in.
+struct GivenTime(Arc<AtomicU64>);
+
+impl TimeSource for GivenTime {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + StdDuration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Connection ids out of a named stream.
+struct SeededIds(RandomStream);
+
+impl ConnectionIdGenerator for SeededIds {
+    fn generate_cid(&mut self) -> noq_proto::ConnectionId {
+        noq_proto::ConnectionId::new(&self.0.next_u64().to_le_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<StdDuration> {
+        None
+    }
+}
+
+/// Seeds of the stack and of what we draw ourselves.
+fn random_bytes<const N: usize>(random: &mut RandomStream) -> [u8; N] {
+    let mut bytes = [0; N];
+    for chunk in bytes.chunks_mut(8) {
+        let word = random.next_u64().to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+    bytes
+}
+
+/// A connection, and when it wants to be woken.
+struct Kept {
+    connection: Box<Connection>,
+    generation: u64,
+    accepted: bool,
+    wake: Time,
+    /// True where it waits in the queue of those that may have something to send.
+    queued: bool,
+}
+
+/// Answers to packets that belong to no connection, kept at most.
+const MOST_RESPONSES: usize = 64;
+
+/// What a server needs.
+struct Listening {
+    crypto: Arc<WatchedServer>,
+    token: Token,
+}
+
+/// What stands behind one UDP socket: connects, listens, keeps the connections.
+///
+/// A driver calls [`handle`](Self::handle) for what arrives, [`handle_timeout`](Self::handle_timeout)
+/// when the time comes that [`poll_transmit`](Self::poll_transmit) named, and after each of these,
+/// and after any use of a connection, `poll_transmit` until it has nothing to send, and
+/// [`poll_event`](Self::poll_event) until it has nothing to tell. Time must not run backwards.
+pub struct Endpoint {
+    stack: noq_proto::Endpoint,
+    config: Arc<Configuration>,
+    epoch: Epoch,
+    clock: Arc<AtomicU64>,
+    random: RandomStream,
+    listening: Option<Listening>,
+    connections: Vec<Option<Kept>>,
+    count: usize,
+    generation: u64,
+    /// Connections that may have something to send.
+    ready: VecDeque<usize>,
+    timers: BTreeSet<(Time, usize)>,
+    events: VecDeque<Event>,
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    scratch: Vec<u8>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("connections", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint without a connection, whose random choices all follow from `seed`: in earnest
+    /// it must come from the system's entropy, since ids and keys of tokens are made of it. (TLS
+    /// takes its own randomness from the system.)
+    pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
+        let folded = seed.chunks_exact(8).fold(0u64, |folded, chunk| {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            folded.rotate_left(17) ^ u64::from_le_bytes(word)
+        });
+        let ids = RandomStream::new(folded, "connection ids");
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
+        let mut stack = EndpointConfig::new(Arc::new(key));
+        stack.rng_seed(Some(seed));
+        stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
+        let clock = Arc::new(AtomicU64::new(0));
+        let discover = config.discover_packet_size;
+        Self {
+            stack: noq_proto::Endpoint::new(Arc::new(stack), None, discover),
+            config: Arc::new(config),
+            epoch: Epoch::new(),
+            clock,
+            random: RandomStream::new(folded, "endpoint"),
+            listening: None,
+            connections: Vec::new(),
+            count: 0,
+            generation: 0,
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            responses: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes connections from now on, of clients that know the token.
+    ///
+    /// # Errors
+    /// Where the certificate or key cannot be used.
+    pub fn listen(&mut self, identity: &Identity, token: Token) -> Result<(), IdentityError> {
+        let tls = identity.server_config()?;
+        let quic = QuicServerConfig::try_from(Arc::new(tls))
+            .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
+        let crypto = Arc::new(WatchedServer(Arc::new(quic)));
+        self.listening = Some(Listening { crypto, token });
+        let seed = self.random.next_u64();
+        let config = self.server_config(seed, SharedAccount::default());
+        self.stack.set_server_config(config);
+        Ok(())
+    }
+
+    /// Begins a connection to `remote`, whose certificate is for `name` where that counts.
+    ///
+    /// # Errors
+    /// Where address, name or trust cannot be used, or there are too many connections.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        name: &str,
+        trust: &Trust,
+        token: Token,
+    ) -> Result<ConnectionId, ConnectFailed> {
+        self.set_clock(now);
+        if self.count >= self.config.connections {
+            return Err(ConnectFailed::TooMany);
+        }
+        let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
+        let quic = QuicClientConfig::try_from(Arc::new(tls)).map_err(|error| {
+            let error = rustls::Error::General(error.to_string());
+            ConnectFailed::Trust(IdentityError::Unusable(error))
+        })?;
+        let account = SharedAccount::default();
+        let seed = self.random.next_u64();
+        let first_id = noq_proto::ConnectionId::new(&random_bytes::<16>(&mut self.random));
+        let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
+        client.transport_config(Arc::new(self.config.transport(self.epoch, seed, account.clone())));
+        client.initial_dst_cid_provider(Arc::new(move || first_id));
+        let (handle, stack) = self
+            .stack
+            .connect(self.epoch.instant(now), client, remote, name)
+            .map_err(ConnectFailed::Address)?;
+        Ok(self.keep(now, handle, stack, token, account, false))
+    }
+
+    /// A connection; `None` where it is over.
+    pub fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let kept = self.connections.get_mut(id.place)?.as_mut()?;
+        if kept.generation != id.generation {
+            return None;
+        }
+        // It may be used: whatever comes of that is to be sent.
+        if !kept.queued {
+            kept.queued = true;
+            self.ready.push_back(id.place);
+        }
+        Some(&mut kept.connection)
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.count
+    }
+
+    /// A datagram arrived.
+    pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
+        self.set_clock(now);
+        let instant = self.epoch.instant(now);
+        let path = FourTuple::new(source.remote, source.local);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+                    kept.connection.stack().handle_event(event);
+                    kept.connection.after_datagram(now);
+                    self.progress(now, handle.0);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.accept(now, incoming, &mut scratch)
+            }
+            Some(DatagramEvent::Response(transmit)) => self.respond(&transmit, &scratch),
+            None => {}
+        }
+        self.scratch = scratch;
+    }
+
+    /// Time has passed: what was due is done.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.set_clock(now);
+        while let Some(&(due, place)) = self.timers.first() {
+            if due > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(Some(kept)) = self.connections.get_mut(place) {
+                kept.wake = Time::NEVER;
+                kept.connection.handle_timeout(now);
+                self.progress(now, place);
+            }
+        }
+    }
+
+    /// What is to be sent at `now`; its bytes are put into `out`, which is cleared first.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Poll {
+        self.set_clock(now);
+        out.clear();
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            out.extend_from_slice(&bytes);
+            return Poll::Transmit(transmit);
+        }
+        while let Some(place) = self.ready.pop_front() {
+            let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
+            kept.queued = false;
+            let step = kept.connection.poll_transmit(now, out);
+            self.settle(place);
+            match step {
+                Step::Transmit(transmit) => {
+                    self.queue(place);
+                    return Poll::Transmit(told(&transmit));
+                }
+                Step::Wait(until) => self.set_timer(place, Some(until)),
+                Step::Nothing => self.set_timer(place, None),
+            }
+        }
+        match self.timers.first() {
+            Some(&(at, _)) if at < Time::NEVER => Poll::WaitUntil(at.max(now)),
+            _ => Poll::Idle,
+        }
+    }
+
+    /// What there is to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn set_clock(&mut self, now: Time) {
+        self.clock.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn server_config(&self, seed: u64, account: SharedAccount) -> Option<Arc<ServerConfig>> {
+        let listening = self.listening.as_ref()?;
+        let mut config = ServerConfig::with_crypto(listening.crypto.clone());
+        config.transport_config(Arc::new(self.config.transport(self.epoch, seed, account)));
+        config.time_source(Arc::new(GivenTime(self.clock.clone())));
+        config.max_incoming(MOST_RESPONSES);
+        Some(Arc::new(config))
+    }
+
+    fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
+        let Some(listening) = &self.listening else {
+            self.stack.ignore(incoming);
+            return;
+        };
+        let token = listening.token.clone();
+        if self.count >= self.config.connections {
+            let transmit = self.stack.refuse(incoming, scratch);
+            self.respond(&transmit, scratch);
+            return;
+        }
+        if self.config.retry && !incoming.remote_address_validated() {
+            if let Ok(transmit) = self.stack.retry(incoming, scratch) {
+                self.respond(&transmit, scratch);
+            }
+            return;
+        }
+        let account = SharedAccount::default();
+        let seed = self.random.next_u64();
+        let config = self.server_config(seed, account.clone());
+        match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
+            Ok((handle, stack)) => {
+                self.keep(now, handle, stack, token, account, true);
+                self.progress(now, handle.0);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit, scratch);
+                }
+            }
+        }
+    }
+
+    fn keep(
+        &mut self,
+        now: Time,
+        handle: ConnectionHandle,
+        stack: noq_proto::Connection,
+        token: Token,
+        account: SharedAccount,
+        accepted: bool,
+    ) -> ConnectionId {
+        let place = handle.0;
+        if self.connections.len() <= place {
+            self.connections.resize_with(place + 1, || None);
+        }
+        self.generation += 1;
+        self.count += 1;
+        let config = self.config.clone();
+        let connection = Connection::new(now, stack, config, token, self.epoch, account);
+        self.connections[place] = Some(Kept {
+            connection: Box::new(connection),
+            generation: self.generation,
+            accepted,
+            wake: Time::NEVER,
+            queued: false,
+        });
+        self.queue(place);
+        ConnectionId { place, generation: self.generation }
+    }
+
+    fn respond(&mut self, transmit: &noq_proto::Transmit, bytes: &[u8]) {
+        if self.responses.len() < MOST_RESPONSES
+            && let Some(bytes) = bytes.get(..transmit.size)
+        {
+            self.responses.push_back((told(transmit), bytes.to_vec()));
+        }
+    }
+
+    fn queue(&mut self, place: usize) {
+        if let Some(Some(kept)) = self.connections.get_mut(place)
+            && !kept.queued
+        {
+            kept.queued = true;
+            self.ready.push_back(place);
+        }
+    }
+
+    /// Lets a connection work after something happened to it.
+    fn progress(&mut self, now: Time, place: usize) {
+        if let Some(Some(kept)) = self.connections.get_mut(place) {
+            kept.connection.progress(now);
+            self.settle(place);
+            self.queue(place);
+        }
+    }
+
+    /// Passes on what a connection has for the stack's endpoint and for the application, and
+    /// forgets it where it is over.
+    fn settle(&mut self, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        while let Some(event) = kept.connection.stack().poll_endpoint_events() {
+            if let Some(answer) = self.stack.handle_event(ConnectionHandle(place), event) {
+                kept.connection.stack().handle_event(answer);
+            }
+        }
+        let id = ConnectionId { place, generation: kept.generation };
+        while let Some(told) = kept.connection.next_told() {
+            self.events.push_back(event(id, kept.accepted, told));
+        }
+        if kept.connection.is_drained() {
+            self.timers.remove(&(kept.wake, place));
+            self.connections[place] = None;
+            self.count -= 1;
+        }
+    }
+
+    fn set_timer(&mut self, place: usize, until: Option<Time>) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        let wake = kept.connection.wake_at().min(until.unwrap_or(Time::NEVER));
+        if wake != kept.wake {
+            self.timers.remove(&(kept.wake, place));
+            kept.wake = wake;
+            if wake < Time::NEVER {
+                self.timers.insert((wake, place));
+            }
+        }
+    }
+}
+
+fn told(transmit: &noq_proto::Transmit) -> Transmit {
+    Transmit {
+        destination: transmit.destination,
+        local: transmit.src_ip,
+        ecn: transmit.ecn,
+        size: transmit.size,
+        segment: transmit.segment_size,
+    }
+}
+
+fn event(connection: ConnectionId, accepted: bool, told: Told) -> Event {
+    match told {
+        Told::Open => Event::Connected { connection, accepted },
+        Told::FlowOpened(flow, config) => Event::FlowOpened { connection, flow, config },
+        Told::Readable(flow) => Event::Readable { connection, flow },
+        Told::Writable(flow) => Event::Writable { connection, flow },
+        Told::Dropped(flow, units) => Event::Dropped { connection, flow, units },
+        Told::FlowEnded(flow, statistics) => Event::FlowEnded { connection, flow, statistics },
+        Told::Closed(reason) => Event::Closed { connection, reason },
+    }
+}

@@ -1,0 +1,340 @@
+//! Who an endpoint is, and whom it trusts.
+//!
+//! A certificate is made on the spot and known by its fingerprint, or comes from files and is
+//! known by those who signed it. Who may connect is a shared token's matter.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, RootCertStore, SignatureScheme, version::TLS13,
+};
+
+use crate::wire::{ALPN, MAX_TOKEN};
+
+/// Why an identity could not be had.
+#[derive(Debug)]
+pub enum IdentityError {
+    /// A certificate could not be made.
+    Make(rcgen::Error),
+    /// What should be a certificate or key in PEM is not; says which.
+    Pem(&'static str, rustls::pki_types::pem::Error),
+    /// The certificate, its key or the trusted certificates cannot be used.
+    Unusable(rustls::Error),
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Make(error) => write!(f, "no certificate could be made: {error}"),
+            Self::Pem(what, error) => write!(f, "the {what} is not valid PEM: {error}"),
+            Self::Unusable(error) => write!(f, "the certificate or key cannot be used: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+/// The SHA-256 of a certificate in DER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint of `certificate`, in DER.
+    pub fn of(certificate: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A text is not a fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAFingerprint;
+
+impl fmt::Display for NotAFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fingerprint is 64 hexadecimal digits, with or without colons")
+    }
+}
+
+impl std::error::Error for NotAFingerprint {}
+
+impl FromStr for Fingerprint {
+    type Err = NotAFingerprint;
+
+    fn from_str(text: &str) -> Result<Self, NotAFingerprint> {
+        let digits: Option<Vec<u8>> = text
+            .chars()
+            .filter(|character| *character != ':')
+            .map(|character| character.to_digit(16).map(|digit| digit as u8))
+            .collect();
+        let digits = digits.filter(|digits| digits.len() == 64).ok_or(NotAFingerprint)?;
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// A certificate and its private key.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("fingerprint", &self.fingerprint()).finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// A certificate of our own making for these names, with an Ed25519 key.
+    ///
+    /// # Errors
+    /// Where a name is not one, or the system gives no random numbers.
+    pub fn self_made(names: &[&str]) -> Result<Self, IdentityError> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key =
+            rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).map_err(IdentityError::Make)?;
+        let made = rcgen::CertificateParams::new(names)
+            .and_then(|parameters| parameters.self_signed(&key))
+            .map_err(IdentityError::Make)?;
+        let key = PrivateKeyDer::try_from(key.serialize_der())
+            .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_owned())))?;
+        Ok(Self { chain: vec![made.der().clone()], key })
+    }
+
+    /// The certificate chain and private key of two files in PEM.
+    ///
+    /// # Errors
+    /// Where one of them is not PEM, or has no certificate or key in it.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
+        let chain = certificates(chain, "certificate")?;
+        let key =
+            PrivateKeyDer::from_pem_slice(key).map_err(|e| IdentityError::Pem("private key", e))?;
+        Ok(Self { chain, key })
+    }
+
+    /// The fingerprint of its certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.chain[0])
+    }
+
+    pub(crate) fn server_config(&self) -> Result<rustls::ServerConfig, IdentityError> {
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .and_then(|builder| {
+                builder
+                    .with_no_client_auth()
+                    .with_single_cert(self.chain.clone(), self.key.clone_key())
+            })
+            .map_err(IdentityError::Unusable)?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        // No early data: it could be replayed.
+        config.max_early_data_size = 0;
+        Ok(config)
+    }
+}
+
+fn certificates(
+    pem: &[u8],
+    what: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| IdentityError::Pem(what, error))?;
+    if all.is_empty() {
+        return Err(IdentityError::Pem(what, rustls::pki_types::pem::Error::NoItemsFound));
+    }
+    Ok(all)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// By what a client knows its server.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// By its certificate's fingerprint; name and date do not count.
+    Fingerprint(Fingerprint),
+    /// By one of these certificates, in DER, having signed its own; name and date count.
+    Roots(Vec<CertificateDer<'static>>),
+}
+
+impl Trust {
+    /// Trust in the certificates of a file in PEM.
+    ///
+    /// # Errors
+    /// Where it is not PEM, or has no certificate in it.
+    pub fn from_pem(roots: &[u8]) -> Result<Self, IdentityError> {
+        Ok(Self::Roots(certificates(roots, "list of trusted certificates")?))
+    }
+
+    pub(crate) fn client_config(&self) -> Result<rustls::ClientConfig, IdentityError> {
+        let builder = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(IdentityError::Unusable)?;
+        let mut config = match self {
+            Self::Fingerprint(expected) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(ByFingerprint::new(*expected)))
+                .with_no_client_auth(),
+            Self::Roots(roots) => {
+                let mut store = RootCertStore::empty();
+                for root in roots {
+                    store.add(root.clone()).map_err(IdentityError::Unusable)?;
+                }
+                builder.with_root_certificates(store).with_no_client_auth()
+            }
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(config)
+    }
+}
+
+/// Takes a server for who it is where its certificate has the expected fingerprint and it proves
+/// to have the key.
+#[derive(Debug)]
+struct ByFingerprint {
+    expected: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ByFingerprint {
+    fn new(expected: Fingerprint) -> Self {
+        Self { expected, provider: provider() }
+    }
+}
+
+impl ServerCertVerifier for ByFingerprint {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if Fingerprint::of(certificate) == self.expected {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// What both sides know and nobody else: who may connect.
+///
+/// It is compared by its digest, so that neither length nor time tells an attacker anything. It
+/// is told to a server only after that has proved who it is.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Token(Vec<u8>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// A token is longer than a message carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenTooLong;
+
+impl fmt::Display for TokenTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a token has at most {MAX_TOKEN} bytes")
+    }
+}
+
+impl std::error::Error for TokenTooLong {}
+
+impl Token {
+    /// The token with these bytes; none means that everybody may connect.
+    ///
+    /// # Errors
+    /// Where it is longer than 256 bytes.
+    pub fn new(bytes: &[u8]) -> Result<Self, TokenTooLong> {
+        if bytes.len() > MAX_TOKEN { Err(TokenTooLong) } else { Ok(Self(bytes.to_vec())) }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn admits(&self, told: &[u8]) -> bool {
+        let (ours, theirs) = (digest(&SHA256, &self.0), digest(&SHA256, told));
+        // Constant time: neither digest's difference has any way to end it early.
+        let differ = ours.as_ref().iter().zip(theirs.as_ref()).fold(0, |all, (a, b)| all | (a ^ b));
+        std::hint::black_box(differ) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_read_as_it_is_written_and_with_colons() {
+        let fingerprint = Identity::self_made(&["localhost"]).map(|made| made.fingerprint());
+        let fingerprint = fingerprint.expect("a certificate can be made");
+        let text = fingerprint.to_string();
+        assert_eq!(text.parse(), Ok(fingerprint));
+        let colons: Vec<&str> = (0..32).map(|at| &text[2 * at..2 * at + 2]).collect();
+        assert_eq!(colons.join(":").to_uppercase().parse(), Ok(fingerprint));
+        assert_eq!(text[1..].parse::<Fingerprint>(), Err(NotAFingerprint));
+    }
+
+    #[test]
+    fn a_token_admits_itself_alone() {
+        let token = Token::new(b"secret").expect("short");
+        assert!(token.admits(b"secret"));
+        assert!(!token.admits(b"secret "));
+        assert!(!token.admits(b""));
+        assert_eq!(Token::new(&[0; 257]), Err(TokenTooLong));
+    }
+
+    #[test]
+    fn what_is_not_pem_is_refused_by_name() {
+        let error = Identity::from_pem(b"nonsense", b"").expect_err("not PEM").to_string();
+        assert!(error.starts_with("the certificate is not valid PEM"), "{error}");
+    }
+}

@@ -1,0 +1,332 @@
+//! Messages of the control stream.
+//!
+//! Each is its length, its kind, and its fields in the order in which they are declared.
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::delivery::DeliveryOrder;
+
+use super::number::{Reader, write, write_bytes};
+use super::unit::MOST_MICROS;
+use super::{VERSION, WireError};
+use crate::flow::Reliability;
+
+/// The longest message, in bytes, its length not counted.
+pub const MAX_MESSAGE: usize = 4096;
+
+/// The longest shared token, in bytes.
+pub const MAX_TOKEN: usize = 256;
+
+/// The longest label of a flow, in bytes.
+pub const MAX_LABEL: usize = 256;
+
+/// How many units one message may tell to be dropped.
+pub const MAX_DROPPED: usize = 128;
+
+/// How many bytes a message may hold in its buffer before it is whole.
+const MAX_FRAME: usize = MAX_MESSAGE + 8;
+
+/// What a receiver is ready to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Flows open at a time.
+    pub flows: u64,
+    /// Units of one flow that are under way or not taken.
+    pub units: u64,
+    /// Bytes of one flow that are under way or not taken.
+    pub bytes: u64,
+    /// Bytes of one unit.
+    pub unit_bytes: u64,
+}
+
+/// How a sender asks for its packets to be acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckRequest {
+    /// Each at once.
+    Immediate,
+    /// Every second, or after 25 ms (RFC 9000, section 13.2).
+    Delayed,
+    /// One for one to four, as the stream's regularity allows (thesis, ch. IV).
+    #[default]
+    Adaptive,
+}
+
+/// A flow begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowOpened {
+    /// Its number, counted from 0 by its sender.
+    pub flow: u64,
+    /// The order of its delivery.
+    pub order: DeliveryOrder,
+    /// What becomes of units that are lost.
+    pub reliability: Reliability,
+    /// What it carries, in the application's words.
+    pub label: String,
+}
+
+/// A unit that its sender gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedUnit {
+    /// Its number.
+    pub id: u64,
+    /// The bytes of the flow's credit that it took; 0 where its sending had not begun.
+    pub bytes: u64,
+}
+
+/// What a receiver tells of a flow, all of it since the flow began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Units that arrived whole.
+    pub units: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Units that arrived after their deadline, by the receiver's estimate of the sender's clock.
+    pub late: u64,
+    /// The delay of the last unit, from being handed over to being deliverable.
+    pub delay: Duration,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The client's first: who it is and what it is ready to receive.
+    Hello {
+        /// The token that both sides know; may be empty.
+        token: Vec<u8>,
+        /// What it is ready to hold.
+        limits: Limits,
+        /// How its packets are to be acknowledged.
+        acknowledge: AckRequest,
+    },
+    /// The server's answer to the right token.
+    Welcome {
+        /// What it is ready to hold.
+        limits: Limits,
+        /// How its packets are to be acknowledged.
+        acknowledge: AckRequest,
+    },
+    /// A flow begins.
+    FlowOpened(FlowOpened),
+    /// A flow has come to its end.
+    FlowFinished {
+        /// Its number.
+        flow: u64,
+        /// How many units it had: their numbers are below this.
+        units: u64,
+    },
+    /// Units were given up. The receiver decides: one that had arrived whole stays.
+    Dropped {
+        /// The flow.
+        flow: u64,
+        /// Which, at most [`MAX_DROPPED`].
+        units: Vec<DroppedUnit>,
+    },
+    /// The answer to the oldest `Dropped` of the flow not answered.
+    Settled {
+        /// The flow.
+        flow: u64,
+        /// Those of its units that had arrived whole, and so are not dropped.
+        arrived: Vec<u64>,
+    },
+    /// More of a flow may be sent.
+    Credit {
+        /// The flow.
+        flow: u64,
+        /// Units with a number below this.
+        units: u64,
+        /// Bytes since the flow began.
+        bytes: u64,
+    },
+    /// What time is it?
+    Clock {
+        /// The asker's clock.
+        asked: Time,
+    },
+    /// The answer to a `Clock`.
+    ClockAnswer {
+        /// Its `asked`.
+        asked: Time,
+        /// When it came, by the answerer's clock.
+        came: Time,
+        /// When this left, by the answerer's clock.
+        left: Time,
+    },
+    /// What a receiver saw of a flow.
+    Feedback {
+        /// The flow.
+        flow: u64,
+        /// What it saw.
+        told: Told,
+    },
+}
+
+impl Message {
+    /// Appends it to `out`, its length before it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        self.write_body(&mut body);
+        debug_assert!(body.len() <= MAX_MESSAGE);
+        write_bytes(out, &body);
+    }
+
+    /// Reads the first message and tells how many bytes it took; `None` where it is not whole.
+    ///
+    /// # Errors
+    /// Where it is too long or not what it should be.
+    pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, WireError> {
+        let mut reader = Reader::new(&bytes[..bytes.len().min(MAX_FRAME)]);
+        let body = match reader.bytes(MAX_MESSAGE, "a message's length") {
+            Err(WireError::Short) => return Ok(None),
+            body => body?,
+        };
+        let taken = bytes.len().min(MAX_FRAME) - reader.left();
+        let mut body = Reader::new(body);
+        let message = Self::read_body(&mut body)?;
+        body.end()?;
+        Ok(Some((message, taken)))
+    }
+
+    fn write_body(&self, out: &mut Vec<u8>) {
+        let mut numbers = |kind: u64, numbers: &[u64]| {
+            write(out, kind);
+            numbers.iter().for_each(|number| write(out, *number));
+        };
+        match self {
+            Self::Hello { token, limits, acknowledge } => {
+                numbers(0, &[VERSION]);
+                write_bytes(out, token);
+                write_greeting(out, limits, *acknowledge);
+            }
+            Self::Welcome { limits, acknowledge } => {
+                numbers(1, &[VERSION]);
+                write_greeting(out, limits, *acknowledge);
+            }
+            Self::FlowOpened(opened) => {
+                numbers(2, &[opened.flow, opened.order as u64, opened.reliability as u64]);
+                write_bytes(out, opened.label.as_bytes());
+            }
+            Self::FlowFinished { flow, units } => numbers(3, &[*flow, *units]),
+            Self::Dropped { flow, units } => {
+                numbers(4, &[*flow, units.len() as u64]);
+                for unit in units {
+                    write(out, unit.id);
+                    write(out, unit.bytes);
+                }
+            }
+            Self::Settled { flow, arrived } => {
+                numbers(5, &[*flow, arrived.len() as u64]);
+                arrived.iter().for_each(|id| write(out, *id));
+            }
+            Self::Credit { flow, units, bytes } => numbers(6, &[*flow, *units, *bytes]),
+            Self::Clock { asked } => numbers(7, &[micros(*asked)]),
+            Self::ClockAnswer { asked, came, left } => {
+                numbers(8, &[micros(*asked), micros(*came), micros(*left)]);
+            }
+            Self::Feedback { flow, told } => {
+                let delay = told.delay.as_nanos() / 1000;
+                numbers(9, &[*flow, told.units, told.bytes, told.late, delay]);
+            }
+        }
+    }
+
+    fn read_body(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(match reader.number()? {
+            0 => {
+                read_version(reader)?;
+                let token = reader.bytes(MAX_TOKEN, "a token's length")?.to_vec();
+                let (limits, acknowledge) = read_greeting(reader)?;
+                Self::Hello { token, limits, acknowledge }
+            }
+            1 => {
+                read_version(reader)?;
+                let (limits, acknowledge) = read_greeting(reader)?;
+                Self::Welcome { limits, acknowledge }
+            }
+            2 => Self::FlowOpened(read_flow(reader)?),
+            3 => Self::FlowFinished { flow: reader.number()?, units: reader.number()? },
+            4 => {
+                let flow = reader.number()?;
+                let count = reader.at_most(MAX_DROPPED as u64, "the number of dropped units")?;
+                let unit = |_| Ok(DroppedUnit { id: reader.number()?, bytes: reader.number()? });
+                Self::Dropped { flow, units: (0..count).map(unit).collect::<Result<_, _>>()? }
+            }
+            5 => {
+                let flow = reader.number()?;
+                let count = reader.at_most(MAX_DROPPED as u64, "the number of settled units")?;
+                let arrived = (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?;
+                Self::Settled { flow, arrived }
+            }
+            6 => Self::Credit {
+                flow: reader.number()?,
+                units: reader.number()?,
+                bytes: reader.number()?,
+            },
+            7 => Self::Clock { asked: read_time(reader)? },
+            8 => Self::ClockAnswer {
+                asked: read_time(reader)?,
+                came: read_time(reader)?,
+                left: read_time(reader)?,
+            },
+            9 => {
+                let flow = reader.number()?;
+                let (units, bytes, late) = (reader.number()?, reader.number()?, reader.number()?);
+                let delay = read_time(reader)?.since(Time::ZERO);
+                Self::Feedback { flow, told: Told { units, bytes, late, delay } }
+            }
+            unknown => return Err(WireError::UnknownMessage(unknown)),
+        })
+    }
+}
+
+fn micros(time: Time) -> u64 {
+    time.as_nanos() / 1000
+}
+
+fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
+    Ok(Time::from_nanos(reader.at_most(MOST_MICROS, "a time")? * 1000))
+}
+
+fn read_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
+    if reader.number()? == VERSION { Ok(()) } else { Err(WireError::OutOfRange("the version")) }
+}
+
+fn write_greeting(out: &mut Vec<u8>, limits: &Limits, acknowledge: AckRequest) {
+    for number in [limits.flows, limits.units, limits.bytes, limits.unit_bytes] {
+        write(out, number);
+    }
+    write(out, acknowledge as u64);
+}
+
+fn read_greeting(reader: &mut Reader<'_>) -> Result<(Limits, AckRequest), WireError> {
+    let limits = Limits {
+        flows: reader.number()?,
+        units: reader.number()?,
+        bytes: reader.number()?,
+        unit_bytes: reader.number()?,
+    };
+    let acknowledge = match reader.number()? {
+        0 => AckRequest::Immediate,
+        1 => AckRequest::Delayed,
+        2 => AckRequest::Adaptive,
+        _ => return Err(WireError::OutOfRange("the way of acknowledging")),
+    };
+    Ok((limits, acknowledge))
+}
+
+fn read_flow(reader: &mut Reader<'_>) -> Result<FlowOpened, WireError> {
+    let flow = reader.number()?;
+    let order = match reader.number()? {
+        0 => DeliveryOrder::Sequence,
+        1 => DeliveryOrder::Arrival,
+        2 => DeliveryOrder::Partial,
+        _ => return Err(WireError::OutOfRange("a flow's order of delivery")),
+    };
+    let reliability = match reader.number()? {
+        0 => Reliability::Full,
+        1 => Reliability::UntilDeadline,
+        2 => Reliability::None,
+        _ => return Err(WireError::OutOfRange("a flow's reliability")),
+    };
+    let label = reader.bytes(MAX_LABEL, "a flow's label")?;
+    let label = std::str::from_utf8(label).map_err(|_| WireError::OutOfRange("a flow's label"))?;
+    Ok(FlowOpened { flow, order, reliability, label: label.to_owned() })
+}

@@ -1,0 +1,166 @@
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::delivery::DeliveryOrder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::flow::Reliability;
+
+const LARGEST: u64 = (1 << 62) - 1;
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0..100u64, 0..70_000u64, 0..=LARGEST]
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    (0..u64::MAX / 1000).prop_map(|micros| Time::from_nanos(micros * 1000))
+}
+
+fn unit_header() -> impl Strategy<Value = UnitHeader> {
+    let lifetime = proptest::option::of((0..1u64 << 40).prop_map(Duration::from_micros));
+    let back = proptest::collection::vec(1u64..1000, 0..=MAX_DEPENDENCIES);
+    (number(), 1000..=LARGEST, number(), time(), lifetime, any::<u8>(), back).prop_map(
+        |(flow, id, length, sent, lifetime, priority, back)| UnitHeader {
+            flow,
+            id,
+            length,
+            sent,
+            lifetime,
+            priority,
+            depends_on: back.into_iter().map(|back| id - back).collect(),
+        },
+    )
+}
+
+fn greeting() -> impl Strategy<Value = (Limits, AckRequest)> {
+    let limits = (number(), number(), number(), number())
+        .prop_map(|(flows, units, bytes, unit_bytes)| Limits { flows, units, bytes, unit_bytes });
+    let request = prop_oneof![
+        Just(AckRequest::Immediate),
+        Just(AckRequest::Delayed),
+        Just(AckRequest::Adaptive)
+    ];
+    (limits, request)
+}
+
+fn flow_opened() -> impl Strategy<Value = FlowOpened> {
+    let order = prop_oneof![
+        Just(DeliveryOrder::Sequence),
+        Just(DeliveryOrder::Arrival),
+        Just(DeliveryOrder::Partial)
+    ];
+    let reliability = prop_oneof![
+        Just(Reliability::Full),
+        Just(Reliability::UntilDeadline),
+        Just(Reliability::None)
+    ];
+    (number(), order, reliability, "[a-zé ]{0,100}").prop_map(
+        |(flow, order, reliability, label)| FlowOpened { flow, order, reliability, label },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let dropped = (number(), number()).prop_map(|(id, bytes)| DroppedUnit { id, bytes });
+    prop_oneof![
+        (proptest::collection::vec(any::<u8>(), 0..=MAX_TOKEN), greeting()).prop_map(
+            |(token, (limits, acknowledge))| Message::Hello { token, limits, acknowledge }
+        ),
+        greeting().prop_map(|(limits, acknowledge)| Message::Welcome { limits, acknowledge }),
+        flow_opened().prop_map(Message::FlowOpened),
+        (number(), number()).prop_map(|(flow, units)| Message::FlowFinished { flow, units }),
+        (number(), proptest::collection::vec(dropped, 0..=MAX_DROPPED))
+            .prop_map(|(flow, units)| Message::Dropped { flow, units }),
+        (number(), proptest::collection::vec(number(), 0..=MAX_DROPPED))
+            .prop_map(|(flow, arrived)| Message::Settled { flow, arrived }),
+        (number(), number(), number()).prop_map(|(flow, units, bytes)| Message::Credit {
+            flow,
+            units,
+            bytes
+        }),
+        time().prop_map(|asked| Message::Clock { asked }),
+        (time(), time(), time()).prop_map(|(asked, came, left)| Message::ClockAnswer {
+            asked,
+            came,
+            left
+        }),
+        (number(), number(), number(), number(), time()).prop_map(
+            |(flow, units, bytes, late, delay)| {
+                let delay = delay.since(Time::ZERO);
+                Message::Feedback { flow, told: Told { units, bytes, late, delay } }
+            }
+        ),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_message_is_read_as_it_was_written_and_no_piece_of_it_is_taken_for_the_whole(
+        message in message(), cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        let whole = bytes.len();
+        prop_assert_eq!(Message::read(&bytes[..cut.index(whole)]), Ok(None));
+        bytes.extend_from_slice(b"what follows");
+        prop_assert_eq!(Message::read(&bytes), Ok(Some((message, whole))));
+    }
+
+    #[test]
+    fn a_unit_header_is_read_as_it_was_written(
+        header in unit_header(), cut in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = Vec::new();
+        header.write(&mut bytes);
+        let whole = bytes.len();
+        prop_assert!(whole <= MAX_UNIT_HEADER);
+        prop_assert_eq!(UnitHeader::read(&bytes[..cut.index(whole)]), Err(WireError::Short));
+        bytes.extend_from_slice(b"data");
+        prop_assert_eq!(UnitHeader::read(&bytes), Ok((header.clone(), whole)));
+        let fragment = FragmentHeader::First(header);
+        let mut bytes = Vec::new();
+        fragment.write(&mut bytes);
+        prop_assert_eq!(FragmentHeader::read(&bytes), Ok((fragment, bytes.len())));
+    }
+
+    #[test]
+    fn a_later_fragment_is_read_as_it_was_written(
+        flow in number(), id in number(), length in 2..=LARGEST, at in any::<prop::sample::Index>(),
+    ) {
+        let offset = 1 + at.index(usize::try_from(length - 1).unwrap_or(usize::MAX)) as u64;
+        let fragment = FragmentHeader::Later { flow, id, length, offset };
+        let mut bytes = Vec::new();
+        fragment.write(&mut bytes);
+        prop_assert_eq!(FragmentHeader::read(&bytes), Ok((fragment, bytes.len())));
+    }
+
+    #[test]
+    fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        if let Ok(Some((message, taken))) = Message::read(&bytes) {
+            prop_assert!(taken <= bytes.len());
+            let mut again = Vec::new();
+            message.write(&mut again);
+            prop_assert_eq!(Message::read(&again).map(|read| read.map(|(read, _)| read)), Ok(Some(message)));
+        }
+        if let Ok((header, taken)) = UnitHeader::read(&bytes) {
+            prop_assert!(taken <= bytes.len() && header.depends_on.iter().all(|id| *id < header.id));
+        }
+        let _ = FragmentHeader::read(&bytes);
+    }
+}
+
+#[test]
+fn a_unit_that_names_itself_or_what_is_not_there_is_refused() {
+    // flow 0, unit 3, 10 bytes, sent at 0, no deadline, priority 0, one dependency, `back`.
+    let named = |back| UnitHeader::read(&[0, 3, 10, 0, 0, 0, 1, back]).map(|(h, _)| h.depends_on);
+    assert_eq!(named(1), Ok(vec![2]));
+    assert_eq!(named(3), Ok(vec![0]));
+    for back in [0, 4] {
+        assert_eq!(named(back), Err(WireError::OutOfRange("a unit's dependency")));
+    }
+}
+
+#[test]
+fn a_message_that_claims_to_be_huge_is_refused_before_it_has_come() {
+    let mut bytes = Vec::new();
+    number::write(&mut bytes, MAX_MESSAGE as u64 + 1);
+    assert_eq!(Message::read(&bytes), Err(WireError::OutOfRange("a message's length")));
+}

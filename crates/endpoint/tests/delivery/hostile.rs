@@ -1,0 +1,166 @@
+//! Peers that should not get in, or that misbehave.
+
+use ontempo_endpoint::simulated::{Network, Path};
+use ontempo_endpoint::{
+    Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing, SendError,
+    Token, Trust,
+};
+use ontempo_foundation::{Duration, RandomStream, Rate, Time};
+
+use crate::basics::content;
+use crate::world::{CLIENT, SERVER, World, address, identity, seed_bytes};
+
+fn path() -> Path {
+    Path::clean(Rate::from_bits_per_sec(20_000_000), Duration::from_millis(20))
+}
+
+fn reason(events: &[Event]) -> Option<&str> {
+    events.iter().find_map(|event| match event {
+        Event::Closed { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_client_with_the_wrong_token_is_refused_and_told_so() {
+    let config = Configuration::default();
+    let token = Token::new(b"guessed").expect("short");
+    let configs = [config.clone(), config];
+    let mut world = World::with(1, &path(), &path(), configs, token);
+    let until = Time::from_secs_f64(5.0);
+    world.run(until, |world| reason(&world.events[CLIENT]).is_some());
+    assert_eq!(reason(&world.events[CLIENT]), Some("the peer refused our token"));
+    assert_eq!(reason(&world.events[SERVER]), Some("a client had the wrong token"));
+    assert!(!world.is_open(CLIENT) && !world.is_open(SERVER));
+}
+
+#[test]
+fn a_server_with_another_fingerprint_is_not_told_the_token() {
+    let other = Identity::self_made(&["server"]).expect("a certificate can be made");
+    let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
+    let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
+    server.listen(identity(), Token::default()).expect("the identity can be used");
+    let trust = Trust::Fingerprint(other.fingerprint());
+    client
+        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .expect("a connection can be begun");
+    let mut network = Network::new(1);
+    network.add(client, address(1));
+    network.add(server, address(2));
+    network.join(CLIENT, SERVER, &path(), &path());
+    network.flush(CLIENT);
+    while network.step(Time::from_secs_f64(20.0)).is_some() {}
+    let told: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
+    assert!(
+        reason(&told).is_some_and(|reason| reason.contains("ApplicationVerification")),
+        "{told:?}"
+    );
+    let connected = |event: &Event| matches!(event, Event::Connected { .. });
+    assert!(!std::iter::from_fn(|| network.endpoint(SERVER).poll_event()).any(|e| connected(&e)));
+    assert_eq!(network.endpoint(SERVER).connections(), 0);
+}
+
+#[test]
+fn an_application_that_takes_nothing_stops_its_sender_within_the_limits() {
+    let limits = Limits { flows: 1, units: 20, bytes: 50_000, unit_bytes: 10_000 };
+    let config = Configuration { limits, ..Configuration::default() };
+    let mut world = World::new(1, &path(), &path(), &config);
+    world.takes = false;
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let mut sent = 0;
+    let until = world.now() + Duration::from_secs(5);
+    while world.step(until) {
+        let now = world.now();
+        let unit = Outgoing { data: content(sent, 5_000), ..Outgoing::default() };
+        match world.client().send(now, flow, unit) {
+            Ok(_) => sent += 1,
+            Err(error) => assert_eq!(error, SendError::Full),
+        }
+        world.network.flush(CLIENT);
+    }
+    let incoming = ontempo_endpoint::FlowId { outgoing: false, ..flow };
+    let now = world.now();
+    let connection = world.connection(SERVER).expect("it is there");
+    let held = connection.receive_statistics(now, incoming).expect("it is open");
+    assert!(held.most_held_bytes <= limits.bytes, "{held:?}");
+    assert!(sent <= 2 * limits.units + 10, "{sent} units were taken");
+    // Nothing is lost by it: once the application takes units, all come.
+    world.takes = true;
+    world.client().finish_flow(flow);
+    world.network.flush(CLIENT);
+    let until = world.now() + Duration::from_secs(30);
+    assert!(world.run(until, |world| world.has_ended(flow)));
+    assert_eq!(world.taken(flow).len() as u64, sent);
+}
+
+#[test]
+fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
+    let mut there = path();
+    there.mishaps.repeated = 0.5;
+    let mut world = World::new(1, &there, &path(), &Configuration::default());
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let mut random = RandomStream::new(1, "noise");
+    for id in 0..200 {
+        let now = world.now();
+        let unit = Outgoing { data: content(id, 300), ..Outgoing::default() };
+        assert_eq!(world.client().send(now, flow, unit), Ok(id));
+        world.network.flush(CLIENT);
+        let size = 1 + random.next_u64() % 1400;
+        let noise: Vec<u8> = (0..size).map(|_| random.next_u64() as u8).collect();
+        world.network.inject(SERVER, address(9), &noise);
+        world.network.inject(SERVER, address(1), &noise);
+        world.step(now + Duration::from_millis(1));
+    }
+    world.client().finish_flow(flow);
+    world.network.flush(CLIENT);
+    assert!(world.run(Time::from_secs_f64(30.0), |world| world.has_ended(flow)));
+    let ids: Vec<u64> = world
+        .taken(flow)
+        .iter()
+        .map(|delivery| match delivery {
+            Delivery::Unit(unit) => unit.id,
+            Delivery::Dropped(id) => panic!("{id} was dropped"),
+        })
+        .collect();
+    assert_eq!(ids, (0..200).collect::<Vec<_>>());
+    assert_eq!(world.network.endpoint(SERVER).connections(), 1);
+}
+
+/// Not a benchmark: it prints what virtual time costs, with `--nocapture`.
+#[test]
+fn units_of_all_sizes_fill_a_fast_path() {
+    let mut fast = Path::clean(Rate::from_bits_per_sec(200_000_000), Duration::from_millis(5));
+    fast.buffer = ontempo_foundation::Packets::new(1000);
+    for (size, count) in [(200, 20_000u64), (1_200, 10_000), (100_000, 200)] {
+        let mut world = World::new(1, &fast, &fast, &Configuration::default());
+        world.connect();
+        let flow = world.open_flow(FlowConfig::default());
+        let (began, wall) = (world.now(), std::time::Instant::now());
+        let data = content(0, size);
+        let mut sent = 0;
+        let done = world.run(Time::from_secs_f64(60.0), |world| {
+            let now = world.now();
+            while sent < count {
+                let unit = Outgoing { data: data.clone(), ..Outgoing::default() };
+                if world.client().send(now, flow, unit).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            if sent == count {
+                world.client().finish_flow(flow);
+            }
+            world.network.flush(CLIENT);
+            world.has_ended(flow)
+        });
+        assert!(done, "{} of {count} units of {size}", world.taken(flow).len());
+        let (virtually, really) = (world.now().since(began), wall.elapsed());
+        let rate = count as f64 * size as f64 * 8.0 / virtually.as_secs_f64() / 1e6;
+        let per_second = count as f64 / really.as_secs_f64();
+        println!(
+            "{size} bytes: {rate:.0} Mbit/s in virtual time, {per_second:.0} units a second of this machine's"
+        );
+    }
+}
