@@ -245,7 +245,9 @@ impl Htb {
         if let Some(class) = left
             && let Some(found) = self.adopted.remove(&class)
         {
-            found.keys.iter().for_each(|keys| drop(self.adopted_by.remove(keys)));
+            for keys in &found.keys {
+                self.adopted_by.remove(keys);
+            }
             let (present, second) = (found.keys, found.second);
             let mut known = Installed { class, session, filters, present, second };
             let mut lines = vec![self.class("replace", class, reservation)];
