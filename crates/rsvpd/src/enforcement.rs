@@ -13,6 +13,8 @@ use crate::tc::{Refused, batch, batch_all, show};
 #[derive(Default)]
 pub(crate) struct Enforcement {
     devices: BTreeMap<InterfaceId, Htb>,
+    /// Those that are down, by name, with what is on them.
+    down: BTreeMap<String, Htb>,
 }
 
 impl Enforcement {
@@ -45,13 +47,16 @@ impl Enforcement {
             format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
         })?;
         let adopted = device.adopted();
+        self.down.remove(&name);
         self.devices.insert(id, device);
         Ok(adopted)
     }
 
-    /// The interface is none of ours any more; what is there stays, to be taken over again.
+    /// The interface is down, or is to be attached anew; what is on it is then taken over.
     pub(crate) fn detach(&mut self, id: InterfaceId) {
-        self.devices.remove(&id);
+        if let Some(device) = self.devices.remove(&id) {
+            self.down.insert(device.name().to_owned(), device);
+        }
     }
 
     /// Removes what was taken over and nobody has asked for within its lifetime; how many classes.
@@ -76,8 +81,9 @@ impl Enforcement {
 
     /// Takes all away.
     pub(crate) fn end(&mut self) {
-        let devices = core::mem::take(&mut self.devices);
-        batch_all(&devices.values().flat_map(Htb::end).collect::<Vec<_>>());
+        let Self { devices, down } = core::mem::take(self);
+        let lines = devices.values().chain(down.values()).flat_map(Htb::end);
+        batch_all(&lines.collect::<Vec<_>>());
     }
 }
 

@@ -27,6 +27,8 @@ const ALERT_V4: [u8; 4] = [148, 4, 0, 0];
 const ALERT_V6: [u8; 8] = [0, 0, 5, 2, 0, RSVP_ALERT as u8, 1, 0];
 /// A datagram contains an RSVP message (RFC 2711 section 2.1).
 const RSVP_ALERT: c_int = 1;
+/// Of `linux/in6.h`, Linux 5.1; libc lacks it.
+const IPV6_ROUTER_ALERT_ISOLATE: c_int = 30;
 /// Number of the hop-by-hop options header.
 const HOP_BY_HOP: u8 = 0;
 /// Bytes of the IPv6 header.
@@ -171,6 +173,8 @@ impl SocketsV6 {
         let alert = sender_v6()?;
         set_option(&alert, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &ALERT_V6)?;
         let forwarded = raw(Domain::IPV6, libc::IPPROTO_RAW)?;
+        // Linux keeps one list of these sockets for all network namespaces.
+        set_number(&forwarded, libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT_ISOLATE, 1)?;
         set_number(&forwarded, libc::IPPROTO_IPV6, libc::IPV6_ROUTER_ALERT, RSVP_ALERT)?;
         set_number(&forwarded, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         Ok(Self { plain, alert, forwarded })
