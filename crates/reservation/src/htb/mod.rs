@@ -32,6 +32,9 @@ const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
 /// reservations.
 const FIRST: u8 = 0;
 const LAST: u8 = 7;
+/// Packets that may wait in a class: as many as a burst has, and these bounds. What conforms is
+/// never dropped, and what does not cannot wait for ever.
+const QUEUE: [u64; 2] = [64, 10_000];
 /// HTB refuses a rate of zero.
 const LEAST_RATE: Rate = Rate::from_bits_per_sec(8_000);
 /// Length of an interface's name (IFNAMSIZ, with its end).
@@ -218,7 +221,7 @@ impl Htb {
             ControlRequest::Add(_, handle, reservation) => self.add(*handle, reservation),
             ControlRequest::Modify(_, handle, reservation) => {
                 let Some(mut known) = self.installed.remove(handle) else { return Vec::new() };
-                let mut lines = vec![self.class("change", known.class, reservation)];
+                let mut lines = self.class("change", known.class, reservation);
                 known.session = reservation.session;
                 known.filters.clone_from(&reservation.filters);
                 let wanted = keys(&known.session, &known.filters);
@@ -250,7 +253,7 @@ impl Htb {
             }
             let (present, second) = (found.keys, found.second);
             let mut known = Installed { class, session, filters, present, second };
-            let mut lines = vec![self.class("replace", class, reservation)];
+            let mut lines = self.class("replace", class, reservation);
             if !known.present.is_superset(&wanted) {
                 lines.extend(self.classify_anew(&mut known));
             }
@@ -260,7 +263,7 @@ impl Htb {
         let class = self.free_class(handle);
         let known = Installed { class, session, filters, present: wanted, second: false };
         self.classes.insert(class);
-        let mut lines = vec![self.class("add", class, reservation)];
+        let mut lines = self.class("add", class, reservation);
         lines.extend(self.filters(&known));
         self.installed.insert(handle, known);
         lines
@@ -303,14 +306,21 @@ impl Htb {
         format!("class del dev {} classid 1:{class:x}", self.device.name)
     }
 
-    fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> String {
+    /// The class, and its queue.
+    fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> Vec<String> {
         let burst = reservation.burst.max(self.device.mtu);
         let root = if self.theirs { THEIR_ROOT } else { ROOT };
-        format!(
-            "class {verb} dev {} parent 1:{root:x} classid 1:{class:x} {}",
-            self.device.name,
-            self.shape(reservation.rate.max(LEAST_RATE), burst, LAST)
-        )
+        let name = &self.device.name;
+        let [fewest, most] = QUEUE;
+        let smallest = u64::from(reservation.flowspec.traffic().smallest.max(1));
+        let packets = reservation.burst.get().div_ceil(smallest).clamp(fewest, most);
+        vec![
+            format!(
+                "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
+                self.shape(reservation.rate.max(LEAST_RATE), burst, LAST)
+            ),
+            format!("qdisc replace dev {name} parent 1:{class:x} pfifo limit {packets}"),
+        ]
     }
 
     /// Its own rate, and all of the link's where nobody else needs it.
