@@ -12,6 +12,7 @@ mod monitor;
 mod output;
 mod probe;
 mod progress;
+mod rsvp;
 mod runs;
 mod seeds;
 mod show;
@@ -47,6 +48,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
         Command::Export(arguments) => export::export(&arguments),
+        Command::Rsvpd(arguments) => rsvp::rsvpd(&arguments),
+        Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
         // Its code is that of the command that it runs.

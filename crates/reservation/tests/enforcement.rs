@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
 use ontempo_foundation::{Bytes, Rate};
-use ontempo_reservation::htb::{Device, Htb};
+use ontempo_reservation::htb::{Device, Htb, Root, read_found, read_root};
 use ontempo_reservation::machine::{ControlRequest, Handle, InterfaceId, Reservation};
 use ontempo_reservation::message::{FlowSpec, Sender, Session, TrafficSpec};
 
@@ -78,12 +78,20 @@ fn classes_and_filters_follow_every_request() {
     ] {
         lines.extend(htb.lines(&request));
     }
-    let Some(shown) = tc(&lines, "tc class show dev d0; tc filter show dev d0") else { return };
+    let Some(shown) =
+        tc(&lines, "tc class show dev d0; tc filter show dev d0; tc qdisc show dev d0")
+    else {
+        return;
+    };
     assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
-    assert!(shown.contains("class htb 1:1 parent 1:fff0 prio 7 rate 350Kbit ceil 1500Kbit"));
-    assert!(shown.contains("class htb 1:7ff0 parent 1:fff0 prio 7 rate 64Kbit"));
-    assert_eq!(shown.matches("flowid 1:1 ").count(), 2, "{shown}");
-    assert_eq!(shown.matches("flowid 1:7ff0 ").count(), 1);
+    // 3,000 bytes in packets that count as 64 at least.
+    assert_eq!(shown.matches("limit 64p").count(), 2, "{shown}");
+    assert!(shown.contains("class htb 1:1001 parent 1:fff0 leaf"), "{shown}");
+    assert!(shown.contains("prio 7 rate 350Kbit ceil 1500Kbit"), "{shown}");
+    assert!(shown.contains("class htb 1:8ff0 parent 1:fff0 leaf"), "{shown}");
+    assert!(shown.contains("prio 7 rate 64Kbit"), "{shown}");
+    assert_eq!(shown.matches("flowid 1:1001 ").count(), 2, "{shown}");
+    assert_eq!(shown.matches("flowid 1:8ff0 ").count(), 1);
     assert_eq!(shown.matches("match 0a000003/ffffffff at 12").count(), 1);
 }
 
@@ -105,4 +113,55 @@ fn nothing_is_left_after_the_last_reservation_and_after_the_end() {
     lines.extend(htb.end());
     let shown = tc(&lines, "tc class show dev d0; tc qdisc show dev d0").unwrap();
     assert!(!shown.contains("htb"), "{shown}");
+}
+
+/// What `tc` shows, parted as it was asked for.
+const SHOW: &str =
+    "tc qdisc show dev d0; echo =; tc class show dev d0; echo =; tc filter show dev d0";
+
+fn other() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, 9))
+}
+
+/// What a daemon finds that starts after another was killed.
+fn restarted(shown: &str) -> (Htb, Vec<String>) {
+    let parts: Vec<&str> = shown.split("=\n").collect();
+    assert_eq!(read_root(parts[0], parts[1]), Root::Ours);
+    let mut htb = htb();
+    let lines = htb.adopt(read_found(parts[1], parts[2]));
+    (htb, lines)
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_taken_over_and_the_rest_ends_with_its_lifetime() {
+    let mut before = htb();
+    let mut lines = before.begin();
+    for request in [
+        ControlRequest::Add(BY, Handle(1), reservation(other(), &HERE[1..], 100)),
+        ControlRequest::Add(BY, Handle(2), reservation(THERE, &HERE, 400)),
+    ] {
+        lines.extend(before.lines(&request));
+    }
+    let Some(shown) = tc(&lines, SHOW) else { return };
+    let (mut after, mut more) = restarted(&shown);
+    assert_eq!(after.adopted(), 2);
+    // Senders of handle 2 before come back one by one, now under handle 1.
+    let first = ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE[..1], 400));
+    let change = after.lines(&first);
+    assert!(!change.iter().any(|line| line.starts_with("filter")), "{change:?}");
+    assert!(change[0].contains("1:1002"), "{change:?}");
+    more.extend(change);
+    let both = ControlRequest::Modify(BY, Handle(1), reservation(THERE, &HERE, 400));
+    more.extend(after.lines(&both));
+    assert_eq!((after.class_name(Handle(1)).as_deref(), after.adopted()), (Some("1:1002"), 1));
+    // A handle whose class is taken has another.
+    let new = reservation(IpAddr::V4(Ipv4Addr::LOCALHOST), &[], 64);
+    more.extend(after.lines(&ControlRequest::Add(BY, Handle(2), new)));
+    assert_eq!(after.class_name(Handle(2)).as_deref(), Some("1:1003"));
+    more.extend(after.purge());
+    lines.extend(more);
+    let shown = tc(&lines, SHOW).expect("a namespace, as before");
+    assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
+    assert!(!shown.contains("1:1001 "), "{shown}");
+    assert_eq!(shown.matches("flowid 1:1002 ").count(), 2, "{shown}");
 }

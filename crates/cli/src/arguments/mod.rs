@@ -2,6 +2,7 @@
 
 mod monitor;
 mod probe;
+mod rsvp;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use ontempo_kernel::Name;
 
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
+pub(crate) use self::rsvp::{Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Send, Told};
 use crate::seeds::Seeds;
 
 /// Will this media arrive on time, over this network, with this transport?
@@ -100,6 +102,23 @@ Examples:
   ontempo export --agentx=tcp:localhost:705
   snmptable -v2c -c public -m +ONTEMPO-QOS-MIB localhost ontempoQosSocketTable")]
     Export(Export),
+    /// Speak RSVP for this host or router: reserve along the way of flows, enforce it by HTB
+    #[command(after_help = "\
+Needs the rights of root. SIGTERM tears down what this host's applications have asked for and removes \
+all classes; after a crash, the next start takes them over. The file, and a network of four to try: \
+docs/reservations.md
+
+Example of a file:
+  group = \"video\"                    # who may reserve, besides root
+  [interfaces.eth1]
+  rate = \"1.5 Mbit/s\"
+  reservable = \"90 %\"
+
+Example:
+  sudo ontempo rsvpd /etc/ontempo/rsvpd.toml")]
+    Rsvpd(Rsvpd),
+    /// Ask this host's RSVP daemon: what is reserved, and for a reservation by hand
+    Rsvp(Rsvp),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
 Example:

@@ -37,12 +37,10 @@ pub trait Routes {
 
 /// What enforces reservations; a daemon gives it each [`ControlRequest`] in order.
 pub trait TrafficControl {
-    /// Carries the request out.
-    ///
-    /// # Errors
-    /// Where the system refuses, its reason. The daemon then tells the machine by
+    /// Carries the requests out, in order. Answers which of them the system refused, and why; the
+    /// daemon then tells the machine by
     /// [`Machine::control_failed`](super::Machine::control_failed).
-    fn apply(&mut self, request: &ControlRequest) -> Result<(), ControlError>;
+    fn apply(&mut self, requests: &[ControlRequest]) -> Vec<(usize, ControlError)>;
 }
 
 /// The system's traffic control refused.
@@ -61,6 +59,17 @@ impl fmt::Display for ControlError {
 }
 
 impl core::error::Error for ControlError {}
+
+impl ControlRequest {
+    /// Its interface and handle.
+    pub fn place(&self) -> (InterfaceId, Handle) {
+        match self {
+            Self::Add(interface, handle, _)
+            | Self::Modify(interface, handle, _)
+            | Self::Remove(interface, handle) => (*interface, *handle),
+        }
+    }
+}
 
 /// A reservation's number on its interface: from 1, small, used again after its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

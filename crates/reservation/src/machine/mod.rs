@@ -17,6 +17,8 @@ mod config;
 mod merge;
 mod path;
 mod reliable;
+#[cfg(unix)]
+mod report;
 mod resv;
 mod send;
 mod state;

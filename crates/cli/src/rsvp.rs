@@ -1,0 +1,273 @@
+//! `ontempo rsvpd` and `ontempo rsvp`: reservations of this host.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use ontempo_foundation::Rate;
+use ontempo_reservation::local::{self, Answer, Client, ClientError, Notice, Request, Status};
+use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+use ontempo_rsvpd::{Config, DaemonError};
+
+use crate::arguments::{Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Send, Told};
+use crate::failure::Failure;
+use crate::monitor::stop_flag;
+use crate::output::{complain, emit, emit_json, table};
+
+/// How long Ctrl-C may take to be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Self {
+        match error {
+            DaemonError::Input(what) => Self::Input(what),
+            DaemonError::System(what) => Self::Environment(what),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(reason) => Self::Input(reason),
+            error => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
+    let config = Config::read(&arguments.file)?;
+    if arguments.check {
+        return emit(&format!("{}: in order", arguments.file.display()));
+    }
+    let watch = |error| Failure::Environment(format!("cannot watch for signals: {error}"));
+    let (stop, signalled) = UnixStream::pair().map_err(watch)?;
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let end = signalled.try_clone().map_err(watch)?;
+        signal_hook::low_level::pipe::register(signal, end).map_err(watch)?;
+    }
+    ontempo_rsvpd::run(config, stop.as_fd(), &mut complain)?;
+    Ok(())
+}
+
+pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
+    let path = arguments.socket.clone().unwrap_or_else(local::socket);
+    let mut client = Client::connect(&path).map_err(|error| {
+        Failure::Environment(format!(
+            "{}: the RSVP daemon cannot be reached ({error}); is `ontempo rsvpd` running, and may \
+             this user talk to it?",
+            path.display()
+        ))
+    })?;
+    match &arguments.command {
+        RsvpCommand::Status(output) => {
+            let Answer::Status(status) = client.ask(Request::Status)? else {
+                return Err(Failure::Environment("the daemon said nothing of its status".into()));
+            };
+            if output.json { emit_json(&serde_json::json!(status)) } else { emit(&shown(&status)) }
+        }
+        RsvpCommand::Send(send) => announce(&mut client, send),
+        RsvpCommand::Reserve(reserve) => ask(&mut client, reserve),
+    }
+}
+
+fn announce(client: &mut Client, send: &Send) -> Result<(), Failure> {
+    let session = session(send.destination, &send.told);
+    let (sender, traffic) = (sender(send.from), traffic(&send.bucket));
+    client.ask(Request::Send { session, sender, traffic })?;
+    follow(client, &send.told)
+}
+
+fn ask(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> {
+    let session = session(reserve.destination, &reserve.told);
+    let traffic = traffic(&reserve.bucket);
+    let flowspec = match reserve.guaranteed {
+        None => FlowSpec::ControlledLoad(traffic),
+        Some(rate) => FlowSpec::Guaranteed { traffic, rate: bytes_a_second(rate), slack: 0 },
+    };
+    let senders: Vec<Sender> = reserve.senders.iter().map(|from| sender(*from)).collect();
+    let chosen = if senders.is_empty() { ReserveStyle::Wf } else { ReserveStyle::Ff };
+    let (style, flows) = match reserve.style.unwrap_or(chosen) {
+        ReserveStyle::Ff => {
+            let flow = |sender: &Sender| Descriptor { flowspec, filters: vec![*sender] };
+            (Style::FixedFilter, senders.iter().map(flow).collect())
+        }
+        ReserveStyle::Se => {
+            (Style::SharedExplicit, vec![Descriptor { flowspec, filters: senders }])
+        }
+        ReserveStyle::Wf => (Style::Wildcard, vec![Descriptor { flowspec, filters: senders }]),
+    };
+    client.ask(Request::Watch { session })?;
+    client.ask(Request::Reserve { session, style, flows, confirm: true })?;
+    follow(client, &reserve.told)
+}
+
+/// Tells events until there is an end.
+fn follow(client: &mut Client, told: &Told) -> Result<(), Failure> {
+    let stopped = stop_flag()?;
+    let begun = Instant::now();
+    let span = told.span.map(|span| Duration::from_nanos(span.as_nanos()));
+    while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+        let left = span.map(|span| span.saturating_sub(begun.elapsed()));
+        if left == Some(Duration::ZERO) {
+            break;
+        }
+        let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+        // A signal may end the wait.
+        let event = match client.event(Some(patience)) {
+            Ok(event) => event,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(event) = event {
+            let at = begun.elapsed().as_secs_f64();
+            emit(&if told.json {
+                serde_json::json!({ "at_s": at, "event": event }).to_string()
+            } else {
+                format!("{at:8.3} s  {}", said(&event))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn session(destination: SocketAddr, told: &Told) -> Session {
+    Session { destination: destination.ip(), protocol: told.protocol, port: destination.port() }
+}
+
+fn sender(from: SocketAddr) -> Sender {
+    Sender { address: from.ip(), port: from.port() }
+}
+
+fn bytes_a_second(rate: Rate) -> f32 {
+    (rate.as_bits_per_sec() as f64 / 8.0) as f32
+}
+
+fn traffic(bucket: &Bucket) -> TrafficSpec {
+    let size = |bytes: ontempo_foundation::Bytes| u32::try_from(bytes.get()).unwrap_or(u32::MAX);
+    TrafficSpec {
+        rate: bytes_a_second(bucket.rate),
+        burst: bucket.burst.get() as f32,
+        peak: bucket.peak.map_or(f32::INFINITY, bytes_a_second),
+        smallest: size(bucket.smallest),
+        largest: size(bucket.largest),
+    }
+}
+
+fn said(event: &Notice) -> String {
+    match event {
+        Notice::Path { sender, traffic, .. } => {
+            format!("{} sends {}", from(sender), kilobits(f64::from(traffic.rate) * 8.0))
+        }
+        Notice::PathGone { sender, .. } => format!("{} no longer sends", from(sender)),
+        Notice::Reserved { flows, .. } if flows.is_empty() => "nothing is reserved".to_owned(),
+        Notice::Reserved { flows, .. } => format!("reserved: {}", described(flows)),
+        Notice::PathError { failure, .. } => {
+            format!("the announcement failed at {}: {}", failure.node, failure.reason)
+        }
+        Notice::ResvError { flow, failure, .. } => format!(
+            "refused at {}: {} ({}){}",
+            failure.node,
+            failure.reason,
+            described(std::slice::from_ref(flow)),
+            if failure.in_place { "; what was reserved before stays" } else { "" }
+        ),
+        Notice::Confirmed { flows, node, .. } => {
+            format!("confirmed by {node}: {}", described(flows))
+        }
+    }
+}
+
+fn described(flows: &[Descriptor]) -> String {
+    let one =
+        |flow: &Descriptor| format!("{} for {}", service(&flow.flowspec), senders(&flow.filters));
+    flows.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn service(flowspec: &FlowSpec) -> String {
+    let rate = kilobits(f64::from(flowspec.reserved_rate()) * 8.0);
+    match flowspec {
+        FlowSpec::ControlledLoad(_) => format!("controlled load, {rate}"),
+        FlowSpec::Guaranteed { .. } => format!("guaranteed, {rate}"),
+    }
+}
+
+fn senders(filters: &[Sender]) -> String {
+    if filters.is_empty() {
+        return "all senders".to_owned();
+    }
+    filters.iter().map(from).collect::<Vec<_>>().join(" and ")
+}
+
+fn from(sender: &Sender) -> String {
+    SocketAddr::new(sender.address, sender.port).to_string()
+}
+
+fn to(session: &Session) -> String {
+    let place = SocketAddr::new(session.destination, session.port);
+    match session.protocol {
+        17 => format!("udp {place}"),
+        6 => format!("tcp {place}"),
+        other => format!("protocol {other}, {place}"),
+    }
+}
+
+fn kilobits(bits: f64) -> String {
+    format!("{:.0} kbit/s", bits / 1e3)
+}
+
+fn shown(status: &Status) -> String {
+    let mut interfaces =
+        table(&["interface", "addresses", "rate", "reservable", "reserved", "key"], &[2, 3, 4]);
+    let mut classes = table(&["interface", "class", "to", "from", "rate"], &[4]);
+    for one in &status.interfaces {
+        let addresses: Vec<_> = one.addresses.iter().map(ToString::to_string).collect();
+        interfaces.add_row([
+            one.name.clone(),
+            addresses.join(" "),
+            kilobits(one.rate as f64),
+            kilobits(one.reservable as f64),
+            kilobits(one.reserved as f64),
+            if one.authenticated { "yes" } else { "no" }.to_owned(),
+        ]);
+        for known in &one.enforced {
+            classes.add_row([
+                one.name.clone(),
+                known.class.clone(),
+                to(&known.session),
+                senders(&known.senders),
+                kilobits(known.rate as f64),
+            ]);
+        }
+    }
+    let mut flows =
+        table(&["session", "sender", "sends", "from hop", "asked for by", "what"], &[2]);
+    for session in &status.sessions {
+        for path in &session.paths {
+            let asked = session
+                .reservations
+                .iter()
+                .filter(|known| known.senders.is_empty() || known.senders.contains(&path.sender));
+            let (by, what): (Vec<_>, Vec<_>) =
+                asked.map(|known| (known.next.to_string(), service(&known.flowspec))).unzip();
+            flows.add_row([
+                to(&session.session),
+                from(&path.sender),
+                kilobits(f64::from(path.traffic.rate) * 8.0),
+                path.previous.to_string(),
+                by.join(", "),
+                what.join(", "),
+            ]);
+        }
+    }
+    let mut parts = vec![interfaces.trim_fmt()];
+    if !status.sessions.is_empty() {
+        parts.push(flows.trim_fmt());
+    }
+    if status.census.enforced > 0 {
+        parts.push(classes.trim_fmt());
+    }
+    let dropped = status.dropped.iter().map(|(why, count)| format!("dropped {count}: {why}"));
+    parts.extend(dropped);
+    parts.join("\n\n")
+}

@@ -1,0 +1,405 @@
+//! What is enforced on an interface, as lines for Linux's `tc -batch`.
+//!
+//! [`Htb`] turns [`ControlRequest`]s into text and runs nothing. A reservation is a class of its
+//! own and a u32 filter for each sender; docs/mechanisms/reservation.md tells how excess is
+//! treated. Classes from 1:1000 on are ours: what a daemon before us has left there is taken over
+//! ([`Htb::adopt`]), so that a restart is no gap in enforcement.
+
+mod found;
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ontempo_foundation::{Bytes, Rate};
+
+use crate::machine::{ControlRequest, Handle, Reservation};
+use crate::message::{Sender, Session};
+
+use found::keys;
+pub use found::{Found, Keys, Root, read_found, read_root};
+
+/// The class of all, and that of what is not reserved, where the discipline is ours.
+const ROOT: u16 = 0xfff0;
+const BEST_EFFORT: u16 = 0xfff1;
+/// The class of all where the discipline was there before us, as docs/emulation.md has it.
+const THEIR_ROOT: u16 = 1;
+/// Handle 1 has the next class. Below, others may have theirs.
+const FIRST_CLASS: u16 = 0x1000;
+/// Of a class, two preferences; of all classes, less than 2^16.
+const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
+/// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
+/// reservations.
+const FIRST: u8 = 0;
+const LAST: u8 = 7;
+/// Packets that may wait in a class: as many as a burst has, and these bounds. What conforms is
+/// never dropped, and what does not cannot wait for ever.
+const QUEUE: [u64; 2] = [64, 10_000];
+/// HTB refuses a rate of zero.
+const LEAST_RATE: Rate = Rate::from_bits_per_sec(8_000);
+/// Length of an interface's name (IFNAMSIZ, with its end).
+const NAME_LENGTH: usize = 15;
+
+/// An interface to enforce on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name, as `ip link` shows it.
+    pub name: String,
+    /// The link's rate.
+    pub rate: Rate,
+    /// What of it may be reserved; the rest is best effort's own.
+    pub reservable: Rate,
+    /// Its largest packet.
+    pub mtu: Bytes,
+}
+
+/// A name that no interface can have, or that `tc` could read as something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadName(pub String);
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the interface name {:?} must be 1 to {NAME_LENGTH} letters, digits, dots, dashes or \
+             underscores, and not begin with a dash",
+            self.0
+        )
+    }
+}
+
+impl core::error::Error for BadName {}
+
+/// The traffic control of one interface.
+#[derive(Clone, Debug)]
+pub struct Htb {
+    device: Device,
+    /// The discipline was there before us.
+    theirs: bool,
+    installed: BTreeMap<Handle, Installed>,
+    /// What was left by a daemon before this one and has not been asked for again, by class.
+    adopted: BTreeMap<u16, Found>,
+    /// Its classes, by what their filters take.
+    adopted_by: BTreeMap<Keys, u16>,
+    /// State that was there before is still coming back.
+    recovering: bool,
+    /// All classes that are there.
+    classes: BTreeSet<u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Installed {
+    class: u16,
+    session: Session,
+    filters: Vec<Sender>,
+    /// What is classified: more than `filters` while state recovers.
+    present: BTreeSet<Keys>,
+    /// Filters have one of two preferences, so that new ones stand before old ones go.
+    second: bool,
+}
+
+impl Htb {
+    /// Nothing is reserved yet.
+    ///
+    /// # Errors
+    /// Where the name cannot be an interface's.
+    pub fn new(device: Device) -> Result<Self, BadName> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        let name = &device.name;
+        let length = (1..=NAME_LENGTH).contains(&name.len());
+        if !length || !name.chars().all(fits) || name.starts_with('-') {
+            return Err(BadName(device.name));
+        }
+        Ok(Self {
+            device,
+            theirs: false,
+            installed: BTreeMap::new(),
+            adopted: BTreeMap::new(),
+            adopted_by: BTreeMap::new(),
+            recovering: false,
+            classes: BTreeSet::new(),
+        })
+    }
+
+    /// Works under the class 1:1 of a discipline that somebody else has set up.
+    #[must_use]
+    pub fn under_theirs(mut self) -> Self {
+        self.theirs = true;
+        self
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    /// The lines that set the interface up, in place of any root discipline; none where the
+    /// discipline is somebody else's.
+    pub fn begin(&self) -> Vec<String> {
+        if self.theirs {
+            return Vec::new();
+        }
+        let name = &self.device.name;
+        let mut lines =
+            vec![format!("qdisc replace dev {name} root handle 1: htb default {BEST_EFFORT:x}")];
+        lines.extend(self.roots());
+        lines
+    }
+
+    /// The two classes that stand before any reservation, made or changed.
+    fn roots(&self) -> [String; 2] {
+        let Device { name, rate, reservable, mtu } = &self.device;
+        let left = rate.as_bits_per_sec().saturating_sub(reservable.as_bits_per_sec());
+        let own = Rate::from_bits_per_sec(left).max(LEAST_RATE);
+        let burst = Bytes::new(mtu.get() * 2);
+        [
+            format!(
+                "class replace dev {name} parent 1: classid 1:{ROOT:x} {}",
+                self.shape(*rate, burst, FIRST)
+            ),
+            format!(
+                "class replace dev {name} parent 1:{ROOT:x} classid 1:{BEST_EFFORT:x} {}",
+                self.shape(own, burst, FIRST)
+            ),
+        ]
+    }
+
+    /// Takes over what a daemon before this one has left; answers the lines that bring the rest of
+    /// the interface into line, without touching what it left.
+    pub fn adopt(&mut self, found: BTreeMap<u16, Found>) -> Vec<String> {
+        self.classes = found.keys().copied().collect();
+        for (class, known) in &found {
+            self.adopted_by.extend(known.keys.iter().map(|keys| (keys.clone(), *class)));
+        }
+        self.recovering = !found.is_empty();
+        self.adopted = found;
+        if self.theirs { Vec::new() } else { self.roots().into() }
+    }
+
+    /// How many classes were taken over and have not been asked for again.
+    pub fn adopted(&self) -> usize {
+        self.adopted.len()
+    }
+
+    /// The class of a reservation, as `tc class show` names it.
+    pub fn class_name(&self, handle: Handle) -> Option<String> {
+        self.installed.get(&handle).map(|known| format!("1:{:x}", known.class))
+    }
+
+    /// The lines that remove what was taken over and nobody has asked for since: state that was
+    /// not refreshed for its lifetime has ended.
+    pub fn purge(&mut self) -> Vec<String> {
+        let adopted = core::mem::take(&mut self.adopted);
+        self.adopted_by.clear();
+        self.recovering = false;
+        self.classes.retain(|class| !adopted.contains_key(class));
+        let mut lines: Vec<String> =
+            adopted.iter().flat_map(|(class, found)| self.remove_found(*class, found)).collect();
+        let mut installed = core::mem::take(&mut self.installed);
+        for known in installed.values_mut() {
+            if known.present != keys(&known.session, &known.filters) {
+                lines.extend(self.classify_anew(known));
+            }
+        }
+        self.installed = installed;
+        lines
+    }
+
+    /// The lines that take all away.
+    pub fn end(&self) -> Vec<String> {
+        if !self.theirs {
+            return vec![format!("qdisc del dev {} root", self.device.name)];
+        }
+        let adopted =
+            self.adopted.iter().flat_map(|(class, found)| self.remove_found(*class, found));
+        adopted.chain(self.installed.values().flat_map(|known| self.remove(known))).collect()
+    }
+
+    /// The lines that carry a request out. One for a handle that is not there says nothing.
+    pub fn lines(&mut self, request: &ControlRequest) -> Vec<String> {
+        match request {
+            ControlRequest::Add(_, handle, reservation) => self.add(*handle, reservation),
+            ControlRequest::Modify(_, handle, reservation) => {
+                let Some(mut known) = self.installed.remove(handle) else { return Vec::new() };
+                let mut lines = self.class("change", known.class, reservation);
+                known.session = reservation.session;
+                known.filters.clone_from(&reservation.filters);
+                let wanted = keys(&known.session, &known.filters);
+                let recovering = self.recovering && known.present.is_superset(&wanted);
+                if known.present != wanted && !recovering {
+                    lines.extend(self.classify_anew(&mut known));
+                }
+                self.installed.insert(*handle, known);
+                lines
+            }
+            ControlRequest::Remove(_, handle) => {
+                let Some(known) = self.installed.remove(handle) else { return Vec::new() };
+                self.classes.remove(&known.class);
+                self.remove(&known)
+            }
+        }
+    }
+
+    fn add(&mut self, handle: Handle, reservation: &Reservation) -> Vec<String> {
+        let (session, filters) = (reservation.session, reservation.filters.clone());
+        let wanted = keys(&session, &filters);
+        // Senders come back one by one: what they all had stays until then.
+        let left = wanted.first().and_then(|keys| self.adopted_by.get(keys)).copied();
+        if let Some(class) = left
+            && let Some(found) = self.adopted.remove(&class)
+        {
+            for keys in &found.keys {
+                self.adopted_by.remove(keys);
+            }
+            let (present, second) = (found.keys, found.second);
+            let mut known = Installed { class, session, filters, present, second };
+            let mut lines = self.class("replace", class, reservation);
+            if !known.present.is_superset(&wanted) {
+                lines.extend(self.classify_anew(&mut known));
+            }
+            self.installed.insert(handle, known);
+            return lines;
+        }
+        let class = self.free_class(handle);
+        let known = Installed { class, session, filters, present: wanted, second: false };
+        self.classes.insert(class);
+        let mut lines = self.class("add", class, reservation);
+        lines.extend(self.filters(&known));
+        self.installed.insert(handle, known);
+        lines
+    }
+
+    /// The handle's own, unless another has it since a restart.
+    fn free_class(&self, handle: Handle) -> u16 {
+        let own = FIRST_CLASS + handle.0;
+        // Fewer than 2^15 are taken, so that one is free.
+        core::iter::once(own)
+            .chain(FIRST_CLASS + 1..=LAST_CLASS)
+            .find(|class| !self.classes.contains(class))
+            .unwrap_or(own)
+    }
+
+    /// The filters of what is wanted, before those of what was go.
+    fn classify_anew(&self, known: &mut Installed) -> Vec<String> {
+        let old = self.remove_filters(known.class, known.second);
+        known.second = !known.second;
+        known.present = keys(&known.session, &known.filters);
+        let mut lines = self.filters(known);
+        lines.push(old);
+        lines
+    }
+
+    fn remove(&self, known: &Installed) -> Vec<String> {
+        vec![self.remove_filters(known.class, known.second), self.remove_class(known.class)]
+    }
+
+    fn remove_found(&self, class: u16, found: &Found) -> Vec<String> {
+        let preferences = found.preferences.iter();
+        let name = &self.device.name;
+        preferences
+            .map(|preference| format!("filter del dev {name} parent 1: prio {preference}"))
+            .chain([self.remove_class(class)])
+            .collect()
+    }
+
+    fn remove_class(&self, class: u16) -> String {
+        format!("class del dev {} classid 1:{class:x}", self.device.name)
+    }
+
+    /// The class, and its queue.
+    fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> Vec<String> {
+        let burst = reservation.burst.max(self.device.mtu);
+        let root = if self.theirs { THEIR_ROOT } else { ROOT };
+        let name = &self.device.name;
+        let [fewest, most] = QUEUE;
+        let smallest = u64::from(reservation.flowspec.traffic().smallest.max(1));
+        let packets = reservation.burst.get().div_ceil(smallest).clamp(fewest, most);
+        vec![
+            format!(
+                "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
+                self.shape(reservation.rate.max(LEAST_RATE), burst, LAST)
+            ),
+            format!("qdisc replace dev {name} parent 1:{class:x} pfifo limit {packets}"),
+        ]
+    }
+
+    /// Its own rate, and all of the link's where nobody else needs it.
+    fn shape(&self, rate: Rate, burst: Bytes, priority: u8) -> String {
+        let Device { rate: link, mtu, .. } = &self.device;
+        format!(
+            "htb rate {}bit ceil {}bit burst {}b cburst {}b quantum {} prio {priority}",
+            rate.as_bits_per_sec(),
+            link.as_bits_per_sec().max(rate.as_bits_per_sec()),
+            burst.get(),
+            mtu.get() * 2,
+            mtu.get(),
+        )
+    }
+
+    fn filters(&self, known: &Installed) -> Vec<String> {
+        let session = &known.session;
+        let line = |sender: Option<&Sender>| {
+            format!(
+                "filter add dev {} parent 1: protocol {} prio {} u32{} flowid 1:{:x}",
+                self.device.name,
+                if session.destination.is_ipv4() { "ip" } else { "ipv6" },
+                preference(known.class, known.second),
+                matches(session, sender),
+                known.class,
+            )
+        };
+        if known.filters.is_empty() {
+            return vec![line(None)];
+        }
+        known.filters.iter().map(|sender| line(Some(sender))).collect()
+    }
+
+    fn remove_filters(&self, class: u16, second: bool) -> String {
+        let preference = preference(class, second);
+        format!("filter del dev {} parent 1: prio {preference}", self.device.name)
+    }
+}
+
+/// Two for each class.
+fn preference(class: u16, second: bool) -> u32 {
+    u32::from(class - FIRST_CLASS) * 2 + u32::from(second)
+}
+
+/// The packets of a flow, by addresses, protocol and ports.
+fn matches(session: &Session, sender: Option<&Sender>) -> String {
+    let (family, bits) = match session.destination {
+        IpAddr::V4(_) => ("ip", 32),
+        IpAddr::V6(_) => ("ip6", 128),
+    };
+    let mut text = format!(" match {family} dst {}/{bits}", session.destination);
+    if let Some(sender) = sender {
+        text += &format!(" match {family} src {}/{bits}", sender.address);
+    }
+    text += &format!(" match {family} protocol {} 0xff", session.protocol);
+    if let Some(sender) = sender.filter(|sender| sender.port > 0) {
+        text += &format!(" match {family} sport {} 0xffff", sender.port);
+    }
+    if session.port > 0 {
+        text += &format!(" match {family} dport {} 0xffff", session.port);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_tc_could_misread_are_refused() {
+        let device = |name: &str| Device {
+            name: name.to_owned(),
+            rate: Rate::from_bits_per_sec(1_500_000),
+            reservable: Rate::from_bits_per_sec(1_000_000),
+            mtu: Bytes::new(1500),
+        };
+        for name in ["", "-all", "eth0 root", "a\nqdisc", "averyveryverylongname"] {
+            assert!(Htb::new(device(name)).is_err(), "{name:?}");
+        }
+        assert!(Htb::new(device("ot-1.2_a")).is_ok());
+    }
+}

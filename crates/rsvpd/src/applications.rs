@@ -1,0 +1,180 @@
+//! The applications' connections: lines in, lines out. What they say is the daemon's business.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use nix::unistd::Group;
+use ontempo_reservation::local::{MOST_LINE, Reply, line};
+use rustix::fs::Mode;
+
+use crate::config::Config;
+use crate::error::DaemonError;
+
+/// Bytes that wait for an application that does not read; more end its connection.
+const MOST_UNSENT: usize = 1 << 20;
+
+/// A connection's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(u64);
+
+/// The local socket and its connections.
+pub(crate) struct Applications {
+    listener: UnixListener,
+    path: PathBuf,
+    open: BTreeMap<Id, Connection>,
+    last: u64,
+    most: usize,
+}
+
+struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+/// What came of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    pub(crate) lines: Vec<Vec<u8>>,
+    /// It has ended, or must.
+    pub(crate) ended: bool,
+}
+
+impl Applications {
+    /// Listens where the configuration says.
+    ///
+    /// # Errors
+    /// Where somebody does already, the group is unknown, or the system refuses.
+    pub(crate) fn listen(config: &Config) -> Result<Self, DaemonError> {
+        let path = config.socket.clone();
+        let shown = path.display().to_string();
+        let failed = |error: io::Error| DaemonError::system(&shown, &error);
+        let mode = config.socket_mode().map_err(DaemonError::Input)?;
+        let group = config.group.as_deref().map(group).transpose()?;
+        if UnixStream::connect(&path).is_ok() {
+            return Err(DaemonError::System(format!(
+                "{shown}: another daemon listens there; give this one another `socket`"
+            )));
+        }
+        match fs::symlink_metadata(&path) {
+            Ok(there) if std::os::unix::fs::FileTypeExt::is_socket(&there.file_type()) => {
+                fs::remove_file(&path).map_err(failed)?;
+            }
+            Ok(_) => {
+                return Err(DaemonError::System(format!(
+                    "{shown}: there is a file that is no socket; `socket` must be another path"
+                )));
+            }
+            Err(_) => {}
+        }
+        // Until it has its group and mode, nobody else may connect.
+        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(&path);
+        rustix::process::umask(before);
+        let listener = bound.map_err(failed)?;
+        let done = Self {
+            listener,
+            path,
+            open: BTreeMap::new(),
+            last: 0,
+            most: config.most_applications(),
+        };
+        done.listener.set_nonblocking(true).map_err(failed)?;
+        if let Some(group) = group {
+            std::os::unix::fs::chown(&done.path, None, Some(group)).map_err(failed)?;
+        }
+        fs::set_permissions(&done.path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        Ok(done)
+    }
+
+    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// The connections, and whether something waits to be sent there.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = (Id, BorrowedFd<'_>, bool)> {
+        self.open.iter().map(|(id, known)| (*id, known.stream.as_fd(), !known.unsent.is_empty()))
+    }
+
+    /// Takes new connections; one too many is closed at once.
+    pub(crate) fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.open.len() >= self.most || stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.last += 1;
+            let connection = Connection { stream, received: Vec::new(), unsent: Vec::new() };
+            self.open.insert(Id(self.last), connection);
+        }
+    }
+
+    /// Takes what has come.
+    pub(crate) fn receive(&mut self, id: Id) -> Received {
+        let mut received = Received::default();
+        let Some(known) = self.open.get_mut(&id) else { return received };
+        let mut piece = [0; MOST_LINE];
+        match known.stream.read(&mut piece) {
+            Ok(0) => received.ended = true,
+            Ok(length) => known.received.extend(&piece[..length]),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => received.ended = true,
+        }
+        while let Some(end) = known.received.iter().position(|byte| *byte == b'\n') {
+            received.lines.push(known.received.drain(..=end).collect());
+        }
+        // What follows a line that is too long would be read as another one.
+        received.ended |= known.received.len() > MOST_LINE;
+        received
+    }
+
+    /// Sends what can be sent now and keeps the rest. Answers whether the connection still stands.
+    pub(crate) fn say(&mut self, id: Id, reply: &Reply) -> bool {
+        let Some(known) = self.open.get_mut(&id) else { return false };
+        if known.unsent.len() > MOST_UNSENT {
+            return false;
+        }
+        known.unsent.extend(line(reply));
+        self.flush(id)
+    }
+
+    /// Sends what waits. Answers whether the connection still stands.
+    pub(crate) fn flush(&mut self, id: Id) -> bool {
+        let Some(known) = self.open.get_mut(&id) else { return false };
+        while !known.unsent.is_empty() {
+            match known.stream.write(&known.unsent) {
+                Ok(sent) => drop(known.unsent.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    pub(crate) fn close(&mut self, id: Id) {
+        self.open.remove(&id);
+    }
+}
+
+impl Drop for Applications {
+    fn drop(&mut self) {
+        // If somebody has removed it already, so much the better.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn group(name: &str) -> Result<u32, DaemonError> {
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => Err(DaemonError::Input(format!(
+            "group: this host has no group {name:?}; make it with: groupadd --system {name}"
+        ))),
+        Err(error) => Err(DaemonError::system("group", &error)),
+    }
+}

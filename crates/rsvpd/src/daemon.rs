@@ -1,0 +1,295 @@
+//! The loop around the machine.
+
+mod interfaces;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::{Instant, SystemTime};
+
+use ontempo_foundation::{RandomStream, Time};
+use ontempo_reservation::machine::{
+    Arrival, ControlRequest, Event, InterfaceId, Machine, TrafficControl,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::applications::{Applications, Id};
+use crate::config::Config;
+use crate::enforcement::Enforcement;
+use crate::error::DaemonError;
+use crate::packets::{From, Packets};
+use crate::routes::{Changes, Interface, Kernel};
+use requests::Owners;
+
+/// One name a network: the kernel frees it however the process ends.
+const LOCK: &[u8] = b"ontempo-rsvpd";
+/// Packets taken before others have their turn.
+const MOST_AT_ONCE: usize = 64;
+/// Changes of routes come in bursts; they are looked at together.
+const SETTLING: ontempo_foundation::Duration = ontempo_foundation::Duration::from_millis(5);
+/// Kinds of reasons for dropping packets that are counted apart.
+const MOST_REASONS: usize = 256;
+
+struct Daemon<'a> {
+    config: Config,
+    machine: Machine<Kernel>,
+    packets: Packets,
+    changes: Changes,
+    enforcement: Enforcement,
+    applications: Applications,
+    owners: Owners,
+    /// The interfaces that speak RSVP, by name.
+    interfaces: BTreeMap<String, Interface>,
+    started: Instant,
+    /// When classes of a daemon before this one end that nobody has asked for.
+    purge_at: Time,
+    /// When changes of routes are looked at.
+    look_at: Time,
+    dropped: BTreeMap<String, u64>,
+    packets_in: u64,
+    packets_out: u64,
+    log: &'a mut dyn FnMut(&str),
+}
+
+/// What there is to be done.
+enum Ready {
+    Stop,
+    Packets(From),
+    Changes,
+    Connect,
+    Application(Id, PollFlags),
+}
+
+/// Runs the daemon until `stop` can be read; then tears down what this host's applications have
+/// asked for, and takes all classes away. `log` gets a sentence for whatever an operator should
+/// know.
+///
+/// # Errors
+/// Where it cannot start: rights, another daemon, an interface with somebody else's discipline.
+pub fn run(
+    config: Config,
+    stop: BorrowedFd<'_>,
+    log: &mut dyn FnMut(&str),
+) -> Result<(), DaemonError> {
+    let packets = Packets::open().map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => DaemonError::System(
+            "rsvpd needs the rights of root (CAP_NET_RAW and CAP_NET_ADMIN); run it with sudo"
+                .to_owned(),
+        ),
+        _ => DaemonError::system("cannot open sockets for RSVP", &error),
+    })?;
+    let lock = SocketAddr::from_abstract_name(LOCK).and_then(|name| UnixListener::bind_addr(&name));
+    let _lock = lock.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => DaemonError::System(
+            "another ontempo rsvpd runs on this host; one has to do for all interfaces".to_owned(),
+        ),
+        _ => DaemonError::system("cannot look for another daemon", &error),
+    })?;
+    let netlink =
+        |error: io::Error| DaemonError::system("cannot ask the kernel for routes", &error);
+    let changes = Changes::open().map_err(netlink)?;
+    let kernel = Kernel::open().map_err(netlink)?;
+    let applications = Applications::listen(&config)?;
+    let machine = Machine::new(config.machine(), kernel, RandomStream::new(seed()?, "rsvpd"));
+    let mut daemon = Daemon {
+        config,
+        machine,
+        packets,
+        changes,
+        enforcement: Enforcement::default(),
+        applications,
+        owners: Owners::default(),
+        interfaces: BTreeMap::new(),
+        started: Instant::now(),
+        purge_at: Time::NEVER,
+        look_at: Time::NEVER,
+        dropped: BTreeMap::new(),
+        packets_in: 0,
+        packets_out: 0,
+        log,
+    };
+    daemon.begin()?;
+    let ended = daemon.turn(stop);
+    daemon.end();
+    ended
+}
+
+/// Different after each start, so that numbers and jitter are.
+fn seed() -> Result<u64, DaemonError> {
+    let mut bytes = [0; 8];
+    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| DaemonError::system("/dev/urandom", &error))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Above all numbers that were used with a key before.
+fn time_of_day() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Daemon<'_> {
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn turn(&mut self, stop: BorrowedFd<'_>) -> Result<(), DaemonError> {
+        loop {
+            for ready in self.wait(stop)? {
+                match ready {
+                    Ready::Stop => return Ok(()),
+                    Ready::Packets(from) => self.take_packets(from)?,
+                    Ready::Changes => {
+                        self.changes.drain();
+                        self.look_at = self.look_at.min(self.now() + SETTLING);
+                    }
+                    Ready::Connect => self.applications.accept(),
+                    Ready::Application(id, flags) => self.take_application(id, flags),
+                }
+            }
+            let now = self.now();
+            if self.look_at <= now {
+                self.look_at = Time::NEVER;
+                self.look_at_interfaces()?;
+                self.machine.routes_changed(now);
+            }
+            if self.purge_at <= now {
+                self.purge_at = Time::NEVER;
+                let purged = self.enforcement.purge();
+                if purged > 0 {
+                    (self.log)(&format!(
+                        "removed {purged} classes of a daemon before, which nobody asks for"
+                    ));
+                }
+            }
+            self.machine.on_timeout(now);
+            self.settle();
+        }
+    }
+
+    /// Waits until something is to be done; what can be read or written then.
+    fn wait(&self, stop: BorrowedFd<'_>) -> Result<Vec<Ready>, DaemonError> {
+        let mut sources = vec![(Ready::Stop, stop, PollFlags::IN)];
+        let packets = self.packets.sources();
+        sources.extend(
+            packets.into_iter().map(|(from, fd)| (Ready::Packets(from), fd, PollFlags::IN)),
+        );
+        sources.push((Ready::Changes, self.changes.as_fd(), PollFlags::IN));
+        sources.push((Ready::Connect, self.applications.listener(), PollFlags::IN));
+        sources.extend(self.applications.connections().map(|(id, fd, waits)| {
+            let flags = if waits { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            (Ready::Application(id, flags), fd, flags)
+        }));
+        let mut polled: Vec<PollFd<'_>> =
+            sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
+        let due = due.min(self.purge_at).min(self.look_at);
+        let wait = (due != Time::NEVER).then(|| {
+            let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
+            let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+            // Both fit: nanoseconds of 64 bits are fewer seconds.
+            Timespec { tv_sec: secs as i64, tv_nsec: nanos as _ }
+        });
+        match poll(&mut polled, wait.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(DaemonError::system("cannot wait", &error)),
+        }
+        let flags: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        let ready = sources.into_iter().zip(flags).filter(|(_, flags)| !flags.is_empty());
+        Ok(ready
+            .map(|((ready, ..), flags)| match ready {
+                Ready::Application(id, _) => Ready::Application(id, flags),
+                other => other,
+            })
+            .collect())
+    }
+
+    fn take_packets(&mut self, from: From) -> Result<(), DaemonError> {
+        for _ in 0..MOST_AT_ONCE {
+            let now = self.now();
+            let received = self.packets.receive(from);
+            let packet = match received {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok(()),
+                // An interface that went down says so here, too.
+                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return Ok(()),
+                Err(error) => return Err(DaemonError::system("cannot receive RSVP", &error)),
+            };
+            self.packets_in += 1;
+            let crate::packets::Packet { interface, source, ttl, payload } = packet;
+            self.machine.on_packet(now, Arrival { interface, source, ttl, payload });
+        }
+        Ok(())
+    }
+
+    /// Does what the machine asks for, until it asks for nothing more: first enforcement, so that
+    /// nobody is told of what fails.
+    fn settle(&mut self) {
+        loop {
+            self.enforce();
+            let mut idle = true;
+            while let Some(packet) = self.machine.poll_transmit() {
+                idle = false;
+                match self.packets.send(&packet) {
+                    Ok(()) => self.packets_out += 1,
+                    Err(error) => self.drop_packet(&format!("cannot send: {error}"), None),
+                }
+            }
+            while let Some(event) = self.machine.poll_event() {
+                idle = false;
+                match event {
+                    Event::Dropped { interface, source, reason } => {
+                        self.drop_packet(&reason, Some((interface, source)));
+                    }
+                    event => self.tell(event),
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn enforce(&mut self) {
+        loop {
+            let mut requests: Vec<ControlRequest> = Vec::new();
+            while let Some(request) = self.machine.poll_control() {
+                requests.push(request);
+            }
+            if requests.is_empty() {
+                return;
+            }
+            let now = self.now();
+            for (place, error) in self.enforcement.apply(&requests) {
+                (self.log)(&format!("traffic control refused: {error}"));
+                let (interface, handle) = requests[place].place();
+                self.machine.control_failed(now, interface, handle, error.value);
+            }
+        }
+    }
+
+    /// Counts a packet that was not taken; the first of a kind is told.
+    fn drop_packet(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
+        let known = self.dropped.contains_key(reason);
+        let kind = if known || self.dropped.len() < MOST_REASONS { reason } else { "others" };
+        *self.dropped.entry(kind.to_owned()).or_default() += 1;
+        if !known {
+            let from = from.map_or_else(String::new, |(interface, source)| {
+                format!(" from {source} by {}", self.name_of(interface))
+            });
+            (self.log)(&format!("dropped an RSVP packet{from}: {reason}"));
+        }
+    }
+
+    /// Tears down what this host's applications have asked for, and enforcement with it.
+    fn end(&mut self) {
+        let now = self.now();
+        self.owners.all_of(None).end(&mut self.machine, now);
+        self.settle();
+        self.enforcement.end();
+    }
+}

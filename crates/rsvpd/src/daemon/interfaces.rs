@@ -1,0 +1,105 @@
+//! Interfaces come, change and go.
+
+use ontempo_foundation::{Bytes, Duration, Rate};
+use ontempo_reservation::integrity::Guard;
+use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
+
+use super::{Daemon, time_of_day};
+use crate::config;
+use crate::error::DaemonError;
+use crate::routes::Interface;
+
+impl Daemon<'_> {
+    /// Sets up what is there.
+    pub(super) fn begin(&mut self) -> Result<(), DaemonError> {
+        self.look_at_interfaces()?;
+        for name in self.config.interfaces.keys() {
+            if !self.interfaces.contains_key(name) {
+                (self.log)(&format!("{name}: waits until it is up and has an address"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the interfaces with those that are known.
+    pub(super) fn look_at_interfaces(&mut self) -> Result<(), DaemonError> {
+        let found = self.machine.routes_mut().interfaces();
+        let found = found
+            .map_err(|error| DaemonError::system("cannot ask the kernel for interfaces", &error))?;
+        let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
+        for name in names {
+            let usable = found.get(&name).filter(|new| new.up && !new.addresses.is_empty());
+            let known = self.interfaces.get(&name);
+            if known == usable {
+                continue;
+            }
+            if let Some(known) = known {
+                let id = InterfaceId(known.index);
+                let now = self.now();
+                self.interfaces.remove(&name);
+                self.machine.remove_interface(now, id);
+                // What that changed elsewhere goes out before the handles are used again.
+                self.settle();
+                self.enforcement.detach(id);
+                if usable.is_none() {
+                    (self.log)(&format!("{name}: is down"));
+                }
+            }
+            if let Some(new) = usable {
+                self.set_up(&name, new)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, name: &str, new: &Interface) -> Result<(), DaemonError> {
+        let Some(config) = self.config.interfaces.get(name) else { return Ok(()) };
+        let id = InterfaceId(new.index);
+        if config.enforce {
+            let device =
+                config.device(name, Bytes::new(u64::from(new.mtu))).map_err(DaemonError::Input)?;
+            let adopted = self.enforcement.attach(id, device).map_err(DaemonError::System)?;
+            if adopted > 0 {
+                let machine = self.config.machine();
+                self.purge_at = self.now() + machine.lifetime(machine.refresh);
+                (self.log)(&format!("{name}: took over {adopted} classes of a daemon before"));
+            }
+        }
+        let told = interface_config(config, new, self.config.machine().limits.neighbours);
+        self.machine.add_interface(id, told);
+        self.interfaces.insert(name.to_owned(), new.clone());
+        Ok(())
+    }
+
+    /// An interface's name; its number where it has none of ours.
+    pub(super) fn name_of(&self, id: InterfaceId) -> String {
+        let known = self.interfaces.iter().find(|(_, known)| known.index == id.0);
+        known.map_or_else(|| format!("interface {}", id.0), |(name, _)| name.clone())
+    }
+}
+
+fn interface_config(
+    config: &config::Interface,
+    new: &Interface,
+    neighbours: usize,
+) -> InterfaceConfig {
+    let mtu = Bytes::new(u64::from(new.mtu));
+    let guard = config.secret.clone().map(|key| Guard::new(key, time_of_day(), true, neighbours));
+    InterfaceConfig {
+        addresses: new.addresses.clone(),
+        reservable: config.reservable(),
+        reservable_burst: config.buffer(),
+        rate: config.rate,
+        latency: config.latency,
+        mtu: new.mtu,
+        guaranteed: config.guaranteed.then(|| error_terms(config.rate, mtu)),
+        refresh_reduction: config.refresh_reduction,
+        guard,
+    }
+}
+
+/// One packet of the flow's own at its rate, and one of another's that is on the wire already.
+fn error_terms(rate: Rate, mtu: Bytes) -> ErrorTerms {
+    let d: Duration = rate.time_to_send(mtu);
+    ErrorTerms { c: mtu, d }
+}

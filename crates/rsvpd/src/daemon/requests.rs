@@ -1,0 +1,267 @@
+//! What applications ask, and whom events are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ontempo_foundation::Time;
+use ontempo_reservation::local::{
+    Answer, Census, EnforcedStatus, InterfaceStatus, Notice, Question, Reply, Request, Status,
+    question,
+};
+use ontempo_reservation::machine::{Event, InterfaceId, Machine};
+use ontempo_reservation::message::{AdSpec, Sender, Session, TrafficSpec};
+use rustix::event::PollFlags;
+
+use super::Daemon;
+use crate::applications::Id;
+use crate::routes::Kernel;
+
+/// Sessions that one application may watch.
+const MOST_WATCHED: usize = 1024;
+
+/// What belongs to which application.
+#[derive(Default)]
+pub(super) struct Owners {
+    senders: BTreeMap<(Session, Sender), Id>,
+    receivers: BTreeMap<Session, Id>,
+    watchers: BTreeSet<(Session, Id)>,
+    /// Senders to this host, for who comes later.
+    paths: BTreeMap<(Session, Sender), (TrafficSpec, Option<AdSpec>)>,
+}
+
+/// What is to end.
+#[derive(Default)]
+pub(super) struct Ending {
+    senders: Vec<(Session, Sender)>,
+    receivers: Vec<Session>,
+}
+
+impl Owners {
+    /// What one application has asked for, or all have.
+    pub(super) fn all_of(&self, id: Option<Id>) -> Ending {
+        let is = |owner: &Id| id.is_none_or(|id| *owner == id);
+        let senders = self.senders.iter().filter(|(_, owner)| is(owner));
+        let receivers = self.receivers.iter().filter(|(_, owner)| is(owner));
+        Ending {
+            senders: senders.map(|(key, _)| *key).collect(),
+            receivers: receivers.map(|(key, _)| *key).collect(),
+        }
+    }
+
+    fn forget(&mut self, id: Id) {
+        self.senders.retain(|_, owner| *owner != id);
+        self.receivers.retain(|_, owner| *owner != id);
+        self.watchers.retain(|(_, owner)| *owner != id);
+    }
+
+    /// Whom an event is told.
+    fn told(&self, notice: &Notice) -> BTreeSet<Id> {
+        let session = notice.session();
+        match notice {
+            Notice::Path { .. } | Notice::PathGone { .. } => {
+                let of = self.watchers.iter().filter(|(watched, _)| watched == session);
+                of.map(|(_, id)| *id).collect()
+            }
+            Notice::Reserved { .. } => {
+                let of = self.senders.iter().filter(|((to, _), _)| to == session);
+                of.map(|(_, id)| *id).collect()
+            }
+            Notice::PathError { sender, .. } => {
+                self.senders.get(&(*session, *sender)).copied().into_iter().collect()
+            }
+            Notice::ResvError { .. } | Notice::Confirmed { .. } => {
+                self.receivers.get(session).copied().into_iter().collect()
+            }
+        }
+    }
+
+    /// Notes senders to this host.
+    fn note(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Path { session, sender, traffic, adspec } => {
+                self.paths.insert((*session, *sender), (*traffic, *adspec));
+            }
+            Notice::PathGone { session, sender } => {
+                self.paths.remove(&(*session, *sender));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ending {
+    pub(super) fn end(self, machine: &mut Machine<Kernel>, now: Time) {
+        for session in self.receivers {
+            machine.release(now, session);
+        }
+        for (session, sender) in self.senders {
+            machine.withdraw(now, session, sender);
+        }
+    }
+}
+
+const NOT_YOURS: &str = "another application of this host has asked for that";
+
+impl Daemon<'_> {
+    /// Something has come from an application, or may go to it.
+    pub(super) fn take_application(&mut self, id: Id, flags: PollFlags) {
+        if flags.contains(PollFlags::OUT) && !self.applications.flush(id) {
+            return self.end_application(id);
+        }
+        if !flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            return;
+        }
+        let received = self.applications.receive(id);
+        for line in received.lines {
+            if !self.answer(id, &line) {
+                return self.end_application(id);
+            }
+        }
+        if received.ended {
+            self.end_application(id);
+        }
+    }
+
+    /// Answers a line. Answers whether the connection still stands.
+    fn answer(&mut self, id: Id, line: &[u8]) -> bool {
+        let Question { id: number, request } = match question(line) {
+            Ok(question) => question,
+            Err(reason) => {
+                self.applications
+                    .say(id, &Reply::Answer { id: 0, result: Answer::Refused(reason) });
+                return false;
+            }
+        };
+        let watched = match &request {
+            Request::Watch { session } => Some(*session),
+            _ => None,
+        };
+        let result = self.carry_out(id, request);
+        let mut stands = self.applications.say(id, &Reply::Answer { id: number, result });
+        if let Some(session) = watched {
+            let known = self.owners.paths.iter().filter(|((to, _), _)| *to == session);
+            for ((session, sender), (traffic, adspec)) in known {
+                let (session, sender) = (*session, *sender);
+                let (traffic, adspec) = (*traffic, *adspec);
+                let notice = Notice::Path { session, sender, traffic, adspec };
+                stands &= self.applications.say(id, &Reply::Event(notice));
+            }
+        }
+        // Events of this request before the answer of the next.
+        self.settle();
+        stands
+    }
+
+    fn carry_out(&mut self, id: Id, request: Request) -> Answer {
+        let now = self.now();
+        let is_other = |owner: Option<&Id>| owner.is_some_and(|owner| *owner != id);
+        let refused = |reason: &str| Answer::Refused(reason.to_owned());
+        match request {
+            Request::Send { session, sender, traffic } => {
+                if is_other(self.owners.senders.get(&(session, sender))) {
+                    return refused(NOT_YOURS);
+                }
+                if let Err(error) = self.machine.announce(now, session, sender, traffic) {
+                    return refused(&error.to_string());
+                }
+                self.owners.senders.insert((session, sender), id);
+            }
+            Request::StopSending { session, sender } => {
+                if self.owners.senders.get(&(session, sender)) != Some(&id) {
+                    return refused("this connection has not announced that flow");
+                }
+                self.machine.withdraw(now, session, sender);
+                self.owners.senders.remove(&(session, sender));
+            }
+            Request::Watch { session } => {
+                let watched = self.owners.watchers.iter().filter(|(_, owner)| *owner == id);
+                if watched.count() >= MOST_WATCHED {
+                    return refused("a connection may watch 1,024 sessions");
+                }
+                self.owners.watchers.insert((session, id));
+            }
+            Request::Reserve { session, style, flows, confirm } => {
+                if is_other(self.owners.receivers.get(&session)) {
+                    return refused(NOT_YOURS);
+                }
+                if let Err(error) = self.machine.reserve(now, session, style, &flows, confirm) {
+                    return refused(&error.to_string());
+                }
+                self.owners.receivers.insert(session, id);
+            }
+            Request::Release { session } => {
+                if self.owners.receivers.get(&session) != Some(&id) {
+                    return refused("this connection has not reserved for that session");
+                }
+                self.machine.release(now, session);
+                self.owners.receivers.remove(&session);
+            }
+            Request::Status => return Answer::Status(Box::new(self.status())),
+        }
+        Answer::Done
+    }
+
+    /// A connection has ended, and what was asked for on it with it.
+    fn end_application(&mut self, id: Id) {
+        let now = self.now();
+        self.applications.close(id);
+        let ending = self.owners.all_of(Some(id));
+        self.owners.forget(id);
+        ending.end(&mut self.machine, now);
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        let Some(notice) = Notice::of(event) else { return };
+        self.owners.note(&notice);
+        let told = self.owners.told(&notice);
+        let reply = Reply::Event(notice);
+        for id in told {
+            if !self.applications.say(id, &reply) {
+                self.end_application(id);
+            }
+        }
+    }
+
+    fn status(&self) -> Status {
+        let census = self.machine.census();
+        Status {
+            process: std::process::id(),
+            up_s: self.started.elapsed().as_secs_f64(),
+            interfaces: self.interfaces.keys().map(|name| self.interface_status(name)).collect(),
+            sessions: self.machine.sessions().collect(),
+            census: Census {
+                sessions: census.sessions,
+                paths: census.paths,
+                reservations: census.reservations,
+                enforced: census.enforced,
+            },
+            dropped: self.dropped.clone(),
+            packets_in: self.packets_in,
+            packets_out: self.packets_out,
+        }
+    }
+
+    fn interface_status(&self, name: &str) -> InterfaceStatus {
+        let known = &self.interfaces[name];
+        let config = &self.config.interfaces[name];
+        let id = InterfaceId(known.index);
+        let enforced = self.machine.enforced(id).map(|(handle, reservation)| EnforcedStatus {
+            class: self.enforcement.class_name(id, handle),
+            session: reservation.session,
+            senders: reservation.filters.clone(),
+            rate: reservation.rate.as_bits_per_sec(),
+            burst: reservation.burst.get(),
+        });
+        InterfaceStatus {
+            name: name.to_owned(),
+            index: known.index,
+            addresses: known.addresses.clone(),
+            mtu: known.mtu,
+            rate: config.rate.as_bits_per_sec(),
+            reservable: config.reservable().as_bits_per_sec(),
+            reserved: self.machine.reserved(id).as_bits_per_sec(),
+            authenticated: config.secret.is_some(),
+            adopted: self.enforcement.adopted(id),
+            enforced: enforced.collect(),
+        }
+    }
+}

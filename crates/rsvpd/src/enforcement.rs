@@ -1,0 +1,125 @@
+//! Reservations as classes and filters of HTB.
+
+use std::collections::BTreeMap;
+
+use ontempo_reservation::htb::{Htb, Root, read_found, read_root};
+use ontempo_reservation::machine::{
+    ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
+};
+
+use crate::tc::{Refused, batch, batch_all, show};
+
+/// All interfaces that are enforced on.
+#[derive(Default)]
+pub(crate) struct Enforcement {
+    devices: BTreeMap<InterfaceId, Htb>,
+    /// Those that are down, by name, with what is on them.
+    down: BTreeMap<String, Htb>,
+}
+
+impl Enforcement {
+    /// Sets an interface up, or takes over what a daemon before this one left there; answers how
+    /// many classes that are.
+    pub(crate) fn attach(&mut self, id: InterfaceId, device: Htb) -> Result<usize, String> {
+        let name = device.name().to_owned();
+        let said = |refused: Refused| format!("{name}: {}", refused.reason);
+        let classes = show("class", &name).map_err(said)?;
+        let root = read_root(&show("qdisc", &name).map_err(said)?, &classes);
+        let filters = || show("filter", &name).map_err(said);
+        let mut device = device;
+        let lines = match root {
+            Root::Free => device.begin(),
+            Root::Ours => device.adopt(read_found(&classes, &filters()?)),
+            Root::Theirs => {
+                device = device.under_theirs();
+                device.adopt(read_found(&classes, &filters()?))
+            }
+            Root::Taken(what) => {
+                return Err(format!(
+                    "{name}: its queue discipline is somebody else's ({what}); remove it with: tc \
+                     qdisc del dev {name} root, or set enforce = false for interfaces.{name}"
+                ));
+            }
+        };
+        batch(&lines).map_err(|refused| {
+            let lacks = refused.reason.contains("kind is unknown");
+            let why = "; this needs a kernel with CONFIG_NET_SCH_HTB";
+            format!("{name}: {}{}", refused.reason, if lacks { why } else { "" })
+        })?;
+        let adopted = device.adopted();
+        self.down.remove(&name);
+        self.devices.insert(id, device);
+        Ok(adopted)
+    }
+
+    /// The interface is down, or is to be attached anew; what is on it is then taken over.
+    pub(crate) fn detach(&mut self, id: InterfaceId) {
+        if let Some(device) = self.devices.remove(&id) {
+            self.down.insert(device.name().to_owned(), device);
+        }
+    }
+
+    /// Removes what was taken over and nobody has asked for within its lifetime; how many classes.
+    pub(crate) fn purge(&mut self) -> usize {
+        let purged = self.devices.values().map(Htb::adopted).sum();
+        let lines: Vec<String> = self.devices.values_mut().flat_map(Htb::purge).collect();
+        if !lines.is_empty() {
+            batch_all(&lines);
+        }
+        purged
+    }
+
+    /// Classes taken over on an interface that nobody has asked for yet.
+    pub(crate) fn adopted(&self, id: InterfaceId) -> usize {
+        self.devices.get(&id).map_or(0, Htb::adopted)
+    }
+
+    /// A reservation's class, as `tc` names it.
+    pub(crate) fn class_name(&self, id: InterfaceId, handle: Handle) -> String {
+        self.devices.get(&id).and_then(|device| device.class_name(handle)).unwrap_or_default()
+    }
+
+    /// Takes all away.
+    pub(crate) fn end(&mut self) {
+        let Self { devices, down } = core::mem::take(self);
+        let lines = devices.values().chain(down.values()).flat_map(Htb::end);
+        batch_all(&lines.collect::<Vec<_>>());
+    }
+}
+
+impl TrafficControl for Enforcement {
+    fn apply(&mut self, requests: &[ControlRequest]) -> Vec<(usize, ControlError)> {
+        let mut failed = Vec::new();
+        let mut lines = Vec::new();
+        // Of each line, the request that it belongs to.
+        let mut owners = Vec::new();
+        for (place, request) in requests.iter().enumerate() {
+            let (interface, _) = request.place();
+            let Some(device) = self.devices.get_mut(&interface) else { continue };
+            let more = device.lines(request);
+            owners.extend(more.iter().map(|_| place));
+            lines.extend(more);
+        }
+        let mut begun = 0;
+        while begun < lines.len() {
+            let Err(Refused { line, reason }) = batch(&lines[begun..]) else { break };
+            let at = begun + line.unwrap_or(0);
+            let Some(&owner) = owners.get(at) else { break };
+            failed.push((owner, ControlError { value: 0, reason }));
+            self.undo(&requests[owner]);
+            // The rest of what failed is of no use.
+            begun = owners.iter().position(|other| *other > owner).unwrap_or(lines.len());
+        }
+        failed
+    }
+}
+
+impl Enforcement {
+    /// Takes away what a failed request has done before it failed.
+    fn undo(&mut self, request: &ControlRequest) {
+        let (interface, handle) = request.place();
+        if let Some(device) = self.devices.get_mut(&interface) {
+            batch_all(&device.lines(&ControlRequest::Remove(interface, handle)));
+        }
+    }
+}

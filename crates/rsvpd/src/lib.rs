@@ -1,0 +1,19 @@
+//! `ontempo rsvpd`: RSVP for a host or a router under Linux.
+//!
+//! What RSVP does is [`ontempo_reservation`]'s machine, which knows no socket and no clock. Here
+//! are the sockets: `packets` of IP protocol 46, `routes` of the kernel, `enforcement` by
+//! `tc`, `applications` over a local socket; and `daemon`, the loop around them, one thread.
+
+mod applications;
+mod config;
+mod daemon;
+mod enforcement;
+mod error;
+mod packets;
+mod routes;
+mod sys;
+mod tc;
+
+pub use config::Config;
+pub use daemon::run;
+pub use error::DaemonError;

@@ -1,0 +1,301 @@
+//! RSVP's packets: IP protocol 46, over raw sockets.
+//!
+//! A router takes packets that are for others by their Router Alert option: IPv4 hands each that it
+//! would forward to a raw socket of its protocol with IP_ROUTER_ALERT set; IPv6 hands each whose
+//! hop-by-hop option has RSVP's value to a socket with IPV6_ROUTER_ALERT of that value. Neither
+//! then forwards it. What leaves bears TTL, interface and source of its own, and the last may be
+//! another host's (PATH comes from the flow's sender).
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use libc::{c_int, in_addr, in_pktinfo, in6_addr, in6_pktinfo};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, recvmsg, sendmsg,
+};
+use ontempo_reservation::machine::{InterfaceId, Transmit};
+use ontempo_reservation::message::PROTOCOL;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys::{set_number, set_option};
+
+/// Router Alert in IPv4 (RFC 2113): option 148, four bytes, "examine packet".
+const ALERT_V4: [u8; 4] = [148, 4, 0, 0];
+/// Router Alert in IPv6 (RFC 2711) as a whole header of hop-by-hop options: option 5 with the value
+/// of RSVP, and padding.
+const ALERT_V6: [u8; 8] = [0, 0, 5, 2, 0, RSVP_ALERT as u8, 1, 0];
+/// A datagram contains an RSVP message (RFC 2711 section 2.1).
+const RSVP_ALERT: c_int = 1;
+/// Of `linux/in6.h`, Linux 5.1; libc lacks it.
+const IPV6_ROUTER_ALERT_ISOLATE: c_int = 30;
+/// Number of the hop-by-hop options header.
+const HOP_BY_HOP: u8 = 0;
+/// Bytes of the IPv6 header.
+const HEADER_V6: usize = 40;
+/// The class 1:0 of HTB stands for no class: RSVP goes before all else, so that an overload does
+/// not end the reservations that should stand in it.
+const BEFORE_ALL: c_int = 0x1_0000;
+/// DSCP CS6, network control (RFC 4594).
+const NETWORK_CONTROL: c_int = 48 << 2;
+/// The longest IP packet.
+const LONGEST: usize = 65_536;
+
+/// A packet that has come.
+pub(crate) struct Packet<'a> {
+    pub(crate) interface: InterfaceId,
+    pub(crate) source: IpAddr,
+    pub(crate) ttl: u8,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The sockets.
+pub(crate) struct Packets {
+    /// For packets to this host and, by their alert, to others; and to send without alert.
+    v4: Socket,
+    v4_alert: Socket,
+    /// `None` where the host has no IPv6.
+    v6: Option<SocketsV6>,
+    room: Vec<u8>,
+}
+
+struct SocketsV6 {
+    plain: Socket,
+    /// To send with the option.
+    alert: Socket,
+    /// Takes those for others: as they are, with all headers.
+    forwarded: Socket,
+}
+
+/// Which socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    V4,
+    V6,
+    ForwardedV6,
+}
+
+impl Packets {
+    pub(crate) fn open() -> io::Result<Self> {
+        let v4 = raw(Domain::IPV4, c_int::from(PROTOCOL))?;
+        set_number(&v4, libc::IPPROTO_IP, libc::IP_ROUTER_ALERT, 1)?;
+        set_number(&v4, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        let v4_alert = sender_v4()?;
+        set_option(&v4_alert, libc::IPPROTO_IP, libc::IP_OPTIONS, &ALERT_V4)?;
+        to_send_v4(&v4)?;
+        let v6 = match SocketsV6::open() {
+            Ok(sockets) => Some(sockets),
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { v4, v4_alert, v6, room: vec![0; LONGEST] })
+    }
+
+    /// What is to be waited for.
+    pub(crate) fn sources(&self) -> Vec<(From, BorrowedFd<'_>)> {
+        let mut sources = vec![(From::V4, self.v4.as_fd())];
+        if let Some(v6) = &self.v6 {
+            sources.push((From::V6, v6.plain.as_fd()));
+            sources.push((From::ForwardedV6, v6.forwarded.as_fd()));
+        }
+        sources
+    }
+
+    /// Takes one packet; `None` where none waits. One that is no RSVP is passed over.
+    pub(crate) fn receive(&mut self, from: From) -> io::Result<Option<Packet<'_>>> {
+        let socket = match (from, &self.v6) {
+            (From::V4, _) => &self.v4,
+            (From::V6, Some(v6)) => &v6.plain,
+            (From::ForwardedV6, Some(v6)) => &v6.forwarded,
+            (_, None) => return Ok(None),
+        };
+        loop {
+            let got = match from {
+                From::V4 => take_v4(socket, &mut self.room),
+                From::V6 => take_v6(socket, &mut self.room),
+                From::ForwardedV6 => take_forwarded(socket, &mut self.room),
+            };
+            match got {
+                Ok(Some((interface, source, ttl, span))) => {
+                    let payload = self.room.get(span).unwrap_or_default();
+                    return Ok(Some(Packet { interface, source, ttl, payload }));
+                }
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn send(&self, packet: &Transmit) -> io::Result<()> {
+        let index = packet.interface.0;
+        let data = [IoSlice::new(&packet.payload)];
+        match (packet.source, packet.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let socket = if packet.router_alert { &self.v4_alert } else { &self.v4 };
+                let info = in_pktinfo {
+                    ipi_ifindex: c_int::try_from(index).map_err(io::Error::other)?,
+                    ipi_spec_dst: in_addr { s_addr: u32::from(source).to_be() },
+                    ipi_addr: in_addr { s_addr: 0 },
+                };
+                let ttl = c_int::from(packet.ttl);
+                let control =
+                    [ControlMessage::Ipv4PacketInfo(&info), ControlMessage::Ipv4Ttl(&ttl)];
+                let to = SockaddrIn::from(SocketAddrV4::new(destination, 0));
+                sendmsg(socket.as_raw_fd(), &data, &control, MsgFlags::empty(), Some(&to))?;
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let Some(v6) = &self.v6 else {
+                    return Err(io::Error::other("this host has no IPv6"));
+                };
+                let socket = if packet.router_alert { &v6.alert } else { &v6.plain };
+                let info = in6_pktinfo {
+                    ipi6_addr: in6_addr { s6_addr: source.octets() },
+                    ipi6_ifindex: index,
+                };
+                let limit = c_int::from(packet.ttl);
+                let control =
+                    [ControlMessage::Ipv6PacketInfo(&info), ControlMessage::Ipv6HopLimit(&limit)];
+                let to = SockaddrIn6::from(SocketAddrV6::new(destination, 0, 0, 0));
+                sendmsg(socket.as_raw_fd(), &data, &control, MsgFlags::empty(), Some(&to))?;
+            }
+            _ => return Err(io::Error::other("addresses of two families")),
+        }
+        Ok(())
+    }
+}
+
+impl SocketsV6 {
+    fn open() -> io::Result<Self> {
+        let plain = sender_v6()?;
+        set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+        let alert = sender_v6()?;
+        set_option(&alert, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &ALERT_V6)?;
+        let forwarded = raw(Domain::IPV6, libc::IPPROTO_RAW)?;
+        // Linux keeps one list of these sockets for all network namespaces.
+        set_number(&forwarded, libc::IPPROTO_IPV6, IPV6_ROUTER_ALERT_ISOLATE, 1)?;
+        set_number(&forwarded, libc::IPPROTO_IPV6, libc::IPV6_ROUTER_ALERT, RSVP_ALERT)?;
+        set_number(&forwarded, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        Ok(Self { plain, alert, forwarded })
+    }
+}
+
+fn raw(domain: Domain, protocol: c_int) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(protocol)))?;
+    socket.set_nonblocking(true)?;
+    // A refresh of many states comes at once.
+    socket.set_recv_buffer_size(1 << 20)?;
+    Ok(socket)
+}
+
+fn sender_v4() -> io::Result<Socket> {
+    let socket = raw(Domain::IPV4, c_int::from(PROTOCOL))?;
+    hear_nothing(&socket)?;
+    to_send_v4(&socket)?;
+    Ok(socket)
+}
+
+fn to_send_v4(socket: &Socket) -> io::Result<()> {
+    set_number(socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1)?;
+    // In this order: the first sets the second.
+    set_number(socket, libc::IPPROTO_IP, libc::IP_TOS, NETWORK_CONTROL)?;
+    set_number(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, BEFORE_ALL)
+}
+
+fn sender_v6() -> io::Result<Socket> {
+    let socket = raw(Domain::IPV6, c_int::from(PROTOCOL))?;
+    set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1)?;
+    set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, NETWORK_CONTROL)?;
+    set_number(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, BEFORE_ALL)?;
+    Ok(socket)
+}
+
+/// A socket that only sends should not collect what nobody reads.
+fn hear_nothing(socket: &Socket) -> io::Result<()> {
+    socket.set_recv_buffer_size(0)
+}
+
+/// Interface, source, TTL, and where in the room the message is.
+type Taken = Option<(InterfaceId, IpAddr, u8, std::ops::Range<usize>)>;
+
+fn take_v4(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+    let mut pieces = [IoSliceMut::new(room)];
+    let mut control = nix::cmsg_space!(in_pktinfo);
+    let got = recvmsg::<SockaddrIn>(
+        socket.as_raw_fd(),
+        &mut pieces,
+        Some(&mut control),
+        MsgFlags::empty(),
+    )?;
+    let index = got.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::Ipv4PacketInfo(info) => u32::try_from(info.ipi_ifindex).ok(),
+        _ => None,
+    });
+    let (length, cut) = (got.bytes, got.flags.contains(MsgFlags::MSG_TRUNC));
+    let (Some(index), false) = (index, cut) else { return Ok(None) };
+    let Some(header) = room.first_chunk::<20>() else { return Ok(None) };
+    let begins = usize::from(header[0] & 0x0f) * 4;
+    let source = [header[12], header[13], header[14], header[15]];
+    if begins < 20 || length < begins {
+        return Ok(None);
+    }
+    Ok(Some((InterfaceId(index), source.into(), header[8], begins..length)))
+}
+
+fn take_v6(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+    let mut pieces = [IoSliceMut::new(room)];
+    let mut control = nix::cmsg_space!(in6_pktinfo, c_int);
+    let got = recvmsg::<SockaddrIn6>(
+        socket.as_raw_fd(),
+        &mut pieces,
+        Some(&mut control),
+        MsgFlags::empty(),
+    )?;
+    let (mut index, mut limit) = (None, None);
+    for message in got.cmsgs()? {
+        match message {
+            ControlMessageOwned::Ipv6PacketInfo(info) => index = Some(info.ipi6_ifindex),
+            ControlMessageOwned::Ipv6HopLimit(value) => limit = u8::try_from(value).ok(),
+            _ => {}
+        }
+    }
+    let source = got.address.map(|from| IpAddr::V6(from.ip()));
+    let cut = got.flags.contains(MsgFlags::MSG_TRUNC);
+    let (Some(index), Some(limit), Some(source), false) = (index, limit, source, cut) else {
+        return Ok(None);
+    };
+    Ok(Some((InterfaceId(index), source, limit, 0..got.bytes)))
+}
+
+/// The packet has its IPv6 header and the hop-by-hop options that brought it here.
+fn take_forwarded(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+    let mut pieces = [IoSliceMut::new(room)];
+    let mut control = nix::cmsg_space!(in6_pktinfo);
+    let got = recvmsg::<SockaddrIn6>(
+        socket.as_raw_fd(),
+        &mut pieces,
+        Some(&mut control),
+        MsgFlags::empty(),
+    )?;
+    let index = got.cmsgs()?.find_map(|message| match message {
+        ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_ifindex),
+        _ => None,
+    });
+    let length = got.bytes;
+    let Some(index) = index.filter(|_| !got.flags.contains(MsgFlags::MSG_TRUNC)) else {
+        return Ok(None);
+    };
+    let Some((header, rest)) = room.get(..length).and_then(|all| all.split_first_chunk()) else {
+        return Ok(None);
+    };
+    let header: &[u8; HEADER_V6] = header;
+    let &[protocol, words, ..] = rest else { return Ok(None) };
+    let begins = HEADER_V6 + (usize::from(words) + 1) * 8;
+    if header[0] >> 4 != 6 || header[6] != HOP_BY_HOP || protocol != PROTOCOL || begins > length {
+        return Ok(None);
+    }
+    let mut source = [0; 16];
+    source.copy_from_slice(&header[8..24]);
+    Ok(Some((InterfaceId(index), source.into(), header[7], begins..length)))
+}

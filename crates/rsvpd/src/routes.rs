@@ -1,0 +1,203 @@
+//! The kernel's interfaces and routes, by netlink (RFC 3549).
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use ontempo_reservation::machine::{InterfaceId, NextHop, Routes};
+
+/// Changes of links, addresses, routes and rules of both families (RTMGRP_ of rtnetlink(7)).
+const CHANGES: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
+
+/// An interface, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    pub(crate) mtu: u32,
+    pub(crate) up: bool,
+    /// Those that others can reach.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+/// Questions to the kernel.
+pub(crate) struct Kernel {
+    socket: Socket,
+    asked: Cell<u32>,
+}
+
+impl Kernel {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, asked: Cell::new(0) })
+    }
+
+    /// Asks, and hands on what is answered.
+    fn ask(
+        &self,
+        question: RouteNetlinkMessage,
+        all: bool,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        let number = self.asked.get().wrapping_add(1);
+        self.asked.set(number);
+        let mut message =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(question));
+        message.header.flags = NLM_F_REQUEST | if all { NLM_F_DUMP } else { 0 };
+        message.header.sequence_number = number;
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            let (got, _) = self.socket.recv_from_full()?;
+            let mut rest = got.as_slice();
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(io::Error::other)?;
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length.max(4)..).unwrap_or_default();
+                if answer.header.sequence_number != number {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::Done(_) => return Ok(()),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    NetlinkPayload::InnerMessage(inner) => take(inner),
+                    _ => {}
+                }
+                if !all {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// All interfaces by name.
+    pub(crate) fn interfaces(&self) -> io::Result<BTreeMap<String, Interface>> {
+        let mut found: BTreeMap<u32, (String, Interface)> = BTreeMap::new();
+        self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), true, |message| {
+            let RouteNetlinkMessage::NewLink(link) = message else { return };
+            let index = link.header.index;
+            let up = link.header.flags.contains(LinkFlags::Up);
+            let mut interface = Interface { index, mtu: 0, up, addresses: Vec::new() };
+            let mut name = String::new();
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(known) => name = known,
+                    LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                    _ => {}
+                }
+            }
+            found.insert(index, (name, interface));
+        })?;
+        self.ask(RouteNetlinkMessage::GetAddress(AddressMessage::default()), true, |message| {
+            let RouteNetlinkMessage::NewAddress(address) = message else { return };
+            let reachable =
+                !matches!(address.header.scope, AddressScope::Link | AddressScope::Host);
+            let known = found.get_mut(&address.header.index).filter(|_| reachable);
+            if let (Some((_, interface)), Some(own)) = (known, own(&address)) {
+                interface.addresses.push(own);
+            }
+        })?;
+        Ok(found.into_values().collect())
+    }
+
+    /// Where packets to `destination` leave.
+    fn route(&self, destination: IpAddr) -> io::Result<Option<NextHop>> {
+        let mut question = RouteMessage::default();
+        let (family, bits) = match destination {
+            IpAddr::V4(_) => (AddressFamily::Inet, 32),
+            IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+        };
+        question.header.address_family = family;
+        question.header.destination_prefix_length = bits;
+        question.attributes.push(RouteAttribute::Destination(destination.into()));
+        let mut found = None;
+        self.ask(RouteNetlinkMessage::GetRoute(question), false, |message| {
+            let RouteNetlinkMessage::NewRoute(route) = message else { return };
+            if route.header.kind != RouteType::Unicast {
+                return;
+            }
+            let (mut interface, mut gateway) = (None, destination);
+            for attribute in &route.attributes {
+                match attribute {
+                    RouteAttribute::Oif(index) => interface = Some(InterfaceId(*index)),
+                    RouteAttribute::Gateway(RouteAddress::Inet(via)) => gateway = (*via).into(),
+                    RouteAttribute::Gateway(RouteAddress::Inet6(via))
+                    | RouteAttribute::Via(RouteVia::Inet6(via)) => gateway = (*via).into(),
+                    _ => {}
+                }
+            }
+            found = interface.map(|interface| NextHop { interface, gateway });
+        })?;
+        Ok(found)
+    }
+}
+
+impl Routes for Kernel {
+    /// The source is not asked for: rules by source are the sender's host's business, where the
+    /// kernel wants an address of its own.
+    fn towards(&self, destination: IpAddr, _source: IpAddr) -> Vec<NextHop> {
+        // Where there is no route the kernel says so as an error.
+        self.route(destination).ok().flatten().into_iter().collect()
+    }
+}
+
+/// The interface's own address: `Local` where the link has two ends.
+fn own(message: &AddressMessage) -> Option<IpAddr> {
+    let mut address = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(own) => return Some(*own),
+            AddressAttribute::Address(other) => address = Some(*other),
+            _ => {}
+        }
+    }
+    address
+}
+
+/// Tells that something has changed.
+pub(crate) struct Changes(Socket);
+
+impl Changes {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, CHANGES))?;
+        socket.set_non_blocking(true)?;
+        Ok(Self(socket))
+    }
+
+    /// Forgets what has come: all is looked at anew anyway, so that lost ones do no harm, either.
+    pub(crate) fn drain(&self) {
+        let mut room = Vec::with_capacity(65_536);
+        loop {
+            room.clear();
+            match self.0.recv(&mut room, 0) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl AsFd for Changes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

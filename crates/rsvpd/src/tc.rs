@@ -1,0 +1,83 @@
+//! The program `tc` of iproute2: what it does is documented, and what it refuses it says in words.
+
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Stdio};
+
+/// Why `tc` did not do all.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The line that it stopped at, from 0; `None` where it could not be run.
+    pub(crate) line: Option<usize>,
+    pub(crate) reason: String,
+}
+
+/// Runs lines in order, until one fails.
+pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
+    run(&["-batch", "-"], lines).map(drop)
+}
+
+/// Runs all lines; those that fail are passed over.
+pub(crate) fn batch_all(lines: &[String]) {
+    // What is not there any more need not be removed.
+    let _ = run(&["-force", "-batch", "-"], lines);
+}
+
+/// What `tc KIND show dev NAME` prints.
+pub(crate) fn show(kind: &str, name: &str) -> Result<String, Refused> {
+    run(&[kind, "show", "dev", name], &[])
+}
+
+fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
+    let failed = |error: std::io::Error| Refused {
+        line: None,
+        reason: match error.kind() {
+            ErrorKind::NotFound => {
+                "the program `tc` is missing; install it with: sudo apt-get install iproute2".into()
+            }
+            _ => format!("cannot run `tc`: {error}"),
+        },
+    };
+    let mut command = Command::new("tc");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    if let Some(mut pipe) = child.stdin.take() {
+        let mut text = lines.join("\n");
+        text.push('\n');
+        // Where it has ended already, its status says why.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(refused(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Reads what `tc -batch` says: reasons, then `Command failed -:LINE`.
+fn refused(said: &str) -> Refused {
+    let number = |line: &str| line.strip_prefix("Command failed -:")?.parse::<usize>().ok();
+    let line = said.lines().find_map(number).and_then(|line| line.checked_sub(1));
+    let reasons: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && number(line).is_none())
+        .collect();
+    let reason = match reasons[..] {
+        [] => "tc failed without a word".to_owned(),
+        _ => reasons.join("; "),
+    };
+    Refused { line, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_failed_and_the_reason_are_read() {
+        let said = "Error: Exclusivity flag on, cannot modify.\nCommand failed -:3\n";
+        let refused = refused(said);
+        assert_eq!(refused.line, Some(2));
+        assert_eq!(refused.reason, "Error: Exclusivity flag on, cannot modify.");
+    }
+}
