@@ -82,6 +82,13 @@ fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
     );
     assert!(open.1 < open.0 * 9 / 10, "{open:?} without a reservation");
     assert_eq!(protected.1, protected.0, "a packet of the reserved flow was lost");
+    let socket = network.place.path("r1.sock").display().to_string();
+    let status = network.place.run(&["rsvp", "status", "--socket", &socket]);
+    for word in
+        ["l1", "1:1001", "udp 10.0.3.2:5004", "10.0.0.1:4000", "controlled load, 600 kbit/s"]
+    {
+        assert!(status.succeeds().out.contains(word), "{word}: {}", status.out);
+    }
     // An application that is gone wants nothing more.
     drop(receiver);
     network.wait_for_teardown("r1", BOTTLENECK);

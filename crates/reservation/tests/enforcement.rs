@@ -109,7 +109,7 @@ fn nothing_is_left_after_the_last_reservation_and_after_the_end() {
     let show = "tc class show dev d0; tc filter show dev d0";
     let Some(shown) = tc(&lines, show) else { return };
     assert_eq!(shown.matches("class htb").count(), 2);
-    assert!(!shown.contains("filter"), "{shown}");
+    assert!(!shown.contains("flowid"), "{shown}");
     lines.extend(htb.end());
     let shown = tc(&lines, "tc class show dev d0; tc qdisc show dev d0").unwrap();
     assert!(!shown.contains("htb"), "{shown}");
@@ -164,4 +164,33 @@ fn what_a_killed_daemon_left_is_taken_over_and_the_rest_ends_with_its_lifetime()
     assert_eq!(shown.matches("class htb").count(), 4, "{shown}");
     assert!(!shown.contains("1:1001 "), "{shown}");
     assert_eq!(shown.matches("flowid 1:1002 ").count(), 2, "{shown}");
+}
+
+#[test]
+fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
+    let theirs = [
+        "qdisc add dev d0 root handle 1: htb default 2",
+        "class add dev d0 parent 1: classid 1:1 htb rate 1mbit quantum 1500",
+        "class add dev d0 parent 1:1 classid 1:2 htb rate 1mbit quantum 1500",
+        "class add dev d0 parent 1:1 classid 1:10 htb rate 1mbit quantum 1500",
+        "filter add dev d0 parent 1: protocol ip prio 1 u32 match ip dport 9 0xffff flowid 1:10",
+    ];
+    let mut lines: Vec<String> = theirs.iter().map(|line| (*line).to_owned()).collect();
+    let Some(before) = tc(&lines, SHOW) else { return };
+    let parts: Vec<&str> = before.split("=\n").collect();
+    assert_eq!(read_root(parts[0], parts[1]), Root::Theirs);
+    let mut htb = htb().under_theirs();
+    lines.extend(htb.adopt(read_found(parts[1], parts[2])));
+    let any = Session { destination: THERE, protocol: 17, port: 0 };
+    let mut wildcard = reservation(THERE, &[], 64);
+    wildcard.session = any;
+    for (handle, reservation) in [(1, wildcard), (2, reservation(THERE, &HERE, 100))] {
+        lines.extend(htb.lines(&ControlRequest::Add(BY, Handle(handle), reservation)));
+    }
+    let shown = tc(&lines, SHOW).expect("a namespace, as before");
+    assert!(shown.contains("class htb 1:1002 parent 1:1 leaf"), "{shown}");
+    assert!(shown.contains("fh 5e3::1 "), "sessions without a port have a table: {shown}");
+    lines.extend(htb.end());
+    // Times and counters apart, all is as it was.
+    assert_eq!(tc(&lines, SHOW).expect("a namespace, as before"), before);
 }

@@ -197,7 +197,7 @@ impl Config {
 
     /// Connections of applications at once.
     pub(crate) fn most_applications(&self) -> usize {
-        self.limits.applications.unwrap_or(1024)
+        self.limits.applications.unwrap_or(512)
     }
 }
 

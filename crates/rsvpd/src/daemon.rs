@@ -154,7 +154,10 @@ impl Daemon<'_> {
             let now = self.now();
             if self.look_at <= now {
                 self.look_at = Time::NEVER;
-                self.look_at_interfaces()?;
+                // One that cannot be set up is told of; the others go on.
+                if let Err(error) = self.look_at_interfaces() {
+                    (self.log)(&error.to_string());
+                }
                 self.machine.routes_changed(now);
             }
             if self.purge_at <= now {

@@ -38,6 +38,8 @@ const HEADER_V6: usize = 40;
 const BEFORE_ALL: c_int = 0x1_0000;
 /// DSCP CS6, network control (RFC 4594).
 const NETWORK_CONTROL: c_int = 48 << 2;
+/// Bytes that may wait to be received: some ten thousand messages.
+const BUFFER: c_int = 16 << 20;
 /// The longest IP packet.
 const LONGEST: usize = 65_536;
 
@@ -171,6 +173,7 @@ impl SocketsV6 {
         set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
         let alert = sender_v6()?;
+        hear_nothing(&alert)?;
         set_option(&alert, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &ALERT_V6)?;
         let forwarded = raw(Domain::IPV6, libc::IPPROTO_RAW)?;
         // Linux keeps one list of these sockets for all network namespaces.
@@ -184,8 +187,8 @@ impl SocketsV6 {
 fn raw(domain: Domain, protocol: c_int) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(protocol)))?;
     socket.set_nonblocking(true)?;
-    // A refresh of many states comes at once.
-    socket.set_recv_buffer_size(1 << 20)?;
+    // Refreshes of many states come at once, beyond what the system allows its users.
+    set_number(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER)?;
     Ok(socket)
 }
 
@@ -213,7 +216,7 @@ fn sender_v6() -> io::Result<Socket> {
 
 /// A socket that only sends should not collect what nobody reads.
 fn hear_nothing(socket: &Socket) -> io::Result<()> {
-    socket.set_recv_buffer_size(0)
+    set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)
 }
 
 /// Interface, source, TTL, and where in the room the message is.

@@ -1,81 +1,25 @@
 //! What an interface has already, as `tc` shows it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
-use super::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT, preference};
-use crate::message::{Sender, Session};
-
-/// Bytes before the ports: an IPv4 header without options, an IPv6 header.
-const PORTS: [u32; 2] = [20, 40];
-
-/// What packets one u32 filter takes: words at their places, with masks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Keys {
-    v6: bool,
-    words: BTreeMap<u32, (u32, u32)>,
-}
-
-impl Keys {
-    fn add(&mut self, at: u32, value: u32, mask: u32) {
-        let word = self.words.entry(at).or_default();
-        *word = (word.0 | value & mask, word.1 | mask);
-    }
-
-    fn address(&mut self, at: u32, address: IpAddr) {
-        let words = match address {
-            IpAddr::V4(address) => vec![address.to_bits()],
-            IpAddr::V6(address) => {
-                let bits = address.to_bits();
-                (0..4).rev().map(|word| (bits >> (32 * word)) as u32).collect()
-            }
-        };
-        for (at, word) in (at..).step_by(4).zip(words) {
-            self.add(at, word, u32::MAX);
-        }
-    }
-}
-
-/// The packets of a session's senders; of anybody, where there are none.
-pub(super) fn keys(session: &Session, senders: &[Sender]) -> BTreeSet<Keys> {
-    match senders {
-        [] => [keys_of(session, None)].into(),
-        senders => senders.iter().map(|sender| keys_of(session, Some(sender))).collect(),
-    }
-}
-
-/// As [`matches`](super::matches) says it to `tc`.
-fn keys_of(session: &Session, sender: Option<&Sender>) -> Keys {
-    let v6 = session.destination.is_ipv6();
-    let mut keys = Keys { v6, ..Keys::default() };
-    let (source, destination, ports) = if v6 { (8, 24, PORTS[1]) } else { (12, 16, PORTS[0]) };
-    keys.address(destination, session.destination);
-    let protocol = u32::from(session.protocol);
-    if v6 {
-        keys.add(4, protocol << 8, 0xff00);
-    } else {
-        keys.add(8, protocol << 16, 0xff_0000);
-    }
-    if let Some(sender) = sender {
-        keys.address(source, sender.address);
-    }
-    if let Some(sender) = sender.filter(|sender| sender.port > 0) {
-        keys.add(ports, u32::from(sender.port) << 16, 0xffff_0000);
-    }
-    if session.port > 0 {
-        keys.add(ports, u32::from(session.port), 0xffff);
-    }
-    keys
-}
+use super::filters::{Filters, Keys, Place};
+use super::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
 
 /// A class of ours that was there, with its filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// What its filters take; empty where they are not as we leave them.
-    pub(super) keys: BTreeSet<Keys>,
-    pub(super) preferences: BTreeSet<u32>,
-    /// Of its two preferences, the second.
-    pub(super) second: bool,
+    pub(super) present: BTreeMap<Keys, Place>,
+    /// Filters of packets that another has already.
+    pub(super) more: Vec<Place>,
+}
+
+/// What a daemon has left on an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Its reservations.
+    pub classes: BTreeMap<u16, Found>,
+    /// The tables of filters are there.
+    pub tables: bool,
 }
 
 /// Who has the interface's root discipline.
@@ -115,8 +59,8 @@ pub fn read_root(disciplines: &str, classes: &str) -> Root {
     Root::Taken(root.trim().to_owned())
 }
 
-/// Reads `tc class show dev D` and `tc filter show dev D`: the classes that are ours.
-pub fn read_found(classes: &str, filters: &str) -> BTreeMap<u16, Found> {
+/// Reads `tc class show dev D` and `tc filter show dev D`: what is ours.
+pub fn read_found(classes: &str, filters: &str) -> Left {
     let ours = |name: &str| {
         let minor = u16::from_str_radix(name.strip_prefix("1:")?, 16).ok()?;
         (FIRST_CLASS..=LAST_CLASS).contains(&minor).then_some(minor)
@@ -126,43 +70,37 @@ pub fn read_found(classes: &str, filters: &str) -> BTreeMap<u16, Found> {
         .filter_map(|line| ours(line.split(' ').next()?))
         .map(|class| (class, Found::default()))
         .collect();
-    let mut current: Option<(u16, Keys)> = None;
+    let mut current: Option<(u16, Keys, Place)> = None;
     for line in filters.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let after = |name: &str| {
-            words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1))
-        };
         if let ["match", key, "at", at] = words[..] {
-            if let (Some((_, keys)), Some((at, value, mask))) = (&mut current, word(key, at)) {
+            if let (Some((_, keys, _)), Some((at, value, mask))) = (&mut current, word(key, at)) {
                 keys.add(at, value, mask);
             }
             continue;
         }
         finish(&mut found, current.take());
-        let class = after("flowid").or(after("*flowid")).and_then(|name| ours(name));
-        if let Some(class) = class {
-            let known = found.entry(class).or_default();
-            known.preferences.extend(after("pref").and_then(|pref| pref.parse::<u32>().ok()));
-            let v6 = after("protocol").is_some_and(|protocol| *protocol == "ipv6");
-            current = Some((class, Keys { v6, ..Keys::default() }));
+        let after = |name: &str| {
+            words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied()
+        };
+        let class = after("flowid").or(after("*flowid")).and_then(ours);
+        let preference = after("pref").and_then(|preference| preference.parse().ok());
+        if let (Some(class), Some(preference), Some(handle)) = (class, preference, after("fh")) {
+            let v6 = after("protocol") == Some("ipv6");
+            let place = Place { v6, preference, handle: handle.to_owned() };
+            current = Some((class, Keys::of(v6), place));
         }
     }
     finish(&mut found, current);
-    for (class, known) in &mut found {
-        let only = known.preferences.first().filter(|_| known.preferences.len() == 1);
-        match only {
-            Some(only) if *only == preference(*class, true) => known.second = true,
-            Some(only) if *only == preference(*class, false) => {}
-            // Killed while it changed them.
-            _ => known.keys.clear(),
-        }
-    }
-    found
+    Left { classes: found, tables: Filters::are_there(filters) }
 }
 
-fn finish(found: &mut BTreeMap<u16, Found>, filter: Option<(u16, Keys)>) {
-    if let Some((class, keys)) = filter {
-        found.entry(class).or_default().keys.insert(keys);
+fn finish(found: &mut BTreeMap<u16, Found>, filter: Option<(u16, Keys, Place)>) {
+    let Some((class, keys, place)) = filter else { return };
+    let known = found.entry(class).or_default();
+    match known.present.entry(keys) {
+        std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(place)),
+        std::collections::btree_map::Entry::Occupied(_) => known.more.push(place),
     }
 }
 
@@ -176,6 +114,8 @@ fn word(key: &str, at: &str) -> Option<(u32, u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::htb::filters::keys;
+    use crate::message::{Sender, Session};
 
     const CLASSES: &str = "\
 class htb 1:1001 parent 1:fff0 prio 7 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b 
@@ -183,14 +123,17 @@ class htb 1:1002 parent 1:fff0 prio 7 rate 1Mbit ceil 1Mbit burst 1600b cburst 1
 class htb 1:fff0 root rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b 
 ";
     const FILTERS: &str = "\
-filter parent 1: protocol ip pref 2 u32 chain 0 
-filter parent 1: protocol ip pref 2 u32 chain 0 fh 800: ht divisor 1 
-filter parent 1: protocol ip pref 2 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid 1:1001 not_in_hw 
+filter parent 1: protocol ip pref 4096 u32 chain 0 
+filter parent 1: protocol ip pref 4096 u32 chain 0 fh 5e1: ht divisor 256 
+filter parent 1: protocol ip pref 4096 u32 chain 0 fh 5e1:88:1 order 1 key ht 5e1 bkt 88 *flowid 1:1001 not_in_hw 
   match 0a000003/ffffffff at 16
   match 0a000002/ffffffff at 12
   match 00110000/00ff0000 at 8
   match 0fa01388/ffffffff at 20
-filter parent 1: protocol ipv6 pref 5 u32 chain 0 fh 801::800 order 2048 key ht 801 bkt 0 flowid 1:1002 not_in_hw 
+filter parent 1: protocol ip pref 4096 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 link 5e1: not_in_hw 
+  match 00000000/00000000 at 0
+    hash mask 000000ff at 20 
+filter parent 1: protocol ipv6 pref 4097 u32 chain 0 fh 5e2:88:2 order 2 key ht 5e2 bkt 88 flowid 1:1002 not_in_hw 
   match fd000000/ffffffff at 24
   match 00000000/ffffffff at 28
   match 00000000/ffffffff at 32
@@ -203,26 +146,23 @@ filter parent 1: protocol ip pref 1 u32 chain 0 fh 802::800 order 2048 key ht 80
 
     #[test]
     fn what_tc_shows_is_known_again() {
-        let found = read_found(CLASSES, FILTERS);
-        assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0x1001, 0x1002]);
+        let Left { classes, tables } = read_found(CLASSES, FILTERS);
+        assert!(!tables, "those of IPv6 are missing");
+        assert_eq!(classes.keys().copied().collect::<Vec<_>>(), [0x1001, 0x1002]);
         let session = |destination: &str| Session {
             destination: destination.parse().unwrap(),
             protocol: 17,
             port: 5000,
         };
         let sender = Sender { address: "10.0.0.2".parse().unwrap(), port: 4000 };
-        assert_eq!(found[&0x1001].keys, keys(&session("10.0.0.3"), &[sender]));
-        assert!(!found[&0x1001].second);
-        assert_eq!(found[&0x1002].keys, keys(&session("fd00::1:3"), &[]));
-        assert!(found[&0x1002].second);
-    }
-
-    #[test]
-    fn filters_at_two_preferences_are_not_known_again() {
-        let again = FILTERS.replace("pref 2 u32 chain 0 fh 800::800", "pref 9 u32 chain 0");
-        let found = read_found(CLASSES, &(FILTERS.to_owned() + &again));
-        assert!(found[&0x1001].keys.is_empty());
-        assert_eq!(found[&0x1001].preferences, [2, 9].into());
+        let place = classes[&0x1001].present.get(&keys(&session("10.0.0.3"), Some(&sender)));
+        assert_eq!(place.map(|place| place.handle.as_str()), Some("5e1:88:1"));
+        let place = classes[&0x1002].present.get(&keys(&session("fd00::1:3"), None));
+        assert_eq!(place.map(|place| (place.preference, place.v6)), Some((4097, true)));
+        // Another filter for the same packets.
+        let twice = FILTERS.to_owned() + &FILTERS.replace("fh 5e1:88:1 ", "fh 5e1:88:7 ");
+        let more = &read_found(CLASSES, &twice).classes[&0x1001].more;
+        assert_eq!((more.len(), more[0].handle.as_str()), (1, "5e1:88:7"));
     }
 
     #[test]

@@ -5,19 +5,19 @@
 //! treated. Classes from 1:1000 on are ours: what a daemon before us has left there is taken over
 //! ([`Htb::adopt`]), so that a restart is no gap in enforcement.
 
+mod filters;
 mod found;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use ontempo_foundation::{Bytes, Rate};
 
 use crate::machine::{ControlRequest, Handle, Reservation};
 use crate::message::{Sender, Session};
 
-use found::keys;
-pub use found::{Found, Keys, Root, read_found, read_root};
+use filters::{Filters, Keys, Place, keys};
+pub use found::{Found, Left, Root, read_found, read_root};
 
 /// The class of all, and that of what is not reserved, where the discipline is ours.
 const ROOT: u16 = 0xfff0;
@@ -26,7 +26,7 @@ const BEST_EFFORT: u16 = 0xfff1;
 const THEIR_ROOT: u16 = 1;
 /// Handle 1 has the next class. Below, others may have theirs.
 const FIRST_CLASS: u16 = 0x1000;
-/// Of a class, two preferences; of all classes, less than 2^16.
+/// The machine's handles end before.
 const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
 /// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
 /// reservations.
@@ -85,17 +85,16 @@ pub struct Htb {
     recovering: bool,
     /// All classes that are there.
     classes: BTreeSet<u16>,
+    filters: Filters,
 }
 
 #[derive(Clone, Debug)]
 struct Installed {
     class: u16,
     session: Session,
-    filters: Vec<Sender>,
-    /// What is classified: more than `filters` while state recovers.
-    present: BTreeSet<Keys>,
-    /// Filters have one of two preferences, so that new ones stand before old ones go.
-    second: bool,
+    senders: Vec<Sender>,
+    /// What is classified: more than `senders` while state recovers.
+    present: BTreeMap<Keys, Place>,
 }
 
 impl Htb {
@@ -118,6 +117,7 @@ impl Htb {
             adopted_by: BTreeMap::new(),
             recovering: false,
             classes: BTreeSet::new(),
+            filters: Filters::default(),
         })
     }
 
@@ -133,16 +133,17 @@ impl Htb {
         &self.device.name
     }
 
-    /// The lines that set the interface up, in place of any root discipline; none where the
-    /// discipline is somebody else's.
+    /// The lines that set the interface up, in place of any root discipline but somebody else's.
     pub fn begin(&self) -> Vec<String> {
-        if self.theirs {
-            return Vec::new();
-        }
         let name = &self.device.name;
-        let mut lines =
-            vec![format!("qdisc replace dev {name} root handle 1: htb default {BEST_EFFORT:x}")];
-        lines.extend(self.roots());
+        let mut lines = Vec::new();
+        if !self.theirs {
+            let root =
+                format!("qdisc replace dev {name} root handle 1: htb default {BEST_EFFORT:x}");
+            lines.push(root);
+            lines.extend(self.roots());
+        }
+        lines.extend(Filters::begin(name));
         lines
     }
 
@@ -166,14 +167,20 @@ impl Htb {
 
     /// Takes over what a daemon before this one has left; answers the lines that bring the rest of
     /// the interface into line, without touching what it left.
-    pub fn adopt(&mut self, found: BTreeMap<u16, Found>) -> Vec<String> {
-        self.classes = found.keys().copied().collect();
-        for (class, known) in &found {
-            self.adopted_by.extend(known.keys.iter().map(|keys| (keys.clone(), *class)));
+    pub fn adopt(&mut self, left: Left) -> Vec<String> {
+        let Left { classes, tables } = left;
+        let mut lines = if self.theirs { Vec::new() } else { self.roots().to_vec() };
+        if !tables {
+            lines.extend(Filters::begin(&self.device.name));
         }
-        self.recovering = !found.is_empty();
-        self.adopted = found;
-        if self.theirs { Vec::new() } else { self.roots().into() }
+        self.classes = classes.keys().copied().collect();
+        for (class, known) in &classes {
+            self.adopted_by.extend(known.present.keys().map(|keys| (keys.clone(), *class)));
+            known.present.values().chain(&known.more).for_each(|place| self.filters.note(place));
+        }
+        self.recovering = !classes.is_empty();
+        self.adopted = classes;
+        lines
     }
 
     /// How many classes were taken over and have not been asked for again.
@@ -189,17 +196,19 @@ impl Htb {
     /// The lines that remove what was taken over and nobody has asked for since: state that was
     /// not refreshed for its lifetime has ended.
     pub fn purge(&mut self) -> Vec<String> {
-        let adopted = core::mem::take(&mut self.adopted);
         self.adopted_by.clear();
         self.recovering = false;
-        self.classes.retain(|class| !adopted.contains_key(class));
-        let mut lines: Vec<String> =
-            adopted.iter().flat_map(|(class, found)| self.remove_found(*class, found)).collect();
+        let mut lines = Vec::new();
+        for (class, found) in core::mem::take(&mut self.adopted) {
+            self.classes.remove(&class);
+            for place in found.present.values().chain(&found.more) {
+                lines.push(self.filters.remove(&self.device.name, place));
+            }
+            lines.push(self.remove_class(class));
+        }
         let mut installed = core::mem::take(&mut self.installed);
         for known in installed.values_mut() {
-            if known.present != keys(&known.session, &known.filters) {
-                lines.extend(self.classify_anew(known));
-            }
+            lines.extend(self.classify(known));
         }
         self.installed = installed;
         lines
@@ -207,12 +216,17 @@ impl Htb {
 
     /// The lines that take all away.
     pub fn end(&self) -> Vec<String> {
+        let name = &self.device.name;
         if !self.theirs {
-            return vec![format!("qdisc del dev {} root", self.device.name)];
+            return vec![format!("qdisc del dev {name} root")];
         }
-        let adopted =
-            self.adopted.iter().flat_map(|(class, found)| self.remove_found(*class, found));
-        adopted.chain(self.installed.values().flat_map(|known| self.remove(known))).collect()
+        let found = self.adopted.values();
+        let found = found.flat_map(|found| found.present.values().chain(&found.more));
+        let installed = self.installed.values().flat_map(|known| known.present.values());
+        // The others end with their tables.
+        let others = found.chain(installed).filter(|place| place.node().is_none());
+        let classes = self.classes.iter().map(|class| self.remove_class(*class));
+        others.map(|place| place.remove(name)).chain(Filters::end(name)).chain(classes).collect()
     }
 
     /// The lines that carry a request out. One for a handle that is not there says nothing.
@@ -223,49 +237,76 @@ impl Htb {
                 let Some(mut known) = self.installed.remove(handle) else { return Vec::new() };
                 let mut lines = self.class("change", known.class, reservation);
                 known.session = reservation.session;
-                known.filters.clone_from(&reservation.filters);
-                let wanted = keys(&known.session, &known.filters);
-                let recovering = self.recovering && known.present.is_superset(&wanted);
-                if known.present != wanted && !recovering {
-                    lines.extend(self.classify_anew(&mut known));
-                }
+                known.senders.clone_from(&reservation.filters);
+                lines.extend(self.classify(&mut known));
                 self.installed.insert(*handle, known);
                 lines
             }
             ControlRequest::Remove(_, handle) => {
                 let Some(known) = self.installed.remove(handle) else { return Vec::new() };
                 self.classes.remove(&known.class);
-                self.remove(&known)
+                let name = &self.device.name;
+                let places = known.present.values();
+                let mut lines: Vec<String> =
+                    places.map(|place| self.filters.remove(name, place)).collect();
+                lines.push(self.remove_class(known.class));
+                lines
             }
         }
     }
 
     fn add(&mut self, handle: Handle, reservation: &Reservation) -> Vec<String> {
-        let (session, filters) = (reservation.session, reservation.filters.clone());
-        let wanted = keys(&session, &filters);
+        let (session, senders) = (reservation.session, reservation.filters.clone());
         // Senders come back one by one: what they all had stays until then.
-        let left = wanted.first().and_then(|keys| self.adopted_by.get(keys)).copied();
-        if let Some(class) = left
-            && let Some(found) = self.adopted.remove(&class)
-        {
-            for keys in &found.keys {
-                self.adopted_by.remove(keys);
+        let wanted = keys(&session, senders.first());
+        let left = self.adopted_by.get(&wanted).copied();
+        let left = left.and_then(|class| Some((class, self.adopted.remove(&class)?)));
+        let (class, present, verb, old) = match left {
+            Some((class, Found { present, more })) => {
+                for keys in present.keys() {
+                    self.adopted_by.remove(keys);
+                }
+                (class, present, "replace", more)
             }
-            let (present, second) = (found.keys, found.second);
-            let mut known = Installed { class, session, filters, present, second };
-            let mut lines = self.class("replace", class, reservation);
-            if !known.present.is_superset(&wanted) {
-                lines.extend(self.classify_anew(&mut known));
-            }
-            self.installed.insert(handle, known);
-            return lines;
-        }
-        let class = self.free_class(handle);
-        let known = Installed { class, session, filters, present: wanted, second: false };
+            None => (self.free_class(handle), BTreeMap::new(), "add", Vec::new()),
+        };
         self.classes.insert(class);
-        let mut lines = self.class("add", class, reservation);
-        lines.extend(self.filters(&known));
+        let mut known = Installed { class, session, senders, present };
+        let mut lines = self.class(verb, class, reservation);
+        lines.extend(self.classify(&mut known));
+        lines.extend(old.iter().map(|place| self.filters.remove(&self.device.name, place)));
         self.installed.insert(handle, known);
+        lines
+    }
+
+    /// Filters for senders that have none, before those of others go; they stay while state
+    /// recovers.
+    fn classify(&mut self, known: &mut Installed) -> Vec<String> {
+        let name = &self.device.name;
+        let senders: Vec<Option<&Sender>> = match known.senders.as_slice() {
+            [] => vec![None],
+            senders => senders.iter().map(Some).collect(),
+        };
+        let mut wanted = BTreeSet::new();
+        let mut lines = Vec::new();
+        for sender in senders {
+            let keys = keys(&known.session, sender);
+            if !known.present.contains_key(&keys) {
+                let (place, line) = self.filters.add(name, &known.session, sender, known.class);
+                known.present.insert(keys.clone(), place);
+                lines.push(line);
+            }
+            wanted.insert(keys);
+        }
+        if !self.recovering {
+            known.present.retain(|keys, place| {
+                let stays = wanted.contains(keys);
+                if !stays {
+                    lines.push(self.filters.remove(name, place));
+                }
+                stays
+            });
+        }
         lines
     }
 
@@ -277,29 +318,6 @@ impl Htb {
             .chain(FIRST_CLASS + 1..=LAST_CLASS)
             .find(|class| !self.classes.contains(class))
             .unwrap_or(own)
-    }
-
-    /// The filters of what is wanted, before those of what was go.
-    fn classify_anew(&self, known: &mut Installed) -> Vec<String> {
-        let old = self.remove_filters(known.class, known.second);
-        known.second = !known.second;
-        known.present = keys(&known.session, &known.filters);
-        let mut lines = self.filters(known);
-        lines.push(old);
-        lines
-    }
-
-    fn remove(&self, known: &Installed) -> Vec<String> {
-        vec![self.remove_filters(known.class, known.second), self.remove_class(known.class)]
-    }
-
-    fn remove_found(&self, class: u16, found: &Found) -> Vec<String> {
-        let preferences = found.preferences.iter();
-        let name = &self.device.name;
-        preferences
-            .map(|preference| format!("filter del dev {name} parent 1: prio {preference}"))
-            .chain([self.remove_class(class)])
-            .collect()
     }
 
     fn remove_class(&self, class: u16) -> String {
@@ -335,54 +353,6 @@ impl Htb {
             mtu.get(),
         )
     }
-
-    fn filters(&self, known: &Installed) -> Vec<String> {
-        let session = &known.session;
-        let line = |sender: Option<&Sender>| {
-            format!(
-                "filter add dev {} parent 1: protocol {} prio {} u32{} flowid 1:{:x}",
-                self.device.name,
-                if session.destination.is_ipv4() { "ip" } else { "ipv6" },
-                preference(known.class, known.second),
-                matches(session, sender),
-                known.class,
-            )
-        };
-        if known.filters.is_empty() {
-            return vec![line(None)];
-        }
-        known.filters.iter().map(|sender| line(Some(sender))).collect()
-    }
-
-    fn remove_filters(&self, class: u16, second: bool) -> String {
-        let preference = preference(class, second);
-        format!("filter del dev {} parent 1: prio {preference}", self.device.name)
-    }
-}
-
-/// Two for each class.
-fn preference(class: u16, second: bool) -> u32 {
-    u32::from(class - FIRST_CLASS) * 2 + u32::from(second)
-}
-
-/// The packets of a flow, by addresses, protocol and ports.
-fn matches(session: &Session, sender: Option<&Sender>) -> String {
-    let (family, bits) = match session.destination {
-        IpAddr::V4(_) => ("ip", 32),
-        IpAddr::V6(_) => ("ip6", 128),
-    };
-    let mut text = format!(" match {family} dst {}/{bits}", session.destination);
-    if let Some(sender) = sender {
-        text += &format!(" match {family} src {}/{bits}", sender.address);
-    }
-    text += &format!(" match {family} protocol {} 0xff", session.protocol);
-    if let Some(sender) = sender.filter(|sender| sender.port > 0) {
-        text += &format!(" match {family} sport {} 0xffff", sender.port);
-    }
-    if session.port > 0 {
-        text += &format!(" match {family} dport {} 0xffff", session.port);
-    }
-    text
 }
 
 #[cfg(test)]

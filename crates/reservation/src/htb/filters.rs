@@ -1,0 +1,230 @@
+//! Which packets belong to a reservation: filters of u32.
+//!
+//! One preference a family, in which a hash table of 256 buckets is looked up by the destination
+//! port's last byte, then a table for sessions without a port. However many reservations there are,
+//! a packet is held against few, and each filter is removed by its own number.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::message::{Sender, Session};
+
+/// Of IPv4 and IPv6, by their first filter's preference, tables' numbers and the ports' place: an
+/// IPv4 header without options, an IPv6 header.
+const FAMILIES: [Family; 2] = [
+    Family { protocol: "ip", preference: 0x1000, hashed: 0x5e1, plain: 0x5e3, ports: 20 },
+    Family { protocol: "ipv6", preference: 0x1001, hashed: 0x5e2, plain: 0x5e4, ports: 40 },
+];
+/// Filters of one bucket: their numbers have twelve bits, and 0 is none.
+const MOST_NODES: u16 = 0xfff;
+
+struct Family {
+    protocol: &'static str,
+    preference: u32,
+    hashed: u16,
+    plain: u16,
+    ports: u32,
+}
+
+fn family(v6: bool) -> &'static Family {
+    &FAMILIES[usize::from(v6)]
+}
+
+/// What packets one filter takes: words at their places, with masks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Keys {
+    v6: bool,
+    words: BTreeMap<u32, (u32, u32)>,
+}
+
+impl Keys {
+    /// All packets of a family.
+    pub(super) fn of(v6: bool) -> Self {
+        Self { v6, words: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, at: u32, value: u32, mask: u32) {
+        let word = self.words.entry(at).or_default();
+        *word = (word.0 | value & mask, word.1 | mask);
+    }
+
+    fn address(&mut self, at: u32, address: IpAddr) {
+        let words = match address {
+            IpAddr::V4(address) => vec![address.to_bits()],
+            IpAddr::V6(address) => {
+                let bits = address.to_bits();
+                (0..4).rev().map(|word| (bits >> (32 * word)) as u32).collect()
+            }
+        };
+        for (at, word) in (at..).step_by(4).zip(words) {
+            self.add(at, word, u32::MAX);
+        }
+    }
+}
+
+/// The packets of a session's sender; of anybody, where none is given. As [`matches`] says it.
+pub(super) fn keys(session: &Session, sender: Option<&Sender>) -> Keys {
+    let v6 = session.destination.is_ipv6();
+    let mut keys = Keys::of(v6);
+    let (source, destination) = if v6 { (8, 24) } else { (12, 16) };
+    let ports = family(v6).ports;
+    keys.address(destination, session.destination);
+    let protocol = u32::from(session.protocol);
+    if v6 {
+        keys.add(4, protocol << 8, 0xff00);
+    } else {
+        keys.add(8, protocol << 16, 0xff_0000);
+    }
+    if let Some(sender) = sender {
+        keys.address(source, sender.address);
+    }
+    if let Some(sender) = sender.filter(|sender| sender.port > 0) {
+        keys.add(ports, u32::from(sender.port) << 16, 0xffff_0000);
+    }
+    if session.port > 0 {
+        keys.add(ports, u32::from(session.port), 0xffff);
+    }
+    keys
+}
+
+/// The packets of a flow, by addresses, protocol and ports.
+fn matches(session: &Session, sender: Option<&Sender>) -> String {
+    let (family, bits) = match session.destination {
+        IpAddr::V4(_) => ("ip", 32),
+        IpAddr::V6(_) => ("ip6", 128),
+    };
+    let mut text = format!(" match {family} dst {}/{bits}", session.destination);
+    if let Some(sender) = sender {
+        text += &format!(" match {family} src {}/{bits}", sender.address);
+    }
+    text += &format!(" match {family} protocol {} 0xff", session.protocol);
+    if let Some(sender) = sender.filter(|sender| sender.port > 0) {
+        text += &format!(" match {family} sport {} 0xffff", sender.port);
+    }
+    if session.port > 0 {
+        text += &format!(" match {family} dport {} 0xffff", session.port);
+    }
+    text
+}
+
+/// Where a filter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) v6: bool,
+    pub(super) preference: u32,
+    /// As `tc` shows it: `5e1:8c:1`.
+    pub(super) handle: String,
+}
+
+impl Place {
+    /// The line that removes the filter.
+    pub(super) fn remove(&self, device: &str) -> String {
+        let Self { v6, preference, handle } = self;
+        let protocol = family(*v6).protocol;
+        format!(
+            "filter del dev {device} parent 1: protocol {protocol} prio {preference} handle \
+             {handle} u32"
+        )
+    }
+
+    /// Table, bucket and number, where it is in one of our tables.
+    pub(super) fn node(&self) -> Option<(u16, u8, u16)> {
+        let known = family(self.v6);
+        let mut parts = self.handle.split(':').map(|part| match part {
+            "" => Some(0),
+            part => u16::from_str_radix(part, 16).ok(),
+        });
+        let (table, bucket, node) = (parts.next()??, parts.next()??, parts.next()??);
+        let ours =
+            self.preference == known.preference && (table == known.hashed || table == known.plain);
+        ours.then_some((table, u8::try_from(bucket).ok()?, node))
+    }
+}
+
+/// The numbers that are taken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filters {
+    taken: BTreeMap<(u16, u8), BTreeSet<u16>>,
+}
+
+impl Filters {
+    /// The lines that make the tables.
+    pub(super) fn begin(device: &str) -> Vec<String> {
+        let lines = FAMILIES.iter().flat_map(|family| {
+            let Family { protocol, preference, hashed, plain, ports } = family;
+            let add =
+                format!("filter add dev {device} parent 1: protocol {protocol} prio {preference}");
+            [
+                format!("{add} handle {hashed:x}: u32 divisor 256"),
+                format!("{add} handle {plain:x}: u32 divisor 1"),
+                format!(
+                    "{add} u32 match u32 0 0 hashkey mask 0x000000ff at {ports} link {hashed:x}:"
+                ),
+                format!("{add} u32 match u32 0 0 link {plain:x}:"),
+            ]
+        });
+        lines.collect()
+    }
+
+    /// Whether the tables are there, by what `tc filter show` says.
+    pub(super) fn are_there(shown: &str) -> bool {
+        FAMILIES.iter().all(|family| {
+            let links = [family.hashed, family.plain];
+            links.iter().all(|table| shown.contains(&format!(" link {table:x}: ")))
+        })
+    }
+
+    /// The lines that take the tables away, with all filters in them.
+    pub(super) fn end(device: &str) -> impl Iterator<Item = String> {
+        FAMILIES.iter().map(move |family| {
+            let Family { protocol, preference, .. } = family;
+            format!("filter del dev {device} parent 1: protocol {protocol} prio {preference}")
+        })
+    }
+
+    /// A filter that is there already.
+    pub(super) fn note(&mut self, place: &Place) {
+        if let Some((table, bucket, node)) = place.node() {
+            self.taken.entry((table, bucket)).or_default().insert(node);
+        }
+    }
+
+    /// The line that adds a filter, and where it is then. In a bucket that is full it has a number
+    /// that `tc` refuses.
+    pub(super) fn add(
+        &mut self,
+        device: &str,
+        session: &Session,
+        sender: Option<&Sender>,
+        class: u16,
+    ) -> (Place, String) {
+        let v6 = session.destination.is_ipv6();
+        let Family { protocol, preference, hashed, plain, .. } = family(v6);
+        let [_, last] = session.port.to_be_bytes();
+        let table = if session.port == 0 { plain } else { hashed };
+        let taken = self.taken.entry((*table, last)).or_default();
+        let next = taken.last().map_or(1, |last| last + 1);
+        let node = match next {
+            next if next <= MOST_NODES => next,
+            _ => (1..=MOST_NODES).find(|node| !taken.contains(node)).unwrap_or(MOST_NODES + 1),
+        };
+        taken.insert(node);
+        let handle = format!("{table:x}:{last:x}:{node:x}");
+        let line = format!(
+            "filter add dev {device} parent 1: protocol {protocol} prio {preference} handle \
+             {handle} u32 ht {table:x}:{last:x}:{} flowid 1:{class:x}",
+            matches(session, sender)
+        );
+        (Place { v6, preference: *preference, handle }, line)
+    }
+
+    /// The line that removes a filter.
+    pub(super) fn remove(&mut self, device: &str, place: &Place) -> String {
+        if let Some((table, bucket, node)) = place.node()
+            && let Some(taken) = self.taken.get_mut(&(table, bucket))
+        {
+            taken.remove(&node);
+        }
+        place.remove(device)
+    }
+}
