@@ -25,11 +25,14 @@ pub(super) struct Label {
     pub(super) session: u64,
     /// What the sender wants of the delay.
     pub(super) latency: Duration,
+    /// Connections that the sender had before this one.
+    pub(super) before: u64,
 }
 
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ontempo media 1 {:016x} {}", self.session, self.latency.as_nanos())
+        let Self { session, latency, before } = self;
+        write!(f, "ontempo media 1 {session:016x} {} {before}", latency.as_nanos())
     }
 }
 
@@ -37,10 +40,14 @@ impl FromStr for Label {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (session, latency) =
-            text.strip_prefix("ontempo media 1 ").and_then(|rest| rest.split_once(' ')).ok_or(())?;
-        let session = u64::from_str_radix(session, 16).map_err(|_| ())?;
-        Ok(Self { session, latency: Duration::from_nanos(latency.parse().map_err(|_| ())?) })
+        let words = text.strip_prefix("ontempo media 1 ").ok_or(())?;
+        let words: Vec<&str> = words.split(' ').collect();
+        let &[session, latency, before] = words.as_slice() else { return Err(()) };
+        Ok(Self {
+            session: u64::from_str_radix(session, 16).map_err(|_| ())?,
+            latency: Duration::from_nanos(latency.parse().map_err(|_| ())?),
+            before: before.parse().map_err(|_| ())?,
+        })
     }
 }
 
@@ -137,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let label = Label { session: 7, latency: Duration::from_millis(200) };
+        let label = Label { session: 7, latency: Duration::from_millis(200), before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(()));
         assert_eq!(read(&gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));

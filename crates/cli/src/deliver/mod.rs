@@ -15,9 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ontempo_endpoint::Token;
 use ontempo_endpoint::live::Error;
 use ontempo_endpoint::udp::{Socket, SocketOptions};
+use ontempo_endpoint::{Configuration, Token};
+use ontempo_foundation::Duration;
 
 use crate::failure::Failure;
 use crate::probe::resolve;
@@ -33,6 +34,16 @@ const FOR_GOOD: &str = "stop: ";
 
 fn environment(error: impl std::fmt::Display) -> Failure {
     Failure::Environment(error.to_string())
+}
+
+/// What both sides want of a connection: a lost path is to be noticed while it matters.
+fn configuration() -> Configuration {
+    Configuration {
+        idle_timeout: Duration::from_secs(4),
+        keep_alive: Some(Duration::from_secs(1)),
+        greeting_timeout: Duration::from_secs(3),
+        ..Configuration::default()
+    }
 }
 
 /// The failure that an error of a connection is.

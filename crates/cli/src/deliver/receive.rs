@@ -19,7 +19,7 @@ use serde_json::json;
 use super::figures::Figures;
 use super::message::{Content, Label, REPORTS, Report, read};
 use super::sink::{Counts, Sink};
-use super::{FOR_GOOD, Stop, environment, failure, socket_at, token};
+use super::{FOR_GOOD, Stop, configuration, environment, failure, socket_at, token};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::Failure;
 use crate::monitor::stop_flag;
@@ -74,7 +74,7 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let options = Options { socket, ..Options::default() };
+    let options = Options { socket, configuration: configuration(), ..Options::default() };
     let socket = socket_at(&arguments.listen, "--listen", socket)?;
     let token = token(arguments.token.as_deref())?;
     let listener = Listener::new(socket, &identity, token, &options).map_err(failure)?;
@@ -234,7 +234,7 @@ impl Receiver<'_> {
         };
         if self.stream.as_ref().is_none_or(|stream| stream.label.session != label.session) {
             let latency = self.arguments.latency.unwrap_or(label.latency);
-            let sink = Sink::open(&self.arguments.to, flow.config(), latency)?;
+            let sink = Sink::open(&self.arguments.to, flow.config(), latency, label.before > 0)?;
             let (before, told) = (Report::default(), Report::default());
             self.stream = Some(Stream { label, latency, sink, before, told });
         }

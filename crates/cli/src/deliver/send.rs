@@ -10,7 +10,7 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_endpoint::live::{Error, Options, connect};
 use ontempo_endpoint::udp::SocketOptions;
 use ontempo_endpoint::{
-    Configuration, ConnectionStatistics, FlowConfig, SendStatistics, Token, Trust,
+    Configuration, ConnectionStatistics, FlowConfig, Reliability, SendStatistics, Token, Trust,
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use super::figures::Figures;
 use super::message::{Label, Report};
 use super::session::{Ready, Session};
 use super::source::Source;
-use super::{FOR_GOOD, Stop, environment, failure, read, token};
+use super::{FOR_GOOD, Stop, configuration, environment, failure, read, token};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::Failure;
 use crate::monitor::stop_flag;
@@ -55,7 +55,8 @@ struct Sender<'a> {
     trust: Trust,
     token: Token,
     options: Options,
-    config: FlowConfig,
+    label: Label,
+    reliability: Reliability,
     backlog: Arc<Backlog>,
     source: Source,
     stop: Stop,
@@ -76,7 +77,8 @@ struct Sender<'a> {
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let mut sender = Sender::new(arguments, stop)?;
-    let done = sender.run();
+    let first = sender.connect(0).map_err(failure)?;
+    let done = sender.run(first);
     sender.figures.end();
     sender.totals()?;
     done?;
@@ -110,9 +112,8 @@ impl<'a> Sender<'a> {
         let usual = if is_live { Repair::Deadline } else { Repair::Full };
         let reliability = arguments.reliability.unwrap_or(usual).of_flow();
         let session = ontempo_endpoint::spaced::random();
-        let label = Label { session, latency: arguments.latency }.to_string();
-        let configuration =
-            Configuration { congestion: arguments.congestion, ..Configuration::default() };
+        let label = Label { session, latency: arguments.latency, before: 0 };
+        let configuration = Configuration { congestion: arguments.congestion, ..configuration() };
         let socket =
             SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
         let most = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);
@@ -125,7 +126,8 @@ impl<'a> Sender<'a> {
             trust,
             token: token(arguments.token.as_deref())?,
             options: Options { configuration, socket, ..Options::default() },
-            config: FlowConfig { order: arguments.delivery.of_flow(), reliability, label },
+            label,
+            reliability,
             backlog,
             source,
             stop,
@@ -142,8 +144,8 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends until the source is at its end, over a new connection whenever one is lost.
-    fn run(&mut self) -> Result<(), Failure> {
-        let mut session = Some(self.connect().map_err(failure)?);
+    fn run(&mut self, first: Session) -> Result<(), Failure> {
+        let mut session = Some(first);
         self.figures.say(&format!("connected to {}", self.remote));
         while let Some(mut current) = session.take() {
             let ended = self.carry(&mut current);
@@ -169,10 +171,13 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn connect(&self) -> Result<Session, Error> {
+    fn connect(&self, before: u64) -> Result<Session, Error> {
         let token = self.token.clone();
         let connection = connect(self.remote, &self.name, &self.trust, token, &self.options)?;
-        Session::open(connection, self.config.clone(), self.arguments.latency)
+        let label = Label { before, ..self.label }.to_string();
+        let order = self.arguments.delivery.of_flow();
+        let config = FlowConfig { order, reliability: self.reliability, label };
+        Session::open(connection, config, self.arguments.latency)
     }
 
     /// Tries until the receiver is found; `None` after Ctrl-C.
@@ -188,7 +193,7 @@ impl<'a> Sender<'a> {
                 }
                 std::thread::sleep(STEP);
             }
-            match self.connect() {
+            match self.connect(self.reconnected + 1) {
                 Ok(session) => {
                     self.reconnected += 1;
                     self.figures.say(&format!("connected to {} again", self.remote));

@@ -27,15 +27,19 @@ const RETRY: Wall = Wall::from_micros(100);
 pub(super) struct Counts {
     pub(super) whole: u64,
     pub(super) damaged: u64,
-    /// The number after the highest.
+    /// The lowest number, and the one after the highest.
+    first: Option<u64>,
     next: u64,
     /// True where the order of leaving says nothing about what is missing.
     is_unordered: bool,
+    is_midway: bool,
     is_over: bool,
 }
 
 impl Counts {
     fn note(&mut self, joined: &Joined) {
+        let first = self.first.unwrap_or(if self.is_midway { joined.datagram } else { 0 });
+        self.first = Some(first.min(joined.datagram));
         self.next = self.next.max(joined.datagram + 1);
         let count = if joined.is_whole { &mut self.whole } else { &mut self.damaged };
         // Of a datagram nothing of which came, nothing left.
@@ -46,14 +50,32 @@ impl Counts {
         if self.is_unordered && !self.is_over {
             return 0;
         }
-        self.next.saturating_sub(self.whole + self.damaged)
+        self.next.saturating_sub(self.first.unwrap_or(0) + self.whole + self.damaged)
     }
 }
 
 /// Where media goes to.
 pub(super) enum Sink {
     Udp { driver: Driver<Datagrams>, counts: Arc<Mutex<Counts>> },
-    Stream { joiner: Joiner, counts: Counts, out: BufWriter<Output>, written: u64, clock: Clock },
+    Stream { joiner: Midway, counts: Counts, out: BufWriter<Output>, written: u64, clock: Clock },
+}
+
+/// Puts datagrams together, of a stream that may have been joined midway.
+pub(super) struct Midway {
+    joiner: Joiner,
+    /// True where the first datagram to come is the first there is.
+    is_midway: bool,
+}
+
+impl Midway {
+    fn push(&mut self, now: Time, unit: &Unit) {
+        if std::mem::take(&mut self.is_midway)
+            && let Some(first) = unit.parts.first()
+        {
+            self.joiner.begin_at(first.datagram);
+        }
+        self.joiner.push(now, unit);
+    }
 }
 
 /// A file or a pipe, and what it is called.
@@ -81,7 +103,7 @@ pub(super) enum Told {
 
 /// Sends datagrams when it is their time.
 pub(super) struct Datagrams {
-    joiner: Joiner,
+    joiner: Midway,
     to: SocketAddr,
     counts: Arc<Mutex<Counts>>,
     waits: bool,
@@ -101,12 +123,12 @@ impl Protocol for Datagrams {
     fn handle_command(&mut self, now: Time, told: Told) {
         match told {
             Told::Unit(unit) => self.joiner.push(now, &unit),
-            Told::Gone(all) => all.into_iter().for_each(|one| self.joiner.abandon(one)),
+            Told::Gone(all) => all.into_iter().for_each(|one| self.joiner.joiner.abandon(one)),
             Told::Finish => {
                 self.finished = true;
                 // What has its time leaves then.
                 if !self.waits {
-                    self.joiner.finish();
+                    self.joiner.joiner.finish();
                 }
             }
         }
@@ -115,11 +137,11 @@ impl Protocol for Datagrams {
     fn handle_timeout(&mut self, _: Time) {}
 
     fn next_timeout(&self) -> Time {
-        self.joiner.next_timeout()
+        self.joiner.joiner.next_timeout()
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        while let Some(joined) = self.joiner.poll(now) {
+        while let Some(joined) = self.joiner.joiner.poll(now) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).note(&joined);
             if is_usable(&joined) {
                 buffer.extend_from_slice(&joined.data);
@@ -130,7 +152,7 @@ impl Protocol for Datagrams {
     }
 
     fn is_finished(&self) -> bool {
-        self.finished && self.joiner.next_timeout() == Time::NEVER
+        self.finished && self.joiner.joiner.next_timeout() == Time::NEVER
     }
 }
 
@@ -148,12 +170,14 @@ impl Sink {
         to: &Place,
         config: &FlowConfig,
         latency: Duration,
+        is_midway: bool,
     ) -> Result<Self, Failure> {
         let is_network = matches!(to, Place::Udp(_));
         let release = release(config, latency, is_network);
         let joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+        let joiner = Midway { joiner, is_midway };
         let is_unordered = release == Release::WhenWhole;
-        let counts = Counts { is_unordered, ..Counts::default() };
+        let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let output = match to {
             Place::Udp(address) => {
                 let to = resolve(address, "--to udp://")?;
@@ -200,7 +224,7 @@ impl Sink {
         match self {
             Self::Udp { driver, .. } => tell(driver, Told::Gone(gone)),
             Self::Stream { joiner, .. } => {
-                gone.into_iter().for_each(|one| joiner.abandon(one));
+                gone.into_iter().for_each(|one| joiner.joiner.abandon(one));
                 Ok(())
             }
         }
@@ -211,7 +235,7 @@ impl Sink {
         const MOST: Wall = Wall::from_millis(50);
         let Self::Stream { joiner, counts, out, written, clock } = self else { return Ok(MOST) };
         let now = clock.now();
-        while let Some(joined) = joiner.poll(now) {
+        while let Some(joined) = joiner.joiner.poll(now) {
             counts.note(&joined);
             if is_usable(&joined) {
                 *written += joined.data.len() as u64;
@@ -221,13 +245,13 @@ impl Sink {
         if idle {
             out.flush().map_err(|error| full(out, &error, *written))?;
         }
-        Ok(MOST.min(Wall::from_nanos(joiner.next_timeout().since(now).as_nanos())))
+        Ok(MOST.min(Wall::from_nanos(joiner.joiner.next_timeout().since(now).as_nanos())))
     }
 
     /// The stream is over: hands on what is left and answers what has left in all.
     pub(super) fn finish(mut self) -> Result<Counts, Failure> {
         if let Self::Stream { joiner, .. } = &mut self {
-            joiner.finish();
+            joiner.joiner.finish();
         }
         self.work(true)?;
         let mut counts = match self {

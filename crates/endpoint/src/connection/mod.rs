@@ -498,7 +498,7 @@ fn told_reason(reason: &ConnectionError) -> String {
         ConnectionError::ConnectionClosed(close) if is_tls(close.error_code.into()) => {
             "the peer does not trust our certificate, or TLS failed".to_owned()
         }
-        ConnectionError::TimedOut => "nothing has been heard of the peer".to_owned(),
+        ConnectionError::TimedOut => "nothing is heard of the peer any more".to_owned(),
         other => other.to_string(),
     }
 }

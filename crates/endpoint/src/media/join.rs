@@ -166,6 +166,12 @@ impl Joiner {
         }
     }
 
+    /// Nothing before this datagram will come, where nothing has come yet: the stream is joined
+    /// midway.
+    pub fn begin_at(&mut self, datagram: u64) {
+        self.next = self.next.max(datagram);
+    }
+
     /// What is missing of a datagram will not come: in order, nothing waits for it any longer.
     pub fn abandon(&mut self, datagram: u64) {
         if self.options.release != Release::InOrder || datagram < self.next {
