@@ -37,6 +37,27 @@ impl Pending {
         })
     }
 
+    fn begin_on(
+        running: &Arc<Running>,
+        remote: SocketAddr,
+        name: &str,
+        trust: &Trust,
+        token: Token,
+    ) -> Result<Self, Error> {
+        let shared = Shared::default();
+        let ask = |reply| Command::Connect {
+            remote,
+            name: name.to_owned(),
+            trust: trust.clone(),
+            token,
+            shared: Arc::clone(&shared),
+            reply,
+        };
+        let ended = || Error::System(std::io::Error::other("the thread of the socket has ended"));
+        let id = running.answer(ask).ok_or_else(ended)??;
+        Ok(Self(Connection { running: Arc::clone(running), id, remote, shared }))
+    }
+
     /// Begins a connection to `remote` from a socket of its own.
     ///
     /// # Errors
@@ -52,26 +73,47 @@ impl Pending {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
-        let socket = Socket::bind(any, options.socket)?;
-        let endpoint = Endpoint::new(options.configuration.clone(), seed()?);
-        let running = Running::start(socket, Carried::new(endpoint, None), options.driver)?;
-        let shared = Shared::default();
-        let ask = |reply| Command::Connect {
-            remote,
-            name: name.to_owned(),
-            trust: trust.clone(),
-            token,
-            shared: Arc::clone(&shared),
-            reply,
-        };
-        let ended = || Error::System(std::io::Error::other("the thread of the socket has ended"));
-        let id = running.answer(ask).ok_or_else(ended)??;
-        Ok(Self(Connection { running, id, remote, shared }))
+        let caller = Caller::bind(any, options)?;
+        Self::begin_on(&caller.running, remote, name, trust, token)
     }
 
     /// The connection, once [`wait`](Self::wait) has said that it can be used.
     pub fn connection(self) -> Connection {
         self.0
+    }
+}
+
+/// A socket and a thread from which many connections begin.
+pub struct Caller {
+    running: Arc<Running>,
+}
+
+impl Caller {
+    /// One at `address`; port 0 is any free one.
+    ///
+    /// # Errors
+    /// There is no such socket, or the system has no thread left.
+    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
+        let socket = Socket::bind(address, options.socket)?;
+        let endpoint = Endpoint::new(options.configuration.clone(), seed()?);
+        let running = Running::start(socket, Carried::new(endpoint, None), options.driver)?;
+        Ok(Self { running })
+    }
+
+    /// Connects to `remote`, as [`connect`] does.
+    ///
+    /// # Errors
+    /// As of [`connect`].
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        name: &str,
+        trust: &Trust,
+        token: Token,
+    ) -> Result<Connection, Error> {
+        let pending = Pending::begin_on(&self.running, remote, name, trust, token)?;
+        pending.wait(None).unwrap_or(Ok(()))?;
+        Ok(pending.connection())
     }
 }
 

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use crate::udp::{BindError, DriverOptions, SocketOptions};
 use crate::{Configuration, ConnectFailed, FlowError, IdentityError, SendError};
 
-pub use connection::{Connection, Pending, connect};
+pub use connection::{Caller, Connection, Pending, connect};
 pub use flow::{Message, NotTaken, ReceiveFlow, SendFlow};
 pub use listener::{Accepted, Listener};
 
