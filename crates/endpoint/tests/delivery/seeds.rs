@@ -232,8 +232,10 @@ fn run(seed: u64) -> bool {
     let mut plans: Vec<Plan> = (0..=random.next_u64() % 3).map(|_| plan(&mut random)).collect();
     let mut world = World::new(seed, &there, &back, &config);
     if !world.connects() {
+        check_unreachable(&world, seed);
         return false;
     }
+    world.network.forget_passages();
     let mut rebound = false;
     let rests = random.chance(0.3);
     let slow = world.now() + millis(random.next_u64() % 800);
@@ -301,6 +303,17 @@ fn state(world: &mut World, plans: &[Plan]) -> String {
     state
 }
 
+/// No connection may fail to be but where nothing whole came through, in one direction at least.
+fn check_unreachable(world: &World, seed: u64) {
+    let passages = world.network.passages();
+    let whole = |from| {
+        passages.iter().filter(|p| p.from == from && p.arrives.is_some() && !p.damaged).count()
+    };
+    let through = [whole(CLIENT), whole(SERVER)];
+    println!("seed {seed}: {through:?} of {} datagrams came through", passages.len());
+    assert!(through.contains(&0), "seed {seed}: {through:?} came through, and no connection");
+}
+
 fn check_memory(world: &World, config: &Configuration, seed: u64) {
     let mut most = BTreeMap::new();
     for event in &world.events[SERVER] {
@@ -349,6 +362,5 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         "with ONTEMPO_SEED set to one of them it can be run alone: {failed:?}"
     );
     let unconnected = unconnected.into_inner();
-    println!("{unconnected} of {SEEDS} networks let no connection come to be");
-    assert!(unconnected * 400 <= SEEDS, "{unconnected} networks let no connection come to be");
+    println!("{unconnected} of {SEEDS} networks let nothing through");
 }
