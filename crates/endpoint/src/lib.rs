@@ -10,6 +10,7 @@
 //! are delivered in, and what becomes of those that are lost, is each flow's choice
 //! ([`FlowConfig`]).
 
+mod address;
 mod config;
 mod connection;
 mod endpoint;

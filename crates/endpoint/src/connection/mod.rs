@@ -3,6 +3,7 @@
 mod clocks;
 mod control;
 mod gate;
+mod moved;
 mod receive_flow;
 mod receiving;
 mod send_flow;
@@ -25,6 +26,7 @@ use crate::wire::WireError;
 use clocks::Clocks;
 use control::Control;
 use gate::{AckGate, Gate};
+use moved::Moved;
 use receiving::Receiving;
 use sending::Sending;
 
@@ -161,6 +163,14 @@ pub struct Connection {
     urgent: bool,
     /// True where the application did something since the last progress.
     pub(crate) touched: bool,
+    /// The peer's address when it was last looked at, as the stack knows it.
+    told_remote: Option<std::net::SocketAddr>,
+    moved: Option<Moved>,
+    /// PATH_CHALLENGE frames that had come when these were last looked at.
+    proofs_asked: u64,
+    /// When something last came, and when what is done about silence was last done.
+    heard: Time,
+    tried: Time,
 }
 
 impl std::fmt::Debug for Connection {
@@ -193,6 +203,11 @@ impl Connection {
             told: VecDeque::new(),
             urgent: true,
             touched: true,
+            told_remote: None,
+            moved: None,
+            proofs_asked: 0,
+            heard: now,
+            tried: now,
             stack,
             config,
             token,
@@ -309,7 +324,8 @@ impl Connection {
 
     /// The peer's address.
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        self.stack.network_path(PathId::ZERO).ok().map(|path| path.remote())
+        let path = self.stack.network_path(PathId::ZERO).ok()?;
+        Some(crate::address::untagged(path.remote()))
     }
 
     fn close_with(&mut self, now: Time, code: u32, reason: &str) {
@@ -346,6 +362,9 @@ impl Connection {
     /// A datagram was handed to the stack.
     pub(crate) fn after_datagram(&mut self, now: Time) {
         self.watched.take(&mut self.opened);
+        if !self.opened.is_empty() {
+            self.heard = now;
+        }
         for number in self.opened.drain(..) {
             self.acks.on_packet(now, number);
         }
@@ -358,6 +377,7 @@ impl Connection {
             self.stack.handle_timeout(self.epoch.instant(now));
             self.urgent = true;
         }
+        self.try_harder(now);
     }
 
     /// Does all that can be done now, short of sending.
@@ -436,7 +456,7 @@ impl Connection {
         }
         let most = match self.gate.allowed(now, self.config.segments) {
             Ok(most) => most,
-            Err(_) if !carrying => 1,
+            Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
@@ -466,6 +486,7 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
+                wake = wake.min(self.silent_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
             Stage::Closed => {}
