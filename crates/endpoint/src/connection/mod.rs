@@ -170,6 +170,8 @@ pub struct Connection {
     proofs_asked: u64,
     /// When something last came, and when what is done about silence was last done.
     heard: Time,
+    /// When the peer last said something on the control stream.
+    pub(super) answered: Time,
     tried: Time,
 }
 
@@ -207,6 +209,7 @@ impl Connection {
             moved: None,
             proofs_asked: 0,
             heard: now,
+            answered: now,
             tried: now,
             stack,
             config,
@@ -390,6 +393,10 @@ impl Connection {
             self.told.push_back(Told::Closed("the greeting did not come in time".to_owned()));
             self.close_with(now, close_code::LATE, "the greeting did not come in time");
         }
+        if self.stage == Stage::Open && now >= self.answerless_at() {
+            self.told.push_back(Told::Closed("the peer no longer answers".to_owned()));
+            self.close_with(now, close_code::LATE, "no answer");
+        }
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
         }
@@ -486,7 +493,7 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
-                wake = wake.min(self.silent_at());
+                wake = wake.min(self.silent_at()).min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
             Stage::Closed => {}

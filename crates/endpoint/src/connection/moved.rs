@@ -95,4 +95,10 @@ impl Connection {
             self.stack.handle_network_change(None, self.epoch.instant(now));
         }
     }
+
+    /// When a peer is given up that sends packets and answers nothing: its clock was asked for.
+    pub(super) fn answerless_at(&self) -> Time {
+        let interval = self.config.clock_interval;
+        self.answered + self.config.idle_timeout.max(interval * 2) + interval
+    }
 }
