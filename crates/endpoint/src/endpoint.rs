@@ -16,6 +16,7 @@ use noq_proto::{
 use ontempo_foundation::{RandomStream, Time};
 use ring::hmac;
 
+use crate::address::{Attempts, untagged};
 use crate::config::Configuration;
 use crate::connection::{Connection, ReceiveStatistics, SendStatistics, Step, Told};
 use crate::flow::{FlowConfig, FlowId};
@@ -244,6 +245,7 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
+    attempts: Attempts,
 }
 
 impl fmt::Debug for Endpoint {
@@ -284,6 +286,7 @@ impl Endpoint {
             events: VecDeque::new(),
             responses: VecDeque::new(),
             scratch: Vec::new(),
+            attempts: Attempts::default(),
         }
     }
 
@@ -360,7 +363,7 @@ impl Endpoint {
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);
         let instant = self.epoch.instant(now);
-        let path = FourTuple::new(source.remote, source.local);
+        let path = FourTuple::new(self.attempts.told(source.remote), source.local);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
@@ -368,6 +371,9 @@ impl Endpoint {
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
                     kept.connection.stack().handle_event(event);
                     kept.connection.after_datagram(now);
+                    if let Some(address) = kept.connection.unproved(now) {
+                        self.attempts.again(address, self.config.connections);
+                    }
                     self.progress(now, handle.0);
                 }
             }
@@ -564,7 +570,7 @@ impl Endpoint {
 
 fn told(transmit: &noq_proto::Transmit) -> Transmit {
     Transmit {
-        destination: transmit.destination,
+        destination: untagged(transmit.destination),
         local: transmit.src_ip,
         ecn: transmit.ecn,
         size: transmit.size,

@@ -12,6 +12,7 @@
 //!
 //! Programs that want sockets and threads rather than a state machine use [`live`].
 
+mod address;
 mod config;
 mod connection;
 mod endpoint;

@@ -3,6 +3,7 @@
 mod clocks;
 mod control;
 mod gate;
+mod moved;
 mod receive_flow;
 mod receiving;
 mod send_flow;
@@ -25,6 +26,7 @@ use crate::wire::WireError;
 use clocks::Clocks;
 use control::Control;
 use gate::{AckGate, Gate};
+use moved::Moved;
 use receiving::Receiving;
 use sending::Sending;
 
@@ -162,6 +164,16 @@ pub struct Connection {
     urgent: bool,
     /// True where the application did something since the last progress.
     pub(crate) touched: bool,
+    /// The peer's address when it was last looked at, as the stack knows it.
+    told_remote: Option<std::net::SocketAddr>,
+    moved: Option<Moved>,
+    /// PATH_CHALLENGE frames that had come when these were last looked at.
+    proofs_asked: u64,
+    /// When something last came, and when what is done about silence was last done.
+    heard: Time,
+    /// When the peer last said something on the control stream.
+    pub(super) answered: Time,
+    tried: Time,
 }
 
 impl std::fmt::Debug for Connection {
@@ -194,6 +206,12 @@ impl Connection {
             told: VecDeque::new(),
             urgent: true,
             touched: true,
+            told_remote: None,
+            moved: None,
+            proofs_asked: 0,
+            heard: now,
+            answered: now,
+            tried: now,
             stack,
             config,
             token,
@@ -315,7 +333,8 @@ impl Connection {
 
     /// The peer's address.
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        self.stack.network_path(PathId::ZERO).ok().map(|path| path.remote())
+        let path = self.stack.network_path(PathId::ZERO).ok()?;
+        Some(crate::address::untagged(path.remote()))
     }
 
     fn close_with(&mut self, now: Time, code: u32, reason: &str) {
@@ -352,6 +371,9 @@ impl Connection {
     /// A datagram was handed to the stack.
     pub(crate) fn after_datagram(&mut self, now: Time) {
         self.watched.take(&mut self.opened);
+        if !self.opened.is_empty() {
+            self.heard = now;
+        }
         for number in self.opened.drain(..) {
             self.acks.on_packet(now, number);
         }
@@ -364,6 +386,7 @@ impl Connection {
             self.stack.handle_timeout(self.epoch.instant(now));
             self.urgent = true;
         }
+        self.try_harder(now);
     }
 
     /// Does all that can be done now, short of sending.
@@ -376,6 +399,10 @@ impl Connection {
             let limit = self.config.greeting_timeout;
             self.told.push_back(Told::Closed(format!("no answer came within {limit}")));
             self.close_with(now, close_code::LATE, "the greeting did not come in time");
+        }
+        if self.stage == Stage::Open && now >= self.answerless_at() {
+            self.told.push_back(Told::Closed("the peer no longer answers".to_owned()));
+            self.close_with(now, close_code::LATE, "no answer");
         }
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
@@ -443,7 +470,7 @@ impl Connection {
         }
         let most = match self.gate.allowed(now, self.config.segments) {
             Ok(most) => most,
-            Err(_) if !carrying => 1,
+            Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
@@ -473,6 +500,7 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
+                wake = wake.min(self.silent_at()).min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
             Stage::Closed => {}
