@@ -25,11 +25,12 @@ pub enum CongestionName {
     /// NewReno (RFC 6582).
     NewReno,
     /// CUBIC (RFC 9438).
-    #[default]
     Cubic,
     /// Vegas (Brakmo and Peterson, 1995).
     Vegas,
-    /// PERT (thesis, ch. II).
+    /// PERT (thesis, ch. II): the default, because beside it the fewest units of video come late
+    /// (docs/mechanisms/controllers.md).
+    #[default]
     Pert,
     /// BBR, version 3: the QUIC stack's own.
     Bbr,

@@ -16,8 +16,9 @@ use noq_proto::{
 use ontempo_foundation::{RandomStream, Time};
 use ring::hmac;
 
+use crate::address::{Attempts, untagged};
 use crate::config::Configuration;
-use crate::connection::{Connection, ReceiveStatistics, Step, Told};
+use crate::connection::{Connection, ReceiveStatistics, SendStatistics, Step, Told};
 use crate::flow::{FlowConfig, FlowId};
 use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
@@ -81,6 +82,15 @@ pub enum Event {
         flow: FlowId,
         /// How it was received.
         statistics: ReceiveStatistics,
+    },
+    /// All of a flow that this side finished has arrived or been dropped; it is forgotten.
+    FlowSettled {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+        /// How it was sent.
+        statistics: SendStatistics,
     },
     /// A connection was closed by the peer, or lost, or never came to be. It tells nothing more.
     Closed {
@@ -235,6 +245,7 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
+    attempts: Attempts,
 }
 
 impl fmt::Debug for Endpoint {
@@ -275,6 +286,7 @@ impl Endpoint {
             events: VecDeque::new(),
             responses: VecDeque::new(),
             scratch: Vec::new(),
+            attempts: Attempts::default(),
         }
     }
 
@@ -351,7 +363,7 @@ impl Endpoint {
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);
         let instant = self.epoch.instant(now);
-        let path = FourTuple::new(source.remote, source.local);
+        let path = FourTuple::new(self.attempts.told(source.remote), source.local);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
@@ -359,6 +371,9 @@ impl Endpoint {
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
                     kept.connection.stack().handle_event(event);
                     kept.connection.after_datagram(now);
+                    if let Some(address) = kept.connection.unproved(now) {
+                        self.attempts.again(address, self.config.connections);
+                    }
                     self.progress(now, handle.0);
                 }
             }
@@ -555,7 +570,7 @@ impl Endpoint {
 
 fn told(transmit: &noq_proto::Transmit) -> Transmit {
     Transmit {
-        destination: transmit.destination,
+        destination: untagged(transmit.destination),
         local: transmit.src_ip,
         ecn: transmit.ecn,
         size: transmit.size,
@@ -571,6 +586,7 @@ fn event(connection: ConnectionId, accepted: bool, told: Told) -> Event {
         Told::Writable(flow) => Event::Writable { connection, flow },
         Told::Dropped(flow, units) => Event::Dropped { connection, flow, units },
         Told::FlowEnded(flow, statistics) => Event::FlowEnded { connection, flow, statistics },
+        Told::FlowSettled(flow, statistics) => Event::FlowSettled { connection, flow, statistics },
         Told::Closed(reason) => Event::Closed { connection, reason },
     }
 }

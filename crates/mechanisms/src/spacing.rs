@@ -132,6 +132,18 @@ impl Spacing {
         }
     }
 
+    /// The same, beginning at a spacing, which is cut to the round trip, and after a report: for
+    /// a sender whose first link does not space packets by itself, and that has looked for a
+    /// start in its own way.
+    pub fn starting_at(
+        parameters: SpacingParameters,
+        base_rtt: Duration,
+        spacing: Duration,
+        last: Report,
+    ) -> Self {
+        Self { spacing: spacing.min(base_rtt), last, ..Self::new(parameters, base_rtt) }
+    }
+
     /// The spacing between two packets.
     pub const fn spacing(&self) -> Duration {
         self.spacing

@@ -3,20 +3,8 @@
 
 #![no_main]
 
-use ontempo_endpoint::wire::{FragmentHeader, UnitHeader};
+#[path = "../exercise_wire.rs"]
+#[allow(dead_code)] // the other target's part
+mod exercise;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok((header, taken)) = UnitHeader::read(bytes) {
-        assert!(taken <= bytes.len());
-        assert!(header.depends_on.iter().all(|on| *on < header.id));
-        let mut again = Vec::new();
-        header.write(&mut again);
-        assert_eq!(UnitHeader::read(&again), Ok((header, again.len())));
-    }
-    if let Ok((header, taken)) = FragmentHeader::read(bytes) {
-        assert!(taken <= bytes.len());
-        let mut again = Vec::new();
-        header.write(&mut again);
-        assert_eq!(FragmentHeader::read(&again), Ok((header, again.len())));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::unit(bytes));

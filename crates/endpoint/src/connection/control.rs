@@ -143,6 +143,7 @@ impl Connection {
             let mut read = 0;
             while let Some((message, taken)) = Message::read(&self.control.input[read..])? {
                 read += taken;
+                self.answered = now;
                 self.on_message(now, message)?;
                 if self.stage == Stage::Closed {
                     return Ok(());

@@ -3,6 +3,7 @@
 mod clocks;
 mod control;
 mod gate;
+mod moved;
 mod receive_flow;
 mod receiving;
 mod send_flow;
@@ -25,6 +26,7 @@ use crate::wire::WireError;
 use clocks::Clocks;
 use control::Control;
 use gate::{AckGate, Gate};
+use moved::Moved;
 use receiving::Receiving;
 use sending::Sending;
 
@@ -114,6 +116,7 @@ pub(crate) enum Told {
     Writable(FlowId),
     Dropped(FlowId, Vec<u64>),
     FlowEnded(FlowId, ReceiveStatistics),
+    FlowSettled(FlowId, SendStatistics),
     Closed(String),
 }
 
@@ -161,6 +164,16 @@ pub struct Connection {
     urgent: bool,
     /// True where the application did something since the last progress.
     pub(crate) touched: bool,
+    /// The peer's address when it was last looked at, as the stack knows it.
+    told_remote: Option<std::net::SocketAddr>,
+    moved: Option<Moved>,
+    /// PATH_CHALLENGE frames that had come when these were last looked at.
+    proofs_asked: u64,
+    /// When something last came, and when what is done about silence was last done.
+    heard: Time,
+    /// When the peer last said something on the control stream.
+    pub(super) answered: Time,
+    tried: Time,
 }
 
 impl std::fmt::Debug for Connection {
@@ -193,6 +206,12 @@ impl Connection {
             told: VecDeque::new(),
             urgent: true,
             touched: true,
+            told_remote: None,
+            moved: None,
+            proofs_asked: 0,
+            heard: now,
+            answered: now,
+            tried: now,
             stack,
             config,
             token,
@@ -228,6 +247,11 @@ impl Connection {
             return Err(SendError::NoFlow);
         }
         self.sending.send(now, flow.number, unit, &self.config)
+    }
+
+    /// The longest unit that the peer takes and this side keeps, in bytes.
+    pub fn longest_unit(&self) -> u64 {
+        self.sending.longest_unit(&self.config)
     }
 
     /// Says that nothing more will be sent on a flow; what was taken still arrives.
@@ -309,7 +333,8 @@ impl Connection {
 
     /// The peer's address.
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        self.stack.network_path(PathId::ZERO).ok().map(|path| path.remote())
+        let path = self.stack.network_path(PathId::ZERO).ok()?;
+        Some(crate::address::untagged(path.remote()))
     }
 
     fn close_with(&mut self, now: Time, code: u32, reason: &str) {
@@ -346,6 +371,9 @@ impl Connection {
     /// A datagram was handed to the stack.
     pub(crate) fn after_datagram(&mut self, now: Time) {
         self.watched.take(&mut self.opened);
+        if !self.opened.is_empty() {
+            self.heard = now;
+        }
         for number in self.opened.drain(..) {
             self.acks.on_packet(now, number);
         }
@@ -358,6 +386,7 @@ impl Connection {
             self.stack.handle_timeout(self.epoch.instant(now));
             self.urgent = true;
         }
+        self.try_harder(now);
     }
 
     /// Does all that can be done now, short of sending.
@@ -367,8 +396,13 @@ impl Connection {
             self.on_stack_event(now, event);
         }
         if self.stage == Stage::Greeting && now >= self.greeting_ends {
-            self.told.push_back(Told::Closed("the greeting did not come in time".to_owned()));
+            let limit = self.config.greeting_timeout;
+            self.told.push_back(Told::Closed(format!("no answer came within {limit}")));
             self.close_with(now, close_code::LATE, "the greeting did not come in time");
+        }
+        if self.stage == Stage::Open && now >= self.answerless_at() {
+            self.told.push_back(Told::Closed("the peer no longer answers".to_owned()));
+            self.close_with(now, close_code::LATE, "no answer");
         }
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
@@ -436,7 +470,7 @@ impl Connection {
         }
         let most = match self.gate.allowed(now, self.config.segments) {
             Ok(most) => most,
-            Err(_) if !carrying => 1,
+            Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
         };
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
@@ -466,6 +500,7 @@ impl Connection {
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());
+                wake = wake.min(self.silent_at()).min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
             Stage::Closed => {}
@@ -484,8 +519,21 @@ fn told_reason(reason: &ConnectionError) -> String {
                 _ => format!("the peer gave up: {said}"),
             }
         }
+        ConnectionError::TransportError(error) if is_tls(error.code.into()) => {
+            let said = error.reason.trim_start_matches("unexpected error: ");
+            format!("the peer's certificate is not trusted, or TLS failed: {said}")
+        }
+        ConnectionError::ConnectionClosed(close) if is_tls(close.error_code.into()) => {
+            "the peer does not trust our certificate, or TLS failed".to_owned()
+        }
+        ConnectionError::TimedOut => "nothing is heard of the peer any more".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// True for QUIC's errors that stand for TLS alerts (RFC 9001, section 4.8).
+fn is_tls(code: u64) -> bool {
+    (0x100..0x200).contains(&code)
 }
 
 /// Flows by their number.

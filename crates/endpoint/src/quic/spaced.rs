@@ -4,6 +4,16 @@
 //! told is large; [`Account::spacing`](super::Account) is obeyed by who asks the stack for
 //! packets. PSP's report, which its receiver sends once per base round trip, is made here out of
 //! the stack's acknowledgements.
+//!
+//! Two things differ from the paper, because it counts on a network card that spaces packets:
+//!
+//! * PSP begins without spacing, at the speed of its first link. Here that would be all there is
+//!   to send at one instant. The first packets are a tenth of the base round trip apart (as many
+//!   as the initial window of RFC 6928), and the distance is halved with every report that tells
+//!   of no loss. The first loss doubles it, and there PSP begins. Below PSP's first step, 50 us,
+//!   PSP begins without spacing.
+//! * That nothing came is reported as a loss only where the stack found one: acknowledgements are
+//!   held back on purpose, and in a queue of some round trips packets are not lost.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,7 +23,7 @@ use std::time::Instant;
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use ontempo_foundation::{Bytes, Duration, Time};
-use ontempo_mechanisms::spacing::{ReportCounter, Spacing, SpacingParameters};
+use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParameters};
 
 use super::account::SharedAccount;
 use super::adapter::Pacing;
@@ -39,10 +49,14 @@ impl ControllerFactory for SpacedFactory {
             epoch: self.epoch,
             account: self.account.clone(),
             spacing: None,
+            starting: None,
+            lost: false,
+            told: Report::default(),
             base_rtt: None,
             counter: ReportCounter::default(),
             next: 0,
             outstanding: VecDeque::new(),
+            in_flight: 0,
             reported: Time::ZERO,
         };
         spaced.record(None);
@@ -56,18 +70,37 @@ struct Spaced {
     window: u64,
     epoch: Epoch,
     account: SharedAccount,
-    /// `None` until the first round trip is measured.
+    /// `None` until the first loss.
     spacing: Option<Spacing>,
+    /// The distance before the first loss; `None` until the first round trip is measured.
+    starting: Option<Duration>,
+    /// The stack held a packet for lost since the last report.
+    lost: bool,
+    /// What the last report told.
+    told: Report,
     base_rtt: Option<Duration>,
     counter: ReportCounter,
     /// The number of the next packet, counted from the first that the spacing governs.
     next: u64,
-    /// The stack's numbers of packets in flight, and when they left; numbered from
-    /// `next - outstanding.len()`.
-    outstanding: VecDeque<(u64, Time, u64)>,
+    /// Packets in flight, in the order of sending.
+    outstanding: VecDeque<Outstanding>,
+    in_flight: u64,
     /// When the last report was made.
     reported: Time,
 }
+
+/// A packet in flight.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    number: u64,
+    /// The stack's number, unique within one of its spaces.
+    stack_number: u64,
+    sent: Time,
+    bytes: u64,
+}
+
+/// Packets in the first round trip that is measured.
+const FIRST_PACKETS: u64 = 10;
 
 /// Packets remembered at most; older ones no report will tell of.
 const MOST_OUTSTANDING: usize = 1 << 16;
@@ -76,30 +109,69 @@ impl Spaced {
     fn record(&self, srtt: Option<Duration>) {
         self.account.write(|account| {
             account.window = Bytes::new(self.window);
-            account.spacing = self.spacing.as_ref().map(Spacing::spacing);
+            account.spacing = self.spacing.as_ref().map(Spacing::spacing).or(self.starting);
             account.srtt = srtt.or(account.srtt);
         });
     }
 
+    fn take(&mut self, is_it: impl Fn(&Outstanding) -> bool) -> Option<Outstanding> {
+        let place = self.outstanding.iter().position(is_it)?;
+        let packet = self.outstanding.remove(place)?;
+        self.in_flight -= packet.bytes;
+        Some(packet)
+    }
+
+    /// Counts the oldest packet in flight as one that came; false where there is none.
+    fn forget_oldest(&mut self) -> bool {
+        let Some(oldest) = self.outstanding.pop_front() else { return false };
+        self.in_flight -= oldest.bytes;
+        self.counter.on_packet(oldest.number);
+        true
+    }
+
     /// Makes a report, where one is due.
     fn report(&mut self, now: Time) {
-        let (Some(spacing), Some(base)) = (&mut self.spacing, self.base_rtt) else { return };
-        if now.since(self.reported) >= base {
-            self.reported = now;
-            spacing.on_report(self.counter.report(), self.next);
-            self.record(None);
+        let Some(base) = self.base_rtt else { return };
+        let report = self.counter.report();
+        let tells = report.next > self.told.next || self.lost;
+        if now.since(self.reported) < base || !tells {
+            return;
+        }
+        self.reported = now;
+        match &mut self.spacing {
+            Some(spacing) => spacing.on_report(report, self.next),
+            None => self.start(report, base),
+        }
+        self.told = report;
+        self.lost = false;
+        self.record(None);
+    }
+
+    /// A report before the first loss.
+    fn start(&mut self, report: Report, base: Duration) {
+        let Some(distance) = self.starting else { return };
+        let came = (report.received - self.told.received).get();
+        let lost = self.lost || report.next - self.told.next > came;
+        let next = if lost { distance * 2 } else { distance / 2 };
+        self.starting = Some(next.min(base));
+        let least = self.parameters.first_step;
+        if lost || next < least {
+            let from = if lost { next } else { Duration::ZERO };
+            self.spacing = Some(Spacing::starting_at(self.parameters, base, from, report));
         }
     }
 }
 
 impl Controller for Spaced {
-    fn on_packet_sent(&mut self, now: Instant, _bytes: u16, stack_number: u64) {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, stack_number: u64) {
         let now = self.epoch.time(now);
-        if self.spacing.is_some() {
-            self.outstanding.push_back((stack_number, now, self.next));
+        if self.base_rtt.is_some() {
+            let (number, sent, bytes) = (self.next, now, bytes.into());
+            self.outstanding.push_back(Outstanding { number, stack_number, sent, bytes });
+            self.in_flight += bytes;
             self.next += 1;
             if self.outstanding.len() > MOST_OUTSTANDING {
-                self.outstanding.pop_front();
+                self.forget_oldest();
             }
         }
         self.report(now);
@@ -116,33 +188,28 @@ impl Controller for Spaced {
     ) {
         let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
         let nanos = u64::try_from(rtt.get().as_nanos()).unwrap_or(u64::MAX);
-        if self.spacing.is_none() {
+        if self.base_rtt.is_none() {
             let base = now.since(sent);
             self.base_rtt = Some(base);
-            self.spacing = Some(Spacing::new(self.parameters, base));
+            self.starting = Some(base / FIRST_PACKETS);
             self.reported = now;
         }
-        let found = self
-            .outstanding
-            .iter()
-            .position(|(number, at, _)| *number == stack_number && *at == sent)
-            .and_then(|place| self.outstanding.remove(place));
-        if let Some((_, _, number)) = found {
-            self.counter.on_packet(number);
+        let found = |p: &Outstanding| p.stack_number == stack_number && p.sent == sent;
+        if let Some(packet) = self.take(found) {
+            self.counter.on_packet(packet.number);
         }
         self.record(Some(Duration::from_nanos(nanos)));
     }
 
-    fn on_end_acks(&mut self, now: Instant, _: u64, _: bool, _: Option<u64>) {
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, _: Option<u64>) {
+        // The stack forgets packets of the handshake, and probes of the packet size, without a
+        // word: they are not lost to congestion.
+        while self.in_flight > in_flight && self.forget_oldest() {}
         self.report(self.epoch.time(now));
     }
 
     fn on_packet_lost(&mut self, _bytes: u16, stack_number: u64, now: Instant) {
-        if let Some(place) =
-            self.outstanding.iter().position(|(number, ..)| *number == stack_number)
-        {
-            self.outstanding.remove(place);
-        }
+        self.lost |= self.take(|packet| packet.stack_number == stack_number).is_some();
         self.report(self.epoch.time(now));
     }
 

@@ -8,5 +8,5 @@
 mod network;
 mod path;
 
-pub use network::Network;
+pub use network::{Network, Passage};
 pub use path::{Mishaps, Path};

@@ -41,16 +41,36 @@ struct Arrival {
     payload: Vec<u8>,
 }
 
+/// A datagram that was sent, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The node that sent it.
+    pub from: usize,
+    /// The node that it was for.
+    pub to: usize,
+    /// When it left.
+    pub left: Time,
+    /// When it comes; `None`: it is lost.
+    pub arrives: Option<Time>,
+    /// Bytes of UDP payload.
+    pub size: usize,
+    /// True where a bit of it is flipped.
+    pub damaged: bool,
+}
+
 /// Endpoints, links between them, and a clock.
 pub struct Network {
     seed: u64,
     now: Time,
     nodes: Vec<Node>,
-    ways: BTreeMap<(usize, usize), Way>,
+    ways: Vec<Way>,
+    /// Which way leads from which node to which.
+    routes: BTreeMap<(usize, usize), usize>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     order: u64,
     scratch: Vec<u8>,
     largest_burst: usize,
+    passages: Option<Vec<Passage>>,
 }
 
 impl std::fmt::Debug for Network {
@@ -66,11 +86,13 @@ impl Network {
             seed,
             now: Time::ZERO,
             nodes: Vec::new(),
-            ways: BTreeMap::new(),
+            ways: Vec::new(),
+            routes: BTreeMap::new(),
             arrivals: BinaryHeap::new(),
             order: 0,
             scratch: Vec::new(),
             largest_burst: 0,
+            passages: None,
         }
     }
 
@@ -89,8 +111,35 @@ impl Network {
                 mishaps: path.mishaps.clone(),
                 random: RandomStream::new(self.seed, &format!("mishaps {name}")),
             };
-            self.ways.insert((from, to), way);
+            self.routes.insert((from, to), self.ways.len());
+            self.ways.push(way);
         }
+    }
+
+    /// Joins `third` to `second` by the very links that join `first` to it, so that both share
+    /// their queues.
+    pub fn join_beside(&mut self, third: usize, first: usize, second: usize) {
+        for (ways, like) in [((third, second), (first, second)), ((second, third), (second, first))]
+        {
+            if let Some(way) = self.routes.get(&like) {
+                self.routes.insert(ways, *way);
+            }
+        }
+    }
+
+    /// From now on every datagram is written down, for [`passages`](Self::passages).
+    pub fn keep_passages(&mut self) {
+        self.passages.get_or_insert_default();
+    }
+
+    /// From now on nothing is written down, and what was is forgotten.
+    pub fn forget_passages(&mut self) {
+        self.passages = None;
+    }
+
+    /// The datagrams written down, in the order of sending.
+    pub fn passages(&self) -> &[Passage] {
+        self.passages.as_deref().unwrap_or_default()
     }
 
     /// The time.
@@ -188,35 +237,62 @@ impl Network {
     }
 
     fn offer(&mut self, from: usize, to: usize, ecn: Option<EcnCodepoint>, payload: &[u8]) {
-        let Some(way) = self.ways.get_mut(&(from, to)) else { return };
-        let now = self.now;
-        if way.mishaps.stalls.iter().any(|(begins, ends)| (*begins..*ends).contains(&now)) {
-            return;
+        let Some(route) = self.routes.get(&(from, to)) else { return };
+        let way = &mut self.ways[*route];
+        let (left, size) = (self.now, payload.len());
+        let passed = way.pass(left, ecn, payload);
+        if let Some(passages) = &mut self.passages {
+            let arrives = passed.as_ref().map(|passed| passed.at);
+            let damaged = passed.as_ref().is_some_and(|passed| passed.damaged);
+            passages.push(Passage { from, to, left, arrives, size, damaged });
         }
-        let size = Bytes::new(payload.len() as u64) + HEADERS;
-        let Fate::Arrives { at, marked, .. } = way.link.offer(now, size, ecn.is_some()) else {
-            return;
-        };
-        let random = &mut way.random;
-        let mark = marked || (ecn.is_some() && random.chance(way.mishaps.marked));
-        let ecn = if mark { Some(EcnCodepoint::Ce) } else { ecn };
-        let mut payload = payload.to_vec();
-        let place = random.next_u64();
-        if random.chance(way.mishaps.damaged) && !payload.is_empty() {
-            let place = (place % (payload.len() as u64 * 8)) as usize;
-            payload[place / 8] ^= 1 << (place % 8);
-        }
-        let later = random.duration_between(Duration::ZERO, REPEATED_LATER);
-        let repeated = random.chance(way.mishaps.repeated);
+        let Some(Passed { at, again, ecn, payload, .. }) = passed else { return };
         let address = self.nodes[from].address;
         let mut arrive = |at, payload| {
             self.order += 1;
             let (order, ecn) = (self.order, ecn.map(|ecn| ecn as u8));
             self.arrivals.push(Reverse(Arrival { at, order, to, from: address, ecn, payload }));
         };
-        if repeated {
-            arrive(at + later, payload.clone());
+        if let Some(again) = again {
+            arrive(again, payload.clone());
         }
         arrive(at, payload);
+    }
+}
+
+/// A datagram at the end of its way.
+struct Passed {
+    at: Time,
+    /// When it comes a second time.
+    again: Option<Time>,
+    ecn: Option<EcnCodepoint>,
+    damaged: bool,
+    payload: Vec<u8>,
+}
+
+impl Way {
+    /// What becomes of a datagram; `None`: it is lost.
+    fn pass(&mut self, now: Time, ecn: Option<EcnCodepoint>, payload: &[u8]) -> Option<Passed> {
+        let mishaps = &self.mishaps;
+        if mishaps.stalls.iter().any(|(begins, ends)| (*begins..*ends).contains(&now)) {
+            return None;
+        }
+        let size = Bytes::new(payload.len() as u64) + HEADERS;
+        let Fate::Arrives { at, marked, .. } = self.link.offer(now, size, ecn.is_some()) else {
+            return None;
+        };
+        let random = &mut self.random;
+        let mark = marked || (ecn.is_some() && random.chance(mishaps.marked));
+        let ecn = if mark { Some(EcnCodepoint::Ce) } else { ecn };
+        let mut payload = payload.to_vec();
+        let place = random.next_u64();
+        let damaged = random.chance(mishaps.damaged) && !payload.is_empty();
+        if damaged {
+            let place = (place % (payload.len() as u64 * 8)) as usize;
+            payload[place / 8] ^= 1 << (place % 8);
+        }
+        let later = random.duration_between(Duration::ZERO, REPEATED_LATER);
+        let again = random.chance(mishaps.repeated).then(|| at + later);
+        Some(Passed { at, again, ecn, damaged, payload })
     }
 }

@@ -58,6 +58,11 @@ fn path(random: &mut RandomStream) -> Path {
     }
 }
 
+fn is_lossy(path: &Path) -> bool {
+    let Mishaps { damaged, stalls, .. } = &path.mishaps;
+    path.loss != LossModel::None || *damaged > 0.0 || !stalls.is_empty()
+}
+
 fn configuration(random: &mut RandomStream) -> Configuration {
     let burst = Packets::new(1 + random.next_u64() % 6);
     let bytes = pick(random, &[20_000, 200_000]);
@@ -126,7 +131,9 @@ impl Plan {
     /// Hands over what is due and what there is room for; answers when it goes on.
     fn go_on(&mut self, world: &mut World) -> Time {
         let now = world.now();
-        let Some(connection) = world.connection(CLIENT) else { return Time::NEVER };
+        let Some(connection) = world.connection(CLIENT).filter(|one| one.is_open()) else {
+            return Time::NEVER;
+        };
         let flow = match self.id {
             Some(flow) => flow,
             None => connection.open_flow(self.config.clone()).expect("there is room for a flow"),
@@ -140,7 +147,7 @@ impl Plan {
             let deadline = lifetime.map(|lifetime| now + lifetime);
             match connection.send(now, flow, Outgoing { deadline, ..unit.clone() }) {
                 Ok(id) => assert_eq!(id, self.sent as u64),
-                Err(SendError::Full) => return Time::NEVER,
+                Err(SendError::Full | SendError::NotOpen) => return Time::NEVER,
                 Err(error) => panic!("unit {}: {error}", self.sent),
             }
             self.sent += 1;
@@ -215,25 +222,28 @@ fn told_dropped(world: &World, of: FlowId) -> BTreeSet<u64> {
     all
 }
 
-/// False where the network let no connection come to be.
-fn run(seed: u64) -> bool {
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Well,
+    /// The network let no connection come to be.
+    Unreachable,
+    /// The client's new address could not be proved over a lossy path, and the application was told.
+    Lost,
+}
+
+fn run(seed: u64) -> Ended {
     let mut random = RandomStream::new(seed, "plan");
     let config = configuration(&mut random);
-    let (mut there, mut back) = (path(&mut random), path(&mut random));
+    let (there, back) = (path(&mut random), path(&mut random));
     let rebinds = random.chance(0.15);
-    if rebinds {
-        // The stack tries a new path for three probe timeouts only, and a server that could not
-        // validate it sends nothing ever after: the client must connect again.
-        for path in [&mut there, &mut back] {
-            (path.loss, path.mishaps, path.buffer) =
-                (LossModel::None, Mishaps::default(), Packets::new(1000));
-        }
-    }
     let mut plans: Vec<Plan> = (0..=random.next_u64() % 3).map(|_| plan(&mut random)).collect();
     let mut world = World::new(seed, &there, &back, &config);
     if !world.connects() {
-        return false;
+        check_unreachable(&world, seed);
+        return Ended::Unreachable;
     }
+    world.network.forget_passages();
     let mut rebound = false;
     let rests = random.chance(0.3);
     let slow = world.now() + millis(random.next_u64() % 800);
@@ -260,6 +270,9 @@ fn run(seed: u64) -> bool {
             break;
         }
         let closed = world.events.iter().flatten().find(|e| matches!(e, Event::Closed { .. }));
+        if closed.is_some() && rebound && (is_lossy(&there) || is_lossy(&back)) {
+            return Ended::Lost;
+        }
         if closed.is_some() || world.now() >= end || steps > MOST_STEPS {
             let closed = closed.cloned();
             let state = state(&mut world, &plans);
@@ -274,7 +287,7 @@ fn run(seed: u64) -> bool {
         let burst = world.network.largest_burst();
         assert!(burst <= most.max(1), "seed {seed}: a burst of {burst}, {most} allowed");
     }
-    true
+    Ended::Well
 }
 
 /// How things stand, for the message of a failure.
@@ -301,6 +314,17 @@ fn state(world: &mut World, plans: &[Plan]) -> String {
     state
 }
 
+/// No connection may fail to be but where nothing whole came through, in one direction at least.
+fn check_unreachable(world: &World, seed: u64) {
+    let passages = world.network.passages();
+    let whole = |from| {
+        passages.iter().filter(|p| p.from == from && p.arrives.is_some() && !p.damaged).count()
+    };
+    let through = [whole(CLIENT), whole(SERVER)];
+    println!("seed {seed}: {through:?} of {} datagrams came through", passages.len());
+    assert!(through.contains(&0), "seed {seed}: {through:?} came through, and no connection");
+}
+
 fn check_memory(world: &World, config: &Configuration, seed: u64) {
     let mut most = BTreeMap::new();
     for event in &world.events[SERVER] {
@@ -321,7 +345,7 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         return;
     }
     let next = AtomicU64::new(0);
-    let unconnected = AtomicU64::new(0);
+    let (unconnected, lost) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -333,9 +357,12 @@ fn what_was_promised_holds_over_thousands_of_networks() {
                         break;
                     }
                     match std::panic::catch_unwind(|| run(seed)) {
-                        Ok(true) => {}
-                        Ok(false) => {
+                        Ok(Ended::Well) => {}
+                        Ok(Ended::Unreachable) => {
                             unconnected.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Ok(Ended::Lost) => {
+                            lost.fetch_add(1, Ordering::Relaxed);
                         }
                         Err(_) => failed.lock().expect("nobody panics with it").push(seed),
                     }
@@ -349,6 +376,9 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         "with ONTEMPO_SEED set to one of them it can be run alone: {failed:?}"
     );
     let unconnected = unconnected.into_inner();
-    println!("{unconnected} of {SEEDS} networks let no connection come to be");
-    assert!(unconnected * 400 <= SEEDS, "{unconnected} networks let no connection come to be");
+    let lost = lost.into_inner();
+    println!("{unconnected} of {SEEDS} networks let nothing through");
+    println!("{lost} connections were lost with the client's address");
+    // Of some 300 whose client's address changes.
+    assert!(lost <= 12, "{lost} connections were lost with the client's address");
 }

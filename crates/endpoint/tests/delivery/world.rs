@@ -64,6 +64,7 @@ impl World {
             .connect(Time::ZERO, address(2), "server", &trust, token)
             .expect("a connection can be begun");
         let mut network = Network::new(seed);
+        network.keep_passages();
         network.add(client, address(1));
         network.add(server, address(2));
         network.join(CLIENT, SERVER, path, back);

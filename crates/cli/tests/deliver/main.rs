@@ -1,0 +1,214 @@
+//! `ontempo send` and `ontempo receive`, over a path that loses packets.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod relay;
+mod video;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Child, ChildStderr, Stdio};
+use std::thread::spawn;
+use std::time::Duration;
+
+use common::{Place, Ran, SCENARIO, interrupt};
+use relay::Relay;
+
+/// `ontempo receive`, ended with the test.
+pub(crate) struct Receiver {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) fingerprint: String,
+    pub(crate) err: BufReader<ChildStderr>,
+}
+
+impl Receiver {
+    pub(crate) fn start(place: &Place, more: &[&str]) -> Self {
+        Self::start_at(place, "127.0.0.1:0", more)
+    }
+
+    fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
+        let mut child = place.spawn(&[&["receive", "--listen", at], more].concat());
+        let mut err = BufReader::new(child.stderr.take().expect("its errors"));
+        let mut line = String::new();
+        err.read_line(&mut line).expect("a line");
+        let words: Vec<&str> = line.split([' ', ',', '\n']).collect();
+        let after = |word: &str| {
+            let place = words.iter().position(|found| *found == word);
+            let found = place.and_then(|at| words[at + 1..].iter().find(|word| !word.is_empty()));
+            found.copied().unwrap_or_else(|| panic!("no {word} in: {line}"))
+        };
+        let (address, fingerprint) = (after("at"), after("fingerprint"));
+        Self {
+            address: address.parse().expect("an address"),
+            fingerprint: fingerprint.into(),
+            child,
+            err,
+        }
+    }
+
+    /// Waits for its end; answers its exit code and all that it has said since it began to listen.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.err.read_to_string(&mut said).expect("text");
+        let code = self.child.wait().expect("it ends").code();
+        (code, said)
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port of loopback that is free.
+pub(crate) fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port()
+}
+
+/// Starts `ontempo send` to `to`.
+pub(crate) fn send(place: &Place, to: SocketAddr, from: &str, more: &[&str]) -> Child {
+    let to = to.to_string();
+    let mut command = place.command(&[&["send", "--from", from, "--to", &to], more].concat());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+pub(crate) fn ran(child: Child) -> Ran {
+    Ran::of(child.wait_with_output().expect("it ends"))
+}
+
+/// Bytes that no codec could shorten.
+fn noise(count: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+#[test]
+fn a_pipe_is_the_same_at_the_other_end_of_a_lossy_path() {
+    let place = Place::new("deliver-pipe", SCENARIO);
+    let mut receiver = Receiver::start(&place, &["--to", "-", "--token", "open"]);
+    let relay = Relay::start(receiver.address, 0.05, Duration::from_millis(5));
+    let more = ["--token", "open", "--fingerprint", &receiver.fingerprint];
+    let mut sender = send(&place, relay.address, "-", &more);
+    let (sent, mut pipe) = (noise(2_000_000), sender.stdin.take().expect("a pipe"));
+    let mut out = receiver.child.stdout.take().expect("its output");
+    let reading = spawn(move || {
+        let mut all = Vec::new();
+        out.read_to_end(&mut all).map(|_| all)
+    });
+    pipe.write_all(&sent).expect("written");
+    drop(pipe);
+    let ran = ran(sender);
+    ran.succeeds();
+    assert!(reading.join().expect("no panic").expect("read") == sent, "bytes differ");
+    let (code, said) = receiver.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("0 damaged, 0 missing"), "{said}");
+    assert!(relay.lost.load(std::sync::atomic::Ordering::Relaxed) > 20);
+}
+
+#[test]
+fn who_is_not_there_or_not_trusted_is_told_in_a_sentence() {
+    let place = Place::new("deliver-refusals", SCENARIO);
+    let mut receiver = Receiver::start(&place, &["--to", "out", "--token", "open"]);
+    let (to, right) = (receiver.address, receiver.fingerprint.clone());
+    let wrong = "00".repeat(32);
+    fs::write(place.path("in"), "a few bytes").expect("written");
+    let try_it = |more: &[&str]| ran(send(&place, to, "in", more));
+    try_it(&[]).fails(2, &["whom to trust is missing", "--fingerprint"]);
+    try_it(&["--fingerprint", &right]).fails(2, &["the peer refused our token"]);
+    let other = ["--token", "open", "--fingerprint", &wrong];
+    try_it(&other).fails(2, &["its fingerprint is", &right, "expected is", &wrong]);
+    let mut said = String::new();
+    for words in ["a client had the wrong token", "the peer does not trust our certificate"] {
+        while !said.contains(words) {
+            assert_ne!(receiver.err.read_line(&mut said).expect("text"), 0, "{said}");
+        }
+    }
+    let nobody = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    ran(send(&place, nobody, "in", &["--insecure"])).fails(3, &["no answer came within 3 s"]);
+    place.run(&["send", "--from", "udp://x", "--to", "x:1"]).fails(2, &["a port is missing"]);
+    place.run(&["receive", "--listen", ":x", "--to", "out"]).fails(2, &["`x` is no port"]);
+    interrupt(&receiver.child);
+    assert_eq!(receiver.end().0, Some(0), "nothing was cut short");
+}
+
+#[test]
+fn a_full_disk_ends_both_sides_with_a_sentence() {
+    let place = Place::new("deliver-full", SCENARIO);
+    if !std::path::Path::new("/dev/full").exists() {
+        return common::skipped("a_full_disk_ends_both_sides_with_a_sentence", "no /dev/full");
+    }
+    let receiver = Receiver::start(&place, &["--to", "/dev/full"]);
+    fs::write(place.path("in"), noise(1_000_000)).expect("written");
+    let sender = send(&place, receiver.address, "in", &["--insecure"]);
+    ran(sender).fails(3, &["the receiver ended it: it cannot write what it receives"]);
+    let (code, said) = receiver.end();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("cannot write /dev/full") && said.contains("it ends early"), "{said}");
+}
+
+#[test]
+fn a_sender_finds_a_receiver_that_was_killed_and_tells_what_did_not_fit() {
+    let place = Place::new("deliver-again", SCENARIO);
+    let (source, sink) = (free_port(), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    sink.set_read_timeout(Some(Duration::from_secs(15))).expect("set");
+    let to = format!("udp://{}", sink.local_addr().expect("an address"));
+    let more = ["--to", &to, "--identity", "who.pem"];
+    let first = Receiver::start(&place, &more);
+    let (at, fingerprint) = (first.address, first.fingerprint.clone());
+    let from = format!("udp://127.0.0.1:{source}");
+    let options = ["--fingerprint", &fingerprint, "--reliability", "full", "--buffer", "20 kB"];
+    let sender = send(&place, at, &from, &options);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = stop.clone();
+    let encoder = spawn(move || {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let mut number = 0u64;
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            let mut datagram = vec![7; 1_000];
+            datagram[..8].copy_from_slice(&number.to_be_bytes());
+            let _ = socket.send_to(&datagram, ("127.0.0.1", source));
+            number += 1;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let take = || {
+        let mut datagram = [0; 2_000];
+        let length = sink.recv(&mut datagram).expect("a datagram in time");
+        assert_eq!(length, 1_000);
+        u64::from_be_bytes(datagram[..8].try_into().expect("eight"))
+    };
+    let before: Vec<u64> = (0..50).map(|_| take()).collect();
+    assert!(before.is_sorted());
+    drop(first);
+    let second = Receiver::start_at(&place, &at.to_string(), &more);
+    assert_eq!(second.fingerprint, fingerprint, "kept in its file");
+    // Five seconds' worth: what could not wait so long is left out, the rest is in order.
+    let mut after = vec![take()];
+    while after.last().is_some_and(|last| *last < before[49] + 1_400) {
+        after.push(take());
+    }
+    assert!(after.is_sorted(), "{after:?}");
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    encoder.join().expect("no panic");
+    interrupt(&sender);
+    let ran = ran(sender);
+    ran.succeeds();
+    for words in
+        ["looking for it", "again", "the source is faster than the network", " reconnections"]
+    {
+        assert!(ran.err.contains(words), "`{words}` was not said: {}", ran.err);
+    }
+    interrupt(&second.child);
+    let (code, said) = second.end();
+    assert_eq!(code, Some(0), "{said}");
+}
