@@ -4,12 +4,14 @@ use core::fmt;
 use std::net::IpAddr;
 
 use ontempo_foundation::Duration;
+use serde::{Deserialize, Serialize};
 
 use super::service::FlowSpec;
 use super::wire::{Reader, family, put_address};
 
 /// Where a flow's packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Session {
     /// Their destination.
     pub destination: IpAddr,
@@ -20,7 +22,8 @@ pub struct Session {
 }
 
 /// Who sends a flow: SENDER_TEMPLATE and FILTER_SPEC, which are alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sender {
     /// Source address of its packets.
     pub address: IpAddr,
@@ -38,7 +41,8 @@ pub struct Hop {
 }
 
 /// Which senders a reservation is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Style {
     /// FF: for each of the named senders one.
     FixedFilter,
@@ -66,7 +70,8 @@ impl Style {
 }
 
 /// A flowspec and the senders that it is for; none named under the wildcard style.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Descriptor {
     /// What is asked.
     pub flowspec: FlowSpec,

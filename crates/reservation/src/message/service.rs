@@ -2,6 +2,8 @@
 
 use core::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 use super::wire::Reader;
 
 const SERVICE_GENERAL: u8 = 1;
@@ -20,14 +22,29 @@ const BREAK: u8 = 0x80;
 /// Latency is not known (RFC 2215 section 3.3.3).
 pub const LATENCY_UNKNOWN: u32 = u32::MAX;
 
+/// Infinity as JSON, which has none: null.
+mod unbounded {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(value: &f32, to: S) -> Result<S::Ok, S::Error> {
+        value.is_finite().then_some(*value).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f32, D::Error> {
+        Ok(Option::<f32>::deserialize(from)?.unwrap_or(f32::INFINITY))
+    }
+}
+
 /// The traffic of a flow: a token bucket with a peak rate (parameter 127 of RFC 2215).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrafficSpec {
     /// r: mean rate in bytes a second, zero or more.
     pub rate: f32,
     /// b: what may come at once, in bytes, zero or more.
     pub burst: f32,
     /// p: peak rate in bytes a second; infinite where it is not known.
+    #[serde(with = "unbounded")]
     pub peak: f32,
     /// m: packets below this size count as if they had it, in bytes.
     pub smallest: u32,
@@ -118,7 +135,8 @@ impl TrafficSpec {
 }
 
 /// What a receiver asks to be reserved.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowSpec {
     /// As over an unloaded network (RFC 2211).
     ControlledLoad(TrafficSpec),
@@ -267,13 +285,15 @@ impl FlowSpec {
 }
 
 /// What the path has to offer, as collected on the way from the sender (OPWA).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AdSpec {
     /// Some node on the path does not reserve.
     pub broken: bool,
     /// Nodes that reserve.
     pub hops: u32,
     /// The least bandwidth of a link, in bytes a second.
+    #[serde(with = "unbounded")]
     pub bandwidth: f32,
     /// Sum of the least latencies, in microseconds; [`LATENCY_UNKNOWN`] where a node cannot say.
     pub latency: u32,
@@ -286,7 +306,8 @@ pub struct AdSpec {
 }
 
 /// Guaranteed service along the path (RFC 2212): error terms in bytes (C) and microseconds (D).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GuaranteedAd {
     /// Some node does not offer it.
     pub broken: bool,
