@@ -25,6 +25,12 @@ impl Sample {
         Some(Self { offset, error: Duration::from_nanos(round_trip / 2), at: now })
     }
 
+    /// As if the first message had taken no time: good for the changes of delay alone.
+    pub(super) fn assumed(sent: u64, now: Time) -> Self {
+        let offset = sent.wrapping_sub(now.as_nanos()).cast_signed();
+        Self { offset, error: Duration::from_nanos(u64::MAX), at: now }
+    }
+
     /// As the other end has measured it: its clock is ours less `offset`.
     pub(super) fn of_peer(offset: i64, error: u64, now: Time) -> Option<Self> {
         Some(Self { offset: offset.checked_neg()?, error: Duration::from_nanos(error), at: now })
