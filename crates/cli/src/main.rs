@@ -6,9 +6,11 @@ mod columns;
 mod emulate;
 mod export;
 mod failure;
+mod gateway;
 mod kernel;
 mod manifest;
 mod monitor;
+mod netvideo;
 mod output;
 mod probe;
 mod progress;
@@ -46,6 +48,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
+        Command::Netvideo(arguments) => netvideo::netvideo(&arguments.command),
+        Command::Tg(arguments) => netvideo::tg(&arguments.command),
+        Command::Gateway(arguments) => gateway::gateway(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),

@@ -1,8 +1,8 @@
 //! What QoS sockets cost beside plain ones, over loopback, both sides in one run:
 //! `cargo bench -p ontempo-endpoint --bench qos`.
 //!
-//! Throughput: messages one way, as fast as they go. Latency: a message there and back, half of
-//! the round trip. Plain TCP has Nagle's algorithm off, and reads a message of known length; plain UDP
+//! One way: messages as fast as they go. Latency: a message there and back, half of the round
+//! trip. In turn: one thread sends and receives, and its processor time counts. Plain TCP has Nagle's algorithm off, and reads a message of known length; plain UDP
 //! is a connected socket. Rounds of both kinds take turns, and the median of the rounds' ratios is
 //! told, with its quartiles, so that what else the machine does hardly shows.
 
@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ontempo_endpoint::qos::{QosListener, QosOptions, QosSocket, QosStream};
+use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 15;
 
@@ -115,6 +116,22 @@ fn half_round(pair: &Arc<dyn Pair>, size: usize, count: usize) -> f64 {
     took / count as f64 / 2.0
 }
 
+/// Processor time of a message sent and received by one thread: nobody is woken for it, so that
+/// what the sockets themselves cost shows, and little else.
+fn in_turn(pair: &Arc<dyn Pair>, size: usize, count: usize) -> f64 {
+    let processor = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let (data, mut room) = (vec![7; size], vec![0; size]);
+    let began = processor();
+    for _ in 0..count {
+        pair.send(true, &data);
+        pair.receive(false, &mut room);
+    }
+    (processor() - began) / count as f64
+}
+
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
@@ -124,8 +141,11 @@ type Measure = fn(&Arc<dyn Pair>, usize, usize) -> f64;
 
 fn compare(name: &str, plain: &Arc<dyn Pair>, ours: &Arc<dyn Pair>, size: usize) {
     let count = (200_000_000 / (size + 2_000)).min(60_000);
-    let kinds: [(&str, Measure, usize); 2] =
-        [("one way", one_way, count), ("latency", half_round, count / 4)];
+    let kinds: [(&str, Measure, usize); 3] = [
+        ("one way", one_way, count),
+        ("latency", half_round, count / 4),
+        ("in turn", in_turn, count / 2),
+    ];
     for (what, measure, count) in kinds {
         let (mut ratios, mut times) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {

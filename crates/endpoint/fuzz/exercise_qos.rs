@@ -9,13 +9,20 @@ use ontempo_endpoint::qos::wire::{
 /// What is read is written as it was.
 fn body(kind: Kind, bytes: &[u8]) {
     match kind {
-        Kind::Status => drop(Status::read(bytes).map(|status| {
-            let again = Status::read(&status.to_bytes());
-            assert_eq!(again, Ok(status));
-        })),
-        Kind::Pong => drop(Pong::read(bytes).map(|pong| assert_eq!(pong.to_bytes(), bytes))),
+        Kind::Status => {
+            if let Ok(status) = Status::read(bytes) {
+                assert_eq!(Status::read(&status.to_bytes()), Ok(status));
+            }
+        }
+        Kind::Pong => {
+            if let Ok(pong) = Pong::read(bytes) {
+                assert_eq!(pong.to_bytes(), bytes);
+            }
+        }
         Kind::Change => {
-            drop(Change::read(bytes).map(|change| assert_eq!(change.to_bytes(), bytes)))
+            if let Ok(change) = Change::read(bytes) {
+                assert_eq!(change.to_bytes(), bytes);
+            }
         }
         Kind::Data | Kind::Bye => {}
     }

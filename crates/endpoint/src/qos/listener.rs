@@ -18,7 +18,6 @@ const MOST_PENDING: usize = 128;
 
 /// What has come of one that connects.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Accepted<C> {
     /// A connection, and who is at its other end.
     Connection(C, SocketAddr),

@@ -39,7 +39,8 @@ mod stream;
 mod tcp;
 #[cfg(unix)]
 mod tender;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 pub mod wire;
 

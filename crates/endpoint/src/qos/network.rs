@@ -125,9 +125,8 @@ impl Reserved {
         let Some(client) = &mut self.client else { return };
         for standing in &mut self.standing {
             let asked = standing.request(None).map(|request| client.ask(request));
-            match asked {
-                Some(Err(error)) => standing.end(Reservation::Refused, error.to_string()),
-                Some(Ok(_)) | None => {}
+            if let Some(Err(error)) = asked {
+                standing.end(Reservation::Refused, error.to_string());
             }
         }
     }
