@@ -7,9 +7,11 @@ mod deliver;
 mod emulate;
 mod export;
 mod failure;
+mod gateway;
 mod kernel;
 mod manifest;
 mod monitor;
+mod netvideo;
 mod output;
 mod probe;
 mod progress;
@@ -50,6 +52,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
+        Command::Netvideo(arguments) => netvideo::netvideo(&arguments.command),
+        Command::Tg(arguments) => netvideo::tg(&arguments.command),
+        Command::Gateway(arguments) => gateway::gateway(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Rsvpd(arguments) => rsvp::rsvpd(&arguments),
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),

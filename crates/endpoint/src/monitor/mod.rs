@@ -18,5 +18,5 @@ pub use collect::{Collected, Collector, Skipped};
 pub use publish::{Publisher, folder_to_publish, folders_to_collect};
 pub use report::{
     Carrier, ParameterReport, ProcessReport, Reservation, Role, SocketReport, ViolationReport,
-    in_mib_units,
+    from_mib_units, in_mib_units,
 };

@@ -1,6 +1,7 @@
 //! The figures of a process's sockets, as they are written and read.
 
-use ontempo_mechanisms::qos::{Turn, Value};
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
+use ontempo_mechanisms::qos::{Parameter, Turn, Value};
 use serde::{Deserialize, Serialize};
 
 /// All sockets of one process that have a specification.
@@ -162,5 +163,20 @@ pub fn in_mib_units(value: Value) -> u64 {
         Value::Span(span) => span.as_nanos() / 1_000,
         Value::Share(share) => share.as_thousandths().into(),
         Value::Allowed(allowed) => allowed.into(),
+    }
+}
+
+/// A parameter's value as [`in_mib_units`] wrote it.
+pub fn from_mib_units(parameter: Parameter, value: u64) -> Value {
+    match parameter {
+        Parameter::MinRate | Parameter::MaxRate | Parameter::PeakRate => {
+            Value::Rate(MessageRate::from_thousandths(value))
+        }
+        Parameter::Size => Value::Size(Bytes::new(value)),
+        Parameter::Loss => {
+            Value::Share(Percent::from_thousandths(u32::try_from(value).unwrap_or(u32::MAX)))
+        }
+        Parameter::Permutable => Value::Allowed(value != 0),
+        _ => Value::Span(Duration::from_nanos(value.saturating_mul(1_000))),
     }
 }

@@ -34,6 +34,7 @@ pub mod wire;
 pub use arrivals::Totals;
 pub use probe::{Measured, Probe, ProbeOptions, Stretch};
 pub use receiver::{Event, Receiver, ReceiverOptions};
+pub(crate) use secret::CookieJar;
 pub use secret::{Token, random};
 pub use sender::{Failure, Full, Pace, Sender, SenderOptions};
 

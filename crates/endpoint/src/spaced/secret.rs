@@ -41,20 +41,26 @@ impl Token {
 
 /// Makes cookies and knows them again, without keeping any.
 #[derive(Clone, Copy)]
-pub(super) struct CookieJar {
+pub(crate) struct CookieJar {
     secret: [u8; 16],
 }
 
+impl fmt::Debug for CookieJar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CookieJar(..)")
+    }
+}
+
 impl CookieJar {
-    pub(super) const fn new(secret: u128) -> Self {
+    pub(crate) const fn new(secret: u128) -> Self {
         Self { secret: secret.to_be_bytes() }
     }
 
-    pub(super) fn bake(&self, now: Time, peer: SocketAddr, session: u64) -> Cookie {
+    pub(crate) fn bake(&self, now: Time, peer: SocketAddr, session: u64) -> Cookie {
         self.of_period(period(now), peer, session)
     }
 
-    pub(super) fn knows(&self, now: Time, peer: SocketAddr, session: u64, cookie: &Cookie) -> bool {
+    pub(crate) fn knows(&self, now: Time, peer: SocketAddr, session: u64, cookie: &Cookie) -> bool {
         let this = period(now);
         [Some(this), this.checked_sub(1)]
             .into_iter()

@@ -66,6 +66,8 @@ pub struct Watch {
     hysteresis: Hysteresis,
     states: [State; Parameter::ALL.len()],
     last_arrival: Option<Time>,
+    /// Since when a message is waited for.
+    silent_since: Option<Time>,
     worst: Worst,
 }
 
@@ -85,13 +87,25 @@ struct State {
     violated: bool,
     in_a_row: u32,
     worst: Option<Value>,
+    latest: Option<Value>,
 }
 
 impl Watch {
     /// A watch over a flow for which this was agreed.
     pub fn new(agreed: Specification, hysteresis: Hysteresis) -> Self {
         let states = [State::default(); Parameter::ALL.len()];
-        Self { agreed, hysteresis, states, last_arrival: None, worst: Worst::default() }
+        let worst = Worst::default();
+        Self { agreed, hysteresis, states, last_arrival: None, silent_since: None, worst }
+    }
+
+    /// Something else is agreed from now on: intervals in a row are counted anew, and what is not
+    /// asked for any more is not violated any more.
+    pub fn change(&mut self, agreed: Specification) {
+        for (state, parameter) in self.states.iter_mut().zip(Parameter::ALL) {
+            let violated = state.violated && agreed.value(parameter).is_some();
+            *state = State { violated, latest: state.latest, ..State::default() };
+        }
+        self.agreed = agreed;
     }
 
     /// What is watched for.
@@ -102,6 +116,16 @@ impl Watch {
     /// Whether a parameter is violated now.
     pub fn is_violated(&self, parameter: Parameter) -> bool {
         self.states[parameter as usize].violated
+    }
+
+    /// What was delivered of a parameter in the last interval that could tell.
+    pub fn delivered(&self, parameter: Parameter) -> Option<Value> {
+        self.states[parameter as usize].latest
+    }
+
+    /// The sender has nothing under way at `now`: until it has, silence is no disruption.
+    pub fn on_rest(&mut self, now: Time) {
+        self.silent_since = self.silent_since.max(Some(now));
     }
 
     /// A message of `size` arrived at `now`; `in_order` says whether all sent before it had, or
@@ -118,13 +142,14 @@ impl Watch {
             worst.gap = worst.gap.max(Some(now.since(last)));
         }
         self.last_arrival = Some(now);
+        self.silent_since = Some(now);
     }
 
     /// Whether nothing has arrived for longer than `rec_time`: the flow is disrupted. To be asked
     /// while nothing arrives, and after a message.
     pub fn on_silence(&mut self, now: Time) -> Option<Violation> {
-        let (last, most) = (self.last_arrival?, self.agreed.rec_time.value?);
-        let silent = now.since(last);
+        let (since, most) = (self.silent_since?, self.agreed.rec_time.value?);
+        let silent = now.since(since);
         let state = &mut self.states[Parameter::RecTime as usize];
         let turn = match (silent > most, state.violated) {
             (true, false) => Turn::Begins,
@@ -132,6 +157,7 @@ impl Watch {
             _ => return None,
         };
         state.violated = turn == Turn::Begins;
+        state.latest = Some(Value::Span(silent));
         let (asked, delivered) = (Value::Span(most), Value::Span(silent));
         Some(Violation { parameter: Parameter::RecTime, turn, at: now, asked, delivered })
     }
@@ -255,6 +281,7 @@ fn one_message_in(span: Duration) -> u64 {
 impl State {
     /// Counts an interval; tells whether a violation begins or ends with it.
     fn turn(&mut self, outcome: Outcome, hysteresis: Hysteresis) -> Option<Turn> {
+        self.latest = Some(outcome.value);
         if outcome.kept == self.violated {
             self.in_a_row += 1;
         } else {

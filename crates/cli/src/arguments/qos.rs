@@ -1,0 +1,150 @@
+//! `ontempo netvideo`, `ontempo tg`, `ontempo gateway`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use ontempo_foundation::MessageRate;
+
+/// What is asked for.
+#[derive(Debug, Args)]
+pub(crate) struct Quality {
+    /// The specification: a TOML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spec: Option<PathBuf>,
+    /// What this host's RSVP daemon is asked for
+    #[arg(long, value_name = "SERVICE", default_value = "none")]
+    pub(crate) reserve: Service,
+    /// Fail where nothing is reserved, rather than go on without
+    #[arg(long)]
+    pub(crate) must_reserve: bool,
+}
+
+/// A service of reservations.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Service {
+    /// Nothing
+    None,
+    /// As over an unloaded network (RFC 2211)
+    ControlledLoad,
+    /// Within a bound of delay (RFC 2212)
+    Guaranteed,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Netvideo {
+    #[command(subcommand)]
+    pub(crate) command: NetvideoCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NetvideoCommand {
+    /// Send frames
+    Send {
+        /// The receiver: a name or an address, and a port
+        #[arg(value_name = "HOST:PORT")]
+        to: String,
+        /// Frames a second
+        #[arg(long, value_name = "RATE", default_value = "80 messages/s")]
+        rate: MessageRate,
+        /// Bytes of a frame
+        #[arg(long, value_name = "N", default_value_t = 1_280, value_parser = clap::value_parser!(u32).range(1..=65_000))]
+        size: u32,
+        /// Seconds to send for
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        seconds: u64,
+        /// Send what comes from standard input in place of a test pattern, until its end
+        #[arg(long)]
+        stdin: bool,
+        #[command(flatten)]
+        quality: Quality,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Receive the frames of one sender
+    Receive {
+        /// Where to receive
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        listen: String,
+        /// Write the frames to standard output, and what is told to standard error
+        #[arg(long, conflicts_with = "json")]
+        stdout: bool,
+        #[command(flatten)]
+        quality: Quality,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Transport {
+    /// A stream
+    Tcp,
+    /// Datagrams
+    Udp,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tg {
+    #[command(subcommand)]
+    pub(crate) command: TgCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TgCommand {
+    /// Send messages
+    Send {
+        /// The receiver: a name or an address, and a port
+        #[arg(value_name = "HOST:PORT")]
+        to: String,
+        /// What carries them
+        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+        over: Transport,
+        /// Messages a second
+        #[arg(long, value_name = "RATE", default_value = "65.9 messages/s")]
+        rate: MessageRate,
+        /// Bytes of a message
+        #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_000))]
+        size: u32,
+        /// Seconds to send for
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        seconds: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Receive the messages of one sender
+    Receive {
+        /// Where to receive
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        listen: String,
+        /// What carries them
+        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+        over: Transport,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Gateway {
+    /// Where connections come to: plain ones with --to, the other gateway's with --server
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: String,
+    /// The other gateway
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        conflicts_with = "server",
+        required_unless_present = "server"
+    )]
+    pub(crate) to: Option<String>,
+    /// The server whose connections are carried
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+    #[command(flatten)]
+    pub(crate) quality: Quality,
+}

@@ -1,0 +1,132 @@
+//! What connections over TCP and UDP have alike.
+
+use std::time::{Duration as Wall, Instant};
+
+use super::core::{Core, lock};
+use super::tender;
+use crate::monitor::Reservation;
+
+/// Waits until both directions are reserved; a sentence says why not.
+pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
+    let until = Instant::now() + patience;
+    loop {
+        let mut reserved = lock(&core.reserved);
+        tender::publish_changes(core, &reserved.poll());
+        let granted =
+            |state| matches!(state, Reservation::ControlledLoad | Reservation::Guaranteed);
+        let mut missing = reserved.standing.iter().filter(|one| !granted(one.state)).peekable();
+        if reserved.standing.is_empty() {
+            return Err("neither end asks for a rate, or for a reservation".to_owned());
+        }
+        let Some(first) = missing.peek() else { return Ok(()) };
+        if first.state != Reservation::Requested {
+            return Err(first.reason.clone());
+        }
+        if Instant::now() >= until {
+            return Err("neither granted nor refused in time".to_owned());
+        }
+        drop(reserved);
+        std::thread::sleep(Wall::from_millis(5));
+    }
+}
+
+/// The methods of a connection that do not depend on what carries it.
+macro_rules! methods {
+    ($connection:ident) => {
+        impl $connection {
+            /// What was agreed for a direction; a change shows here.
+            pub fn agreed(&self, direction: Direction) -> Specification {
+                match direction {
+                    Direction::Sending => *lock(&self.core().outgoing).agreed(),
+                    Direction::Receiving => *lock(&self.core().incoming).agreed(),
+                }
+            }
+
+            /// Asks for something else of what this end sends. Both ends agree on it as in the
+            /// set-up; the size of messages stays.
+            ///
+            /// # Errors
+            /// What it contradicts, in itself or of what the other end asked for: nothing changes.
+            pub fn change(
+                &self,
+                asked: Specification,
+            ) -> Result<Specification, ontempo_mechanisms::qos::Refusal> {
+                let (agreed, told) = self.core().change(asked)?;
+                self.inner().tell(&told);
+                Ok(agreed)
+            }
+
+            /// What has changed, from now on: violations that begin and end, above all.
+            pub fn events(&self) -> Events {
+                self.core().events()
+            }
+
+            /// What was delivered in a direction, by the last interval's end.
+            pub fn delivery(&self, direction: Direction) -> Delivery {
+                match direction {
+                    Direction::Sending => {
+                        let (sent, _) = self.core().counter.get();
+                        Delivery::of(sent, lock(&self.core().outgoing).figures())
+                    }
+                    Direction::Receiving => {
+                        let incoming = lock(&self.core().incoming);
+                        Delivery::of(incoming.sent().0, incoming.figures())
+                    }
+                }
+            }
+
+            /// All figures, as `ontempo monitor` and `ontempo export` have them: a socket for each
+            /// direction of which something is asked or that has carried messages.
+            pub fn reports(&self) -> Vec<crate::monitor::SocketReport> {
+                crate::qos::report::sockets(self.core())
+            }
+
+            /// How the reservation of a direction stands, and why not, where it does not.
+            pub fn reservation(
+                &self,
+                direction: Direction,
+            ) -> (crate::monitor::Reservation, String) {
+                let reserved = lock(&self.core().reserved);
+                let standing = reserved.of(direction);
+                standing.map_or((crate::monitor::Reservation::None, String::new()), |standing| {
+                    (standing.state, standing.reason.clone())
+                })
+            }
+
+            /// Waits until what was asked for is reserved in both directions.
+            ///
+            /// # Errors
+            /// A sentence that says why it is not.
+            pub fn wait_reserved(&self, patience: Wall) -> Result<(), String> {
+                facade::wait_reserved(self.core(), patience)
+            }
+
+            /// Bytes of the longest message that may be sent.
+            pub fn most_sent(&self) -> usize {
+                self.core().most_sent
+            }
+
+            /// Bytes of the longest message that may come.
+            pub fn most_received(&self) -> usize {
+                self.core().most_received
+            }
+
+            /// The code point of the packets.
+            pub fn dscp(&self) -> Dscp {
+                self.core().dscp
+            }
+
+            /// The address here.
+            pub fn local_address(&self) -> SocketAddr {
+                self.core().local
+            }
+
+            /// The address there.
+            pub fn peer_address(&self) -> SocketAddr {
+                self.core().remote
+            }
+        }
+    };
+}
+
+pub(super) use methods;

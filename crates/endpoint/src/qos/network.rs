@@ -1,0 +1,261 @@
+//! What the network is asked for: a code point on the packets, and a reservation by way of the
+//! host's RSVP daemon.
+
+use std::net::SocketAddr;
+use std::time::Duration as Wall;
+
+use ontempo_foundation::Bytes;
+use ontempo_mechanisms::qos::{Specification, Term};
+use ontempo_reservation::local::{Client, Notice, Request, socket};
+use ontempo_reservation::message::{AdSpec, Descriptor, FlowSpec, Sender, Session, Style};
+use ontempo_reservation::qos::{Packing, Parameter as Asked, Specification as Reservable};
+
+use super::wire::{TCP_HEADER, UDP_HEADER};
+use super::{Direction, Reserve};
+use crate::monitor::{Carrier, Reservation};
+use crate::udp::Dscp;
+
+/// A message larger than this is none of a telephone's.
+const UNKNOWN_SIZE: Bytes = Bytes::new(1_500);
+
+/// In the terms of the reservations; what is not said of the rate is `rate`.
+fn in_terms(agreed: &Specification, rate: f64) -> Reservable {
+    fn asked<T: Copy, U>(term: Term<T>, of: impl Fn(T) -> U) -> Option<Asked<U>> {
+        term.value.map(|value| Asked { value: of(value), coerced: term.coerced })
+    }
+    let span = |term| asked(term, |span| span);
+    let per_second = |term| asked(term, ontempo_foundation::MessageRate::as_f64);
+    let max_rate = per_second(agreed.max_rate).or_else(|| per_second(agreed.peak_rate));
+    Reservable {
+        min_rate: per_second(agreed.min_rate),
+        max_rate: max_rate.unwrap_or(Asked::fixed(rate)),
+        peak_rate: per_second(agreed.peak_rate),
+        size: asked(agreed.size, |size| size).unwrap_or(Asked::fixed(UNKNOWN_SIZE)),
+        min_delay: span(agreed.min_delay),
+        max_delay: span(agreed.max_delay),
+        int_delay: span(agreed.int_delay),
+        jitter: span(agreed.jitter),
+        loss: asked(agreed.loss, ontempo_foundation::Percent::as_f64),
+        rec_time: span(agreed.rec_time),
+        permutable: asked(agreed.permutable, |may| may).unwrap_or(Asked::fixed(true)),
+    }
+}
+
+/// The code point that RFC 4594 gives to such a flow.
+pub(super) fn dscp(agreed: &Specification) -> Dscp {
+    Dscp::new(in_terms(agreed, 1.0).dscp().bits()).unwrap_or_default()
+}
+
+/// One direction's reservation.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    direction: Direction,
+    session: Session,
+    sender: Sender,
+    service: Reserve,
+    reservable: Reservable,
+    packing: Packing,
+    pub(super) state: Reservation,
+    pub(super) reason: String,
+}
+
+/// The reservations of one connection; they end when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    client: Option<Client>,
+    pub(super) standing: Vec<Standing>,
+}
+
+/// How packets are made of the messages of one carrier; TCP with its option of timestamps.
+fn packing(carrier: Carrier, is_ipv4: bool) -> Packing {
+    let ip = if is_ipv4 { 20 } else { 40 };
+    let above = if carrier == Carrier::Udp { 8 + UDP_HEADER } else { 32 + TCP_HEADER };
+    Packing { headers: Bytes::new(ip + above as u64), mtu: Bytes::new(1_500) }
+}
+
+impl Reserved {
+    /// Asks for what was agreed in both directions, as far as something was; what is refused at
+    /// once says so.
+    pub(super) fn ask(
+        service: Reserve,
+        carrier: Carrier,
+        (local, remote): (SocketAddr, SocketAddr),
+        (sending, receiving): (&Specification, &Specification),
+    ) -> Self {
+        let protocol = if carrier == Carrier::Udp { 17 } else { 6 };
+        let of = |direction, from: SocketAddr, to: SocketAddr, agreed: &Specification| {
+            let rated = agreed.max_rate.value.is_some() || agreed.peak_rate.value.is_some();
+            rated.then(|| Standing {
+                direction,
+                session: Session { destination: to.ip(), protocol, port: to.port() },
+                sender: Sender { address: from.ip(), port: from.port() },
+                service,
+                reservable: in_terms(agreed, 1.0),
+                packing: packing(carrier, to.is_ipv4()),
+                state: Reservation::Requested,
+                reason: String::new(),
+            })
+        };
+        let standing = [
+            of(Direction::Sending, local, remote, sending),
+            of(Direction::Receiving, remote, local, receiving),
+        ];
+        let mut asked = Self { client: None, standing: standing.into_iter().flatten().collect() };
+        if service == Reserve::None {
+            asked.standing.clear();
+        }
+        if !asked.standing.is_empty() {
+            asked.connect();
+        }
+        asked
+    }
+
+    fn connect(&mut self) {
+        let path = socket();
+        match Client::connect(&path) {
+            Ok(client) => self.client = Some(client),
+            Err(error) => {
+                let reason = format!("no RSVP daemon at {}: {error}", path.display());
+                for standing in &mut self.standing {
+                    standing.end(Reservation::Refused, reason.clone());
+                }
+                return;
+            }
+        }
+        let Some(client) = &mut self.client else { return };
+        for standing in &mut self.standing {
+            let asked = standing.request(None).map(|request| client.ask(request));
+            if let Some(Err(error)) = asked {
+                standing.end(Reservation::Refused, error.to_string());
+            }
+        }
+    }
+
+    /// What has changed since the last time.
+    pub(super) fn poll(&mut self) -> Vec<Standing> {
+        let mut changed = Vec::new();
+        while let Some(client) = &mut self.client {
+            match client.event(Some(Wall::ZERO)) {
+                Ok(Some(notice)) => {
+                    for standing in &mut self.standing {
+                        if standing.session == *notice.session() && standing.on(&notice, client) {
+                            changed.push(standing.clone());
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.client = None;
+                    for standing in &mut self.standing {
+                        standing.end(Reservation::Lost, error.to_string());
+                        changed.push(standing.clone());
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// That of one direction, where one was asked for.
+    pub(super) fn of(&self, direction: Direction) -> Option<&Standing> {
+        self.standing.iter().find(|standing| standing.direction == direction)
+    }
+}
+
+impl Standing {
+    pub(super) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    fn end(&mut self, state: Reservation, reason: String) {
+        (self.state, self.reason) = (state, reason);
+    }
+
+    fn granted(&self) -> Reservation {
+        match self.service {
+            Reserve::Guaranteed => Reservation::Guaranteed,
+            _ => Reservation::ControlledLoad,
+        }
+    }
+
+    /// What the daemon is asked: a sender announces itself, a receiver reserves. Guaranteed
+    /// service waits for what the path offers.
+    fn request(&mut self, path: Option<&AdSpec>) -> Option<Request> {
+        let (session, sender) = (self.session, self.sender);
+        let traffic = self.reservable.traffic(self.packing);
+        if self.direction == Direction::Sending {
+            return Some(Request::Send { session, sender, traffic });
+        }
+        let flowspec = match (self.service, path) {
+            (Reserve::Guaranteed, None) => return Some(Request::Watch { session }),
+            (Reserve::Guaranteed, Some(path)) => {
+                match self.reservable.flowspec(self.packing, Some(path)) {
+                    Ok(flowspec @ FlowSpec::Guaranteed { .. }) => flowspec,
+                    Ok(FlowSpec::ControlledLoad(_)) => {
+                        let reason =
+                            "the path offers no guaranteed service, or no max_delay is agreed";
+                        self.end(Reservation::Refused, reason.to_owned());
+                        return None;
+                    }
+                    Err(contradiction) => {
+                        self.end(Reservation::Refused, contradiction.to_string());
+                        return None;
+                    }
+                }
+            }
+            _ => FlowSpec::ControlledLoad(traffic),
+        };
+        let flows = vec![Descriptor { flowspec, filters: vec![sender] }];
+        Some(Request::Reserve { session, style: Style::FixedFilter, flows, confirm: true })
+    }
+
+    /// The daemon tells of this session; answers whether the state has changed.
+    fn on(&mut self, notice: &Notice, client: &mut Client) -> bool {
+        let before = (self.state, self.reason.clone());
+        let is_ours = |flows: &[Descriptor]| {
+            flows.iter().any(|flow| flow.filters.is_empty() || flow.filters.contains(&self.sender))
+        };
+        match notice {
+            Notice::Path { sender, adspec: Some(adspec), .. }
+                if *sender == self.sender
+                    && self.direction == Direction::Receiving
+                    && self.service == Reserve::Guaranteed =>
+            {
+                if let Some(request) = self.request(Some(adspec))
+                    && let Err(error) = client.ask(request)
+                {
+                    self.end(Reservation::Refused, error.to_string());
+                }
+            }
+            Notice::Confirmed { flows, .. } if is_ours(flows) => {
+                self.end(self.granted(), String::new());
+            }
+            Notice::Reserved { flows, .. } if is_ours(flows) => {
+                self.end(self.granted(), String::new());
+            }
+            Notice::Reserved { .. } if self.state == self.granted() => {
+                self.end(Reservation::Lost, "the receiver or the network has ended it".to_owned());
+            }
+            Notice::PathGone { sender, .. }
+                if *sender == self.sender && self.state == self.granted() =>
+            {
+                self.end(Reservation::Lost, "the sender's announcement has ended".to_owned());
+            }
+            Notice::PathError { sender, failure, .. } if *sender == self.sender => {
+                self.end(Reservation::Refused, format!("{}: {}", failure.node, failure.reason));
+            }
+            Notice::ResvError { flow, failure, .. }
+                if is_ours(std::slice::from_ref(flow)) && !failure.in_place =>
+            {
+                let state = if self.state == self.granted() {
+                    Reservation::Lost
+                } else {
+                    Reservation::Refused
+                };
+                self.end(state, format!("{}: {}", failure.node, failure.reason));
+            }
+            _ => {}
+        }
+        before != (self.state, self.reason.clone())
+    }
+}

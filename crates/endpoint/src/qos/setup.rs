@@ -1,0 +1,184 @@
+//! How two ends come to an agreement before the first message.
+
+use std::fmt;
+use std::io;
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
+
+use super::offset::Sample;
+use super::wire::{Cookie, Offer, Reason, Setup, WireError};
+
+/// What two ends have agreed on, as one of them sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Established {
+    pub(super) session: u64,
+    pub(super) sending: Specification,
+    pub(super) receiving: Specification,
+    pub(super) peer: Offer,
+    pub(super) clock: Sample,
+    /// Whether the clocks were compared, or the first message was taken to have needed no time.
+    pub(super) is_measured: bool,
+}
+
+/// What two ends do not agree on, as one of them sees it; at least one is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// In what this end would send.
+    pub sending: Option<Refusal>,
+    /// In what it would receive.
+    pub receiving: Option<Refusal>,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let both = [("sending", &self.sending), ("receiving", &self.receiving)];
+        let refusals =
+            both.into_iter().filter_map(|(name, refusal)| Some((name, refusal.as_ref()?)));
+        for (place, (name, refusal)) in refusals.enumerate() {
+            let separator = if place == 0 { "" } else { "; " };
+            write!(f, "{separator}{name}: {refusal}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum SetupError {
+    /// What is asked for at this end cannot be.
+    Contradiction(Contradiction),
+    /// The ends do not agree; both know why.
+    Disagreement(Box<Disagreement>),
+    /// The other end has as many connections as it takes.
+    Busy,
+    /// What came is no answer.
+    Wire(WireError),
+    /// Nothing came in time.
+    Silent,
+    /// A reservation was wanted at any price, and is not to be had.
+    NotReserved(String),
+    /// What the system said.
+    Io(io::Error),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contradiction(contradiction) => contradiction.fmt(f),
+            Self::Disagreement(both) => write!(f, "the two ends do not agree: {both}"),
+            Self::Busy => f.write_str("the other end takes no more connections"),
+            Self::Wire(error) => error.fmt(f),
+            Self::Silent => f.write_str("the other end did not answer the set-up in time"),
+            Self::NotReserved(reason) => write!(f, "nothing is reserved: {reason}"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<WireError> for SetupError {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// So that `?` works where sockets of the standard library were.
+impl From<SetupError> for io::Error {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Io(error) => error,
+            SetupError::Silent => Self::new(io::ErrorKind::TimedOut, error),
+            SetupError::Contradiction(_) => Self::new(io::ErrorKind::InvalidInput, error),
+            SetupError::Wire(_) => Self::new(io::ErrorKind::InvalidData, error),
+            _ => Self::new(io::ErrorKind::ConnectionRefused, error),
+        }
+    }
+}
+
+/// Both directions: what this end sends and what it receives. Both ends come to the same.
+fn settle(own: &Offer, peer: &Offer) -> Result<(Specification, Specification), Disagreement> {
+    let sending = agree(&own.send, &peer.receive);
+    let receiving = agree(&peer.send, &own.receive);
+    match (sending, receiving) {
+        (Ok(sending), Ok(receiving)) => Ok((sending, receiving)),
+        (sending, receiving) => {
+            Err(Disagreement { sending: sending.err(), receiving: receiving.err() })
+        }
+    }
+}
+
+/// Whether an offer can be made.
+pub(super) fn check(own: &Offer) -> Result<(), SetupError> {
+    own.send.check().map_err(SetupError::Contradiction)?;
+    own.receive.check().map_err(SetupError::Contradiction)
+}
+
+/// The first message of the end that connects.
+pub(super) fn hello(own: &Offer, session: u64, cookie: Cookie, now: Time) -> Setup {
+    Setup::Hello { session, cookie, sent: now.as_nanos(), offer: *own }
+}
+
+/// What the end that listens makes of a hello that came at `now` and is answered at once.
+pub(super) fn answer(
+    own: &Offer,
+    session: u64,
+    sent: u64,
+    peer: Offer,
+    now: Time,
+) -> (Setup, Result<Established, Disagreement>) {
+    match settle(own, &peer) {
+        Ok((sending, receiving)) => {
+            let at = now.as_nanos();
+            let accept = Setup::Accept { session, echo: sent, arrived: at, sent: at, offer: *own };
+            let clock = Sample::assumed(sent, now);
+            let is_measured = false;
+            let established = Established { session, sending, receiving, peer, clock, is_measured };
+            (accept, Ok(established))
+        }
+        Err(disagreement) => {
+            let reason = Reason::Specification;
+            (Setup::Refuse { session, reason, offer: *own }, Err(disagreement))
+        }
+    }
+}
+
+/// What the end that connects makes of the answer; `None` where it is that of another session or
+/// none at all.
+pub(super) fn conclude(
+    own: &Offer,
+    asked: u64,
+    answer: &Setup,
+    now: Time,
+) -> Option<Result<Established, SetupError>> {
+    match *answer {
+        Setup::Accept { session, echo, arrived, sent, offer } if session == asked => {
+            let Ok((sending, receiving)) = settle(own, &offer) else {
+                return Some(Err(WireError::Malformed.into()));
+            };
+            let Some(clock) = Sample::of_exchange(echo, arrived, sent, now) else {
+                return Some(Err(WireError::Malformed.into()));
+            };
+            let (peer, is_measured) = (offer, true);
+            Some(Ok(Established { session, sending, receiving, peer, clock, is_measured }))
+        }
+        Setup::Refuse { session, reason, offer } if session == asked => {
+            Some(Err(match (reason, settle(own, &offer)) {
+                (Reason::Specification, Err(both)) => SetupError::Disagreement(Box::new(both)),
+                (Reason::Busy, _) => SetupError::Busy,
+                _ => SetupError::Wire(WireError::Malformed),
+            }))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,568 @@
+//! Messages over UDP.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::qos::Specification;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags};
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+
+use super::core::{Control, Core, lock};
+use super::listener::Accepted;
+use super::network::Reserved;
+use super::setup::{self, Established, SetupError};
+use super::stream::mark;
+use super::tcp::too_long;
+use super::tender::{self, Tended};
+use super::wire::{
+    Header, Kind, LONGEST_CONTROL, LONGEST_SETUP, Offer, Reason, Setup, UDP_HEADER, WireError,
+};
+use super::{Delivery, Direction, Events, Message, QosOptions, facade};
+use crate::monitor::Carrier;
+use crate::spaced::{CookieJar, random};
+use crate::udp::Dscp;
+
+/// The first wait for an answer; each further one is twice as long.
+const FIRST_WAIT: Wall = Wall::from_millis(200);
+
+/// Connections that a listener has at once.
+const MOST_CONNECTIONS: usize = 1_024;
+
+/// A flow of messages over UDP whose quality was agreed on and is watched.
+///
+/// A clone is the same connection. It ends when the last clone is dropped; the other end is told.
+#[derive(Clone, Debug)]
+pub struct QosSocket(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    core: Core,
+    socket: UdpSocket,
+    /// What this end has offered: an answer that was lost is given again.
+    offer: Offer,
+    reader: Mutex<Reader>,
+    /// The time to wait for a message, ns; 0 is without end.
+    patience: AtomicU64,
+}
+
+/// What was read for the application while it did not read.
+#[derive(Debug, Default)]
+struct Reader {
+    waiting: Option<(Header, Vec<u8>)>,
+}
+
+/// What a datagram was.
+enum Got {
+    Data(Header),
+    TooLong(usize),
+    Nothing,
+}
+
+impl QosSocket {
+    /// Comes to an agreement with the other end.
+    ///
+    /// # Errors
+    /// As [`QosStream::connect`](super::QosStream::connect).
+    pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        let mut last = SetupError::Io(ErrorKind::AddrNotAvailable.into());
+        for address in to.to_socket_addrs()? {
+            match Self::connect_one(address, options) {
+                Err(error @ (SetupError::Io(_) | SetupError::Silent)) => last = error,
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    fn connect_one(address: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
+        let any = if address.is_ipv4() {
+            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+        } else {
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(address)?;
+        let established = ask(&socket, options)?;
+        let connected = Self::establish(socket, options, &established)?;
+        if options.must_reserve {
+            let reserved = facade::wait_reserved(connected.core(), options.patience);
+            reserved.map_err(SetupError::NotReserved)?;
+        }
+        Ok(connected)
+    }
+
+    /// Listens at an address, with what is asked of every flow that comes there. At the
+    /// unspecified address of a host with several, answers leave from the one that the system
+    /// chooses, which must be the one that was asked.
+    ///
+    /// # Errors
+    /// What is asked for contradicts itself, or what the system says.
+    pub fn bind(
+        at: impl ToSocketAddrs,
+        options: QosOptions,
+    ) -> Result<QosSocketListener, SetupError> {
+        QosSocketListener::bind(at, options)
+    }
+
+    fn establish(
+        socket: UdpSocket,
+        options: &QosOptions,
+        established: &Established,
+    ) -> Result<Self, SetupError> {
+        socket.set_read_timeout(None)?;
+        let addresses = (socket.local_addr()?, socket.peer_addr()?);
+        let core = Core::new(Carrier::Udp, addresses, options, established, tender::clock());
+        mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
+        let directions = (&established.sending, &established.receiving);
+        *lock(&core.reserved) = Reserved::ask(options.reserve, Carrier::Udp, addresses, directions);
+        let inner = Arc::new(Inner {
+            core,
+            socket,
+            offer: options.offer(),
+            reader: Mutex::new(Reader::default()),
+            patience: AtomicU64::new(0),
+        });
+        inner.tell(&inner.core.status(inner.core.clock.now()));
+        let tended: Arc<dyn Tended> = inner.clone();
+        tender::register(Arc::downgrade(&tended));
+        Ok(Self(Arc::new(Handle(inner))))
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.0
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner().core
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// It is longer than was agreed; or what the system says.
+    #[inline]
+    pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
+        let inner = self.inner();
+        let core = &inner.core;
+        if data.len() > core.most_sent {
+            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        }
+        if core.is_closed() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let header = core.header(core.counter.count(data.len()), data.len());
+        inner.send(&header, data, SendFlags::empty())
+    }
+
+    /// Waits for a message; `None` where the other end has ended. A buffer of
+    /// [`most_received`](Self::most_received) bytes always suffices. Copies are dropped, and where
+    /// order was agreed on, what comes behind a later message is, too.
+    ///
+    /// # Errors
+    /// The message is longer than the buffer, and lost; or what the system says.
+    #[inline]
+    pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let inner = self.inner();
+        let core = &inner.core;
+        let mut reader = lock(&inner.reader);
+        let mut began: Option<Time> = None;
+        loop {
+            let got = match reader.waiting.take() {
+                None => inner.receive(buffer, RecvFlags::empty()),
+                Some((header, data)) => Ok(match buffer.get_mut(..data.len()) {
+                    Some(room) => {
+                        room.copy_from_slice(&data);
+                        Got::Data(header)
+                    }
+                    None => Got::TooLong(data.len()),
+                }),
+            };
+            match got {
+                Ok(Got::Data(header)) => {
+                    if let Some(arrival) = core.on_data(&header, header.length) {
+                        let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
+                        return Ok(Some(Message { length: header.length, sequence, delay }));
+                    }
+                }
+                Ok(Got::TooLong(length)) => {
+                    return Err(too_long(length, buffer.len(), "the buffer"));
+                }
+                Ok(Got::Nothing) => {}
+                Err(_) if core.is_closed() => return Ok(None),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if core.is_closed() {
+                return Ok(None);
+            }
+            let patience = inner.patience.load(Relaxed);
+            if patience > 0 {
+                let now = core.clock.now();
+                if now.since(*began.get_or_insert(now)).as_nanos() >= patience {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+            }
+        }
+    }
+
+    /// How long to wait for a message; without end where `None`. What the other end tells of
+    /// itself may lengthen it by half a second.
+    ///
+    /// # Errors
+    /// Zero, or what the system says.
+    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+        self.inner().socket.set_read_timeout(patience)?;
+        let nanos = patience.map_or(0, |patience| patience.as_nanos());
+        self.inner().patience.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+        Ok(())
+    }
+}
+
+facade::methods!(QosSocket);
+
+/// What the other end's host has said of an earlier datagram: the next may come through.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    )
+}
+
+/// The set-up, from the end that connects.
+fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupError> {
+    let (clock, session, offer) = (tender::clock(), random(), options.offer());
+    let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
+    let until = Instant::now() + options.patience;
+    let mut refusal = None;
+    let mut room = [0; LONGEST_SETUP + 1];
+    while Instant::now() < until {
+        let hello = setup::hello(&offer, session, cookie, clock.now());
+        // Nobody may listen there yet; the next attempt tells.
+        refusal = socket.send(&hello.to_bytes()).err().or(refusal);
+        let again = (Instant::now() + wait).min(until);
+        wait *= 2;
+        loop {
+            let left = again.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left))?;
+            let got = match socket.recv(&mut room) {
+                Ok(got) => got,
+                Err(error) if is_passing(&error) => {
+                    refusal = Some(error);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            };
+            match Setup::read(&room[..got]) {
+                Ok(Setup::Challenge { session: of, cookie: told }) if of == session => {
+                    // The time of the way to the cookie and back is not waited for again.
+                    if cookie != told {
+                        (cookie, wait) = (told, FIRST_WAIT);
+                        break;
+                    }
+                }
+                Ok(answer) => {
+                    let concluded = setup::conclude(&offer, session, &answer, clock.now());
+                    if let Some(concluded) = concluded {
+                        return concluded;
+                    }
+                }
+                Err(error @ WireError::Version(_)) => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+    }
+    Err(refusal.map_or(SetupError::Silent, SetupError::Io))
+}
+
+impl Inner {
+    #[inline]
+    fn send(&self, header: &Header, data: &[u8], flags: SendFlags) -> io::Result<()> {
+        let header = header.to_udp(self.core.session);
+        let pieces = [IoSlice::new(&header), IoSlice::new(data)];
+        let flags = flags | SendFlags::NOSIGNAL;
+        let mut tried = false;
+        loop {
+            let mut none = SendAncillaryBuffer::default();
+            match rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                // It is about an earlier one; this one has not been sent.
+                Err(Errno::CONNREFUSED) if !tried => tried = true,
+                Err(Errno::CONNREFUSED) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes a datagram.
+    #[inline]
+    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Got> {
+        let (mut head, mut tail) = ([0; UDP_HEADER], [0; LONGEST_CONTROL + LONGEST_SETUP]);
+        let most = buffer.len();
+        let mut places =
+            [IoSliceMut::new(&mut head), IoSliceMut::new(buffer), IoSliceMut::new(&mut tail)];
+        let mut none = RecvAncillaryBuffer::default();
+        let got = rustix::net::recvmsg(&self.socket, &mut places, &mut none, flags)?;
+        let Some(length) = got.bytes.checked_sub(UDP_HEADER) else {
+            return Ok(Got::Nothing);
+        };
+        let header = Header::of_udp(&head, length, self.core.session);
+        if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
+            if length > self.core.most_received {
+                return Ok(Got::Nothing);
+            }
+            let is_whole = length <= most && !got.flags.contains(ReturnFlags::TRUNC);
+            return Ok(if is_whole { Got::Data(header) } else { Got::TooLong(length) });
+        }
+        if length > most + tail.len() {
+            return Ok(Got::Nothing);
+        }
+        let (first, second) = (length.min(most), length.saturating_sub(most));
+        self.on_other(header, &head, [&buffer[..first], &tail[..second]].concat());
+        Ok(Got::Nothing)
+    }
+
+    /// What is none of the application's; strangers' is passed over.
+    #[cold]
+    fn on_other(&self, header: Result<Header, WireError>, head: &[u8], body: Vec<u8>) {
+        match header {
+            Ok(header) => {
+                if let Ok(Some(answer)) = self.core.on_control(&header, &body) {
+                    self.tell(&answer);
+                }
+            }
+            Err(_) if Setup::begins(head) => {
+                // The other end has not heard our answer.
+                if let Ok(Setup::Hello { session, sent, offer, .. }) =
+                    Setup::read(&[head, body.as_slice()].concat())
+                    && session == self.core.session
+                {
+                    let now = self.core.clock.now();
+                    let (answer, _) = setup::answer(&self.offer, session, sent, offer, now);
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    let _ = rustix::net::send(&self.socket, &answer.to_bytes(), flags);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Tended for Inner {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn tell(&self, control: &Control) {
+        let sent = self.core.clock.now().as_nanos();
+        let Control { kind, body } = control;
+        let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
+        // Where there is no room, the next one tells more.
+        let _ = self.send(&header, body, SendFlags::DONTWAIT);
+    }
+
+    fn listen(&self) -> bool {
+        let mut reader = match self.reader.try_lock() {
+            Ok(reader) => reader,
+            Err(TryLockError::Poisoned(reader)) => reader.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut room = Vec::new();
+        // As much at once as an application that reads would be sent in the time.
+        for _ in 0..64 {
+            if reader.waiting.is_some() {
+                return false;
+            }
+            room.resize(self.core.most_received, 0);
+            match self.receive(&mut room, RecvFlags::DONTWAIT) {
+                Ok(Got::Data(header)) => {
+                    room.truncate(header.length);
+                    reader.waiting = Some((header, std::mem::take(&mut room)));
+                }
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
+
+    fn drain(&self) -> bool {
+        false
+    }
+
+    fn file(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn hang_up(&self) {
+        // Only whoever waits for messages is to be woken.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.core.close();
+        self.0.tell(&Control { kind: Kind::Bye, body: Vec::new() });
+    }
+}
+
+impl AsFd for QosSocket {
+    /// Readable also when what comes is no message of the application's.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner().socket.as_fd()
+    }
+}
+
+/// Waits for flows over UDP.
+#[derive(Debug)]
+pub struct QosSocketListener {
+    socket: UdpSocket,
+    local: SocketAddr,
+    options: QosOptions,
+    jar: CookieJar,
+    accepted: Mutex<Vec<(SocketAddr, u64, Weak<Inner>)>>,
+}
+
+/// A socket at an address that others of this user may share: a flow's own, beside the listener's.
+fn shared(at: SocketAddr) -> io::Result<RawSocket> {
+    let socket = RawSocket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+impl QosSocketListener {
+    fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+        for address in at.to_socket_addrs()? {
+            match shared(address) {
+                Ok(socket) => {
+                    let socket = UdpSocket::from(socket);
+                    let local = socket.local_addr()?;
+                    let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
+                    return Ok(Self { socket, local, options, jar, accepted: Mutex::default() });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// The address that it listens at.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits for the next flow on which there is an agreement.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept(&self) -> io::Result<(QosSocket, SocketAddr)> {
+        loop {
+            if let Accepted::Connection(socket, remote) = self.accept_or_refuse()? {
+                return Ok((socket, remote));
+            }
+        }
+    }
+
+    /// Waits for the next flow, or for somebody with whom there is no agreement. Nothing is kept
+    /// of those who have not shown that they receive what is sent to their address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
+        let mut room = [0; LONGEST_SETUP + 1];
+        loop {
+            let (got, remote) = match self.socket.recv_from(&mut room) {
+                Ok(got) => got,
+                Err(error) if is_passing(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let now = tender::clock().now();
+            match Setup::read(&room[..got]) {
+                Ok(Setup::Hello { session, cookie, sent, offer }) => {
+                    if !self.jar.knows(now, remote, session, &cookie) {
+                        let cookie = self.jar.bake(now, remote, session);
+                        self.answer(remote, &Setup::Challenge { session, cookie });
+                    } else if let Some(accepted) = self.begin(remote, session, sent, offer, now)? {
+                        return Ok(accepted);
+                    }
+                }
+                // No answer is longer than what it answers.
+                Err(WireError::Version(_)) if got >= LONGEST_SETUP => {
+                    let (reason, offer) = (Reason::Version, self.options.offer());
+                    self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&self, remote: SocketAddr, answer: &Setup) {
+        // Who does not hear it asks again.
+        let _ = self.socket.send_to(&answer.to_bytes(), remote);
+    }
+
+    /// Somebody who is there asks: `None` where nothing new comes of it.
+    fn begin(
+        &self,
+        remote: SocketAddr,
+        session: u64,
+        sent: u64,
+        peer: Offer,
+        now: Time,
+    ) -> io::Result<Option<Accepted<QosSocket>>> {
+        let mut all = lock(&self.accepted);
+        all.retain(|(_, _, connection)| connection.strong_count() > 0);
+        if all.iter().any(|(address, of, _)| (*address, *of) == (remote, session)) {
+            return Ok(None);
+        }
+        let offer = self.options.offer();
+        if all.len() >= MOST_CONNECTIONS {
+            self.answer(remote, &Setup::Refuse { session, reason: Reason::Busy, offer });
+            return Ok(None);
+        }
+        let (answer, settled) = setup::answer(&offer, session, sent, peer, now);
+        let established = match settled {
+            Ok(established) => established,
+            Err(both) => {
+                self.answer(remote, &answer);
+                let both = SetupError::Disagreement(Box::new(both));
+                return Ok(Some(Accepted::Refused(remote, both)));
+            }
+        };
+        let socket = shared(self.local)?;
+        socket.connect(&remote.into())?;
+        let connected = QosSocket::establish(socket.into(), &self.options, &established);
+        let connected = connected.map_err(io::Error::from)?;
+        self.answer(remote, &answer);
+        all.push((remote, session, Arc::downgrade(&connected.0.0)));
+        Ok(Some(Accepted::Connection(connected, remote)))
+    }
+}
+
+impl AsFd for QosSocketListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,320 @@
+//! Messages on a stream: each with its header, the application's and our own between them.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::TcpStream;
+
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::core::{Control, Core};
+use super::wire::{Header, Kind, LONGEST_CONTROL, TCP_HEADER};
+
+/// Bytes read ahead: small messages come by few calls of the system, large ones are read to their
+/// place.
+const AHEAD: usize = 64 * 1024;
+
+/// Whether a call waits until it can do something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// As the socket is set.
+    AsSet,
+    /// It does not.
+    Never,
+}
+
+/// A length or a kind that the other end must not send.
+pub(super) fn damaged(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+pub(super) fn too_long(length: usize, most: usize, what: &str) -> io::Error {
+    let text = format!("a message of {length} bytes is longer than {what}: {most}");
+    io::Error::new(ErrorKind::InvalidInput, text)
+}
+
+/// What is being written.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// The rest of a message that the system has taken in part only.
+    rest: Vec<u8>,
+}
+
+impl Writer {
+    /// Writes a message of the application's, and whatever was left before.
+    ///
+    /// # Errors
+    /// What the system says, where it has taken nothing: it can be tried again.
+    #[inline]
+    pub(super) fn send(&mut self, stream: &TcpStream, core: &Core, data: &[u8]) -> io::Result<()> {
+        if !self.rest.is_empty() {
+            self.send_rest(stream, Waiting::AsSet)?;
+        }
+        let header = core.header(core.counter.next(), data.len()).to_tcp();
+        let written = loop {
+            match (&*stream).write_vectored(&[IoSlice::new(&header), IoSlice::new(data)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => break written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        core.counter.count(data.len());
+        if written < header.len() + data.len() {
+            self.finish(stream, &header, data, written)?;
+        }
+        Ok(())
+    }
+
+    /// Writes on where the system has taken a part.
+    fn finish(
+        &mut self,
+        stream: &TcpStream,
+        header: &[u8],
+        data: &[u8],
+        mut written: usize,
+    ) -> io::Result<()> {
+        while written < header.len() + data.len() {
+            let (head, body) =
+                (&header[written.min(header.len())..], written - written.min(header.len()));
+            let body = &data[body..];
+            match (&*stream).write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(more) => written += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // It is on its way; what is left goes before the next.
+                    self.rest.extend(head);
+                    self.rest.extend(body);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was left.
+    fn send_rest(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<()> {
+        while !self.rest.is_empty() {
+            let sent = match waiting {
+                Waiting::AsSet => (&*stream).write(&self.rest),
+                Waiting::Never => {
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    rustix::net::send(stream, &self.rest, flags).map_err(io::Error::from)
+                }
+            };
+            match sent {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(self.rest.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a message of our own, unless others wait already: it is one of those that come
+    /// twice a second.
+    pub(super) fn tell(&mut self, stream: &TcpStream, core: &Core, control: &Control) {
+        if self.send_rest(stream, Waiting::Never).is_err() {
+            return;
+        }
+        let Control { kind, body } = control;
+        let sent = core.clock.now().as_nanos();
+        let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
+        self.rest.extend(header.to_tcp());
+        self.rest.extend(body);
+        // What does not fit now goes before the next; an error shows there, too.
+        let _ = self.send_rest(stream, Waiting::Never);
+    }
+}
+
+/// What is being read.
+#[derive(Debug)]
+pub(super) struct Reader {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// The application's message that is being read, and how much of it is still to come.
+    open: Option<(Header, usize)>,
+    /// What came of it before the time was up.
+    stash: Vec<u8>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let buffer = vec![0; AHEAD].into_boxed_slice();
+        Self { buffer, start: 0, end: 0, open: None, stash: Vec::new() }
+    }
+
+    fn ahead(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Reads ahead; answers how much, 0 at the end of the stream.
+    fn fill(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<usize> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.buffer.len() - self.end < TCP_HEADER + LONGEST_CONTROL {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let room = &mut self.buffer[self.end..];
+        let got = loop {
+            let got = match waiting {
+                Waiting::AsSet => (&*stream).read(room),
+                Waiting::Never => rustix::net::recv(stream, &mut *room, RecvFlags::DONTWAIT)
+                    .map(|(got, _)| got)
+                    .map_err(io::Error::from),
+            };
+            match got {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                got => break got?,
+            }
+        };
+        self.end += got;
+        Ok(got)
+    }
+
+    /// Goes on to the application's next message: `false` at the end of the stream. Our own are
+    /// handed on.
+    #[inline]
+    pub(super) fn open(
+        &mut self,
+        stream: &TcpStream,
+        core: &Core,
+        waiting: Waiting,
+        mut control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        while self.open.is_none() {
+            let Some(header) = self.ahead().first_chunk() else {
+                let is_whole = self.start == self.end;
+                match self.fill(stream, waiting)? {
+                    0 if is_whole => return Ok(false),
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
+                    _ => continue,
+                }
+            };
+            let header = Header::of_tcp(header, core.most_received).map_err(damaged)?;
+            if header.kind == Kind::Data {
+                self.start += TCP_HEADER;
+                self.open = Some((header, header.length));
+                break;
+            }
+            let whole = TCP_HEADER + header.length;
+            if self.ahead().len() < whole {
+                match self.fill(stream, waiting)? {
+                    0 => return Err(ErrorKind::UnexpectedEof.into()),
+                    _ => continue,
+                }
+            }
+            let start = self.start;
+            self.start += whole;
+            control(&header, &self.buffer[start + TCP_HEADER..start + whole])?;
+        }
+        Ok(true)
+    }
+
+    /// The open message, whole.
+    ///
+    /// # Errors
+    /// It is longer than the buffer, and passed over; or what the system says: what has come of
+    /// it is kept.
+    #[inline]
+    pub(super) fn message(
+        &mut self,
+        stream: &TcpStream,
+        buffer: &mut [u8],
+    ) -> io::Result<(Header, usize)> {
+        let Some((header, left)) = self.open else { return Err(ErrorKind::InvalidInput.into()) };
+        let length = self.stash.len() + left;
+        if length > buffer.len() {
+            self.pass_over(stream)?;
+            return Err(too_long(length, buffer.len(), "the buffer"));
+        }
+        let mut got = std::mem::take(&mut self.stash);
+        buffer[..got.len()].copy_from_slice(&got);
+        let mut filled = got.len();
+        while filled < length {
+            match self.some(stream, &mut buffer[filled..length]) {
+                Ok(more) => filled += more,
+                Err(error) => {
+                    got.clear();
+                    got.extend(&buffer[..filled]);
+                    self.stash = got;
+                    self.open = Some((header, length - filled));
+                    return Err(error);
+                }
+            }
+        }
+        self.open = None;
+        Ok((header, length))
+    }
+
+    /// Some of the open message's bytes, one at least: what was read ahead, or from the stream to
+    /// their place, and on ahead.
+    #[inline]
+    fn some(&mut self, stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
+        let ahead = self.ahead();
+        if !ahead.is_empty() {
+            let taken = ahead.len().min(room.len());
+            room[..taken].copy_from_slice(&ahead[..taken]);
+            self.start += taken;
+            return Ok(taken);
+        }
+        let wanted = room.len();
+        let mut places = [IoSliceMut::new(room), IoSliceMut::new(&mut self.buffer)];
+        let got = loop {
+            match (&*stream).read_vectored(&mut places) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                got => break got?,
+            }
+        };
+        (self.start, self.end) = (0, got.saturating_sub(wanted));
+        Ok(got.min(wanted))
+    }
+
+    /// Drops what is left of the open message.
+    fn pass_over(&mut self, stream: &TcpStream) -> io::Result<()> {
+        self.stash.clear();
+        while let Some((header, left)) = self.open {
+            if left == 0 {
+                self.open = None;
+                break;
+            }
+            if self.start == self.end && self.fill(stream, Waiting::AsSet)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let passed = self.ahead().len().min(left);
+            self.start += passed;
+            self.open = Some((header, left - passed));
+        }
+        Ok(())
+    }
+
+    /// Some of the open message's bytes, as a stream's; and the message's header once it is whole.
+    pub(super) fn bytes(
+        &mut self,
+        stream: &TcpStream,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, Option<Header>)> {
+        let Some((header, left)) = self.open else { return Ok((0, None)) };
+        let mut got = self.stash.len().min(buffer.len());
+        buffer[..got].copy_from_slice(&self.stash[..got]);
+        self.stash.drain(..got);
+        let mut left = left;
+        if got == 0 && left > 0 {
+            let wanted = buffer.len().min(left);
+            got = self.some(stream, &mut buffer[..wanted])?;
+            left -= got;
+        }
+        let is_whole = left == 0 && self.stash.is_empty();
+        self.open = (!is_whole).then_some((header, left));
+        Ok((got, is_whole.then_some(header)))
+    }
+
+    /// Whether a message of the application's is there or has begun.
+    pub(super) fn has_opened(&self) -> bool {
+        self.open.is_some()
+    }
+}

@@ -1,0 +1,116 @@
+//! What is written is read back, and whatever comes is read without panic.
+
+use proptest::prelude::*;
+
+use super::super::wire::*;
+use super::*;
+
+fn term(value: Option<u64>, coerced: bool) -> Term<Duration> {
+    Term { value: value.map(Duration::from_nanos), coerced }
+}
+
+prop_compose! {
+    fn specification()(
+        rates in any::<[Option<u32>; 2]>(), size in any::<Option<u64>>(),
+        spans in any::<[Option<u64>; 3]>(), loss in proptest::option::of(0u32..=100_000),
+        permutable in any::<Option<bool>>(), coerced in any::<[bool; 7]>(),
+    ) -> Specification {
+        let rate = |rate: Option<u32>| rate.map(MessageRate::per_second);
+        Specification {
+            min_rate: Term { value: rate(rates[0].map(|rate| rate / 2)), coerced: coerced[0] },
+            size: Term { value: size.map(Bytes::new), coerced: coerced[1] },
+            max_delay: term(spans[0], coerced[2]),
+            jitter: term(spans[1], coerced[3]),
+            rec_time: term(spans[2], coerced[4]),
+            loss: Term { value: loss.map(Percent::from_thousandths), coerced: coerced[5] },
+            permutable: Term { value: permutable, coerced: coerced[6] },
+            ..Specification::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn setup()(
+        kind in 0..4, numbers in any::<[u64; 4]>(), cookie in any::<Cookie>(),
+        send in specification(), receive in specification(),
+    ) -> Setup {
+        let [session, echo, arrived, sent] = numbers;
+        let offer = Offer { send, receive };
+        match kind {
+            0 => Setup::Hello { session, cookie, sent, offer },
+            1 => Setup::Challenge { session, cookie },
+            2 => Setup::Accept { session, echo, arrived, sent, offer },
+            _ => Setup::Refuse { session, reason: Reason::Busy, offer },
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_set_up_is_read_back_and_no_answer_is_longer_than_the_first(setup in setup()) {
+        let bytes = setup.to_bytes();
+        prop_assert_eq!(Setup::read(&bytes), Ok(setup));
+        prop_assert!(bytes.len() <= LONGEST_SETUP);
+        if matches!(setup, Setup::Hello { .. }) {
+            prop_assert_eq!(bytes.len(), LONGEST_SETUP);
+        }
+        for length in 0..bytes.len() {
+            prop_assert!(Setup::read(&bytes[..length]).is_err());
+        }
+        prop_assert!(Setup::read(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn headers_are_read_back(sequence: u32, sent: u64, session: u64, length in 0..LONGEST_MESSAGE) {
+        let header = Header { kind: Kind::Data, length, sequence, sent };
+        prop_assert_eq!(Header::of_tcp(&header.to_tcp(), length), Ok(header));
+        if length > 0 {
+            prop_assert!(Header::of_tcp(&header.to_tcp(), length - 1).is_err());
+        }
+        prop_assert_eq!(Header::of_udp(&header.to_udp(session), length, session), Ok(header));
+        prop_assert!(Header::of_udp(&header.to_udp(session), length, !session).is_err());
+    }
+
+    #[test]
+    fn what_is_told_is_read_back(
+        numbers in any::<[u64; 4]>(), offset in any::<(i64, u32)>(), change: u32, violated: u16,
+        loss in proptest::option::of(0u32..=100_000), delivered in any::<[Option<u32>; 11]>(),
+        send in specification(),
+    ) {
+        let figures = Figures {
+            messages: numbers[0],
+            bytes: numbers[1],
+            delay: Some((5, 6)),
+            loss,
+            violated,
+            delivered: delivered.map(|value| value.map(u64::from)),
+            ..Figures::default()
+        };
+        let status = Status {
+            sent_messages: numbers[2],
+            sent_bytes: numbers[3],
+            offset: Some((offset.0, offset.1.into())),
+            change,
+            figures,
+        };
+        prop_assert_eq!(Status::read(&status.to_bytes()), Ok(status));
+        prop_assert_eq!(status.to_bytes().len(), LONGEST_CONTROL);
+        let told = Change { number: change, send };
+        prop_assert_eq!(Change::read(&told.to_bytes()), Ok(told));
+        let pong = Pong { echo: numbers[0], arrived: numbers[1] };
+        prop_assert_eq!(Pong::read(&pong.to_bytes()), Ok(pong));
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, session: u64,
+    ) {
+        let _ = (Status::read(&bytes), Pong::read(&bytes), Change::read(&bytes));
+        let _ = Header::of_udp(&bytes, bytes.len(), session);
+        let length = (bytes.len() as u16).to_be_bytes();
+        let whole = [b"OnQS\x01", &[kind][..], &length, &bytes].concat();
+        if let Ok(setup) = Setup::read(&whole) {
+            prop_assert_eq!(setup.to_bytes(), whole);
+        }
+    }
+}
