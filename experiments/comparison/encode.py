@@ -27,7 +27,7 @@ def stream_command(seconds: int) -> list[str]:
         *("-f", "lavfi", "-i", f"{picture},{noise}", "-f", "lavfi", "-i", sound),
         *("-c:v", "libx264", "-threads", "1", "-preset", "superfast", "-pix_fmt", "yuv420p"),
         *("-b:v", rate, "-minrate", rate, "-maxrate", rate, "-bufsize", f"{_VIDEO_KBIT_S // 4}k"),
-        *("-bf", "2", "-x264-params", f"nal-hrd=cbr:keyint={2 * PICTURES_PER_S}:scenecut=0"),
+        *("-bf", "2", "-x264-params", f"keyint={2 * PICTURES_PER_S}:scenecut=0"),
         *("-c:a", "aac", "-ac", "2", "-b:a", f"{_AUDIO_KBIT_S}k"),
         *("-f", "mpegts", "-muxrate", f"{RATE_MBIT_S * 1e6:.0f}", "-pcr_period", "20", *_EXACT),
     ]

@@ -1,12 +1,12 @@
 """What of the stream arrived, and when: a recording held against what was sent.
 
 Packets are told apart by their bytes, so that a contender may cut, order and repeat them as it
-likes.
+likes. The few that are alike (filling within a frame) tell nothing, and are left out.
 """
 
 import math
 from array import array
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,15 +15,15 @@ import polars as pl
 from ontempo.lab.errors import UnfitEnvironmentError
 
 from .ends import ENTRY
-from .transport_stream import PACKET, PER_DATAGRAM, SYNC, Stream
+from .transport_stream import PACKET, PER_DATAGRAM, SYNC, Stream, Unit
 
 
 @dataclass(frozen=True)
 class Arrivals:
     """When each packet of the stream came first (ns), or none; and what else was recorded.
 
-    `repeated` came before; `foreign` is in no unit of the stream (tables, filling) or not of it;
-    `overtaken` came after a packet that was sent later.
+    `repeated` came before; `foreign` datagrams are not made of transport packets; `overtaken` came
+    after a packet that was sent later.
     """
 
     at_ns: tuple[int | None, ...]
@@ -47,13 +47,8 @@ def entries(recording: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def arrivals(stream: Stream, recording: bytes) -> Arrivals:
-    """Find each packet of a unit in the recording; alike ones are taken to come in their order."""
-    places: dict[bytes, list[int]] = defaultdict(list)
-    for unit in stream.units:
-        for place in unit.packets:
-            places[stream.packets[place]].append(place)
-    for alike in places.values():
-        alike.sort(reverse=True)
+    """Find each packet of a unit in the recording."""
+    places = {stream.packets[place]: place for unit in telling(stream) for place in unit.packets}
     found: list[int | None] = [None] * len(stream.packets)
     repeated = foreign = overtaken = 0
     last = -1
@@ -62,17 +57,26 @@ def arrivals(stream: Stream, recording: bytes) -> Arrivals:
             foreign += 1
             continue
         for start in range(0, len(datagram), PACKET):
-            waiting = places.get(datagram[start : start + PACKET])
-            if waiting is None:
-                foreign += 1
-            elif not waiting:
+            place = places.get(datagram[start : start + PACKET])
+            if place is None:
+                continue
+            if found[place] is not None:
                 repeated += 1
             else:
-                place = waiting.pop()
                 found[place] = stamp_ns
                 overtaken += place < last
                 last = max(last, place)
     return Arrivals(tuple(found), repeated, foreign, overtaken)
+
+
+def telling(stream: Stream) -> list[Unit]:
+    """The units, each with those of its packets that no other packet of the stream equals."""
+    often = Counter(stream.packets[place] for unit in stream.units for place in unit.packets)
+    unlike = (
+        Unit(one.kind, tuple(p for p in one.packets if often[stream.packets[p]] == 1))
+        for one in stream.units
+    )
+    return [one for one in unlike if one.packets]
 
 
 def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.DataFrame:
@@ -82,7 +86,7 @@ def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.Dat
     """
     begin = left_ns[0]
     rows = []
-    for unit in stream.units:
+    for unit in telling(stream):
         sent = left_ns[unit.packets[-1] // PER_DATAGRAM]
         times = [came.at_ns[place] for place in unit.packets]
         whole = [time for time in times if time is not None]
@@ -104,7 +108,7 @@ def packet_latencies(
 ) -> list[float]:
     """Of each packet of a unit that came, sent from `from_s` on: seconds, in rising order."""
     begin = left_ns[0] + from_s * 1e9
-    counted = (place for unit in stream.units for place in unit.packets)
+    counted = (place for unit in telling(stream) for place in unit.packets)
     return sorted(
         (at - left) / 1e9
         for place in counted
