@@ -77,8 +77,8 @@ def pacing_words(rows: pl.DataFrame) -> str:
     """How punctual the source was, in a sentence."""
     worst = rows.select(pl.col("pacing_p99_s", "pacing_max_s").max()).row(0)
     return (
-        f"Of the source's datagrams 99 % left within {worst[0] * 1000:.2f} ms of their time in every"
-        f" run; the latest by {worst[1] * 1000:.1f} ms."
+        f"Of the source's datagrams 99 % left within {worst[0] * 1000:.2f} ms of their time in"
+        f" every run; the latest by {worst[1] * 1000:.1f} ms."
     )
 
 

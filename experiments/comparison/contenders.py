@@ -127,4 +127,4 @@ SRT_FIXED = _srt("srt-120", "SRT, 120 ms", lambda _path: 120, "its default laten
 RIST = _rist("rist", "RIST", lambda path: path.latency_ms, "main profile, buffer by the rule")
 RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000, "main profile, its default buffer")
 
-CONTENDERS = (DIRECT, RTP, HTTP, SRT, SRT_FIXED, RIST, RIST_FIXED)
+CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED)

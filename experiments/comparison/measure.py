@@ -207,7 +207,7 @@ def main() -> None:
     for row in pl.read_parquet(File(folder) / "carried.parquet").iter_rows(named=True):
         mine = units.filter(contender=row["contender"])["latency_s"]
         late = (mine > path.playout_ms / 1000).sum()
-        print(f"\n{mine.len():d} frames, {mine.null_count()} lost, {late} late, max {mine.max()}")
+        print(f"\n{mine.len()} frames, {mine.null_count()} lost, {late} late")
         for name, value in row.items():
             print(f"{name:22} {value}")
 
