@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path as File
 
 from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.programs import program
 
 from .paths import Path
 
@@ -27,31 +29,27 @@ Words = Callable[[Path], list[str]]
 class Contender:
     """A way to carry the stream.
 
-    `send` and `receive` are the programs of its two ends, none for the harness itself. `package`
-    is what to install where `program` is missing; `about` says what is run, for the page.
+    `send` and `receive` are the programs of its two ends, none for the harness itself. `lacks`
+    says why it cannot be run on this machine, and is empty where it can.
     """
 
     name: str
     shown: str
-    about: str
     send: Words
     receive: Words
-    program: str = ""
-    package: str = ""
+    lacks: Callable[[], str] = lambda: ""
     version: Callable[[], str] = lambda: ""
 
-    def lacks(self) -> str:
-        """Why it cannot be run on this machine; empty where it can."""
-        if self.program and shutil.which(self.program) is None:
-            return f"not run: install {self.package}"
-        return ""
+
+def _package(name: str, program: str) -> Callable[[], str]:
+    return lambda: "" if shutil.which(program) else f"not run: install {name}"
 
 
 def _relay(*words: str) -> list[str]:
     return [sys.executable, str(RELAY), *words]
 
 
-def _srt(name: str, shown: str, latency: Callable[[Path], int], about: str) -> Contender:
+def _srt(name: str, shown: str, latency: Callable[[Path], int]) -> Contender:
     def send(path: Path) -> list[str]:
         target = f"srt://{{peer}}:{WIRE}?mode=caller&latency={latency(path)}"
         return ["srt-live-transmit", "-q", f"udp://127.0.0.1:{INPUT}", target]
@@ -60,12 +58,11 @@ def _srt(name: str, shown: str, latency: Callable[[Path], int], about: str) -> C
         source = f"srt://:{WIRE}?mode=listener&latency={latency(path)}"
         return ["srt-live-transmit", "-q", source, f"udp://127.0.0.1:{OUTPUT}"]
 
-    return Contender(
-        name, shown, about, send, receive, "srt-live-transmit", "srt-tools", srt_version
-    )
+    lacks = _package("srt-tools", "srt-live-transmit")
+    return Contender(name, shown, send, receive, lacks, srt_version)
 
 
-def _rist(name: str, shown: str, buffer: Callable[[Path], int], about: str) -> Contender:
+def _rist(name: str, shown: str, buffer: Callable[[Path], int]) -> Contender:
     quiet = ("-p", "1", "-S", "0", "-v", "3")
 
     def send(path: Path) -> list[str]:
@@ -76,7 +73,8 @@ def _rist(name: str, shown: str, buffer: Callable[[Path], int], about: str) -> C
         source = f"rist://@0.0.0.0:{WIRE}?buffer={buffer(path)}"
         return ["ristreceiver", *quiet, "-i", source, "-o", f"udp://127.0.0.1:{OUTPUT}"]
 
-    return Contender(name, shown, about, send, receive, "ristsender", "rist-tools", rist_version)
+    lacks = _package("rist-tools", "ristsender")
+    return Contender(name, shown, send, receive, lacks, rist_version)
 
 
 def srt_version() -> str:
@@ -102,14 +100,12 @@ def none(_path: Path) -> list[str]:
     return []
 
 
-DIRECT = Contender(
-    "direct", "nothing", "the source's datagrams go straight to the recorder", none, none
-)
+DIRECT = Contender("direct", "nothing", none, none)
+"""The source's datagrams go straight to the recorder: the floor of the harness."""
 
 RTP = Contender(
     "rtp",
     "RTP over UDP",
-    "a header before each datagram, nothing else",
     lambda _path: _relay("rtp-send", str(INPUT), "{peer}", str(WIRE)),
     lambda _path: _relay("rtp-receive", str(WIRE), str(OUTPUT)),
 )
@@ -117,14 +113,41 @@ RTP = Contender(
 HTTP = Contender(
     "http",
     "HTTP, CUBIC",
-    "a chunked response over the kernel's TCP with CUBIC, which a reader pulls",
     lambda _path: _relay("http-serve", str(INPUT), str(WIRE), "cubic"),
     lambda _path: _relay("http-read", "{peer}", str(WIRE), str(OUTPUT)),
 )
 
-SRT = _srt("srt", "SRT", lambda path: path.latency_ms, "latency by the rule")
-SRT_FIXED = _srt("srt-120", "SRT, 120 ms", lambda _path: 120, "its default latency")
-RIST = _rist("rist", "RIST", lambda path: path.latency_ms, "main profile, buffer by the rule")
-RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000, "main profile, its default buffer")
+SRT = _srt("srt", "SRT", lambda path: path.latency_ms)
+SRT_FIXED = _srt("srt-120", "SRT, 120 ms", lambda _path: 120)
+RIST = _rist("rist", "RIST", lambda path: path.latency_ms)
+RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000)
 
-CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED)
+
+def _ontempo(delivery: str, shown: str) -> Contender:
+    def send(path: Path) -> list[str]:
+        source, target = f"udp://127.0.0.1:{INPUT}", f"{{peer}}:{WIRE}"
+        wanted = ("--delivery", delivery, "--latency", f"{path.latency_ms} ms")
+        return [program(), "send", "--from", source, "--to", target, "--insecure", *wanted]
+
+    def receive(_path: Path) -> list[str]:
+        return [program(), "receive", "--listen", f":{WIRE}", "--to", f"udp://127.0.0.1:{OUTPUT}"]
+
+    return Contender(f"ontempo-{delivery}", shown, send, receive, _ontempo_lacks)
+
+
+@cache
+def _ontempo_lacks() -> str:
+    try:
+        asked = subprocess.run([program(), "send", "--help"], capture_output=True, check=False)
+    except UnfitEnvironmentError as error:
+        return f"not run: {error}"
+    return "not run: this ontempo has no command send" if asked.returncode else ""
+
+
+ORDERS = (
+    _ontempo("ordered", "ontempo, ordered"),
+    _ontempo("out-of-sequence", "ontempo, out of sequence"),
+    _ontempo("partial-order", "ontempo, partial order"),
+)
+
+CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED, *ORDERS)
