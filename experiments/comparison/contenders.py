@@ -30,7 +30,8 @@ class Contender:
     """A way to carry the stream.
 
     `send` and `receive` are the programs of its two ends, none for the harness itself. `lacks`
-    says why it cannot be run on this machine, and is empty where it can.
+    says why it cannot be run on this machine, and is empty where it can. `buffer_ms` is how long
+    what arrives may wait: by the path's rule, where it has no buffer of its own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Contender:
     receive: Words
     lacks: Callable[[], str] = lambda: ""
     version: Callable[[], str] = lambda: ""
+    buffer_ms: Callable[[Path], int] = lambda path: path.latency_ms
 
 
 def _package(name: str, program: str) -> Callable[[], str]:
@@ -59,7 +61,7 @@ def _srt(name: str, shown: str, latency: Callable[[Path], int]) -> Contender:
         return ["srt-live-transmit", "-q", source, f"udp://127.0.0.1:{OUTPUT}"]
 
     lacks = _package("srt-tools", "srt-live-transmit")
-    return Contender(name, shown, send, receive, lacks, srt_version)
+    return Contender(name, shown, send, receive, lacks, srt_version, latency)
 
 
 def _rist(name: str, shown: str, buffer: Callable[[Path], int]) -> Contender:
@@ -74,7 +76,7 @@ def _rist(name: str, shown: str, buffer: Callable[[Path], int]) -> Contender:
         return ["ristreceiver", *quiet, "-i", source, "-o", f"udp://127.0.0.1:{OUTPUT}"]
 
     lacks = _package("rist-tools", "ristsender")
-    return Contender(name, shown, send, receive, lacks, rist_version)
+    return Contender(name, shown, send, receive, lacks, rist_version, buffer)
 
 
 def srt_version() -> str:

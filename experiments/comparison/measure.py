@@ -206,7 +206,7 @@ def main() -> None:
     units = pl.read_parquet(File(folder) / "units.parquet").filter(kind="video")
     for row in pl.read_parquet(File(folder) / "carried.parquet").iter_rows(named=True):
         mine = units.filter(contender=row["contender"])["latency_s"]
-        late = (mine > path.playout_ms / 1000).sum()
+        late = (mine > path.playout_ms(path.latency_ms) / 1000).sum()
         print(f"\n{mine.len()} frames, {mine.null_count()} lost, {late} late")
         for name, value in row.items():
             print(f"{name:22} {value}")

@@ -16,14 +16,13 @@ from ontempo.lab.folder import unwritable, write_text
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
-from .paths import Path
-from .readings import bad_share
+from .readings import bad_share, path_of
 
 BEGIN, END = "<!-- measured: written by experiments.comparison -->", "<!-- /measured -->"
 
 COLUMNS = (
-    *("carried by", "frames lost", "late", "sound lost or late", "latency p50", "p99"),
-    *("bytes on the way", "back", "CPU send", "receive"),
+    *("carried by", "lost", "late", "sound", "p50", "p99", "bytes", "back"),
+    *("sender", "receiver"),
 )
 
 LOOKS: Mapping[str, tuple[str, str]] = {
@@ -82,13 +81,12 @@ def tables(rows: pl.DataFrame, contenders: Sequence[Contender], missing: Sequenc
     for _, group in groupby(rows.iter_rows(named=True), lambda row: row["path"]):
         of_path = list(group)
         first = of_path[0]
-        playout = Path(first["loss"], False, first["rtt_ms"], first["share"]).playout_ms
         lines = [" | ".join(COLUMNS), " | ".join("---" for _ in COLUMNS)]
         lines += [" | ".join(cells(row, shown[row["contender"]])) for row in of_path]
         table = "\n".join(f"| {line} |" for line in lines)
         parts.append(
-            f"### {path_words(first).capitalize()}\n\n{first['frames']} frames; late after"
-            f" {playout:g} ms.\n\n{table}\n"
+            f"### {path_words(first).capitalize()}\n\n{first['frames']} frames; buffers by the rule"
+            f" are of {path_of(first).latency_ms} ms.\n\n{table}\n"
         )
     if missing:
         parts.append("\n".join(f"- {line}" for line in missing) + "\n")

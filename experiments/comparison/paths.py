@@ -40,10 +40,9 @@ class Path:
         """The buffer by the rule: four round trips, and not less than 120 ms."""
         return max(LEAST_LATENCY_MS, LATENCY_RTTS * self.rtt_ms)
 
-    @property
-    def playout_ms(self) -> float:
-        """From when a frame was sent to when it is late."""
-        return self.rtt_ms / 2 + self.latency_ms + MARGIN_MS
+    def playout_ms(self, buffer_ms: int) -> float:
+        """From when a frame was sent to when it is late, behind such a buffer."""
+        return self.rtt_ms / 2 + buffer_ms + MARGIN_MS
 
     @property
     def pattern(self) -> str:

@@ -1,6 +1,7 @@
 """What the cells say: one row for each path and contender."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -16,22 +17,21 @@ PATH = ("loss", "pattern", "rtt_ms", "share")
 def readings(results: Results, contenders: Sequence[Contender]) -> pl.DataFrame:
     """Shares of frames and sound, latencies, bytes and processor time, in the order of paths.
 
-    `late` frames were whole after `Path.playout_ms`; `lost` never. `wire_forth` and `wire_back`
+    `late` frames were whole after `Path.playout_ms`, `lost` never. `wire_forth` and `wire_back`
     are bytes on the path for each byte of the stream, `sender_ms` and `receiver_ms` milliseconds
     of processor time for each second of it.
     """
-    units = results.table("units").with_columns(
-        pl.struct("loss", "rtt_ms", "share")
-        .map_elements(
-            lambda one: Path(one["loss"], False, one["rtt_ms"], one["share"]).playout_ms / 1000,
-            return_dtype=pl.Float64,
-        )
-        .alias("playout_s")
-    )
     keys = [*PATH, "contender"]
     video = pl.col("kind") == "video"
     lost = pl.col("latency_s").is_null()
     late = (pl.col("latency_s") > pl.col("playout_s")).fill_null(value=False)
+    units = results.table("units")
+    deadlines = [
+        {**row, "contender": one.name, "playout_s": playout_s(row, one)}
+        for row in units.select(PATH).unique(maintain_order=True).iter_rows(named=True)
+        for one in contenders
+    ]
+    units = units.join(pl.DataFrame(deadlines), on=keys, maintain_order="left")
     counted = units.group_by(keys, maintain_order=True).agg(
         video.sum().alias("frames"),
         (video & lost).sum().alias("lost"),
@@ -65,6 +65,18 @@ def readings(results: Results, contenders: Sequence[Contender]) -> pl.DataFrame:
     )
 
 
-def bad_share(row: dict[str, float]) -> float:
+def path_of(row: Mapping[str, Any]) -> Path:
+    """The path that a row's labels name."""
+    return Path(row["loss"], row["pattern"] == "bursts", row["rtt_ms"], row["share"])
+
+
+def playout_s(row: Mapping[str, Any], one: Contender) -> float:
+    """When a contender's frames are late on the path of a row."""
+    path = path_of(row)
+    return path.playout_ms(one.buffer_ms(path)) / 1000
+
+
+def bad_share(row: Mapping[str, Any]) -> float:
     """The share of the frames that were lost or late."""
-    return (row["lost"] + row["late"]) / row["frames"]
+    bad: float = (row["lost"] + row["late"]) / row["frames"]
+    return bad

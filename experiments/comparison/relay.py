@@ -8,9 +8,11 @@
 Standard library only: it runs in the emulator's hosts.
 """
 
+import contextlib
 import http.client
 import itertools
 import queue
+import signal
 import socket
 import struct
 import sys
@@ -22,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 _RTP = struct.Struct("!BBHII")
 _VERSION, _MP2T, _SSRC, _CLOCK_HZ = 0x80, 33, 0x6F6E7465, 90_000
 _LARGEST = 65_536
-_DATAGRAM = 7 * 188
+_PACKET, _PER_DATAGRAM = 188, 7
 _LOCAL = "127.0.0.1"
 
 
@@ -119,12 +121,14 @@ def http_read(peer: str, port: str, outlet: str) -> None:
             continue
         break
     waiting = b""
-    with udp() as out:
+    with udp() as out, contextlib.suppress(OSError, http.client.HTTPException):
         while data := response.read1(_LARGEST):
             waiting += data
-            while len(waiting) >= _DATAGRAM:
-                out.sendto(waiting[:_DATAGRAM], (_LOCAL, int(outlet)))
-                waiting = waiting[_DATAGRAM:]
+            while len(waiting) >= _PACKET:
+                size = min(len(waiting) // _PACKET, _PER_DATAGRAM) * _PACKET
+                out.sendto(waiting[:size], (_LOCAL, int(outlet)))
+                waiting = waiting[size:]
+    signal.pause()  # The server has ended; who started this ends it.
 
 
 ROLES: dict[str, Callable[..., None]] = {

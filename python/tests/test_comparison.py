@@ -269,7 +269,7 @@ def made_results() -> tuple[Made, Path]:
 
     def make(_cell: Cell) -> Tables:
         waits: list[float | None] = [0.45] * 8
-        late = (path.playout_ms + 1) / 1000
+        late = (path.playout_ms(400) + 1) / 1000
         units = [
             {"kind": kind, "latency_s": wait, "contender": name}
             for name, ending in (("direct", [0.05, 0.05]), ("srt", [None, late]))
