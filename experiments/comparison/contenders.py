@@ -125,16 +125,27 @@ RIST = _rist("rist", "RIST", lambda path: path.latency_ms)
 RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000)
 
 
-def _ontempo(delivery: str, shown: str) -> Contender:
+def _ontempo(name: str, shown: str, delivery: str, control: str = "pert") -> Contender:
     def send(path: Path) -> list[str]:
         source, target = f"udp://127.0.0.1:{INPUT}", f"{{peer}}:{WIRE}"
         wanted = ("--delivery", delivery, "--latency", f"{path.latency_ms} ms")
-        return [program(), "send", "--from", source, "--to", target, "--insecure", *wanted]
+        controlled = ("--congestion", control)
+        return [
+            program(),
+            "send",
+            "--from",
+            source,
+            "--to",
+            target,
+            "--insecure",
+            *wanted,
+            *controlled,
+        ]
 
     def receive(_path: Path) -> list[str]:
         return [program(), "receive", "--listen", f":{WIRE}", "--to", f"udp://127.0.0.1:{OUTPUT}"]
 
-    return Contender(f"ontempo-{delivery}", shown, send, receive, _ontempo_lacks)
+    return Contender(name, shown, send, receive, _ontempo_lacks)
 
 
 @cache
@@ -147,9 +158,11 @@ def _ontempo_lacks() -> str:
 
 
 ORDERS = (
-    _ontempo("ordered", "ontempo, ordered"),
-    _ontempo("out-of-sequence", "ontempo, out of sequence"),
-    _ontempo("partial-order", "ontempo, partial order"),
+    _ontempo("ontempo-ordered", "ontempo, ordered", "ordered"),
+    _ontempo("ontempo-out-of-sequence", "ontempo, out of sequence", "out-of-sequence"),
+    _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order"),
+    _ontempo("ontempo-cubic", "ontempo, ordered, CUBIC", "ordered", "cubic"),
 )
+"""Over PERT, and once over CUBIC, the program's default."""
 
 CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED, *ORDERS)

@@ -36,6 +36,7 @@ LOOKS: Mapping[str, tuple[str, str]] = {
     "ontempo-ordered": ("pert", "triangle-up"),
     "ontempo-out-of-sequence": ("pert", "circle"),
     "ontempo-partial-order": ("pert", "diamond"),
+    "ontempo-cubic": ("pert", "square-open"),
 }
 """Colour and symbol of each contender in plots."""
 
