@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod columns;
+mod deliver;
 mod emulate;
 mod export;
 mod failure;
@@ -43,6 +44,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Emulate(arguments) => emulate::emulate(&arguments),
         Command::Probe(arguments) => probe::probe(&arguments),
+        Command::Send(arguments) => return deliver::send(&arguments),
+        Command::Receive(arguments) => return deliver::receive(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),

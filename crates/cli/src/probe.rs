@@ -108,7 +108,7 @@ fn heard(event: &Event, as_json: bool) -> String {
 }
 
 /// The first address of a name.
-fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
     let wrong = |what: &str| Failure::Input(format!("{option}{text}: {what}"));
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(wrong("the port is missing: write host.example:4434"));

@@ -17,7 +17,7 @@ use ontempo_foundation::{RandomStream, Time};
 use ring::hmac;
 
 use crate::config::Configuration;
-use crate::connection::{Connection, ReceiveStatistics, Step, Told};
+use crate::connection::{Connection, ReceiveStatistics, SendStatistics, Step, Told};
 use crate::flow::{FlowConfig, FlowId};
 use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
@@ -81,6 +81,15 @@ pub enum Event {
         flow: FlowId,
         /// How it was received.
         statistics: ReceiveStatistics,
+    },
+    /// All of a flow that this side finished has arrived or been dropped; it is forgotten.
+    FlowSettled {
+        /// On which connection.
+        connection: ConnectionId,
+        /// Which.
+        flow: FlowId,
+        /// How it was sent.
+        statistics: SendStatistics,
     },
     /// A connection was closed by the peer, or lost, or never came to be. It tells nothing more.
     Closed {
@@ -571,6 +580,7 @@ fn event(connection: ConnectionId, accepted: bool, told: Told) -> Event {
         Told::Writable(flow) => Event::Writable { connection, flow },
         Told::Dropped(flow, units) => Event::Dropped { connection, flow, units },
         Told::FlowEnded(flow, statistics) => Event::FlowEnded { connection, flow, statistics },
+        Told::FlowSettled(flow, statistics) => Event::FlowSettled { connection, flow, statistics },
         Told::Closed(reason) => Event::Closed { connection, reason },
     }
 }

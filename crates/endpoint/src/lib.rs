@@ -9,12 +9,16 @@
 //! a number, and may have a deadline, a priority, and units that it depends on. What order they
 //! are delivered in, and what becomes of those that are lost, is each flow's choice
 //! ([`FlowConfig`]).
+//!
+//! Programs that want sockets and threads rather than a state machine use [`live`].
 
 mod config;
 mod connection;
 mod endpoint;
 mod flow;
 mod identity;
+#[cfg(unix)]
+pub mod live;
 pub mod media;
 pub mod monitor;
 pub mod qos;
@@ -32,6 +36,8 @@ pub use connection::{
 };
 pub use endpoint::{ConnectFailed, ConnectionId, Endpoint, Event, Poll, Source, Transmit};
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
-pub use identity::{Fingerprint, Identity, IdentityError, Token, Trust};
+pub use identity::{
+    Fingerprint, Identity, IdentityError, MadeIdentity, Token, TokenTooLong, Trust,
+};
 pub use noq_proto::EcnCodepoint;
 pub use wire::AckRequest;

@@ -1,5 +1,6 @@
 //! What may be written on the command line.
 
+mod deliver;
 mod monitor;
 mod probe;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
+pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 use crate::seeds::Seeds;
@@ -79,6 +81,27 @@ Examples:
   ontempo probe host.example:4434                                     # on the other
   ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json")]
     Probe(Probe),
+    /// Send media to `ontempo receive` on another machine, on time and encrypted
+    #[command(after_help = "\
+MPEG-TS and RTP are cut into frames, sound and tables, each sent with its deadline; anything else goes \
+datagram by datagram. A lost receiver is looked for; what a udp:// source sends meanwhile is dropped when \
+the buffer is full, what is least wanted first.
+
+Examples:
+  ontempo send --from udp://:5000 --to host.example:4433 --fingerprint HEX --token secret
+  ontempo send --from film.ts --realtime --to host.example:4433 --fingerprint HEX --latency '500 ms'
+  tar c folder | ontempo send --from - --to host.example:4433 --fingerprint HEX")]
+    Send(Send),
+    /// Receive media from `ontempo send` and hand it to a player, a file or a program
+    #[command(after_help = "\
+It prints the fingerprint by which senders know it. With a file or standard output it ends with the \
+stream; with udp:// it goes on until Ctrl-C.
+
+Examples:
+  ontempo receive --listen :4433 --to udp://127.0.0.1:5001 --identity receiver.pem --token secret
+  ontempo receive --listen :4433 --to film.ts
+  ontempo receive --listen :4433 --to - | ffplay -")]
+    Receive(Receive),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it
     Kernel(Kernel),
     /// Show what the QoS sockets of this host ask for and get

@@ -114,6 +114,7 @@ pub(crate) enum Told {
     Writable(FlowId),
     Dropped(FlowId, Vec<u64>),
     FlowEnded(FlowId, ReceiveStatistics),
+    FlowSettled(FlowId, SendStatistics),
     Closed(String),
 }
 
@@ -228,6 +229,11 @@ impl Connection {
             return Err(SendError::NoFlow);
         }
         self.sending.send(now, flow.number, unit, &self.config)
+    }
+
+    /// The longest unit that the peer takes and this side keeps, in bytes.
+    pub fn longest_unit(&self) -> u64 {
+        self.sending.longest_unit(&self.config)
     }
 
     /// Says that nothing more will be sent on a flow; what was taken still arrives.
@@ -367,7 +373,8 @@ impl Connection {
             self.on_stack_event(now, event);
         }
         if self.stage == Stage::Greeting && now >= self.greeting_ends {
-            self.told.push_back(Told::Closed("the greeting did not come in time".to_owned()));
+            let limit = self.config.greeting_timeout;
+            self.told.push_back(Told::Closed(format!("no answer came within {limit}")));
             self.close_with(now, close_code::LATE, "the greeting did not come in time");
         }
         if let Err(violation) = self.work(now) {
@@ -484,8 +491,21 @@ fn told_reason(reason: &ConnectionError) -> String {
                 _ => format!("the peer gave up: {said}"),
             }
         }
+        ConnectionError::TransportError(error) if is_tls(error.code.into()) => {
+            let said = error.reason.trim_start_matches("unexpected error: ");
+            format!("the peer's certificate is not trusted, or TLS failed: {said}")
+        }
+        ConnectionError::ConnectionClosed(close) if is_tls(close.error_code.into()) => {
+            "the peer does not trust our certificate, or TLS failed".to_owned()
+        }
+        ConnectionError::TimedOut => "nothing has been heard of the peer".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// True for QUIC's errors that stand for TLS alerts (RFC 9001, section 4.8).
+fn is_tls(code: u64) -> bool {
+    (0x100..0x200).contains(&code)
 }
 
 /// Flows by their number.

@@ -50,6 +50,13 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// The longest unit that the peer takes and this side keeps, in bytes.
+pub(super) fn longest_unit(peer: &Limits, config: &Configuration) -> u64 {
+    // The peer may keep an eighth of its leave to itself, it being too little to tell of.
+    let leave = peer.bytes - peer.bytes / 8;
+    peer.unit_bytes.min(leave).min(config.send_bytes.get())
+}
+
 /// Where a unit is.
 #[derive(Clone, Debug)]
 enum Place {
@@ -150,9 +157,7 @@ impl SendFlow {
         peer: &Limits,
         config: &Configuration,
     ) -> Result<u64, SendError> {
-        // The peer may keep an eighth of its leave to itself, it being too little to tell of.
-        let leave = peer.bytes - peer.bytes / 8;
-        let most = peer.unit_bytes.min(leave).min(config.send_bytes.get());
+        let most = longest_unit(peer, config);
         let (id, size) = (self.next_id(), unit.data.len() as u64);
         if self.finished {
             return Err(SendError::NoFlow);
@@ -388,13 +393,14 @@ impl SendFlow {
         self.finish_told && self.is_idle()
     }
 
-    /// What the flow holds now: units, bytes.
-    pub(super) fn held(&self) -> (u64, u64) {
-        (self.slots.len() as u64, self.held)
-    }
-
-    /// How long the oldest unit has waited.
-    pub(super) fn oldest(&self, now: Time) -> Duration {
-        self.slots.front().map_or(Duration::ZERO, |slot| now.since(slot.sent))
+    /// The flow as it stands.
+    pub(super) fn statistics(&mut self, now: Time) -> SendStatistics {
+        self.count_blocked(now);
+        let mut statistics = self.statistics;
+        statistics.held_units = self.slots.len() as u64;
+        statistics.held_bytes = self.held;
+        statistics.oldest = self.slots.front().map_or(Duration::ZERO, |slot| now.since(slot.sent));
+        statistics.settled = self.first;
+        statistics
     }
 }

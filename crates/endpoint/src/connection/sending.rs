@@ -7,7 +7,7 @@ use noq_proto::{Dir, SendDatagramError, StreamId, VarInt, WriteError};
 use ontempo_foundation::{Bytes as Size, Time};
 
 use super::control::Control;
-use super::send_flow::{GivenUp, SendError, SendFlow};
+use super::send_flow::{GivenUp, SendError, SendFlow, longest_unit};
 use super::statistics::SendStatistics;
 use super::{Connection, FlowError, Flows, Told, Violation};
 use crate::config::Configuration;
@@ -102,6 +102,10 @@ impl Sending {
         flow.push(now, unit, &self.peer, config)
     }
 
+    pub(super) fn longest_unit(&self, config: &Configuration) -> u64 {
+        longest_unit(&self.peer, config)
+    }
+
     pub(super) fn finish(&mut self, flow: u64) {
         if let Some(flow) = self.flows.get_mut(&flow) {
             flow.finished = true;
@@ -120,14 +124,7 @@ impl Sending {
     }
 
     pub(super) fn statistics(&mut self, now: Time, flow: u64) -> Option<SendStatistics> {
-        let flow = self.flows.get_mut(&flow)?;
-        flow.count_blocked(now);
-        let (held_units, held_bytes) = flow.held();
-        let oldest = flow.oldest(now);
-        let mut statistics = flow.statistics;
-        (statistics.held_units, statistics.held_bytes) = (held_units, held_bytes);
-        statistics.oldest = oldest;
-        Some(statistics)
+        self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
     }
 
     /// A flow that was opened; `None` where it is over.
@@ -186,7 +183,7 @@ impl Sending {
     }
 
     /// Says of finished flows that they are, and forgets those that are over.
-    fn end_flows(&mut self, control: &mut Control) {
+    fn end_flows(&mut self, now: Time, control: &mut Control, told: &mut VecDeque<Told>) {
         for flow in self.flows.values_mut() {
             let all_sent = flow.config.reliability != Reliability::None || flow.head().is_none();
             if flow.finished && !flow.finish_told && all_sent {
@@ -195,7 +192,13 @@ impl Sending {
                 flow.finish_told = true;
             }
         }
-        self.flows.retain(|_, flow| !flow.is_over());
+        self.flows.retain(|number, flow| {
+            let is_over = flow.is_over();
+            if is_over {
+                told.push_back(Told::FlowSettled(FlowId::outgoing(*number), flow.statistics(now)));
+            }
+            !is_over
+        });
     }
 
     /// The flow to write of: the one whose next unit is the most important, in turn among equals.
@@ -392,6 +395,6 @@ impl Connection {
                 self.told.push_back(Told::Writable(FlowId::outgoing(flow.number)));
             }
         }
-        sending.end_flows(&mut self.control);
+        sending.end_flows(now, &mut self.control, &mut self.told);
     }
 }

@@ -68,6 +68,8 @@ pub struct SendStatistics {
     pub held_bytes: u64,
     /// How long the oldest of them has been held.
     pub oldest: Duration,
+    /// Every unit below this number has arrived or been dropped.
+    pub settled: u64,
     /// What the receiver told last.
     pub told: Told,
     blocked_since: Option<Time>,

@@ -76,6 +76,8 @@ struct Slot {
     /// By where they begin.
     pieces: BTreeMap<u16, Vec<u8>>,
     have: usize,
+    /// What is missing of it will not come.
+    is_abandoned: bool,
 }
 
 impl Slot {
@@ -145,9 +147,13 @@ impl Joiner {
                 arrived: part.arrived,
                 pieces: BTreeMap::new(),
                 have: 0,
+                is_abandoned: false,
             };
             let is_new = !self.slots.contains_key(&part.datagram);
             let slot = self.slots.entry(part.datagram).or_insert_with(new);
+            if slot.is_abandoned && slot.pieces.is_empty() {
+                slot.length = part.length;
+            }
             let fits = slot.length == part.length;
             if !fits || !slot.take(span.offset, piece) {
                 self.statistics.conflicting += 1;
@@ -158,6 +164,24 @@ impl Joiner {
                 self.whole.push(part.datagram);
             }
         }
+    }
+
+    /// What is missing of a datagram will not come: in order, nothing waits for it any longer.
+    pub fn abandon(&mut self, datagram: u64) {
+        if self.options.release != Release::InOrder || datagram < self.next {
+            return;
+        }
+        let slot = self.slots.entry(datagram).or_insert_with(|| {
+            self.bytes += OVERHEAD;
+            Slot {
+                length: 0,
+                arrived: Time::ZERO,
+                pieces: BTreeMap::new(),
+                have: 0,
+                is_abandoned: true,
+            }
+        });
+        slot.is_abandoned = true;
     }
 
     /// No more units are to come: what waits for others waits no longer.
@@ -174,7 +198,7 @@ impl Joiner {
                 self.fastest.here(slot.arrived, delay)
             }
             (Release::InOrder, Some((&number, slot))) => {
-                if number == self.next && slot.is_whole() {
+                if number == self.next && (slot.is_whole() || slot.is_abandoned) {
                     Time::ZERO
                 } else {
                     Time::NEVER

@@ -443,3 +443,21 @@ fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
     };
     assert_eq!((whole.as_str(), without.as_str()), ("75", "74"));
 }
+
+#[test]
+fn nothing_waits_for_a_datagram_that_will_not_come() {
+    let units = cut(&[vec![1; 20], vec![2; 20], vec![3; 20]], CutterOptions::default());
+    let options = JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() };
+    let mut joiner = Joiner::new(options);
+    joiner.push(at(0), &units[0]);
+    joiner.push(at(0), &units[2]);
+    assert_eq!(joiner.poll(at(1)).map(|left| left.datagram), Some(0));
+    assert_eq!(joiner.poll(at(1)), None);
+    joiner.abandon(1);
+    let left: Vec<_> = std::iter::from_fn(|| joiner.poll(at(2))).collect();
+    assert_eq!(
+        left.iter().map(|left| (left.datagram, left.is_whole)).collect::<Vec<_>>(),
+        [(1, false), (2, true)]
+    );
+    assert_eq!(joiner.waiting(), 0);
+}

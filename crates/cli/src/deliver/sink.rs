@@ -1,0 +1,276 @@
+//! Where media goes to: datagrams, a pipe, a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration as Wall;
+
+use ontempo_endpoint::media::{Joined, Joiner, JoinerOptions, Release, Unit};
+use ontempo_endpoint::udp::{
+    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Transmit,
+};
+use ontempo_endpoint::{DeliveryOrder, FlowConfig, Reliability};
+use ontempo_foundation::{Duration, Time};
+
+use super::{environment, socket_for};
+use crate::arguments::Place;
+use crate::failure::Failure;
+use crate::probe::resolve;
+
+/// How long a full queue of the thread's is let drain.
+const RETRY: Wall = Wall::from_micros(100);
+
+/// What has left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) whole: u64,
+    pub(super) damaged: u64,
+    /// The number after the highest.
+    next: u64,
+    /// True where the order of leaving says nothing about what is missing.
+    is_unordered: bool,
+    is_over: bool,
+}
+
+impl Counts {
+    fn note(&mut self, joined: &Joined) {
+        self.next = self.next.max(joined.datagram + 1);
+        let count = if joined.is_whole { &mut self.whole } else { &mut self.damaged };
+        // Of a datagram nothing of which came, nothing left.
+        *count += u64::from(joined.is_whole || !joined.data.is_empty());
+    }
+
+    pub(super) fn missing(&self) -> u64 {
+        if self.is_unordered && !self.is_over {
+            return 0;
+        }
+        self.next.saturating_sub(self.whole + self.damaged)
+    }
+}
+
+/// Where media goes to.
+pub(super) enum Sink {
+    Udp { driver: Driver<Datagrams>, counts: Arc<Mutex<Counts>> },
+    Stream { joiner: Joiner, counts: Counts, out: BufWriter<Output>, written: u64, clock: Clock },
+}
+
+/// A file or a pipe, and what it is called.
+pub(super) struct Output {
+    to: Box<dyn Write>,
+    name: String,
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// What the thread of datagrams is told.
+pub(super) enum Told {
+    Unit(Box<Unit>),
+    Gone(Vec<u64>),
+    Finish,
+}
+
+/// Sends datagrams when it is their time.
+pub(super) struct Datagrams {
+    joiner: Joiner,
+    to: SocketAddr,
+    counts: Arc<Mutex<Counts>>,
+    waits: bool,
+    finished: bool,
+}
+
+/// Some of a transport stream's packets are worth having; of most else a part is not.
+fn is_usable(joined: &Joined) -> bool {
+    joined.is_whole || joined.data.first() == Some(&0x47)
+}
+
+impl Protocol for Datagrams {
+    type Command = Told;
+
+    fn handle(&mut self, _: Time, _: Datagram<'_>) {}
+
+    fn handle_command(&mut self, now: Time, told: Told) {
+        match told {
+            Told::Unit(unit) => self.joiner.push(now, &unit),
+            Told::Gone(all) => all.into_iter().for_each(|one| self.joiner.abandon(one)),
+            Told::Finish => {
+                self.finished = true;
+                // What has its time leaves then.
+                if !self.waits {
+                    self.joiner.finish();
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn next_timeout(&self) -> Time {
+        self.joiner.next_timeout()
+    }
+
+    fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
+        while let Some(joined) = self.joiner.poll(now) {
+            self.counts.lock().unwrap_or_else(PoisonError::into_inner).note(&joined);
+            if is_usable(&joined) {
+                buffer.extend_from_slice(&joined.data);
+                return Next::Transmit(Transmit::to(self.to));
+            }
+        }
+        Next::Idle
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished && self.joiner.next_timeout() == Time::NEVER
+    }
+}
+
+/// When datagrams of a flow leave.
+fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
+    match (config.reliability, config.order) {
+        (Reliability::Full, DeliveryOrder::Arrival) if to_network => Release::WhenWhole,
+        (Reliability::Full, _) => Release::InOrder,
+        _ => Release::AsArrived { delay: latency },
+    }
+}
+
+impl Sink {
+    pub(super) fn open(
+        to: &Place,
+        config: &FlowConfig,
+        latency: Duration,
+    ) -> Result<Self, Failure> {
+        let is_network = matches!(to, Place::Udp(_));
+        let release = release(config, latency, is_network);
+        let joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+        let is_unordered = release == Release::WhenWhole;
+        let counts = Counts { is_unordered, ..Counts::default() };
+        let output = match to {
+            Place::Udp(address) => {
+                let to = resolve(address, "--to udp://")?;
+                let counts = Arc::new(Mutex::new(counts));
+                let datagrams = Datagrams {
+                    joiner,
+                    to,
+                    counts: Arc::clone(&counts),
+                    waits: matches!(release, Release::AsArrived { .. }),
+                    finished: false,
+                };
+                let options = DriverOptions::default();
+                let driver = Driver::spawn(socket_for(to)?, datagrams, Clock::new(), options);
+                return Ok(Self::Udp { driver: driver.map_err(environment)?, counts });
+            }
+            Place::Pipe => {
+                Output { to: Box::new(io::stdout()), name: "standard output".to_owned() }
+            }
+            Place::File(path) => {
+                let name = path.display().to_string();
+                let file = File::create(path).map_err(|error| {
+                    Failure::Environment(format!("--to {name}: cannot make it: {error}"))
+                })?;
+                Output { to: Box::new(file), name }
+            }
+        };
+        let out = BufWriter::with_capacity(64 << 10, output);
+        Ok(Self::Stream { joiner, counts, out, written: 0, clock: Clock::new() })
+    }
+
+    /// A unit has come.
+    pub(super) fn push(&mut self, unit: Unit) -> Result<(), Failure> {
+        match self {
+            Self::Udp { driver, .. } => tell(driver, Told::Unit(Box::new(unit))),
+            Self::Stream { joiner, clock, .. } => {
+                joiner.push(clock.now(), &unit);
+                Ok(())
+            }
+        }
+    }
+
+    /// Of these datagrams something will not come.
+    pub(super) fn abandon(&mut self, gone: Vec<u64>) -> Result<(), Failure> {
+        match self {
+            Self::Udp { driver, .. } => tell(driver, Told::Gone(gone)),
+            Self::Stream { joiner, .. } => {
+                gone.into_iter().for_each(|one| joiner.abandon(one));
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what is due, and answers when to be called again at the latest.
+    pub(super) fn work(&mut self, idle: bool) -> Result<Wall, Failure> {
+        const MOST: Wall = Wall::from_millis(50);
+        let Self::Stream { joiner, counts, out, written, clock } = self else { return Ok(MOST) };
+        let now = clock.now();
+        while let Some(joined) = joiner.poll(now) {
+            counts.note(&joined);
+            if is_usable(&joined) {
+                *written += joined.data.len() as u64;
+                out.write_all(&joined.data).map_err(|error| full(out, &error, *written))?;
+            }
+        }
+        if idle {
+            out.flush().map_err(|error| full(out, &error, *written))?;
+        }
+        Ok(MOST.min(Wall::from_nanos(joiner.next_timeout().since(now).as_nanos())))
+    }
+
+    /// The stream is over: hands on what is left and answers what has left in all.
+    pub(super) fn finish(mut self) -> Result<Counts, Failure> {
+        if let Self::Stream { joiner, .. } = &mut self {
+            joiner.finish();
+        }
+        self.work(true)?;
+        let mut counts = match self {
+            Self::Stream { counts, .. } => counts,
+            Self::Udp { driver, counts } => {
+                tell(&driver, Told::Finish)?;
+                driver.wait().map_err(environment)?;
+                *counts.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        counts.is_over = true;
+        Ok(counts)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        match self {
+            Self::Stream { counts, .. } => *counts,
+            Self::Udp { counts, .. } => *counts.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Failure> {
+    loop {
+        match driver.command(told) {
+            Ok(()) => return Ok(()),
+            Err(CommandError::Full(again)) => {
+                told = again;
+                sleep(RETRY);
+            }
+            Err(error @ CommandError::Ended(_)) => return Err(environment(error)),
+        }
+    }
+}
+
+/// The failure that a full disk or a closed pipe is.
+fn full(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Failure {
+    let Output { name, .. } = out.get_ref();
+    if error.kind() == ErrorKind::BrokenPipe {
+        return Failure::Environment("the program behind standard output has ended".to_owned());
+    }
+    let sure = written.saturating_sub(out.buffer().len() as u64);
+    Failure::Environment(format!(
+        "cannot write {name}: {error}; it ends early, after at most {sure} bytes of the stream"
+    ))
+}

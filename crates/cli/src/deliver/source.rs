@@ -1,0 +1,164 @@
+//! Where media comes from: datagrams, a pipe, a file.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::thread::{Builder, sleep};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_endpoint::media::{Chopper, Cutter, CutterOptions, PcrClock};
+use ontempo_endpoint::udp::{
+    Clock, Datagram, Driver, DriverOptions, Next, Protocol, SocketOptions,
+};
+use ontempo_foundation::Time;
+
+use super::backlog::Backlog;
+use super::{environment, socket_at};
+use crate::arguments::Place;
+use crate::failure::Failure;
+
+/// Bytes of a datagram that a stream without packets of its own is cut into: seven packets of a
+/// transport stream would be as long.
+const PIECE: u16 = 1_316;
+
+/// Bytes read at once.
+const READ: usize = 64 << 10;
+
+/// A source under way; it ends with the program.
+pub(super) enum Source {
+    /// Datagrams, carried by a thread until this is dropped.
+    Udp(Driver<Datagrams>),
+    /// A pipe or a file, read by a thread until its end.
+    Stream,
+}
+
+/// Cuts the datagrams that come.
+pub(super) struct Datagrams {
+    cutter: Cutter,
+    backlog: Arc<Backlog>,
+}
+
+impl Datagrams {
+    fn hand_on(&mut self) {
+        while let Some(unit) = self.cutter.poll() {
+            self.backlog.push(unit);
+        }
+    }
+}
+
+impl Protocol for Datagrams {
+    type Command = ();
+
+    fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
+        self.cutter.push(datagram.received, datagram.data);
+        self.hand_on();
+    }
+
+    /// The source is to end: what is held is handed on.
+    fn handle_command(&mut self, _: Time, (): ()) {
+        self.cutter.finish();
+        self.hand_on();
+        self.backlog.end(None);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.cutter.handle_timeout(now);
+        self.hand_on();
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.cutter.next_timeout()
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
+        Next::Idle
+    }
+}
+
+impl Source {
+    pub(super) fn start(
+        from: &Place,
+        backlog: &Arc<Backlog>,
+        realtime: bool,
+    ) -> Result<Self, Failure> {
+        let backlog = Arc::clone(backlog);
+        match from {
+            Place::Udp(address) => {
+                let cutter = Cutter::new(CutterOptions::default());
+                let socket = socket_at(address, "--from udp://", SocketOptions::default())?;
+                let datagrams = Datagrams { cutter, backlog };
+                let driver =
+                    Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default());
+                Ok(Self::Udp(driver.map_err(environment)?))
+            }
+            Place::Pipe => read_on_a_thread(io::stdin(), backlog, realtime, "standard input"),
+            Place::File(path) => {
+                let name = path.display().to_string();
+                let file = File::open(path).map_err(|error| {
+                    Failure::Environment(format!("--from {name}: cannot open it: {error}"))
+                })?;
+                read_on_a_thread(file, backlog, realtime, &name)
+            }
+        }
+    }
+
+    /// Ends a source that has no end of its own.
+    pub(super) fn end(&self, backlog: &Backlog) {
+        match self {
+            Self::Udp(driver) if driver.command(()).is_ok() => {}
+            _ => backlog.end(None),
+        }
+    }
+}
+
+fn read_on_a_thread(
+    input: impl Read + Send + 'static,
+    backlog: Arc<Backlog>,
+    realtime: bool,
+    name: &str,
+) -> Result<Source, Failure> {
+    let name = name.to_owned();
+    let work = move || {
+        let ended = pump(input, &backlog, realtime);
+        backlog.end(ended.err().map(|error| format!("cannot read {name}: {error}")));
+    };
+    // Nobody waits for it: it may be waiting for input that never comes.
+    Builder::new().name("source".to_owned()).spawn(work).map_err(environment)?;
+    Ok(Source::Stream)
+}
+
+/// Reads to the end.
+fn pump(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<()> {
+    let clock = Clock::new();
+    let (mut chopper, mut pace, begun) = (Chopper::new(PIECE), PcrClock::default(), Instant::now());
+    let mut cutter = Cutter::new(CutterOptions::default());
+    let mut bytes = vec![0; READ];
+    loop {
+        let count = match input.read(&mut bytes) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if count == 0 {
+            chopper.finish();
+        }
+        chopper.push(&bytes[..count]);
+        while let Some(datagram) = chopper.poll() {
+            if realtime {
+                let due = begun + Wall::from_nanos(pace.due(datagram).as_nanos());
+                sleep(due.saturating_duration_since(Instant::now()));
+            }
+            cutter.push(clock.now(), datagram);
+            while let Some(unit) = cutter.poll() {
+                backlog.push(unit);
+            }
+        }
+        if count == 0 {
+            cutter.finish();
+            while let Some(unit) = cutter.poll() {
+                backlog.push(unit);
+            }
+            return Ok(());
+        }
+    }
+}

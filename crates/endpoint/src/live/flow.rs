@@ -1,0 +1,307 @@
+//! Flows, as programs use them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration as Wall;
+
+use bytes::Bytes;
+use ontempo_foundation::Duration;
+
+use super::Error;
+use super::carried::{Command, MOST_READY, Running, size};
+use super::mailbox::Mailbox;
+use crate::wire::MAX_DEPENDENCIES;
+use crate::{
+    ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
+    SendStatistics,
+};
+
+/// What lies between a program and the thread at most: the endpoint has queues of its own, whose
+/// size is configured.
+const MOST_UNITS: usize = 64;
+const MOST_BYTES: usize = 256 << 10;
+
+/// Bytes that lie ready below which more is asked for.
+const LOW_BYTES: usize = 128 << 10;
+
+/// Units on their way to the thread.
+pub(super) struct Outbox {
+    pub(super) queue: VecDeque<Outgoing>,
+    pub(super) bytes: usize,
+    /// The thread knows that there is something, or will look.
+    pub(super) flushing: bool,
+    pub(super) is_finished: bool,
+    next: u64,
+    longest: u64,
+    pub(super) dropped: VecDeque<u64>,
+    pub(super) settled: Option<SendStatistics>,
+    pub(super) failed: Option<SendError>,
+    pub(super) closed: Option<String>,
+}
+
+impl Outbox {
+    pub(super) fn new(longest: u64) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            bytes: 0,
+            flushing: false,
+            is_finished: false,
+            next: 0,
+            longest,
+            dropped: VecDeque::new(),
+            settled: None,
+            failed: None,
+            closed: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if let Some(reason) = &self.closed {
+            return Err(Error::Closed { reason: reason.clone() });
+        }
+        self.failed.map_or(Ok(()), |error| Err(Error::Unit(error)))
+    }
+
+    /// Takes a unit where there is room; answers its number and whether the thread must be told.
+    fn push(&mut self, unit: &Outgoing) -> Option<Result<(u64, bool), Error>> {
+        if let Err(error) = self.check() {
+            return Some(Err(error));
+        }
+        if self.is_finished {
+            return Some(Err(Error::Unit(SendError::NoFlow)));
+        }
+        let size = unit.data.len();
+        if size as u64 > self.longest {
+            return Some(Err(Error::Unit(SendError::TooLong { most: self.longest })));
+        }
+        let names = &unit.depends_on;
+        if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
+            return Some(Err(Error::Unit(SendError::Dependencies)));
+        }
+        let is_full = self.queue.len() >= MOST_UNITS || self.bytes + size > MOST_BYTES;
+        if is_full && !self.queue.is_empty() {
+            return None;
+        }
+        self.bytes += size;
+        self.queue.push_back(unit.clone());
+        self.next += 1;
+        Some(Ok((self.next - 1, !std::mem::replace(&mut self.flushing, true))))
+    }
+}
+
+/// A unit to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    /// Its data.
+    pub data: Bytes,
+    /// How long from now on it is wanted; counts where the flow is not fully reliable.
+    pub lifetime: Option<Duration>,
+    /// More important units have a larger one.
+    pub priority: u8,
+    /// Units of the same flow that it is of no use without: numbers that sending returned; at
+    /// most 32.
+    pub depends_on: Vec<u64>,
+}
+
+impl From<Bytes> for Message {
+    fn from(data: Bytes) -> Self {
+        Self { data, ..Self::default() }
+    }
+}
+
+/// Why a unit was not taken now.
+#[derive(Debug)]
+pub enum NotTaken {
+    /// As much waits as may.
+    Full,
+    /// It never will be.
+    Failed(Error),
+}
+
+/// A flow that this side sends. Dropping it finishes it.
+pub struct SendFlow {
+    running: Arc<Running>,
+    connection: ConnectionId,
+    id: FlowId,
+    outbox: Arc<Mailbox<Outbox>>,
+}
+
+impl SendFlow {
+    pub(super) fn new(
+        running: Arc<Running>,
+        connection: ConnectionId,
+        (id, outbox): (FlowId, Arc<Mailbox<Outbox>>),
+    ) -> Self {
+        Self { running, connection, id, outbox }
+    }
+
+    fn outgoing(&self, message: Message) -> Outgoing {
+        let Message { data, lifetime, priority, depends_on } = message;
+        let deadline = lifetime.map(|lifetime| self.running.clock.now() + lifetime);
+        Outgoing { data, deadline, priority, depends_on }
+    }
+
+    fn taken(&self, (number, tell): (u64, bool)) -> u64 {
+        if tell {
+            self.running.ask(Command::Flush(self.connection, self.id));
+        }
+        number
+    }
+
+    /// Sends a unit and answers its number, counted from 0; waits while as much waits as may.
+    ///
+    /// # Errors
+    /// The connection is over, the flow finished, or the unit is not one.
+    pub fn send(&self, message: impl Into<Message>) -> Result<u64, Error> {
+        let unit = self.outgoing(message.into());
+        // Without a limit a wait always answers.
+        let over = || Err(Error::Unit(SendError::NoFlow));
+        let taken = self.outbox.wait(None, |outbox| outbox.push(&unit)).unwrap_or_else(over)?;
+        Ok(self.taken(taken))
+    }
+
+    /// The same, without waiting longer than `limit`.
+    ///
+    /// # Errors
+    /// As much waits as may, or as of [`send`](Self::send).
+    pub fn send_within(&self, message: impl Into<Message>, limit: Wall) -> Result<u64, NotTaken> {
+        let unit = self.outgoing(message.into());
+        match self.outbox.wait(Some(limit), |outbox| outbox.push(&unit)) {
+            Some(taken) => Ok(self.taken(taken.map_err(NotTaken::Failed)?)),
+            None => Err(NotTaken::Full),
+        }
+    }
+
+    /// Numbers of units that were dropped at their deadline since this was last asked: the peer
+    /// does not have them and will not. The oldest of more than 4,096 are forgotten.
+    pub fn dropped(&self) -> Vec<u64> {
+        self.outbox.lock().dropped.drain(..).collect()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish(&self) {
+        let tell = self.outbox.change(|outbox| {
+            let first = !std::mem::replace(&mut outbox.is_finished, true);
+            first && !std::mem::replace(&mut outbox.flushing, true)
+        });
+        if tell {
+            self.running.ask(Command::Flush(self.connection, self.id));
+        }
+    }
+
+    /// Waits until all of a finished flow has arrived at the peer's transport or been dropped;
+    /// `None` where that takes longer than `limit`.
+    ///
+    /// # Errors
+    /// The connection ended before.
+    pub fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
+        self.outbox.wait(Some(limit), |outbox| match outbox.settled {
+            Some(statistics) => Some(Ok(statistics)),
+            None => outbox.check().err().map(Err),
+        })
+    }
+
+    /// The flow as it stands; `None` once its connection is over.
+    pub fn statistics(&self) -> Option<SendStatistics> {
+        let settled = self.outbox.lock().settled;
+        let ask = |reply| Command::SendStatistics(self.connection, self.id, reply);
+        settled.or_else(|| self.running.answer(ask)).or_else(|| self.outbox.lock().settled)
+    }
+
+    /// Calls `hook` whenever there may be room, or the flow is over; on another thread, which it
+    /// must not keep.
+    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+        self.outbox.set_hook(Arc::new(hook));
+    }
+}
+
+impl Drop for SendFlow {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// What has come for a program.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) ready: VecDeque<Delivery>,
+    pub(super) bytes: usize,
+    /// The endpoint has more, and waits to be asked.
+    pub(super) has_more: bool,
+    pub(super) ended: Option<ReceiveStatistics>,
+    pub(super) closed: Option<String>,
+}
+
+/// A flow that the peer sends.
+pub struct ReceiveFlow {
+    running: Arc<Running>,
+    connection: ConnectionId,
+    id: FlowId,
+    config: FlowConfig,
+    inbox: Arc<Mailbox<Inbox>>,
+}
+
+impl ReceiveFlow {
+    pub(super) fn new(
+        running: Arc<Running>,
+        connection: ConnectionId,
+        (id, config, inbox): (FlowId, FlowConfig, Arc<Mailbox<Inbox>>),
+    ) -> Self {
+        Self { running, connection, id, config, inbox }
+    }
+
+    /// How it is delivered, and what the peer calls it.
+    pub fn config(&self) -> &FlowConfig {
+        &self.config
+    }
+
+    /// Waits for the next unit, or word of one that will not come; `None` where the flow is over.
+    ///
+    /// # Errors
+    /// The connection ended before the flow.
+    pub fn receive(&self) -> Result<Option<Delivery>, Error> {
+        self.next(None).unwrap_or(Ok(None))
+    }
+
+    /// The same; `None` where that takes longer than `limit`.
+    pub fn receive_within(&self, limit: Wall) -> Option<Result<Option<Delivery>, Error>> {
+        self.next(Some(limit))
+    }
+
+    fn next(&self, limit: Option<Wall>) -> Option<Result<Option<Delivery>, Error>> {
+        let mut resume = false;
+        let next = self.inbox.wait(limit, |inbox| {
+            if let Some(delivery) = inbox.ready.pop_front() {
+                inbox.bytes -= size(&delivery);
+                let is_low = inbox.ready.len() <= MOST_READY / 2 && inbox.bytes <= LOW_BYTES;
+                if inbox.has_more && is_low {
+                    inbox.has_more = false;
+                    resume = true;
+                }
+                return Some(Ok(Some(delivery)));
+            }
+            if inbox.ended.is_some() {
+                return Some(Ok(None));
+            }
+            let reason = inbox.closed.clone()?;
+            Some(Err(Error::Closed { reason }))
+        });
+        if resume {
+            self.running.ask(Command::Resume(self.connection, self.id));
+        }
+        next
+    }
+
+    /// The flow as it stands; `None` once its connection is over.
+    pub fn statistics(&self) -> Option<ReceiveStatistics> {
+        let ended = self.inbox.lock().ended;
+        let ask = |reply| Command::ReceiveStatistics(self.connection, self.id, reply);
+        ended.or_else(|| self.running.answer(ask)).or_else(|| self.inbox.lock().ended)
+    }
+
+    /// Calls `hook` whenever there may be a unit, or the flow is over; on another thread, which it
+    /// must not keep.
+    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+        self.inbox.set_hook(Arc::new(hook));
+    }
+}
