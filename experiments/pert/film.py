@@ -93,7 +93,7 @@ def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
 
     Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
     """
-    path = cache / f"{film_key(scenes, _version())}.mp4"
+    path = cache / f"{film_key(scenes, ffmpeg_version())}.mp4"
     if path.exists():
         return path
     cache.mkdir(parents=True, exist_ok=True)
@@ -101,21 +101,23 @@ def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
         folder = Path(name)
         files = {one: folder / f"{place}.ts" for place, one in enumerate(dict.fromkeys(scenes))}
         for scene, file in files.items():
-            _ffmpeg([*scene_command(scene), str(file)])
+            run_ffmpeg([*scene_command(scene), str(file)])
         parts = folder / "parts"
         parts.write_text("".join(f"file {files[one].name}\n" for one in scenes))
-        _ffmpeg([*film_command(parts, seconds(scenes)), str(folder / "film.mp4")])
+        run_ffmpeg([*film_command(parts, seconds(scenes)), str(folder / "film.mp4")])
         (folder / "film.mp4").replace(path)
     return path
 
 
-def _version() -> str:
+def ffmpeg_version() -> str:
+    """Which ffmpeg this is; raises `UnfitEnvironmentError` where it is missing."""
     if shutil.which("ffmpeg") is None:
         raise UnfitEnvironmentError("the program ffmpeg is missing, which makes the film")
     return _ran(["ffmpeg", "-version"]).splitlines()[0]
 
 
-def _ffmpeg(words: Sequence[str]) -> None:
+def run_ffmpeg(words: Sequence[str]) -> None:
+    """Run it without a word; raises `UnfitEnvironmentError` with its first where it fails."""
     _ran(["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *words])
 
 

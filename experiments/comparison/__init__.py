@@ -1,0 +1,1 @@
+"""ontempo beside what users would pick instead: one stream, one path, real programs."""

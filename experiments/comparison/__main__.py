@@ -1,0 +1,136 @@
+"""ontempo beside what users would pick instead.
+
+sudo python -m experiments.comparison --quick
+sudo python -m experiments.comparison --full --page docs/comparison.md
+"""
+
+from collections.abc import Sequence
+from pathlib import Path as File
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ontempo.lab.claims import Scale
+from ontempo.lab.cores import CoreRunner
+from ontempo.lab.engine import NativeEngine
+from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
+from ontempo.lab.folder import claimed
+from ontempo.lab.real_time import MACHINE, circumstances, hindrance
+from ontempo.lab.store import Store
+from ontempo.lab.study import Cell, Results, Study
+from ontempo.lab.terminal import ShownProgress, exit_codes
+
+from .contenders import CONTENDERS, Contender
+from .measure import comparison_cell
+from .page import COLUMNS, cells, figures, path_words, tables, write_page
+from .paths import paths
+from .readings import readings
+
+TOGETHER = 6
+"""Contenders that run side by side; docs/comparison.md says what that changes."""
+
+COUNTED_S = {"quick": 20, "full": 60}
+"""Seconds of the stream that are counted."""
+
+
+def batches(chosen: Sequence[Contender]) -> list[list[Contender]]:
+    """Who runs side by side: always with the same others, whoever is missing."""
+    rows = [CONTENDERS[at : at + TOGETHER] for at in range(0, len(CONTENDERS), TOGETHER)]
+    left = [[one for one in row if one in chosen] for row in rows]
+    return [row for row in left if row]
+
+
+def comparison_cells(scale: Scale, chosen: Sequence[Contender]) -> list[Cell]:
+    """Every path with every contender."""
+    return [
+        comparison_cell(path, together, COUNTED_S[scale], seed=0)
+        for path in paths(scale)
+        for together in batches(chosen)
+    ]
+
+
+def choose(names: Sequence[str]) -> list[Contender]:
+    """The contenders named; all where none is."""
+    known = [one.name for one in CONTENDERS]
+    if unknown := [name for name in names if name not in known]:
+        raise BadInputError(f"no contender is called {unknown[0]!r}; there are {', '.join(known)}")
+    return [one for one in CONTENDERS if not names or one.name in names]
+
+
+def show(rows: pl.DataFrame, contenders: Sequence[Contender], console: Console) -> None:
+    """The readings on the terminal."""
+    shown = {one.name: one.shown for one in contenders}
+    for (_,), of_path in rows.group_by(["path"], maintain_order=True):
+        table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
+        table.title = path_words(of_path.row(0, named=True))
+        for heading in COLUMNS:
+            table.add_column(heading, justify="left" if heading == COLUMNS[0] else "right")
+        for row in of_path.iter_rows(named=True):
+            table.add_row(*cells(row, shown[row["contender"]]))
+        console.print(table)
+
+
+def pacing_words(rows: pl.DataFrame) -> str:
+    """How punctual the source was, in a sentence."""
+    worst = rows.select(pl.col("pacing_p99_s", "pacing_max_s").max()).row(0)
+    return (
+        f"Of the source's datagrams 99 % left within {worst[0] * 1000:.2f} ms of their time in"
+        f" every run; the latest by {worst[1] * 1000:.1f} ms."
+    )
+
+
+def main(
+    quick: Annotated[bool, typer.Option("--quick/--full", help="Six paths, or all.")] = True,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A contender by name; may be repeated.")
+    ] = None,
+    out: Annotated[File, typer.Option(help="Where finished cells are kept.")] = File(
+        "out/comparison"
+    ),
+    page: Annotated[
+        File | None, typer.Option(help="Write the measured part of this page, and its plots.")
+    ] = None,
+) -> None:
+    """Carry one live stream over emulated paths with each contender; needs the rights of root.
+
+    Finished cells are kept: an interrupted study resumes.
+    """
+    scale: Scale = "quick" if quick else "full"
+    words = "".join(f" --only {name}" for name in only or [])
+    with exit_codes(f"python -m experiments.comparison --{scale} --out {out}{words}"):
+        if hindered := hindrance():
+            raise UnfitEnvironmentError(hindered)
+        wanted = choose(only or [])
+        lacking = {one: lack for one in wanted if (lack := one.lacks())}
+        missing = [f"{one.shown}: {lack}" for one, lack in lacking.items()]
+        chosen = [one for one in wanted if one not in lacking]
+        console = Console(highlight=False, width=None)
+        for line in missing:
+            console.print(line, markup=False)
+        if not chosen:
+            raise UnfitEnvironmentError("none of the contenders is on this machine")
+        results = run(comparison_cells(scale, chosen), out)
+        rows = readings(results, chosen)
+        show(rows, chosen, console)
+        notes = [pacing_words(rows), circumstances(results.table(MACHINE))]
+        console.print("\n" + "\n".join(notes), markup=False, soft_wrap=True)
+        if page:
+            measured = "\n\n".join([tables(rows, chosen, missing), *notes])
+            write_page(page, measured, figures(rows, chosen))
+            console.print(f"page: {page}", markup=False)
+
+
+def run(cells: Sequence[Cell], out: File) -> Results:
+    """Run what is missing of the cells."""
+    engine, runner = NativeEngine(), CoreRunner(1)
+    with claimed(out):
+        study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
+        with ShownProgress(Console(stderr=True, highlight=False), runner) as progress:
+            return study.run(study.plan(cells), progress)
+
+
+if __name__ == "__main__":
+    typer.run(main)

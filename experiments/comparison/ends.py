@@ -1,0 +1,213 @@
+"""Both ends of the comparison: the encoder's sends a stream in real time, the decoder's records it.
+
+A program of its own, run in the hosts of the emulated network; it needs the standard library only.
+
+    python ends.py source PLAN.json PEER
+    python ends.py sink PLAN.json PEER
+
+Each runs the contender's program of its end meanwhile. In the plan's folder, the source leaves
+``departures``, the time of CLOCK_REALTIME in ns at which each datagram was handed to the kernel,
+and ``source.json``; the sink ``recording``, for each datagram the time of CLOCK_REALTIME in ns at
+which the kernel took it (8 bytes), its length (4 bytes) and its bytes, and ``sink.json``.
+"""
+
+import json
+import os
+import resource
+import socket
+import struct
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PRIORITY = 1
+"""The least of the real-time priorities, which the emulator has, too: both ends and the contender's
+programs go before the machine's other work, which is not to be measured."""
+
+BUFFER_BYTES = 16 << 20
+"""Of the sockets of source and recorder, so that nothing is lost in them."""
+
+END_WITHIN_S = 0.6
+"""How long a contender's program may take to end."""
+
+_SO_RCVBUFFORCE = 33
+ENTRY = struct.Struct("=qI")
+"""Before each datagram of a recording: time in ns, length."""
+
+_SO_TIMESTAMPNS, _SO_RXQ_OVFL = 35, 40
+_TIMESPEC = struct.Struct("=qq")
+_LARGEST = 65_536
+
+LOOK_EVERY_S = 0.1
+
+
+@dataclass
+class Running:
+    """A contender's program: the code with which it ended by itself, if it did."""
+
+    ended_early: int | None = None
+
+
+class ClockCheck:
+    """Whether CLOCK_REALTIME, which the kernel stamps packets with, was set meanwhile."""
+
+    def __init__(self) -> None:
+        self.before_ns = self._ahead_ns()
+
+    @staticmethod
+    def _ahead_ns() -> int:
+        return time.time_ns() - time.monotonic_ns()
+
+    def moved_ns(self) -> int:
+        """By how much it was set, or drifted."""
+        return self._ahead_ns() - self.before_ns
+
+
+def read_plan(path: str) -> tuple[Path, dict[str, Any]]:
+    """The folder of this contender, and what both ends do."""
+    plan: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+    return Path(path).parent, plan
+
+
+def udp() -> socket.socket:
+    """A socket with a large buffer, whose bounds only root may exceed."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER_BYTES)
+    except PermissionError:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    return made
+
+
+def go_first() -> None:
+    """Run this program, and what it starts, before the machine's other work."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
+    except PermissionError as error:
+        print(f"runs as an ordinary process: {error}", file=sys.stderr)
+
+
+@contextmanager
+def program(words: list[str], peer: str, log: Path) -> Iterator[Running]:
+    """Run a contender's program meanwhile, if it has one; ended, and waited for, at the end."""
+    running = Running()
+    if not words:
+        yield running
+        return
+    with log.open("wb") as file:
+        command = [word.replace("{peer}", peer) for word in words]
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+        try:
+            yield running
+        finally:
+            running.ended_early = child.poll()
+            child.terminate()
+            try:
+                child.wait(END_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def tell(path: Path, running: Running, clock: ClockCheck, **more: object) -> None:
+    """Write what is known at the end: processor time of the contender's program, the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    told = {
+        "processor_s": used.ru_utime + used.ru_stime,
+        "ended_early": running.ended_early,
+        "clock_moved_ns": clock.moved_ns(),
+        **more,
+    }
+    path.write_text(json.dumps(told), "utf-8")
+
+
+def send(
+    datagrams: list[bytes], due_ns: "array[int]", to: tuple[str, int], begin_ns: int
+) -> "array[int]":
+    """Send each datagram at its time of CLOCK_MONOTONIC; when each left, by CLOCK_REALTIME."""
+    left = array("q")
+    with udp() as out:
+        for datagram, due in zip(datagrams, due_ns, strict=True):
+            wait_ns = begin_ns + due - time.monotonic_ns()
+            if wait_ns > 0:
+                time.sleep(wait_ns / 1e9)
+            left.append(time.time_ns())
+            out.sendto(datagram, to)
+    return left
+
+
+def source(plan_file: str, peer: str) -> None:
+    """Start the contender, send when it has had time to connect, end it when all has drained."""
+    folder, plan = read_plan(plan_file)
+    stream = Path(plan["stream"]).read_bytes()
+    size = plan["datagram"]
+    datagrams = [stream[at : at + size] for at in range(0, len(stream), size)]
+    due_ns = array("q", Path(plan["due"]).read_bytes())
+    started_ns = time.monotonic_ns()
+    go_first()
+    clock = ClockCheck()
+    with program(plan["send"], peer, folder / "send.log") as running:
+        begin_ns = started_ns + round(plan["warm_up_s"] * 1e9)
+        to = ("127.0.0.1", plan["input"]) if plan["send"] else (peer, plan["wire"])
+        left = send(datagrams, due_ns, to, begin_ns)
+        time.sleep(plan["drain_s"])
+    (folder / "departures").write_bytes(left.tobytes())
+    tell(folder / "source.json", running, clock)
+
+
+def record(inlet: socket.socket, until: float) -> tuple[bytearray, int]:
+    """Datagrams until a time of CLOCK_MONOTONIC, as a recording, and how many found no room."""
+    recording, overflowed = bytearray(), 0
+    inlet.settimeout(LOOK_EVERY_S)
+    while time.monotonic() < until:
+        try:
+            datagram, notes, _, _ = inlet.recvmsg(_LARGEST, 128)
+        except TimeoutError:
+            continue
+        stamp_ns = time.time_ns()
+        for _, kind, value in notes:
+            if kind == _SO_TIMESTAMPNS:
+                seconds, nanos = _TIMESPEC.unpack_from(value)
+                stamp_ns = seconds * 1_000_000_000 + nanos
+            elif kind == _SO_RXQ_OVFL:
+                overflowed = int.from_bytes(value, sys.byteorder)
+        recording += ENTRY.pack(stamp_ns, len(datagram))
+        recording += datagram
+    return recording, overflowed
+
+
+def sink(plan_file: str, peer: str) -> None:
+    """Record as long as the plan says."""
+    folder, plan = read_plan(plan_file)
+    until = time.monotonic() + plan["listen_s"]
+    go_first()
+    clock = ClockCheck()
+    with udp() as inlet:
+        for option in (_SO_TIMESTAMPNS, _SO_RXQ_OVFL):
+            inlet.setsockopt(socket.SOL_SOCKET, option, 1)
+        if plan["receive"]:
+            inlet.bind(("127.0.0.1", plan["output"]))
+        else:
+            inlet.bind(("", plan["wire"]))
+        with program(plan["receive"], peer, folder / "receive.log") as running:
+            recording, overflowed = record(inlet, until)
+    (folder / "recording").write_bytes(recording)
+    tell(folder / "sink.json", running, clock, overflowed=overflowed)
+
+
+def main() -> None:
+    """Be one of the two."""
+    role, plan_file, peer = sys.argv[1:]
+    {"source": source, "sink": sink}[role](plan_file, peer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""One cell: some contenders carry the stream side by side, each over a path of its own, all alike.
+
+python -m experiments.comparison.measure srt 0.05 100 2.0 out/one    # needs root
+"""
+
+import json
+import shutil
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path as File
+
+import polars as pl
+
+from ontempo.lab.cells import Cell, Measurement
+from ontempo.lab.errors import LabError, UnfitEnvironmentError
+from ontempo.lab.real_time import emulate
+
+from .contenders import CONTENDERS, INPUT, OUTPUT, WIRE, Contender
+from .encode import make_stream, stream_key
+from .frames import arrivals, pacing_errors, packet_latencies, quantile, read_times, unit_table
+from .paths import Path
+from .transport_stream import PACKET, PER_DATAGRAM, Stream, read_stream
+
+HERE = File(__file__).parent
+SCENARIO = HERE / "comparison.toml"
+
+WARM_UP_S = 3.0
+"""How long contenders have to connect before the stream begins."""
+
+LEAD_S = 2
+"""What is sent at first and not counted: windows and buffers find their size."""
+
+DRAIN_S = 2.5
+"""How long after the end of the stream what is under way may come."""
+
+CLOSE_S = 2.0
+"""How long programs have to end and to write what they recorded."""
+
+CLOCK_MAY_MOVE_S = 0.000_5
+"""By how much CLOCK_REALTIME may be set during a run, before its latencies mean nothing."""
+
+
+def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, seed: int) -> Cell:
+    """A cell: these contenders, this path, so many seconds of stream counted."""
+    duration_s = WARM_UP_S + LEAD_S + counted_s + DRAIN_S + CLOSE_S
+    ends = [(one, f"s{number}", f"r{number}") for number, one in enumerate(together)]
+    links = ", ".join(path.link(begin, end) for _, begin, end in ends)
+    flows = ", ".join(
+        f'"{one.name}" = {{ from = "{begin}", to = "{end}", transport = {{ kind = "own" }},'
+        f' application = {{ kind = "command", command = ["true"], peer = ["true"] }} }}'
+        for one, begin, end in ends
+    )
+    names = tuple(one.name for one in together)
+    versions = ", ".join(f"{one.name} {one.version()}" for one in together)
+    way = Measurement(
+        "comparison",
+        partial(measure, path=path, together=together, counted_s=counted_s),
+        (
+            ("contenders", versions),
+            ("stream", stream_key(LEAD_S + counted_s)),
+            ("settings", json.dumps([[one.send(path), one.receive(path)] for one in together])),
+        ),
+    )
+    labels = (
+        ("loss", path.loss),
+        ("pattern", path.pattern),
+        ("rtt_ms", path.rtt_ms),
+        ("share", path.share),
+        ("together", len(names)),
+    )
+    overrides = (
+        f'duration="{duration_s} s"',
+        f"topology.links=[{links}]",
+        f"flows={{ {flows} }}",
+    )
+    return Cell(SCENARIO, overrides, seed, labels, duration_s, way)
+
+
+def measure(
+    cell: Cell, folder: File, *, path: Path, together: Sequence[Contender], counted_s: int
+) -> None:
+    """Run it; leave the emulator's `links`, and `units` and `carried`, in `folder`."""
+    stream_file = make_stream(LEAD_S + counted_s)
+    stream = read_stream(stream_file)
+    places = {one.name: folder / "ends" / one.name for one in together}
+    due = folder / "ends" / "due"
+    due.parent.mkdir(parents=True)
+    due.write_bytes(array("q", (time for time, _ in stream.datagrams())).tobytes())
+    for one in together:
+        write_plan(one, path, places[one.name], stream_file, due, LEAD_S + counted_s)
+    commands = (
+        f"flows.{one.name}.application.{field}={json.dumps(words)}"
+        for one in together
+        for field, words in _commands(places[one.name]).items()
+    )
+    emulate(replace(cell, overrides=(*cell.overrides, *commands)), folder)
+    read = [read_end(one.name, places[one.name], stream) for one in together]
+    for table in folder.glob("*.parquet"):
+        if table.stem != "links":
+            table.unlink()
+    links = pl.read_parquet(folder / "links.parquet")
+    wire = [wire_bytes(links, number) for number in range(len(together))]
+    pl.concat(units for units, _ in read).write_parquet(folder / "units.parquet")
+    rows = [row | sent for (_, row), sent in zip(read, wire, strict=True)]
+    pl.DataFrame(rows, infer_schema_length=None).write_parquet(folder / "carried.parquet")
+    shutil.rmtree(folder / "ends")
+
+
+def _commands(place: File) -> dict[str, list[str]]:
+    plan = str(place / "plan.json")
+    return {
+        "command": [sys.executable, str(HERE / "ends.py"), "source", plan, "{sink}"],
+        "peer": [sys.executable, str(HERE / "ends.py"), "sink", plan, "{source}"],
+    }
+
+
+def write_plan(
+    one: Contender, path: Path, place: File, stream: File, due: File, stream_s: float
+) -> None:
+    """What the programs of both ends do."""
+    place.mkdir()
+    plan = {
+        "stream": str(stream),
+        "due": str(due),
+        "datagram": PACKET * PER_DATAGRAM,
+        "send": one.send(path),
+        "receive": one.receive(path),
+        "input": INPUT,
+        "output": OUTPUT,
+        "wire": WIRE,
+        "warm_up_s": WARM_UP_S,
+        "drain_s": DRAIN_S,
+        "listen_s": WARM_UP_S + stream_s + DRAIN_S + 0.7,
+    }
+    (place / "plan.json").write_text(json.dumps(plan), "utf-8")
+
+
+def read_end(name: str, place: File, stream: Stream) -> tuple[pl.DataFrame, dict[str, object]]:
+    """The table of units and the row of one contender, out of what both ends left."""
+    told = {}
+    for end in ("source", "sink"):
+        file = place / f"{end}.json"
+        if not file.exists():
+            raise UnfitEnvironmentError(f"{name}: its {end} did not end in time")
+        told[end] = json.loads(file.read_text("utf-8"))
+        if abs(told[end]["clock_moved_ns"]) > CLOCK_MAY_MOVE_S * 1e9:
+            raise UnfitEnvironmentError(
+                f"{name}: the machine's clock was set by {told[end]['clock_moved_ns'] / 1e6:g} ms"
+                " during the run; run again"
+            )
+    left_ns = read_times((place / "departures").read_bytes())
+    came = arrivals(stream, (place / "recording").read_bytes())
+    latencies = packet_latencies(stream, left_ns, came, LEAD_S)
+    pacing = pacing_errors([time for time, _ in stream.datagrams()], left_ns)
+    row = {
+        "contender": name,
+        "latency_p50_s": quantile(latencies, 0.5),
+        "latency_p99_s": quantile(latencies, 0.99),
+        "repeated": came.repeated,
+        "foreign": came.foreign,
+        "overtaken": came.overtaken,
+        "pacing_p50_s": quantile(pacing, 0.5),
+        "pacing_p99_s": quantile(pacing, 0.99),
+        "pacing_max_s": pacing[-1],
+        "sender_processor_s": told["source"]["processor_s"],
+        "receiver_processor_s": told["sink"]["processor_s"],
+        "ended_early": ", ".join(
+            f"{end} with {one['ended_early']}"
+            for end, one in told.items()
+            if one["ended_early"] is not None
+        ),
+        "overflowed": told["sink"]["overflowed"],
+        "stream_bytes": len(stream.packets) * PACKET,
+        "stream_s": stream.due_ns[-1] / 1e9,
+    }
+    units = unit_table(stream, left_ns, came).filter(pl.col("sent_s") >= LEAD_S)
+    return units.with_columns(pl.lit(name).alias("contender")), row
+
+
+def wire_bytes(links: pl.DataFrame, number: int) -> dict[str, object]:
+    """What a contender put on its path in both directions, and what the path took of it."""
+    forth = links.filter(pl.col("from") == f"s{number}").row(0, named=True)
+    back = links.filter(pl.col("from") == f"r{number}").row(0, named=True)
+    return {
+        "forth_bytes": forth["departed_bytes"],
+        "back_bytes": back["departed_bytes"],
+        "forth_packets": forth["arrivals"],
+        "lost_packets": forth["dropped_loss"],
+        "overflowed_packets": forth["dropped_full"],
+    }
+
+
+def main() -> None:
+    """Measure once, ten seconds, and print what was found."""
+    *names, loss, rtt_ms, share, folder = sys.argv[1:]
+    path = Path(float(loss), False, int(rtt_ms), float(share))
+    together = [one for one in CONTENDERS if one.name in names]
+    cell = comparison_cell(path, together, 10, 0)
+    try:
+        measure(cell, File(folder), path=path, together=together, counted_s=10)
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    units = pl.read_parquet(File(folder) / "units.parquet").filter(kind="video")
+    for row in pl.read_parquet(File(folder) / "carried.parquet").iter_rows(named=True):
+        mine = units.filter(contender=row["contender"])["latency_s"]
+        late = (mine > path.playout_ms(path.latency_ms) / 1000).sum()
+        print(f"\n{mine.len()} frames, {mine.null_count()} lost, {late} late")
+        for name, value in row.items():
+            print(f"{name:22} {value}")
+
+
+if __name__ == "__main__":
+    main()
