@@ -10,7 +10,7 @@ use ontempo_reservation::local::{self, Answer, Client, ClientError, Notice, Requ
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use ontempo_rsvpd::{Config, DaemonError};
 
-use crate::arguments::{Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Send, Told};
+use crate::arguments::{Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told};
 use crate::failure::Failure;
 use crate::monitor::stop_flag;
 use crate::output::{complain, emit, emit_json, table};
@@ -72,7 +72,7 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     }
 }
 
-fn announce(client: &mut Client, send: &Send) -> Result<(), Failure> {
+fn announce(client: &mut Client, send: &Announce) -> Result<(), Failure> {
     let session = session(send.destination, &send.told);
     let (sender, traffic) = (sender(send.from), traffic(&send.bucket));
     client.ask(Request::Send { session, sender, traffic })?;

@@ -3,8 +3,8 @@
 mod deliver;
 mod monitor;
 mod probe;
-mod rsvp;
 mod qos;
+mod rsvp;
 
 use std::path::PathBuf;
 
@@ -14,9 +14,11 @@ use ontempo_kernel::Name;
 pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
-pub(crate) use self::rsvp::{Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Send, Told};
 pub(crate) use self::qos::{
     Gateway, Netvideo, NetvideoCommand, Quality, Service, Tg, TgCommand, Transport,
+};
+pub(crate) use self::rsvp::{
+    Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
 };
 use crate::seeds::Seeds;
 

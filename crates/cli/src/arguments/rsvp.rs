@@ -42,7 +42,7 @@ What is announced is the token bucket of the flow's packets, with their IP heade
 Example:
   ontempo rsvp send 10.0.0.3:5004 --from 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp send '[fd00::3]:5004' --from '[fd00::2]:4000' --rate '600 kbit/s' --burst '4000 B'")]
-    Send(Send),
+    Send(Announce),
     /// Reserve for flows to this host, until Ctrl-C, and tell what becomes of it
     #[command(after_help = "\
 Styles: ff, one reservation for each --sender; se, one that the --senders share; wf, one that all \
@@ -91,7 +91,7 @@ pub(crate) struct Told {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Send {
+pub(crate) struct Announce {
     /// Where the flow goes
     #[arg(value_name = "ADDRESS:PORT")]
     pub(crate) destination: SocketAddr,

@@ -8,42 +8,19 @@ use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_reservation::local::{Client, Notice, Request, socket};
 use ontempo_reservation::message::{AdSpec, Descriptor, FlowSpec, Sender, Session, Style};
-use ontempo_reservation::qos::{Packing, Parameter as Asked, Specification as Reservable};
+use ontempo_reservation::qos::{self as mapping, Packing};
 
 use super::wire::{TCP_HEADER, UDP_HEADER};
 use super::{Direction, Reserve};
 use crate::monitor::{Carrier, Reservation};
 use crate::udp::Dscp;
 
-/// A message larger than this is none of a telephone's.
+/// What a message is taken for whose size nobody has said.
 const UNKNOWN_SIZE: Bytes = Bytes::new(1_500);
-
-/// In the terms of the reservations; what is not said of the rate is `rate`.
-fn in_terms(agreed: &Specification, rate: f64) -> Reservable {
-    fn asked<T: Copy, U>(term: Term<T>, of: impl Fn(T) -> U) -> Option<Asked<U>> {
-        term.value.map(|value| Asked { value: of(value), coerced: term.coerced })
-    }
-    let span = |term| asked(term, |span| span);
-    let per_second = |term| asked(term, ontempo_foundation::MessageRate::as_f64);
-    let max_rate = per_second(agreed.max_rate).or_else(|| per_second(agreed.peak_rate));
-    Reservable {
-        min_rate: per_second(agreed.min_rate),
-        max_rate: max_rate.unwrap_or(Asked::fixed(rate)),
-        peak_rate: per_second(agreed.peak_rate),
-        size: asked(agreed.size, |size| size).unwrap_or(Asked::fixed(UNKNOWN_SIZE)),
-        min_delay: span(agreed.min_delay),
-        max_delay: span(agreed.max_delay),
-        int_delay: span(agreed.int_delay),
-        jitter: span(agreed.jitter),
-        loss: asked(agreed.loss, ontempo_foundation::Percent::as_f64),
-        rec_time: span(agreed.rec_time),
-        permutable: asked(agreed.permutable, |may| may).unwrap_or(Asked::fixed(true)),
-    }
-}
 
 /// The code point that RFC 4594 gives to such a flow.
 pub(super) fn dscp(agreed: &Specification) -> Dscp {
-    Dscp::new(in_terms(agreed, 1.0).dscp().bits()).unwrap_or_default()
+    Dscp::new(mapping::dscp(agreed).bits()).unwrap_or_default()
 }
 
 /// One direction's reservation.
@@ -53,7 +30,7 @@ pub(super) struct Standing {
     session: Session,
     sender: Sender,
     service: Reserve,
-    reservable: Reservable,
+    agreed: Specification,
     packing: Packing,
     pub(super) state: Reservation,
     pub(super) reason: String,
@@ -90,7 +67,10 @@ impl Reserved {
                 session: Session { destination: to.ip(), protocol, port: to.port() },
                 sender: Sender { address: from.ip(), port: from.port() },
                 service,
-                reservable: in_terms(agreed, 1.0),
+                agreed: Specification {
+                    size: Term { value: agreed.size.value.or(Some(UNKNOWN_SIZE)), ..agreed.size },
+                    ..*agreed
+                },
                 packing: packing(carrier, to.is_ipv4()),
                 state: Reservation::Requested,
                 reason: String::new(),
@@ -182,14 +162,20 @@ impl Standing {
     /// service waits for what the path offers.
     fn request(&mut self, path: Option<&AdSpec>) -> Option<Request> {
         let (session, sender) = (self.session, self.sender);
-        let traffic = self.reservable.traffic(self.packing);
+        let traffic = match mapping::traffic(&self.agreed, self.packing) {
+            Ok(traffic) => traffic,
+            Err(unreservable) => {
+                self.end(Reservation::Refused, unreservable.to_string());
+                return None;
+            }
+        };
         if self.direction == Direction::Sending {
             return Some(Request::Send { session, sender, traffic });
         }
         let flowspec = match (self.service, path) {
             (Reserve::Guaranteed, None) => return Some(Request::Watch { session }),
             (Reserve::Guaranteed, Some(path)) => {
-                match self.reservable.flowspec(self.packing, Some(path)) {
+                match mapping::flowspec(&self.agreed, self.packing, Some(path)) {
                     Ok(flowspec @ FlowSpec::Guaranteed { .. }) => flowspec,
                     Ok(FlowSpec::ControlledLoad(_)) => {
                         let reason =
@@ -197,8 +183,8 @@ impl Standing {
                         self.end(Reservation::Refused, reason.to_owned());
                         return None;
                     }
-                    Err(contradiction) => {
-                        self.end(Reservation::Refused, contradiction.to_string());
+                    Err(unreservable) => {
+                        self.end(Reservation::Refused, unreservable.to_string());
                         return None;
                     }
                 }
