@@ -128,7 +128,7 @@ impl Place {
     }
 
     /// Table, bucket and number, where it is in one of our tables.
-    pub(super) fn node(&self) -> Option<(u16, u8, u16)> {
+    fn node(&self) -> Option<(u16, u8, u16)> {
         let known = family(self.v6);
         let mut parts = self.handle.split(':').map(|part| match part {
             "" => Some(0),

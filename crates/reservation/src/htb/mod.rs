@@ -223,10 +223,10 @@ impl Htb {
         let found = self.adopted.values();
         let found = found.flat_map(|found| found.present.values().chain(&found.more));
         let installed = self.installed.values().flat_map(|known| known.present.values());
-        // The others end with their tables.
-        let others = found.chain(installed).filter(|place| place.node().is_none());
+        // Tables outlive their preference where somebody else has u32 filters, too.
+        let filters = found.chain(installed).map(|place| place.remove(name));
         let classes = self.classes.iter().map(|class| self.remove_class(*class));
-        others.map(|place| place.remove(name)).chain(Filters::end(name)).chain(classes).collect()
+        filters.chain(Filters::end(name)).chain(classes).collect()
     }
 
     /// The lines that carry a request out. One for a handle that is not there says nothing.
