@@ -181,7 +181,10 @@ fn send(
     let delivery = carried.delivery(Direction::Sending);
     let closed = match carried {
         Carried::Tcp(stream) => stream.close(Wall::from_secs(5)),
-        Carried::Udp(_) => Ok(()),
+        Carried::Udp(socket) => {
+            drop(socket);
+            Ok(())
+        }
     };
     // It ends with the connection.
     let _ = telling.join();
