@@ -3,6 +3,8 @@
 mod clocks;
 mod control;
 mod gate;
+#[cfg(test)]
+mod hostile_tests;
 mod moved;
 mod receive_flow;
 mod receiving;
@@ -275,6 +277,10 @@ impl Connection {
     /// True where all that was taken for sending has arrived or been dropped, and told.
     pub fn is_idle(&self) -> bool {
         self.sending.is_idle() && self.control.is_idle()
+    }
+
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.stage == Stage::Greeting
     }
 
     /// True while units can be sent and received.
