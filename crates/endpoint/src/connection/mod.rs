@@ -172,7 +172,7 @@ pub struct Connection {
     proofs_asked: u64,
     /// When something last came, and when what is done about silence was last done.
     heard: Time,
-    /// When the peer last said something on the control stream.
+    /// When the peer last said something, on a stream or in a datagram.
     pub(super) answered: Time,
     tried: Time,
 }
@@ -427,6 +427,9 @@ impl Connection {
     }
 
     fn on_stack_event(&mut self, now: Time, event: StackEvent) {
+        if matches!(event, StackEvent::Stream(_) | StackEvent::DatagramReceived) {
+            self.answered = now;
+        }
         match event {
             StackEvent::Connected => self.greet(),
             StackEvent::ConnectionLost { reason } => {
