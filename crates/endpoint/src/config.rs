@@ -157,6 +157,9 @@ pub struct Configuration {
     pub clock_interval: Duration,
     /// Connections at a time; more are refused.
     pub connections: usize,
+    /// Connections at a time that peers began and that have not shown the token. From half of so
+    /// many on clients must prove their address first; beyond all of it they are ignored.
+    pub half_open: usize,
     /// True: a client must prove its address before anything is kept of it.
     pub retry: bool,
 }
@@ -184,6 +187,7 @@ impl Default for Configuration {
             greeting_timeout: Duration::from_secs(5),
             clock_interval: Duration::from_secs(1),
             connections: 4096,
+            half_open: 512,
             retry: false,
         }
     }

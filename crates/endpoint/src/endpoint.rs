@@ -246,6 +246,8 @@ pub struct Endpoint {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
     attempts: Attempts,
+    /// Connections that peers began and that have not shown the token.
+    greeting: BTreeSet<usize>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -287,6 +289,7 @@ impl Endpoint {
             responses: VecDeque::new(),
             scratch: Vec::new(),
             attempts: Attempts::default(),
+            greeting: BTreeSet::new(),
         }
     }
 
@@ -459,7 +462,13 @@ impl Endpoint {
             self.respond(&transmit, scratch);
             return;
         }
-        if self.config.retry && !incoming.remote_address_validated() {
+        let half_open = self.greeting.len();
+        if half_open >= self.config.half_open {
+            self.stack.ignore(incoming);
+            return;
+        }
+        let retry = self.config.retry || half_open * 2 >= self.config.half_open;
+        if retry && !incoming.remote_address_validated() {
             if let Ok(transmit) = self.stack.retry(incoming, scratch) {
                 self.respond(&transmit, scratch);
             }
@@ -505,6 +514,9 @@ impl Endpoint {
             wake: Time::NEVER,
             queued: false,
         });
+        if accepted {
+            self.greeting.insert(place);
+        }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
     }
@@ -548,7 +560,11 @@ impl Endpoint {
         while let Some(told) = kept.connection.next_told() {
             self.events.push_back(event(id, kept.accepted, told));
         }
+        if kept.accepted && !kept.connection.is_greeting() {
+            self.greeting.remove(&place);
+        }
         if kept.connection.is_drained() {
+            self.greeting.remove(&place);
             self.timers.remove(&(kept.wake, place));
             self.connections[place] = None;
             self.count -= 1;

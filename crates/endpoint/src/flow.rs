@@ -86,6 +86,7 @@ pub struct Unit {
 pub enum Delivery {
     /// A unit.
     Unit(Unit),
-    /// The unit of this number will not come: it was dropped.
+    /// The unit of this number will not come: it was dropped. Where 4,096 deliveries wait,
+    /// drops are counted and no longer delivered.
     Dropped(u64),
 }

@@ -48,6 +48,11 @@ impl Control {
         message.write(&mut self.out);
     }
 
+    #[cfg(test)]
+    pub(super) fn out_len(&self) -> usize {
+        self.out.len()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.out.is_empty()
     }

@@ -3,6 +3,8 @@
 mod clocks;
 mod control;
 mod gate;
+#[cfg(test)]
+mod hostile_tests;
 mod moved;
 mod receive_flow;
 mod receiving;
@@ -171,7 +173,7 @@ pub struct Connection {
     proofs_asked: u64,
     /// When something last came, and when what is done about silence was last done.
     heard: Time,
-    /// When the peer last said something on the control stream.
+    /// When the peer last said something, on a stream or in a datagram.
     pub(super) answered: Time,
     tried: Time,
 }
@@ -281,6 +283,10 @@ impl Connection {
     /// True where all that was taken for sending has arrived or been dropped, and told.
     pub fn is_idle(&self) -> bool {
         self.sending.is_idle() && self.control.is_idle()
+    }
+
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.stage == Stage::Greeting
     }
 
     /// True while units can be sent and received.
@@ -428,6 +434,9 @@ impl Connection {
     }
 
     fn on_stack_event(&mut self, now: Time, event: StackEvent) {
+        if matches!(event, StackEvent::Stream(_) | StackEvent::DatagramReceived) {
+            self.answered = now;
+        }
         match event {
             StackEvent::Connected => self.greet(),
             StackEvent::ConnectionLost { reason } => {

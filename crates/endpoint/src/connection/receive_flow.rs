@@ -18,11 +18,19 @@ const MOST_DROPPED: usize = 4096;
 /// How long datagrams may come after the control stream has told of the flow's end.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// Chunks of less are copied.
+const SMALL: usize = 512;
+
+/// What a fragment costs beside its data.
+const FRAGMENT_COST: u64 = 128;
+
 /// A unit that has come in part.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) header: UnitHeader,
     chunks: Vec<Bytes>,
+    /// Small chunks, copied: a chunk keeps the whole packet that it came in.
+    small: BytesMut,
     got: u64,
     /// True where nobody wants it: it has come before, or was dropped.
     discarded: bool,
@@ -31,7 +39,7 @@ pub(super) struct Partial {
 impl Partial {
     /// A unit that nobody wants.
     pub(super) fn discarded(header: UnitHeader) -> Self {
-        Self { header, chunks: Vec::new(), got: 0, discarded: true }
+        Self { header, chunks: Vec::new(), small: BytesMut::new(), got: 0, discarded: true }
     }
 
     pub(super) fn missing(&self) -> u64 {
@@ -40,12 +48,23 @@ impl Partial {
 
     pub(super) fn push(&mut self, chunk: Bytes) {
         self.got += chunk.len() as u64;
-        if !self.discarded {
-            self.chunks.push(chunk);
+        if self.discarded {
+            return;
         }
+        if chunk.len() < SMALL {
+            self.small.extend_from_slice(&chunk);
+            return;
+        }
+        if !self.small.is_empty() {
+            self.chunks.push(self.small.split().freeze());
+        }
+        self.chunks.push(chunk);
     }
 
     fn data(mut self) -> Bytes {
+        if !self.small.is_empty() {
+            self.chunks.push(self.small.split().freeze());
+        }
         if self.chunks.len() == 1 {
             return self.chunks.remove(0);
         }
@@ -151,7 +170,7 @@ impl ReceiveFlow {
             }
             self.reserve(header.length);
         }
-        Ok(Partial { header, chunks: Vec::new(), got: 0, discarded })
+        Ok(Partial { discarded, ..Partial::discarded(header) })
     }
 
     fn reserve(&mut self, bytes: u64) {
@@ -223,7 +242,12 @@ impl ReceiveFlow {
                         depends_on.into_iter().filter(|on| self.dropped.contains(on)).collect();
                     self.ready.push_back(Delivery::Unit(*unit));
                 }
-                Some(Held::Dropped) | None => self.ready.push_back(Delivery::Dropped(id)),
+                // An application that takes nothing must not be made to remember all of them.
+                Some(Held::Dropped) | None => {
+                    if self.ready.len() < MOST_DROPPED {
+                        self.ready.push_back(Delivery::Dropped(id));
+                    }
+                }
             }
         }
     }
@@ -392,7 +416,18 @@ struct Pieces {
     pieces: BTreeMap<u64, Bytes>,
 }
 
+impl Pieces {
+    fn cost(&self) -> u64 {
+        self.got + self.pieces.len() as u64 * FRAGMENT_COST
+    }
+}
+
 impl Fragments {
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// A fragment has come. Answers the unit that it completes. The oldest units are forgotten
     /// where more than `most` bytes or 1,024 units are held.
     pub(super) fn on_fragment(
@@ -417,23 +452,25 @@ impl Fragments {
         }
         pieces.header = header.or(pieces.header.take());
         pieces.got += data.len() as u64;
-        self.bytes += data.len() as u64;
+        let data = if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data };
+        self.bytes += data.len() as u64 + FRAGMENT_COST;
         pieces.pieces.insert(offset, data);
         if pieces.got == length && pieces.header.is_some() {
             return self.whole((flow, id));
         }
         while self.bytes > most || self.units.len() > 1024 {
             let (_, oldest) = self.units.pop_first()?;
-            self.bytes -= oldest.got;
+            self.bytes -= oldest.cost();
         }
         None
     }
 
     fn whole(&mut self, key: (u64, u64)) -> Option<Partial> {
         let pieces = self.units.remove(&key)?;
-        self.bytes -= pieces.got;
+        self.bytes -= pieces.cost();
         let chunks = pieces.pieces.into_values().collect();
-        Some(Partial { header: pieces.header?, chunks, got: pieces.got, discarded: false })
+        let (header, got) = (pieces.header?, pieces.got);
+        Some(Partial { chunks, got, discarded: false, ..Partial::discarded(header) })
     }
 
     /// Fragments of what comes before unit `id` of the flow will not be completed in time.
@@ -441,7 +478,7 @@ impl Fragments {
         while let Some((key, _)) = self.units.range((flow, 0)..(flow, id)).next() {
             let key = *key;
             if let Some(gone) = self.units.remove(&key) {
-                self.bytes -= gone.got;
+                self.bytes -= gone.cost();
             }
         }
     }

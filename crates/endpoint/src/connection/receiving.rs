@@ -101,6 +101,14 @@ impl Receiving {
         self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
     }
 
+    /// Bytes of units and their beginnings, in part or whole.
+    #[cfg(test)]
+    pub(super) fn held(&mut self, now: Time) -> u64 {
+        let flows: u64 = self.flows.values_mut().map(|flow| flow.statistics(now).held_bytes).sum();
+        let beginnings: usize = self.streams.values().map(|stream| stream.header.len()).sum();
+        flows + beginnings as u64 + self.fragments.bytes()
+    }
+
     pub(super) fn next_end(&self) -> Time {
         self.flows.values().filter_map(ReceiveFlow::end).min().unwrap_or(Time::NEVER)
     }

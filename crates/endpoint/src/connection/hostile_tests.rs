@@ -1,0 +1,288 @@
+//! Peers that know the token, speak our framing and mean ill.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use noq_proto::Dir;
+use ontempo_foundation::{Duration, RandomStream, Rate, Time};
+
+use super::*;
+use crate::flow::{DeliveryOrder, Reliability};
+use crate::identity::{Identity, Trust};
+use crate::simulated::{Network, Path};
+use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, UnitHeader};
+use crate::{ConnectionId, Endpoint, Event};
+
+const VILLAIN: usize = 0;
+const VICTIM: usize = 1;
+
+const LIMITS: Limits = Limits { flows: 3, units: 50, bytes: 60_000, unit_bytes: 20_000 };
+
+struct World {
+    network: Network,
+    ids: [ConnectionId; 2],
+    closed: Option<String>,
+}
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
+}
+
+impl World {
+    fn new(seed: u64, identity: &Identity) -> Self {
+        let config = Configuration { limits: LIMITS, streams: 40, ..Configuration::default() };
+        let mut villain = Endpoint::new(Configuration::default(), [seed as u8; 32]);
+        let mut victim = Endpoint::new(config, [seed as u8 + 1; 32]);
+        victim.listen(identity, Token::default()).unwrap();
+        let trust = Trust::Fingerprint(identity.fingerprint());
+        let id = villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();
+        let mut network = Network::new(seed);
+        network.add(villain, address(1));
+        network.add(victim, address(2));
+        let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
+        network.join(VILLAIN, VICTIM, &path, &path);
+        network.flush(VILLAIN);
+        let mut world = Self { network, ids: [id, id], closed: None };
+        world.run(Duration::from_millis(300));
+        world
+    }
+
+    fn run(&mut self, span: Duration) {
+        let until = self.network.now() + span;
+        loop {
+            let stepped = self.network.step(until).is_some();
+            while let Some(event) = self.network.endpoint(VICTIM).poll_event() {
+                match event {
+                    Event::Connected { connection, .. } => self.ids[VICTIM] = connection,
+                    Event::Closed { reason, .. } => self.closed = Some(reason),
+                    _ => {}
+                }
+            }
+            if !stepped {
+                return;
+            }
+            self.check();
+        }
+    }
+
+    /// The victim holds no more than it said it would.
+    fn check(&mut self) {
+        let now = self.network.now();
+        let Some(victim) = self.network.endpoint(VICTIM).connection(self.ids[VICTIM]) else {
+            return;
+        };
+        let held = victim.receiving.held(now);
+        let most = LIMITS.flows * LIMITS.bytes + LIMITS.bytes + 40 * 400;
+        assert!(held <= most, "{held} bytes");
+        assert!(victim.control.out_len() <= 256 << 10);
+    }
+
+    fn villain(&mut self) -> Option<&mut Connection> {
+        self.network.endpoint(VILLAIN).connection(self.ids[VILLAIN])
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let Some(villain) = self.villain() else { return };
+        let Some(stream) = villain.control.stream else { return };
+        let _ = villain.stack.send_stream(stream).write(bytes);
+        villain.urgent = true;
+        self.network.flush(VILLAIN);
+    }
+
+    fn message(&mut self, message: &Message) {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        self.say(&bytes);
+    }
+
+    fn open_flow(&mut self, flow: u64, reliability: Reliability) {
+        let order = DeliveryOrder::Partial;
+        let opened = FlowOpened { flow, order, reliability, label: String::new() };
+        self.message(&Message::FlowOpened(opened));
+    }
+
+    fn stream(&mut self, bytes: &[u8], finish: bool) {
+        let Some(villain) = self.villain() else { return };
+        let Some(stream) = villain.stack.streams().open(Dir::Uni) else { return };
+        let mut send = villain.stack.send_stream(stream);
+        let _ = send.write(bytes);
+        if finish {
+            let _ = send.finish();
+        }
+        villain.urgent = true;
+        self.network.flush(VILLAIN);
+    }
+
+    fn datagram(&mut self, header: &FragmentHeader, size: usize) {
+        let mut bytes = Vec::new();
+        header.write(&mut bytes);
+        bytes.resize(bytes.len() + size, 7);
+        let Some(villain) = self.villain() else { return };
+        let _ = villain.stack.datagrams().send(bytes.into(), true);
+        villain.urgent = true;
+        self.network.flush(VILLAIN);
+    }
+}
+
+fn unit(flow: u64, id: u64, length: u64) -> Vec<u8> {
+    let (sent, lifetime) = (Time::ZERO, None);
+    let header =
+        UnitHeader { flow, id, length, sent, lifetime, priority: 0, depends_on: Vec::new() };
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    bytes
+}
+
+/// What breaks the rules, and with what word the victim ends it.
+type Attack = (&'static str, fn(&mut World), &'static str);
+
+const ATTACKS: [Attack; 16] = [
+    ("a flow out of turn", |w| w.open_flow(5, Reliability::Full), "cannot be"),
+    ("flows without end", |w| (1..9).for_each(|f| w.open_flow(f, Reliability::Full)), "cannot be"),
+    (
+        "an end of a flow never opened",
+        |w| w.message(&Message::FlowFinished { flow: 7, units: 1 }),
+        "out of place",
+    ),
+    (
+        "drops of a flow never opened",
+        |w| w.message(&Message::Dropped { flow: 7, units: Vec::new() }),
+        "out of place",
+    ),
+    (
+        "drops of a reliable flow",
+        |w| {
+            w.message(&Message::Dropped { flow: 0, units: vec![DroppedUnit { id: 0, bytes: 0 }] });
+        },
+        "out of place",
+    ),
+    (
+        "an answer never asked for",
+        |w| w.message(&Message::Settled { flow: 0, arrived: Vec::new() }),
+        "cannot be",
+    ),
+    (
+        "credit for what was never opened",
+        |w| w.message(&Message::Credit { flow: 3, units: 1 << 61, bytes: 1 << 61 }),
+        "cannot be",
+    ),
+    (
+        "a second greeting",
+        |w| {
+            let (limits, acknowledge) = (LIMITS, crate::AckRequest::Immediate);
+            w.message(&Message::Welcome { limits, acknowledge });
+        },
+        "out of place",
+    ),
+    ("a message of a gigabyte", |w| w.say(&[0xc0, 0, 0, 0, 0x40, 0, 0, 0]), "unreadable"),
+    ("a unit of a flow far off", |w| w.stream(&unit(900, 0, 10), false), "cannot be"),
+    ("a unit of a terabyte", |w| w.stream(&unit(0, 0, 1 << 40), false), "cannot be"),
+    ("a number far off", |w| w.stream(&unit(0, 51, 10), false), "leave to send"),
+    (
+        "claims beyond the leave",
+        |w| (0..5).for_each(|id| w.stream(&unit(0, id, 20_000), false)),
+        "leave to send",
+    ),
+    ("half a unit", |w| w.stream(&unit(0, 0, 10), true), "too early"),
+    // Flow 0, unit 3, no bytes, sent at 0, no lifetime, no priority, one dependency: itself.
+    ("a unit that needs itself", |w| w.stream(&[0, 3, 0, 0, 0, 0, 1, 0], false), "dependency"),
+    (
+        "a fragment of a reliable flow",
+        |w| w.datagram(&FragmentHeader::Later { flow: 0, id: 0, length: 9, offset: 3 }, 2),
+        "out of place",
+    ),
+];
+
+#[test]
+fn who_breaks_the_rules_is_shut_out_with_a_reason() {
+    let identity = Identity::self_made(&["a"]).unwrap();
+    for (name, attack, word) in ATTACKS {
+        let mut world = World::new(1, &identity);
+        world.open_flow(0, Reliability::Full);
+        world.run(Duration::from_millis(50));
+        assert_eq!(world.closed, None);
+        attack(&mut world);
+        world.run(Duration::from_secs(1));
+        let reason = world.closed.unwrap_or_default();
+        assert!(reason.contains("broke the protocol") && reason.contains(word), "{name}: {reason}");
+    }
+}
+
+#[test]
+fn what_the_rules_allow_cannot_fill_the_memory() {
+    let identity = Identity::self_made(&["a"]).unwrap();
+    for seed in 0..200 {
+        let mut random = RandomStream::new(seed, "villain");
+        let mut world = World::new(seed, &identity);
+        world.open_flow(0, Reliability::Full);
+        world.open_flow(1, Reliability::UntilDeadline);
+        world.open_flow(2, Reliability::None);
+        let mut dropped = 0;
+        for _ in 0..150 {
+            let id = random.next_u64() % 60;
+            match random.next_u64() % 6 {
+                // A unit that never ends.
+                0 => world.stream(&unit(0, id % 50, 1000)[..], false),
+                // A header that never ends.
+                1 => world.stream(&unit(1, id, 1000)[..3], false),
+                // Fragments of units that never come whole, a byte at a time.
+                2 | 3 => {
+                    let offset = 1 + random.next_u64() % 15_000;
+                    let later = FragmentHeader::Later { flow: 2, id, length: 20_000, offset };
+                    world.datagram(&later, 1 + random.next_u64() as usize % 900);
+                }
+                // Drops without end.
+                4 => {
+                    let units = (dropped..dropped + 40).map(|id| DroppedUnit { id, bytes: 0 });
+                    world.message(&Message::Dropped { flow: 1, units: units.collect() });
+                    dropped += 40;
+                }
+                _ => {
+                    let asked = world.network.now();
+                    (0..20).for_each(|_| world.message(&Message::Clock { asked }));
+                }
+            }
+            world.run(Duration::from_millis(5));
+        }
+        let now = world.network.now();
+        let id = world.ids[VICTIM];
+        if let Some(victim) = world.network.endpoint(VICTIM).connection(id) {
+            let flow = FlowId::incoming(1);
+            let ready = victim.receive_statistics(now, flow).map_or(0, |flow| flow.ready);
+            assert!(ready <= 4096 + LIMITS.units, "{ready} wait");
+        }
+    }
+}
+
+#[test]
+fn half_open_connections_are_few_and_then_addresses_must_be_proved() {
+    let identity = Identity::self_made(&["a"]).unwrap();
+    let config = Configuration { half_open: 8, ..Configuration::default() };
+    let mut victim = Endpoint::new(config, [9; 32]);
+    victim.listen(&identity, Token::default()).unwrap();
+    let mut out = Vec::new();
+    let mut retries = 0;
+    for host in 0..100u8 {
+        // First packets alone: nothing that is answered is ever heard.
+        let mut villain = Endpoint::new(Configuration::default(), [host; 32]);
+        let trust = Trust::Fingerprint(identity.fingerprint());
+        villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();
+        while let crate::Poll::Transmit(transmit) = villain.poll_transmit(Time::ZERO, &mut out) {
+            let datagram = bytes::BytesMut::from(&out[..transmit.size]);
+            victim.handle(Time::ZERO, crate::Source::of(address(host)), datagram);
+        }
+        while let crate::Poll::Transmit(_) = victim.poll_transmit(Time::ZERO, &mut out) {
+            // A long header of type 3 (RFC 9000, section 17.2.5), its fixed bit greased or not.
+            retries += u32::from(out[0] & 0xb0 == 0xb0);
+        }
+    }
+    assert!(victim.connections() <= 8, "{} connections", victim.connections());
+    assert_eq!(victim.connections(), 4);
+    assert!(retries > 50, "{retries} clients were asked to prove their address");
+    // And they are forgotten.
+    let later = Time::ZERO + Duration::from_secs(6);
+    victim.handle_timeout(later);
+    while let crate::Poll::Transmit(_) = victim.poll_transmit(later, &mut out) {}
+    victim.handle_timeout(later + Duration::from_secs(60));
+    while let crate::Poll::Transmit(_) = victim.poll_transmit(later, &mut out) {}
+    assert_eq!(victim.connections(), 0);
+}
