@@ -39,6 +39,9 @@ DRAIN_S = 2.5
 CLOSE_S = 2.0
 """How long programs have to end and to write what they recorded."""
 
+PEER_SOONER_S = 0.5
+"""By how much the emulator starts the sink before the source."""
+
 CLOCK_MAY_MOVE_S = 0.000_5
 """By how much CLOCK_REALTIME may be set during a run, before its latencies mean nothing."""
 
@@ -133,7 +136,7 @@ def write_plan(
         "wire": WIRE,
         "warm_up_s": WARM_UP_S,
         "drain_s": DRAIN_S,
-        "listen_s": WARM_UP_S + stream_s + DRAIN_S + 0.7,
+        "listen_s": WARM_UP_S + stream_s + DRAIN_S + PEER_SOONER_S,
     }
     (place / "plan.json").write_text(json.dumps(plan), "utf-8")
 
