@@ -67,7 +67,8 @@ def show(rows: pl.DataFrame, contenders: Sequence[Contender], console: Console) 
         table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left")
         table.title = path_words(of_path.row(0, named=True))
         for heading in COLUMNS:
-            table.add_column(heading, justify="left" if heading == COLUMNS[0] else "right")
+            first = heading == COLUMNS[0]
+            table.add_column(heading, justify="left" if first else "right", no_wrap=first)
         for row in of_path.iter_rows(named=True):
             table.add_row(*cells(row, shown[row["contender"]]))
         console.print(table)
@@ -118,7 +119,7 @@ def main(
         notes = [pacing_words(rows), circumstances(results.table(MACHINE))]
         console.print("\n" + "\n".join(notes), markup=False, soft_wrap=True)
         if page:
-            measured = "\n\n".join([tables(rows, chosen, missing), *notes])
+            measured = "\n\n".join([tables(rows, chosen, missing).rstrip(), *notes])
             write_page(page, measured, figures(rows, chosen))
             console.print(f"page: {page}", markup=False)
 

@@ -33,7 +33,7 @@ programs go before the machine's other work, which is not to be measured."""
 BUFFER_BYTES = 16 << 20
 """Of the sockets of source and recorder, so that nothing is lost in them."""
 
-END_WITHIN_S = 0.6
+END_WITHIN_S = 0.5
 """How long a contender's program may take to end."""
 
 _SO_RCVBUFFORCE = 33

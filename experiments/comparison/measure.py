@@ -36,8 +36,11 @@ LEAD_S = 2
 DRAIN_S = 2.5
 """How long after the end of the stream what is under way may come."""
 
-CLOSE_S = 2.0
-"""How long programs have to end and to write what they recorded."""
+CLOSE_S = 3.5
+"""How long programs have to end and to write what they recorded, on a busy machine."""
+
+PEER_SOONER_S = 0.5
+"""By how much the emulator starts the sink before the source."""
 
 CLOCK_MAY_MOVE_S = 0.000_5
 """By how much CLOCK_REALTIME may be set during a run, before its latencies mean nothing."""
@@ -61,6 +64,7 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
         (
             ("contenders", versions),
             ("stream", stream_key(LEAD_S + counted_s)),
+            ("seconds", json.dumps([WARM_UP_S, LEAD_S, DRAIN_S])),
             ("settings", json.dumps([[one.send(path), one.receive(path)] for one in together])),
         ),
     )
@@ -133,7 +137,7 @@ def write_plan(
         "wire": WIRE,
         "warm_up_s": WARM_UP_S,
         "drain_s": DRAIN_S,
-        "listen_s": WARM_UP_S + stream_s + DRAIN_S + 0.7,
+        "listen_s": WARM_UP_S + stream_s + DRAIN_S + PEER_SOONER_S,
     }
     (place / "plan.json").write_text(json.dumps(plan), "utf-8")
 

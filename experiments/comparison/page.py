@@ -16,6 +16,7 @@ from ontempo.lab.folder import unwritable, write_text
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
+from .paths import QUICK
 from .readings import bad_share, path_of
 
 BEGIN, END = "<!-- measured: written by experiments.comparison -->", "<!-- /measured -->"
@@ -95,7 +96,9 @@ def tables(rows: pl.DataFrame, contenders: Sequence[Contender], missing: Sequenc
 
 
 def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Figure]:
-    """The plots: over all paths that were run, what was bad, how late, at what cost."""
+    """The plots: over the quick grid's paths, what was bad, how late, at what cost."""
+    plotted = {row["path"] for row in rows.iter_rows(named=True) if path_of(row) in QUICK}
+    rows = rows.filter(pl.col("path").is_in(plotted))
     named = rows.select("path", "loss", "pattern", "rtt_ms", "share").unique(maintain_order=True)
     ticks = {float(row["path"]): _short(row) for row in named.iter_rows(named=True)}
     axis = Axis("Path: loss, round trip, rate of the bottleneck beside the stream's", ticks=ticks)
@@ -125,20 +128,24 @@ def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Fi
     }
 
 
+BESIDE = 0.045
+"""Between the marks of two contenders at one path, so that equal ones are all seen."""
+
 MOST_SHOWN_S = 3.0
 """Where a plot of latencies ends: HTTP over losses would leave no room for the others."""
 
 
 def _view(rows: pl.DataFrame, contenders: Sequence[Contender], quantity: str) -> View:
     series = []
-    for one in contenders:
+    for number, one in enumerate(contenders):
+        beside = (number - (len(contenders) - 1) / 2) * BESIDE
         colour, symbol = LOOKS[one.name]
         points = {}
         for row in rows.filter(contender=one.name).iter_rows(named=True):
             value = bad_share(row) if quantity == "bad" else row[quantity]
             if quantity == "latency_p99_s":
                 value = min(value, MOST_SHOWN_S)
-            points[float(row["path"])] = exact(value)
+            points[row["path"] + beside] = exact(value)
         series.append(Series(one.shown, colour, points, style="none", symbol=symbol))
     return View("", series)
 

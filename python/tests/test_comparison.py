@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from experiments.comparison import __main__ as command
 from experiments.comparison import contenders, page
-from experiments.comparison.contenders import CONTENDERS, DIRECT, SRT
+from experiments.comparison.contenders import CONTENDERS, DIRECT, ORDERS, SRT
 from experiments.comparison.ends import ENTRY
 from experiments.comparison.frames import (
     arrivals,
@@ -335,14 +335,15 @@ def test_the_page_keeps_what_people_wrote(tmp_path: File) -> None:
 
 def test_a_stream_is_carried_through_the_emulated_path(tmp_path: File) -> None:
     missing = [f"{name} is missing" for name in ("ffmpeg",) if shutil.which(name) is None]
-    if lacks := hindrance() or ", ".join(missing) or SRT.lacks():
+    if lacks := hindrance() or ", ".join(missing) or SRT.lacks() or ORDERS[0].lacks():
         pytest.skip(lacks)
     path = Path(0.0, False, 20, 2.0)
-    cell = comparison_cell(path, [DIRECT, SRT], 2, 0)
-    measure(cell, tmp_path, path=path, together=[DIRECT, SRT], counted_s=2)
+    together = [DIRECT, SRT, ORDERS[0]]
+    cell = comparison_cell(path, together, 2, 0)
+    measure(cell, tmp_path, path=path, together=together, counted_s=2)
     units = pl.read_parquet(tmp_path / "units.parquet").filter(kind="video")
     carried = pl.read_parquet(tmp_path / "carried.parquet")
-    for name, least_s in (("direct", 0.010), ("srt", 0.120)):
+    for name, least_s in (("direct", 0.010), ("srt", 0.120), ("ontempo-ordered", 0.120)):
         mine = units.filter(contender=name)["latency_s"]
         assert 48 <= mine.len() <= 52
         assert mine.null_count() == 0
