@@ -116,7 +116,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "TIME", default_value = "200 ms", value_parser = latency)]
     pub(crate) latency: Duration,
     /// Congestion control: pert, cubic, newreno, reno, vegas, bbr, psp or psp-damped
-    #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = congestion)]
+    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion)]
     pub(crate) congestion: CongestionName,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
