@@ -105,8 +105,8 @@ fn quinn_configs() -> Done<(quinn::ServerConfig, quinn::ClientConfig)> {
 }
 
 fn plain_quinn() -> Done {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
-    let runtime = { runtime }.build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let (server, client) = quinn_configs()?;
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
