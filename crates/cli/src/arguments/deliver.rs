@@ -46,7 +46,7 @@ impl FromStr for Place {
 
 /// In which order units are handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
+pub(crate) enum Handover {
     /// As they were sent
     Ordered,
     /// As they arrive
@@ -55,7 +55,7 @@ pub(crate) enum Order {
     PartialOrder,
 }
 
-impl Order {
+impl Handover {
     pub(crate) fn of_flow(self) -> DeliveryOrder {
         match self {
             Self::Ordered => DeliveryOrder::Sequence,
@@ -108,7 +108,7 @@ pub(crate) struct Send {
     pub(crate) token: Option<String>,
     /// In which order units are handed on
     #[arg(long, value_name = "ORDER", default_value = "ordered")]
-    pub(crate) delivery: Order,
+    pub(crate) delivery: Handover,
     /// What becomes of lost units; full for files and pipes, deadline for udp:// where not given
     #[arg(long, value_name = "KIND")]
     pub(crate) reliability: Option<Repair>,
