@@ -12,7 +12,7 @@ use std::thread::spawn;
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
-use ontempo_endpoint::live::{Connection, Listener, Message, Options, connect};
+use ontempo_endpoint::live::{Caller, Connection, Listener, Message, Options, connect};
 use ontempo_endpoint::{Delivery, DeliveryOrder, FlowConfig, Identity, Token, Trust};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -192,7 +192,7 @@ fn many() -> Done {
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options::default();
     let listener = Listener::bind(at, &identity, Token::default(), &options)?;
-    let near = ontempo_endpoint::live::Caller::bind(at, &options)?;
+    let near = Caller::bind(at, &options)?;
     let before = memory()?;
     let mut flows = Vec::new();
     let mut ends = Vec::new();

@@ -8,10 +8,6 @@ use crate::config::PacingConfig;
 use crate::quic::Account;
 use crate::wire::AckRequest;
 
-/// At high rates packets that are due within this time leave together: timers are not met much
-/// more exactly, and each call into the kernel costs as much as several packets.
-const TOGETHER: Duration = Duration::from_micros(250);
-
 /// Spaces packets: by the distance or the rate that the congestion control names, otherwise by
 /// its window over a round trip.
 #[derive(Debug)]
@@ -47,8 +43,7 @@ impl Gate {
         self.interval = self.distance(size, account);
         // A distance that the control names itself is kept, whatever pacing is configured.
         let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
-        let together = TOGETHER.as_nanos() / self.interval.as_nanos().max(1);
-        self.burst = if spaced { 1 } else { burst(self.config).max(together) };
+        self.burst = if spaced { 1 } else { burst(self.config) };
         self.pacer.set_burst(Packets::new(self.burst));
         self.pacer.on_sent(now, self.interval);
     }
