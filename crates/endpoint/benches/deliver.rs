@@ -12,7 +12,7 @@ use std::thread::spawn;
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
-use ontempo_endpoint::live::{Connection, Listener, Message, Options, connect};
+use ontempo_endpoint::live::{Caller, Connection, Listener, Message, Options, connect};
 use ontempo_endpoint::{Delivery, DeliveryOrder, FlowConfig, Identity, Token, Trust};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -105,8 +105,8 @@ fn quinn_configs() -> Done<(quinn::ServerConfig, quinn::ClientConfig)> {
 }
 
 fn plain_quinn() -> Done {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
-    let runtime = { runtime }.build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let (server, client) = quinn_configs()?;
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -192,7 +192,7 @@ fn many() -> Done {
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options::default();
     let listener = Listener::bind(at, &identity, Token::default(), &options)?;
-    let near = ontempo_endpoint::live::Caller::bind(at, &options)?;
+    let near = Caller::bind(at, &options)?;
     let before = memory()?;
     let mut flows = Vec::new();
     let mut ends = Vec::new();

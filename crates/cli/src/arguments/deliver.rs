@@ -46,7 +46,7 @@ impl FromStr for Place {
 
 /// In which order units are handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
+pub(crate) enum Handover {
     /// As they were sent
     Ordered,
     /// As they arrive
@@ -55,7 +55,7 @@ pub(crate) enum Order {
     PartialOrder,
 }
 
-impl Order {
+impl Handover {
     pub(crate) fn of_flow(self) -> DeliveryOrder {
         match self {
             Self::Ordered => DeliveryOrder::Sequence,
@@ -108,7 +108,7 @@ pub(crate) struct Send {
     pub(crate) token: Option<String>,
     /// In which order units are handed on
     #[arg(long, value_name = "ORDER", default_value = "ordered")]
-    pub(crate) delivery: Order,
+    pub(crate) delivery: Handover,
     /// What becomes of lost units; full for files and pipes, deadline for udp:// where not given
     #[arg(long, value_name = "KIND")]
     pub(crate) reliability: Option<Repair>,
@@ -116,7 +116,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "TIME", default_value = "200 ms", value_parser = latency)]
     pub(crate) latency: Duration,
     /// Congestion control: pert, cubic, newreno, reno, vegas, bbr, psp or psp-damped
-    #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = congestion)]
+    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion)]
     pub(crate) congestion: CongestionName,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]

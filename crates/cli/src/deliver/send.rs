@@ -235,7 +235,8 @@ impl<'a> Sender<'a> {
             match session.send(ready, STEP) {
                 Ok(None) => {}
                 Ok(Some(ready)) => self.again.push_front(ready),
-                Err((error, ready)) => {
+                Err(failed) => {
+                    let (error, ready) = *failed;
                     self.again.push_front(ready);
                     let Error::Closed { reason } = error else { return Err(failure(error)) };
                     return Ok(Ended::Lost(reason));

@@ -88,7 +88,7 @@ impl Session {
         &mut self,
         ready: Ready,
         limit: Wall,
-    ) -> Result<Option<Ready>, (Error, Ready)> {
+    ) -> Result<Option<Ready>, Box<(Error, Ready)>> {
         let age = Duration::from_nanos(ready.since.elapsed().as_nanos() as u64);
         let lifetime = self.latency.map(|latency| latency.saturating_sub(age));
         let depends_on =
@@ -109,7 +109,7 @@ impl Session {
                 Ok(None)
             }
             Err(NotTaken::Full) => Ok(Some(ready)),
-            Err(NotTaken::Failed(error)) => Err((error, ready)),
+            Err(NotTaken::Failed(error)) => Err(Box::new((error, ready))),
         }
     }
 

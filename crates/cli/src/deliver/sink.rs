@@ -56,8 +56,17 @@ impl Counts {
 
 /// Where media goes to.
 pub(super) enum Sink {
-    Udp { driver: Driver<Datagrams>, counts: Arc<Mutex<Counts>> },
-    Stream { joiner: Midway, counts: Counts, out: BufWriter<Output>, written: u64, clock: Clock },
+    Udp {
+        driver: Driver<Datagrams>,
+        counts: Arc<Mutex<Counts>>,
+    },
+    Stream {
+        joiner: Box<Midway>,
+        counts: Counts,
+        out: BufWriter<Output>,
+        written: u64,
+        clock: Clock,
+    },
 }
 
 /// Puts datagrams together, of a stream that may have been joined midway.
@@ -205,6 +214,7 @@ impl Sink {
             }
         };
         let out = BufWriter::with_capacity(64 << 10, output);
+        let joiner = Box::new(joiner);
         Ok(Self::Stream { joiner, counts, out, written: 0, clock: Clock::new() })
     }
 

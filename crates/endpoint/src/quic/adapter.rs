@@ -425,7 +425,9 @@ where
         metrics.congestion_window = self.window_bytes();
         metrics.ssthresh = threshold.packets().is_finite().then(|| threshold.bytes(size).get());
         metrics.pacing_rate = self.paced_rate().map(|rate| rate.as_bits_per_sec() / 8);
-        metrics.send_quantum = Some(self.controller.burst().get().max(1) * size.get());
+        // Where the stack does not pace, nor does it decide how many packets leave together.
+        let quantum = self.controller.burst().get().max(1) * size.get();
+        metrics.send_quantum = (!matches!(self.pacing, Pacing::Off)).then_some(quantum);
         metrics
     }
 
