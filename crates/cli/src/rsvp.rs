@@ -115,10 +115,7 @@ fn follow(client: &mut Client, told: &Told) -> Result<(), Failure> {
         }
         let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
         // A signal may end the wait.
-        let event = match client.event(Some(patience)) {
-            Ok(event) => event,
-            Err(error) => return Err(error.into()),
-        };
+        let event = client.event(Some(patience))?;
         if let Some(event) = event {
             let at = begun.elapsed().as_secs_f64();
             emit(&if told.json {
