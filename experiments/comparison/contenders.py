@@ -163,6 +163,6 @@ ORDERS = (
     _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order"),
     _ontempo("ontempo-cubic", "ontempo, ordered, CUBIC", "ordered", "cubic"),
 )
-"""Over PERT, and once over CUBIC, the program's default."""
+"""Over PERT, the program's default, and once over CUBIC."""
 
 CONTENDERS = (DIRECT, RTP, HTTP, SRT, RIST, SRT_FIXED, RIST_FIXED, *ORDERS)
