@@ -88,7 +88,7 @@ impl Repair {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// Where the media comes from: udp://[ADDRESS]:PORT, a file, or - for standard input
+    /// Where the media comes from: udp://:PORT or udp://ADDRESS:PORT, a file, or - for standard input
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Place,
     /// The receiver: a name or an address, and a port
