@@ -101,7 +101,7 @@ def _index(report: Report) -> str:
     return (
         f'<header><p class="kicker">{ABOUT}</p><h1>{SITE}</h1>'
         '<p class="lede">Every figure, table and sentence of these papers that can be checked,'
-        " run again with the mechanisms written anew, and judged by rules that were fixed before."
+        " run again with the mechanisms written anew, and judged by rules that are written down."
         f' Where ours <a href="{DIFFERENCES}">differs</a>, both values are shown, with the most'
         f" likely cause.</p>{tally_html(counts)}{share_html(counts)}"
         f'<p class="run">{_run(report)}</p></header>'
@@ -247,7 +247,7 @@ def _footer(report: Report) -> str:
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts if value)
     return (
         "<footer><section><h2>How this was judged</h2>"
-        "<p>Each claim is a set of checks, fixed before anything was run. A claim is"
+        "<p>Each claim is a set of checks, fixed before anything was run, but for what the notes name. A claim is"
         " <em>reproduced</em> only if every one of its checks holds; it <em>differs</em> if any"
         " does not, and both values are shown; it is <em>not yet</em> judged where the runs hold"
         " too little to tell, or nobody has written it. Comparisons are strict: a tie is not"
