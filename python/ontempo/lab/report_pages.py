@@ -248,7 +248,8 @@ def _footer(report: Report) -> str:
     return (
         "<footer><section><h2>How this was judged</h2>"
         "<p>Each claim is a set of checks, fixed before anything was run but for what the notes"
-        " name. A claim is <em>reproduced</em> only if every one of its checks holds; it <em>differs</em> if any"
+        " name. A claim is <em>reproduced</em> only if every one of its checks holds; it"
+        " <em>differs</em> if any"
         " does not, and both values are shown; it is <em>not yet</em> judged where the runs hold"
         " too little to tell, or nobody has written it. Comparisons are strict: a tie is not"
         " above, and no confidence interval helps a value over a bound.</p>"
