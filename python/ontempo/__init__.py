@@ -28,6 +28,7 @@ Between programs, ``connect`` and ``listen`` carry media over QUIC, for asyncio 
 ``ontempo.lab`` builds studies, statistics and reports on top; its command is ``ontempo-lab``.
 """
 
+from ontempo import qos
 from ontempo._native import (
     Cancelled,
     CancelToken,
@@ -105,5 +106,6 @@ __all__ = [
     "load",
     "parse",
     "pert_response_probability",
+    "qos",
     "run",
 ]

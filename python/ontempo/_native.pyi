@@ -5,6 +5,7 @@ from os import PathLike
 from typing import Any, final
 
 from ontempo.live.options import Options
+from ontempo.qos.specification import QosOptions, Specification
 
 __all__ = [
     "Answer",
@@ -16,6 +17,9 @@ __all__ = [
     "LivePending",
     "LiveReceiveFlow",
     "LiveSendFlow",
+    "QosDoor",
+    "QosEvents",
+    "QosLink",
     "Result",
     "Scenario",
     "ScenarioError",
@@ -30,6 +34,10 @@ __all__ = [
     "load",
     "parse",
     "pert_response_probability",
+    "qos_bind",
+    "qos_check",
+    "qos_connect",
+    "qos_read",
     "run",
 ]
 
@@ -338,3 +346,91 @@ def check_options(options: Options) -> None:
 
 def default_options() -> dict[str, Any]:
     """The options that the endpoint has by itself, field by field of `Options`."""
+
+# What `ontempo.qos` makes coroutines of, likewise.
+
+@final
+class QosLink:
+    """A connection of messages."""
+
+    @property
+    def key(self) -> int:
+        """Under which a waker tells of changes."""
+    @property
+    def local(self) -> tuple[str, int]:
+        """The address and port here."""
+    @property
+    def remote(self) -> tuple[str, int]:
+        """The address and port there."""
+    @property
+    def dscp(self) -> int:
+        """The code point of the packets."""
+    @property
+    def most_sent(self) -> int:
+        """Bytes of the longest message that may be sent."""
+    @property
+    def most_received(self) -> int:
+        """Bytes of the longest message that may come."""
+    def try_send(self, data: bytes) -> bool:
+        """Begin to send a message; false while another one is being sent."""
+    def has_sent(self) -> bool:
+        """True once the system has taken all that was sent."""
+    def try_receive(self) -> tuple[bytes, int, float] | None:
+        """The next message; ``None`` while there is none.
+
+        Raises `StopAsyncIteration` where the other end sends no more.
+        """
+    def agreed(self, direction: str) -> dict[str, Any]:
+        """The fields of the `Specification` that was agreed."""
+    def change(self, asked: Specification) -> dict[str, Any]:
+        """Ask for something else; the fields of what is agreed now."""
+    def delivery(self, direction: str) -> dict[str, Any]:
+        """The fields of `Delivery`."""
+    def reports(self) -> str:
+        """All figures, as JSON."""
+    def reservation(self, direction: str) -> tuple[Any, str]:
+        """How it stands, and why."""
+    def events(self, waker: Waker) -> QosEvents:
+        """What changes from now on."""
+    def close(self, patience_s: float, waker: Waker) -> Answer | None:
+        """Close it; ``None`` where that has been done."""
+
+@final
+class QosEvents:
+    """The events of a connection."""
+
+    @property
+    def key(self) -> int:
+        """Under which a waker tells of changes."""
+    def try_next(self) -> tuple[Any, ...] | None:
+        """The next one's kind and parts; ``None`` while there is none.
+
+        Raises `StopAsyncIteration` at the end.
+        """
+
+@final
+class QosDoor:
+    """Takes connections of messages."""
+
+    @property
+    def key(self) -> int:
+        """Under which a waker tells of changes."""
+    @property
+    def local(self) -> tuple[str, int]:
+        """Where it listens."""
+    def try_accept(self, waker: Waker) -> QosLink | tuple[tuple[str, int], str] | None:
+        """Who came next: one to talk to, or the address of one refused, with the reason."""
+    def close(self, waker: Waker) -> Answer:
+        """Take no more."""
+
+def qos_connect(carrier: str, remote: tuple[str, int], options: QosOptions, waker: Waker) -> Answer:
+    """A `QosLink` to an address."""
+
+def qos_bind(carrier: str, at: tuple[str | None, int], options: QosOptions, waker: Waker) -> Answer:
+    """A `QosDoor` at an address, or at every one of IPv4."""
+
+def qos_check(specification: Specification) -> None:
+    """Raise `SpecificationError` where a specification contradicts itself."""
+
+def qos_read(path: str | PathLike[str]) -> dict[str, Any]:
+    """The fields of the `Specification` in a TOML file."""

@@ -21,6 +21,7 @@ PAGES = (
     "docs/tutorial.md",
     "docs/studies.md",
     "docs/deliver.md",
+    "docs/qosockets.md",
     "examples/image/README.md",
 )
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

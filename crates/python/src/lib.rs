@@ -3,6 +3,7 @@
 //! What a Python user reads (signatures, docstrings) is `python/ontempo/_native.pyi`.
 
 mod live;
+mod qos;
 mod result;
 mod run;
 mod scenario;
@@ -21,6 +22,8 @@ mod _native {
         Answer, Identity, LiveConnection, LiveListener, LivePending, LiveReceiveFlow, LiveSendFlow,
         Trust, Waker, begin, bind, check_options, default_options,
     };
+    #[pymodule_export]
+    use crate::qos::{QosDoor, QosEvents, QosLink, qos_bind, qos_check, qos_connect, qos_read};
     #[pymodule_export]
     use crate::result::RunResult;
     #[pymodule_export]

@@ -149,7 +149,7 @@ async def _connect(
         trust = Trust.fingerprint(trust)
     name = name or host or ""
     failed: NotConnectedError | None = None
-    for remote in await _resolve(name if host is None else host, port):
+    for remote in await resolve(host or name, port, socket.SOCK_DGRAM):
         try:
             return await _connect_to(remote, name, trust, token, options)
         except NotConnectedError as error:
@@ -157,13 +157,16 @@ async def _connect(
     raise failed or NotConnectedError(f"{host}: this name has no address")
 
 
-async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
+async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[tuple[str, int]]:
+    """The addresses of a host, in the system's order of preference.
+
+    Raises `NotConnectedError` where there is no such host.
+    """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        found = await loop.getaddrinfo(host, port, type=kind)
     except (OSError, UnicodeError) as error:
         raise NotConnectedError(f"{host}: no such name: {error}") from error
-    # Each once, in the system's order of preference.
     return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
 
 

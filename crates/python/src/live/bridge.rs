@@ -15,7 +15,7 @@ use std::thread;
 use pyo3::prelude::*;
 
 /// A panic elsewhere leaves the value whole: no change of ours stops half-way.
-pub(super) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -33,13 +33,13 @@ struct Told {
 
 /// Where the changes of one object are told.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(crate) struct Place {
     changes: Arc<Changes>,
-    pub(super) key: u64,
+    pub(crate) key: u64,
 }
 
 impl Place {
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let mut told = lock(&self.changes.told);
         let is_first = told.changed.is_empty();
         if told.changed.insert(self.key) && is_first {
@@ -64,14 +64,14 @@ pub(crate) struct Waker {
 
 impl Waker {
     /// A place for an object that is new.
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         let mut told = lock(&self.changes.told);
         told.places += 1;
         Place { changes: Arc::clone(&self.changes), key: told.places }
     }
 
     /// Has a thread work something out that takes a moment; `finish` then makes it Python's.
-    pub(super) fn later<R: Send + 'static>(
+    pub(crate) fn later<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
         finish: impl FnOnce(Python<'_>, R) -> PyResult<Py<PyAny>> + Send + 'static,

@@ -18,14 +18,14 @@ use super::statistics::ConnectionStatistics;
 use super::{closed, failure};
 
 /// The address of a host that is a number already, and a port.
-pub(super) fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
+pub(crate) fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
     let ip: IpAddr = host
         .parse()
         .map_err(|_| PyValueError::new_err(format!("`{host}` is no address of IPv4 or IPv6")))?;
     Ok(SocketAddr::new(ip, port))
 }
 
-pub(super) fn parts(address: SocketAddr) -> (String, u16) {
+pub(crate) fn parts(address: SocketAddr) -> (String, u16) {
     (address.ip().to_string(), address.port())
 }
 

@@ -14,12 +14,12 @@ mod statistics;
 use ontempo_endpoint::live::Error;
 use pyo3::PyErr;
 
-pub(crate) use bridge::{Answer, Waker};
-pub(crate) use connection::{LiveConnection, LivePending, begin};
+pub(crate) use bridge::{Answer, Place, Waker, lock};
+pub(crate) use connection::{LiveConnection, LivePending, address, begin, parts};
 pub(crate) use flow::{LiveReceiveFlow, LiveSendFlow};
 pub(crate) use identity::{Identity, Trust};
 pub(crate) use listener::{LiveListener, bind};
-pub(crate) use options::{check_options, default_options};
+pub(crate) use options::{check_options, choice, default_options};
 
 mod errors {
     use pyo3::import_exception;

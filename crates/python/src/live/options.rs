@@ -35,7 +35,7 @@ const ACKNOWLEDGE: [(&str, AckRequest); 3] = [
 ];
 
 /// A choice out of names; what is none is refused with all that are.
-pub(super) fn choice<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn choice<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == text).map(|&(_, value)| value);
     found.ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
