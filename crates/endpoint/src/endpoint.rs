@@ -261,13 +261,9 @@ impl Endpoint {
     /// it must come from the system's entropy, since ids and keys of tokens are made of it. (TLS
     /// takes its own randomness from the system.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
-        let folded = seed.chunks_exact(8).fold(0u64, |folded, chunk| {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            folded.rotate_left(17) ^ u64::from_le_bytes(word)
-        });
-        let ids = RandomStream::new(folded, "connection ids");
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
+        let folded = folded(&key);
+        let ids = RandomStream::new(folded, "connection ids");
         let mut stack = EndpointConfig::new(Arc::new(key));
         stack.rng_seed(Some(seed));
         stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
@@ -582,6 +578,12 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// A number that differs with every seed: ids of two endpoints must not be the same.
+fn folded(seed: &hmac::Key) -> u64 {
+    let tag = hmac::sign(seed, b"folded");
+    tag.as_ref().iter().take(8).fold(0, |folded, byte| (folded << 8) | u64::from(*byte))
 }
 
 fn told(transmit: &noq_proto::Transmit) -> Transmit {
