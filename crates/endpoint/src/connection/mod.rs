@@ -337,10 +337,9 @@ impl Connection {
         }
     }
 
-    /// The peer's address.
-    pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        let path = self.stack.network_path(PathId::ZERO).ok()?;
-        Some(crate::address::untagged(path.remote()))
+    /// The peer's address, as the stack was told it.
+    pub(crate) fn told_remote(&self) -> Option<std::net::SocketAddr> {
+        Some(self.stack.network_path(PathId::ZERO).ok()?.remote())
     }
 
     fn close_with(&mut self, now: Time, code: u32, reason: &str) {

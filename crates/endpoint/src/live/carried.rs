@@ -157,7 +157,7 @@ impl Carried {
         }
         let shared = Shared::default();
         shared.lock().is_open = true;
-        let remote = self.endpoint.connection(connection).and_then(|found| found.remote());
+        let remote = self.endpoint.remote(connection);
         let begun = Begun { id: connection, remote, shared: Arc::clone(&shared) };
         let held = Held { shared, outgoing: BTreeMap::new(), incoming: BTreeMap::new() };
         self.held.insert(connection, held);
@@ -170,7 +170,7 @@ impl Carried {
         if let Some(held) = self.held.remove(&connection) {
             end(&held, reason);
         } else if let Some(incoming) = &self.incoming {
-            let remote = self.endpoint.connection(connection).and_then(|found| found.remote());
+            let remote = self.endpoint.remote(connection);
             incoming.change(|incoming| incoming.refuse(remote, reason.to_owned()));
         }
     }
