@@ -382,7 +382,9 @@ impl Endpoint {
                     if let Some(address) = unproved.and_then(|told| self.aliases.real(told)) {
                         self.aliases.again(address, self.config.connections);
                     }
-                    self.progress(now, handle.0);
+                    // What it brought is looked at with that of the datagrams that come with it.
+                    kept.connection.touched = true;
+                    self.queue(handle.0);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
@@ -421,6 +423,12 @@ impl Endpoint {
         while let Some(place) = self.ready.pop_front() {
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             kept.queued = false;
+            if kept.connection.touched {
+                kept.connection.progress(now);
+                // What the stack's endpoint answers may be something to send.
+                self.settle(place);
+            }
+            let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             let step = kept.connection.poll_transmit(now, out);
             self.settle(place);
             match step {

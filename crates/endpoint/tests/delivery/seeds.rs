@@ -60,11 +60,12 @@ fn path(random: &mut RandomStream) -> Path {
 
 fn configuration(random: &mut RandomStream) -> Configuration {
     let burst = Packets::new(1 + random.next_u64() % 6);
+    let quantum = if burst.get() % 2 == 0 { millis(1) } else { Duration::ZERO };
     let bytes = pick(random, &[20_000, 200_000]);
     Configuration {
         congestion: pick(random, &CongestionName::ALL),
         rtt_correction: random.chance(0.3),
-        pacing: random.chance(0.8).then_some(PacingConfig { gain: 1.25, burst }),
+        pacing: random.chance(0.8).then_some(PacingConfig { gain: 1.25, burst, quantum }),
         acknowledge: pick(
             random,
             &[AckRequest::Immediate, AckRequest::Delayed, AckRequest::Adaptive],
@@ -273,7 +274,9 @@ fn run(seed: u64) -> Ended {
     plans.iter().for_each(|plan| plan.check(&world, seed));
     check_memory(&world, &config, seed);
     if let Some(pacing) = config.pacing {
-        let most = pacing.burst.get() as usize;
+        // 64 KB of the least packets.
+        let at_once = if pacing.quantum > Duration::ZERO { (64 << 10) / 1200 } else { 1 };
+        let most = at_once.max(pacing.burst.get() as usize);
         let burst = world.network.largest_burst();
         assert!(burst <= most.max(1), "seed {seed}: a burst of {burst}, {most} allowed");
     }
