@@ -98,12 +98,18 @@ pub struct PacingConfig {
     pub gain: f64,
     /// Packets that may leave back to back after an idle time, at least 1.
     pub burst: Packets,
+    /// How much may leave at once also without an idle time before: what the rate sends in this
+    /// span, in whole packets, at least one and at most 64 KB. A slow stream's packets leave one by
+    /// one; of a fast one many share the cost of a call. Zero: always one by one.
+    pub quantum: Duration,
 }
 
 impl Default for PacingConfig {
-    /// 1.25 windows per round trip (RFC 9002, section 7.7), in bursts of at most 4.
+    /// 1.25 windows per round trip (RFC 9002, section 7.7), 4 packets after an idle time, and what
+    /// 1 ms sends at once: as Linux sizes what it hands to the network card
+    /// (`tcp_tso_autosize`, `sk_pacing_shift` 10).
     fn default() -> Self {
-        Self { gain: 1.25, burst: Packets::new(4) }
+        Self { gain: 1.25, burst: Packets::new(4), quantum: Duration::from_millis(1) }
     }
 }
 
@@ -171,7 +177,7 @@ impl Default for Configuration {
             initial_window: Packets::new(10),
             rtt_correction: false,
             pacing: Some(PacingConfig::default()),
-            segments: 16,
+            segments: 64,
             acknowledge: AckRequest::default(),
             packet_threshold: 10,
             time_threshold: 9.0 / 8.0,

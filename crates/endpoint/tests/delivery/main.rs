@@ -3,4 +3,5 @@
 mod basics;
 mod hostile;
 mod seeds;
+mod transport;
 mod world;
