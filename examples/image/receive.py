@@ -62,24 +62,38 @@ class Frames:
             self._next_s, self._number = now + FRAME_S, self._number + 1
 
 
-async def show(canvas: Canvas) -> None:
-    """Show the canvas in a window until that is closed."""
-    import tkinter  # noqa: PLC0415 - not every Python has it, nor every machine a screen
+class Window:
+    """The canvas in a window, until that is closed.
 
-    from PIL import ImageTk  # noqa: PLC0415
+    Raises `OSError` where there is no screen, `ImportError` where Python has no tkinter.
+    """
 
-    root = tkinter.Tk()
-    root.title("ontempo")
-    label = tkinter.Label(root)
-    label.pack()
-    is_open = [True]
-    root.protocol("WM_DELETE_WINDOW", is_open.clear)
-    while is_open:
-        photo = ImageTk.PhotoImage(canvas.image)
-        label.configure(image=photo)
-        root.update()
-        await asyncio.sleep(FRAME_S)
-    root.destroy()
+    def __init__(self, canvas: Canvas) -> None:
+        import tkinter  # noqa: PLC0415 - not every Python has it
+
+        try:
+            self._root = tkinter.Tk()
+        except tkinter.TclError as error:
+            raise OSError(f"--window: {error}") from None
+        self._canvas, self._is_open = canvas, True
+        self._label = tkinter.Label(self._root)
+        self._label.pack()
+        self._root.title("ontempo")
+        self._root.protocol("WM_DELETE_WINDOW", self._close)
+
+    def _close(self) -> None:
+        self._is_open = False
+
+    async def show(self) -> None:
+        """Draw it anew now and then."""
+        from PIL import ImageTk  # noqa: PLC0415
+
+        while self._is_open:
+            photo = ImageTk.PhotoImage(self._canvas.image)
+            self._label.configure(image=photo)
+            self._root.update()
+            await asyncio.sleep(FRAME_S)
+        self._root.destroy()
 
 
 def _arguments() -> argparse.Namespace:
@@ -98,10 +112,11 @@ async def _main(arguments: argparse.Namespace) -> None:
     identity = ot.Identity.kept(arguments.identity) if arguments.identity else None
     canvas = Canvas()
     look = Frames(canvas, arguments.frames) if arguments.frames else lambda: None
+    window = Window(canvas) if arguments.window else None
     async with ot.listen(arguments.listen, identity=identity, token=arguments.token) as listener:
         host, port = listener.local
         print(f"listening at port {port} of {host}, fingerprint {listener.fingerprint}", flush=True)
-        showing = asyncio.create_task(show(canvas)) if arguments.window else None
+        showing = asyncio.create_task(window.show()) if window else None
         async with await listener.accept() as connection:
             await receive(connection, canvas, look)
         if showing is not None:

@@ -246,6 +246,17 @@ def test_a_sender_names_the_file_that_cannot_be_sent(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"{tmp_path / 'flat.jpg'}: it is progressive")
 
 
+def test_a_window_without_a_screen_is_refused_before_anybody_comes() -> None:
+    command = [sys.executable, "-m", "examples.image.receive", "--listen", "127.0.0.1:0"]
+    blind = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
+    done = subprocess.run(
+        [*command, "--window"],
+        cwd=ROOT, env=blind, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("--window: ")
+
+
 def test_times_are_told_by_area_and_quartiles(tmp_path: Path) -> None:
     pieces = cut(make_jpeg(paint(160, 64), units=10))  # four rows of ten units
     in_order = [(0.1 * number, number) for number in range(5)]
