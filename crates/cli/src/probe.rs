@@ -12,14 +12,17 @@ use ontempo_endpoint::spaced::{
 use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, Socket, SocketOptions};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::Failure;
 use crate::output::{complain, emit, emit_json};
+use crate::plot::{Curve, two_curves};
 
-/// Width of the longest bar, in letters.
-const BAR: f64 = 30.0;
+/// Width of the plot where the terminal's is not known, and the most of it, in letters.
+const WIDTH: usize = 80;
+const WIDEST: usize = 120;
 
 /// What ends the waiting for results.
 enum News {
@@ -230,7 +233,7 @@ fn name(spacing: ProbeSpacing) -> String {
     }
 }
 
-/// The table, and bars of throughput and loss.
+/// The table, and a plot of throughput and loss.
 fn shown(arguments: &Arguments, all: &[Measured]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header([
@@ -243,8 +246,6 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
         "deviation",
         "queueing",
         "RTT",
-        "throughput",
-        "lost",
     ]);
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
@@ -252,7 +253,6 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let most = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).fold(0.0, f64::max);
     for one in all {
         let rate = one.received_rate().as_mbit_per_sec();
         let gap = |gap: Option<Duration>| gap.map_or_else(|| "-".to_owned(), micros);
@@ -267,15 +267,33 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
             micros(Duration::from_nanos(one.totals.gap_deviation_ns)),
             micros(Duration::from_nanos(one.totals.queueing_ns)),
             micros(one.rtt.1.unwrap_or(one.rtt.0)),
-            bar(rate / most, '#'),
-            bar(one.loss(), 'x'),
         ]);
     }
-    table.trim_fmt()
+    let terminal = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    let width = if terminal == 0 { WIDTH } else { terminal.min(WIDEST) };
+    format!("{}\n\n{}", table.trim_fmt(), plot(arguments, all, width))
 }
 
-fn bar(share: f64, letter: char) -> String {
-    std::iter::repeat_n(letter, (share.clamp(0.0, 1.0) * BAR).round() as usize).collect()
+/// Throughput and loss over the spacings, which stand at even distances: their steps are of very
+/// different sizes, and those that adapt are none.
+fn plot(arguments: &Arguments, all: &[Measured], width: usize) -> String {
+    let places: Vec<_> = all.iter().map(|one| name(arguments.spacing[one.place])).collect();
+    let rates: Vec<_> = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).collect();
+    let rate = Curve {
+        name: "received",
+        unit: "Mbit/s",
+        letters: ('o', '.'),
+        most: rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max),
+        values: rates,
+    };
+    let loss = Curve {
+        name: "loss",
+        unit: "%",
+        letters: ('x', ','),
+        most: 100.0,
+        values: all.iter().map(|one| one.loss() * 100.0).collect(),
+    };
+    two_curves(&places, &rate, &loss, width)
 }
 
 fn micros(span: Duration) -> String {

@@ -32,7 +32,7 @@ type Stop = Arc<AtomicBool>;
 /// Begins the words of a receiver with which a sender need not try again.
 const FOR_GOOD: &str = "stop: ";
 
-fn environment(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn environment(error: impl std::fmt::Display) -> Failure {
     Failure::Environment(error.to_string())
 }
 
@@ -71,7 +71,7 @@ fn read(path: &Path, option: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// A socket at `[ADDRESS]:PORT`; without an address, at every one.
-fn socket_at(at: &str, option: &str, options: SocketOptions) -> Result<Socket, Failure> {
+pub(crate) fn socket_at(at: &str, option: &str, options: SocketOptions) -> Result<Socket, Failure> {
     let socket = match at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) {
         Some(port) => {
             let port = port.parse().map_err(|_| {
@@ -85,7 +85,7 @@ fn socket_at(at: &str, option: &str, options: SocketOptions) -> Result<Socket, F
 }
 
 /// A socket that can reach `remote`.
-fn socket_for(remote: SocketAddr) -> Result<Socket, Failure> {
+pub(crate) fn socket_for(remote: SocketAddr) -> Result<Socket, Failure> {
     let any = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let address = any.parse().map_err(environment)?;
     Socket::bind(address, SocketOptions::default()).map_err(environment)

@@ -285,14 +285,7 @@ impl Protocol for Carried {
     type Command = Command;
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
-        let ecn = match datagram.ecn {
-            Ecn::NotCapable => None,
-            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
-            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
-            Ecn::Congestion => Some(EcnCodepoint::Ce),
-        };
-        let source = Source { remote: datagram.source, local: datagram.local, ecn };
-        self.endpoint.handle(now, source, BytesMut::from(datagram.data));
+        self.endpoint.handle(now, Source::from(&datagram), BytesMut::from(datagram.data));
         self.tell(now);
     }
 
@@ -356,7 +349,7 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(to_udp(&transmit))
+                Next::Transmit(UdpTransmit::from(&transmit))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
@@ -371,18 +364,32 @@ impl Protocol for Carried {
     }
 }
 
-fn to_udp(transmit: &Transmit) -> UdpTransmit {
-    UdpTransmit {
-        destination: transmit.destination,
-        source: transmit.local,
-        ecn: match transmit.ecn {
-            None => Ecn::NotCapable,
-            Some(EcnCodepoint::Ect0) => Ecn::Capable0,
-            Some(EcnCodepoint::Ect1) => Ecn::Capable1,
-            Some(EcnCodepoint::Ce) => Ecn::Congestion,
-        },
-        dscp: None,
-        segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+impl From<&Datagram<'_>> for Source {
+    fn from(datagram: &Datagram<'_>) -> Self {
+        let ecn = match datagram.ecn {
+            Ecn::NotCapable => None,
+            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
+            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
+            Ecn::Congestion => Some(EcnCodepoint::Ce),
+        };
+        Self { remote: datagram.source, local: datagram.local, ecn }
+    }
+}
+
+impl From<&Transmit> for UdpTransmit {
+    fn from(transmit: &Transmit) -> Self {
+        Self {
+            destination: transmit.destination,
+            source: transmit.local,
+            ecn: match transmit.ecn {
+                None => Ecn::NotCapable,
+                Some(EcnCodepoint::Ect0) => Ecn::Capable0,
+                Some(EcnCodepoint::Ect1) => Ecn::Capable1,
+                Some(EcnCodepoint::Ce) => Ecn::Congestion,
+            },
+            dscp: None,
+            segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+        }
     }
 }
 
