@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -22,6 +23,7 @@ from ontempo.lab.toml_text import toml
 from .grid import SCENARIO, Setting, delay_law, loss_law
 
 PORT = 4435
+ENDS = ("source", "sink")
 
 PUBLISHED = "adu"
 """The protocol of the paper's experiment, as far as the endpoint can be set to it."""
@@ -145,9 +147,12 @@ def deliver(cell: Cell, folder: Path, *, transfers: Sequence[Transfer]) -> None:
     emulate(replace(cell, overrides=(*cell.overrides, *more)), folder)
     adus, connections = [], []
     for at, one in enumerate(transfers):
-        sent, taken = (
-            _read(folder / f"{_name(at)}.0.{end}.log", cell) for end in ("source", "sink")
-        )
+        sent, taken = (_read(folder / f"{_name(at)}.0.{end}.log", cell) for end in ENDS)
+        if not (sent[-1]["complete"] and taken[-1]["complete"]):
+            raise UnfitEnvironmentError(
+                f"{cell}: when the run was over, of {one.setting.count} ADUs {len(sent) - 1} were"
+                f" sent and {len(taken) - 1} processed ({' '.join(one.receiver())})"
+            )
         labels = {
             **dict(one.setting.labels(one.order)),
             "transport": one.protocol,
@@ -164,21 +169,19 @@ def _name(number: int) -> str:
     return f"adus{number}"
 
 
-def _read(path: Path, cell: Cell) -> list[dict[str, object]]:
+def _read(path: Path, cell: Cell) -> list[dict[str, Any]]:
     """What one end printed: a line for each ADU, and one of how it ended."""
     text = path.read_text("utf-8")
     try:
         lines = [json.loads(line) for line in text.splitlines()]
-    except json.JSONDecodeError as error:
-        raise UnfitEnvironmentError(f"{cell}: {path.name}: {text.strip()}") from error
-    if not lines or not lines[-1].get("complete"):
-        raise UnfitEnvironmentError(
-            f"{cell}: {path.name}: {max(len(lines) - 1, 0)} ADUs when the run was over"
-        )
+    except json.JSONDecodeError:
+        lines = []
+    if not lines or "complete" not in lines[-1]:
+        raise UnfitEnvironmentError(f"{cell}: {path.name}: {text.strip() or 'it said nothing'}")
     return lines
 
 
-def times(sent: Sequence[dict[str, object]], taken: Sequence[dict[str, object]]) -> pl.DataFrame:
+def times(sent: Sequence[dict[str, Any]], taken: Sequence[dict[str, Any]]) -> pl.DataFrame:
     """A transfer's rows of the table `adus`, in seconds since the first ADU was sent."""
     both = pl.DataFrame(taken).join(pl.DataFrame(sent), on="adu", validate="1:1").sort("adu")
     first = pl.col("emitted_ns").min()

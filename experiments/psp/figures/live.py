@@ -26,7 +26,7 @@ SPACINGS_US: Mapping[Scale, tuple[int, ...]] = {
     "full": (*range(0, 1000, 50), *range(1000, 5001, 500)),
 }
 SECONDS: Mapping[Scale, int] = {"quick": 2, "full": 10}
-ADAPTIVE_S: Mapping[Scale, tuple[int, int]] = {"quick": (40, 10), "full": (500, 30)}
+ADAPTIVE_S: Mapping[Scale, tuple[int, int]] = {"quick": (30, 10), "full": (500, 30)}
 """How long one that adapts is run, and from when on it is measured: its first bursts, without
 spacing, lose a third of what it sends in 12 s."""
 
