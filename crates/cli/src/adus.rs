@@ -21,12 +21,14 @@ use ontempo_endpoint::{
 use ontempo_foundation::{Bytes as Size, Duration, Packets, Time};
 use serde_json::{Value, json};
 
+use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{AdusCommand, AdusReceive, AdusSend};
-use crate::deliver::{environment, socket_at, socket_for};
-use crate::failure::Failure;
-use crate::monitor::stop_flag;
+use crate::failure::{Failure, environment};
 use crate::output::emit;
-use crate::probe::resolve;
+use crate::signals::stop_flag;
+
+/// The port that is written where none was.
+const USUAL: u16 = 4435;
 
 /// How long the last words of a connection are given.
 const ENDING: Duration = Duration::from_millis(500);
@@ -393,7 +395,7 @@ impl Part for Receiver {
 }
 
 fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
-    let socket = socket_at(&arguments.listen, "--listen", SocketOptions::default())?;
+    let socket = socket_at(&arguments.listen, "--listen", USUAL, SocketOptions::default())?;
     let mut configuration = patient(Configuration::default());
     if let Some(window) = arguments.window {
         configuration.limits.bytes = window.get();

@@ -1,5 +1,6 @@
 //! `ontempo`: will this media arrive on time, over this network, with this transport?
 
+mod address;
 mod adus;
 mod arguments;
 mod check;
@@ -21,6 +22,7 @@ mod rsvp;
 mod runs;
 mod seeds;
 mod show;
+mod signals;
 mod simulate;
 mod stored;
 mod summary;

@@ -1,24 +1,27 @@
 //! `ontempo probe`: throughput and loss of a live path against the spacing of packets.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver as Results, RecvTimeoutError, Sender as Tell, channel};
 use std::time::Duration as Wall;
 
-use comfy_table::{CellAlignment, Table, presets};
 use ontempo_endpoint::spaced::{
     Event, Failure as Refusal, Measured, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions,
     SenderOptions, Stretch, Token, random,
 };
-use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, Socket, SocketOptions};
+use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, SocketOptions};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
+use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
-use crate::failure::Failure;
-use crate::output::{complain, emit, emit_json};
+use crate::failure::{Failure, environment};
+use crate::output::{complain, emit, emit_json, table};
 use crate::plot::{Curve, two_curves};
+
+/// The port that is written where none was.
+const USUAL: u16 = 4434;
 
 /// Width of the plot where the terminal's is not known, and the most of it, in letters.
 const WIDTH: usize = 80;
@@ -44,10 +47,6 @@ pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn environment(error: impl std::fmt::Display) -> Failure {
-    Failure::Environment(error.to_string())
-}
-
 fn listen(
     arguments: &Arguments,
     at: &str,
@@ -55,16 +54,7 @@ fn listen(
     news: &Results<News>,
 ) -> Result<(), Failure> {
     let options = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let socket = match at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) {
-        Some(port) => {
-            let port = port.parse().map_err(|_| {
-                Failure::Input(format!("--listen {at}: `{port}` is no port: write :4434"))
-            })?;
-            Socket::bind_any(port, options)
-        }
-        None => Socket::bind(resolve(at, "--listen ")?, options),
-    };
-    let socket = socket.map_err(|error| Failure::Environment(format!("--listen {at}: {error}")))?;
+    let socket = socket_at(at, "--listen", USUAL, options)?;
     let local = socket.local_address().map_err(environment)?;
     let token = arguments.token.as_deref().map(Token::new);
     let secret = u128::from(random()) << 64 | u128::from(random());
@@ -110,26 +100,6 @@ fn heard(event: &Event, as_json: bool) -> String {
     format!("{peer} {what}{more}")
 }
 
-/// The first address of a name.
-pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |what: &str| Failure::Input(format!("{option}{text}: {what}"));
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(wrong("the port is missing: write host.example:4434"));
-    };
-    if host.is_empty() {
-        return Err(wrong("the host is missing: write host.example:4434"));
-    }
-    let port: u16 = port.parse().map_err(|_| wrong("no port from 1 to 65535"))?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if let Some(Ok(address)) = bare.map(str::parse::<IpAddr>) {
-        return Ok(SocketAddr::new(address, port));
-    }
-    match (host, port).to_socket_addrs() {
-        Ok(mut all) => all.next().ok_or_else(|| wrong("this name has no address")),
-        Err(error) => Err(Failure::Environment(format!("{option}{host}: no such name: {error}"))),
-    }
-}
-
 fn measure(
     arguments: &Arguments,
     receiver: &str,
@@ -137,9 +107,7 @@ fn measure(
     news: &Results<News>,
 ) -> Result<(), Failure> {
     let destination = resolve(receiver, "")?;
-    let any = if destination.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = Socket::bind(any.parse().map_err(environment)?, SocketOptions::default())
-        .map_err(environment)?;
+    let socket = socket_for(destination)?;
     if let Ok(mtu) = socket.path_mtu(destination)
         && arguments.packet > mtu.get()
     {
@@ -235,8 +203,7 @@ fn name(spacing: ProbeSpacing) -> String {
 
 /// The table, and a plot of throughput and loss.
 fn shown(arguments: &Arguments, all: &[Measured]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
+    let heads = [
         "spacing",
         "as sent",
         "sent",
@@ -246,13 +213,8 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
         "deviation",
         "queueing",
         "RTT",
-    ]);
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if (1..=8).contains(&place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    ];
+    let mut table = table(&heads, &[1, 2, 3, 4, 5, 6, 7, 8]);
     for one in all {
         let rate = one.received_rate().as_mbit_per_sec();
         let gap = |gap: Option<Duration>| gap.map_or_else(|| "-".to_owned(), micros);
