@@ -1,7 +1,10 @@
 //! Two curves over the same places, in letters.
 
-/// Lines between a plot's axes.
-const LINES: usize = 12;
+/// Lines between a plot's axes: one of them stands in the middle.
+const LINES: usize = 13;
+
+/// Where the points of both curves are.
+const BOTH: char = '*';
 
 /// Letters beside the plot, for the numbers of either axis.
 const MARGIN: usize = 9;
@@ -39,13 +42,14 @@ impl Curve<'_> {
             _ => return String::new(),
         };
         let value = self.most * share;
-        if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+        if value >= 10.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
     }
 }
 
-/// Draws two curves over `places`, which stand at even distances, at most `width` letters wide: the
-/// first by the axis on the left, the second by that on the right.
+/// Draws two curves over the `places` of an `axis`, which stand at even distances, at most `width`
+/// letters wide: the first by the scale on the left, the second by that on the right.
 pub(crate) fn two_curves(
+    axis: &str,
     places: &[String],
     left: &Curve<'_>,
     right: &Curve<'_>,
@@ -59,9 +63,13 @@ pub(crate) fn two_curves(
     for curve in [left, right] {
         draw_line(&mut field, curve, column);
     }
+    let mut meet = false;
     for curve in [right, left] {
         for (place, value) in curve.values.iter().enumerate() {
-            field[curve.line(*value)][column(place)] = curve.letters.0;
+            let letter = &mut field[curve.line(*value)][column(place)];
+            let is_taken = *letter == right.letters.0;
+            meet |= is_taken;
+            *letter = if is_taken { BOTH } else { curve.letters.0 };
         }
     }
     let mut lines = vec![format!("{:>MARGIN$}{:inner$}{}", left.unit, "", right.unit)];
@@ -74,7 +82,8 @@ pub(crate) fn two_curves(
     lines.push(format!("{:>MARGIN$}{}+", "+", "-".repeat(inner)));
     lines.extend(labels(places, gap, inner));
     let key = |curve: &Curve<'_>| format!("{} {}", curve.letters.0, curve.name);
-    lines.push(format!("{:MARGIN$}{}    {}", "", key(left), key(right)));
+    let both = if meet { format!("    {BOTH} both") } else { String::new() };
+    lines.push(format!("{:MARGIN$}{}    {}{both}, over the {axis}", "", key(left), key(right)));
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
@@ -136,7 +145,7 @@ mod tests {
             values: vec![90.0, 60.0, 35.0, 0.0],
             most: 100.0,
         };
-        two_curves(&places, &rate, &loss, width)
+        two_curves("spacing", &places, &rate, &loss, width)
     }
 
     #[test]
@@ -158,15 +167,16 @@ mod tests {
         let text = drawn(80);
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].contains('o') && lines[1].trim_start().starts_with("64 |"), "{text}");
-        assert!(lines[LINES].contains('x') && lines[LINES].ends_with("| 0.0"), "{text}");
+        assert!(lines[LINES].contains('x') && lines[LINES].ends_with("| 0"), "{text}");
     }
 
     #[test]
     fn one_place_and_none_are_drawn() {
         let curve = |values| Curve { name: "a", unit: "b", letters: ('o', '.'), values, most: 1.0 };
         assert!(
-            two_curves(&["x".to_owned()], &curve(vec![1.0]), &curve(vec![0.0]), 60).contains('x')
+            two_curves("a", &["x".to_owned()], &curve(vec![1.0]), &curve(vec![0.0]), 60)
+                .contains('x')
         );
-        assert!(two_curves(&[], &curve(vec![]), &curve(vec![]), 60).contains('+'));
+        assert!(two_curves("a", &[], &curve(vec![]), &curve(vec![]), 60).contains('+'));
     }
 }

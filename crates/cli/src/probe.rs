@@ -255,7 +255,7 @@ fn plot(arguments: &Arguments, all: &[Measured], width: usize) -> String {
         most: 100.0,
         values: all.iter().map(|one| one.loss() * 100.0).collect(),
     };
-    two_curves(&places, &rate, &loss, width)
+    two_curves("spacing", &places, &rate, &loss, width)
 }
 
 fn micros(span: Duration) -> String {

@@ -2,5 +2,6 @@
 
 mod basics;
 mod hostile;
+mod published;
 mod seeds;
 mod world;
