@@ -39,7 +39,7 @@ CONNECT_S = 6
 """What a transfer may take beyond its ADUs: to connect over a path that loses, and to repair its
 last ones by a timer."""
 
-SLOWEST_S = {PUBLISHED: 0.022}
+SLOWEST_S = {PUBLISHED: 0.026}
 """What an ADU takes in order at most, roughly, where processing is quick."""
 
 CONTROLLED_S = 0.05
@@ -85,7 +85,7 @@ class Transfer:
     @property
     def most_s(self) -> float:
         """How long it may take."""
-        each = max(SLOWEST_S.get(self.protocol, CONTROLLED_S), self.setting.processing_ms * 1.1e-3)
+        each = max(SLOWEST_S.get(self.protocol, CONTROLLED_S), self.setting.processing_ms * 1.15e-3)
         return CONNECT_S + self.setting.count * each
 
     def links(self, number: int) -> Iterator[str]:
