@@ -10,11 +10,11 @@ use std::thread;
 use ontempo_endpoint::qos::{Accepted, Direction, QosListener, QosStream};
 use ontempo_mechanisms::qos::Specification;
 
+use crate::address::resolve;
 use crate::arguments::Gateway;
 use crate::failure::Failure;
 use crate::netvideo::{failed, options};
 use crate::output::{complain, emit};
-use crate::probe::resolve;
 
 /// Connections carried at once.
 const MOST_CARRIED: usize = 512;

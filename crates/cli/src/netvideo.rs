@@ -15,11 +15,11 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Specification, Term, Turn};
 use serde_json::json;
 
+use crate::address::resolve;
 use crate::arguments::{NetvideoCommand, Quality, Service, TgCommand, Transport};
 use crate::failure::Failure;
-use crate::monitor::stop_flag;
 use crate::output::{complain, emit};
-use crate::probe::resolve;
+use crate::signals::stop_flag;
 
 /// What the paper's NetVideo asks for (qosockets, III.B.1), all of it coerced.
 fn video() -> Specification {
