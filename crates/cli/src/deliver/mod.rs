@@ -17,10 +17,11 @@ use std::sync::atomic::AtomicBool;
 
 use ontempo_endpoint::live::Error;
 use ontempo_endpoint::udp::{Socket, SocketOptions};
-use ontempo_endpoint::{Configuration, Token};
+use ontempo_endpoint::{Configuration, Qlog, QlogError, Token};
 use ontempo_foundation::Duration;
 
 use crate::failure::Failure;
+use crate::output::complain;
 use crate::probe::resolve;
 
 pub(crate) use receive::receive;
@@ -36,14 +37,19 @@ fn environment(error: impl std::fmt::Display) -> Failure {
     Failure::Environment(error.to_string())
 }
 
-/// What both sides want of a connection: a lost path is to be noticed while it matters.
-fn configuration() -> Configuration {
-    Configuration {
+/// What both sides want of a connection: a lost path is to be noticed while it matters. Connections
+/// are traced in the directory `qlog`, where there is one.
+fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
+    let told = |error: &QlogError| complain(&format!("{error}; delivery goes on without it"));
+    let traced = qlog.map(|directory| Qlog::in_directory(directory, told));
+    let qlog = traced.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
+    Ok(Configuration {
+        qlog,
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
         greeting_timeout: Duration::from_secs(3),
         ..Configuration::default()
-    }
+    })
 }
 
 /// The failure that an error of a connection is.

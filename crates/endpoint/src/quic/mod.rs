@@ -7,6 +7,7 @@ mod account;
 mod adapter;
 mod clock;
 mod foreign;
+mod outstanding;
 mod spaced;
 mod watch;
 
