@@ -13,6 +13,7 @@ use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::spacing::SpacingParameters;
 
+use crate::qlog::{Qlog, Trace};
 use crate::quic::{
     Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory, StaticWindow,
 };
@@ -194,6 +195,8 @@ pub struct Configuration {
     pub half_open: usize,
     /// True: a client must prove its address before anything is kept of it.
     pub retry: bool,
+    /// Where connections are traced; `None`: nowhere.
+    pub qlog: Option<Qlog>,
 }
 
 impl Default for Configuration {
@@ -223,6 +226,7 @@ impl Default for Configuration {
             connections: 4096,
             half_open: 512,
             retry: false,
+            qlog: None,
         }
     }
 }
@@ -243,15 +247,16 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
-    /// The stack's settings for one connection, whose controller keeps `account`; `seed` decides
-    /// what is random about it.
+    /// The stack's settings for one connection, whose controller keeps `account` and is traced;
+    /// `seed` decides what is random about it.
     pub(crate) fn transport(
         &self,
         epoch: Epoch,
         seed: u64,
-        account: SharedAccount,
+        (account, trace): (SharedAccount, &Trace),
     ) -> TransportConfig {
         let mut transport = TransportConfig::default();
+        let controllers = self.controllers(epoch, seed, account.clone());
         let stream = self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64);
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -268,7 +273,7 @@ impl Configuration {
             .max_idle_timeout(IdleTimeout::try_from(std(self.idle_timeout)).ok())
             .keep_alive_interval(self.keep_alive.map(std))
             .ack_frequency_config(Some(self.ack_frequency()))
-            .congestion_controller_factory(self.controllers(epoch, seed, account));
+            .congestion_controller_factory(trace.of(controllers, epoch, account));
         transport
     }
 
