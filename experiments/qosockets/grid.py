@@ -50,6 +50,11 @@ class Case:
     generators: int
     reserved: bool
 
+    @property
+    def with_application(self) -> bool:
+        """Whether it is not traffic generators alone."""
+        return not self.scenario["nv"].startswith("tg")
+
 
 CASES = (
     Case("A1", {"nv": "nv", "dirm": "dirm"}, 0, reserved=False),
@@ -70,19 +75,23 @@ PLACES = {name: float(place) for place, name in enumerate(FLOWS)}
 
 def cells(application: Application, scale: Scale) -> list[Cell]:
     """Every test of an application, for each seed."""
-    reservation = NV_RESERVED if application == "nv" else IMAGES_RESERVED
+    duration_s = DURATION_S[scale]
     return [
-        _cell(
-            case.scenario[application],
-            case.generators,
-            [reservation] if case.reserved else [],
-            (("application", application), ("test", case.name)),
-            scale,
-            seed,
-        )
-        for case in CASES
-        for seed in SEEDS[scale]
+        test_cell(application, case, duration_s, seed) for case in CASES for seed in SEEDS[scale]
     ]
+
+
+def test_cell(application: Application, case: Case, duration_s: int, seed: int) -> Cell:
+    """One test of an application."""
+    reservation = NV_RESERVED if application == "nv" else IMAGES_RESERVED
+    return _cell(
+        case.scenario[application],
+        case.generators,
+        [reservation] if case.reserved else [],
+        (("application", application), ("test", case.name)),
+        duration_s,
+        seed,
+    )
 
 
 ACK_VARIANTS = ("data only", "data and ACKs")
@@ -91,15 +100,16 @@ ACK_VARIANTS = ("data only", "data and ACKs")
 def ack_cells(scale: Scale) -> list[Cell]:
     """Test C2 of DIRM with and without reserved ACKs, on the testbed and with traffic back."""
     found = []
+    span = DURATION_S[scale]
     for scenario, way in (("dirm-tg", "empty"), ("dirm-back", "crowded")):
         for variant in ACK_VARIANTS:
             reserved = [IMAGES_RESERVED]
             if variant == ACK_VARIANTS[1]:
                 reserved += [ACKS_RESERVED, REQUESTS_RESERVED]
             labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", variant))
-            found += [_cell(scenario, 2, reserved, labels, scale, seed) for seed in SEEDS[scale]]
+            found += [_cell(scenario, 2, reserved, labels, span, seed) for seed in SEEDS[scale]]
         labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", "nothing"))
-        found += [_cell(scenario, 2, [], labels, scale, seed) for seed in SEEDS[scale]]
+        found += [_cell(scenario, 2, [], labels, span, seed) for seed in SEEDS[scale]]
     return found
 
 
@@ -108,10 +118,9 @@ def _cell(
     generators: int,
     reserved: Sequence[str],
     labels: tuple[tuple[str, str], ...],
-    scale: Scale,
+    duration_s: int,
     seed: int,
 ) -> Cell:
-    duration_s = DURATION_S[scale]
     overrides = [f'duration="{duration_s} s"']
     if generators:
         overrides.append(f"flows.tg.count={generators}")

@@ -22,6 +22,7 @@ mod show;
 mod simulate;
 mod stored;
 mod summary;
+mod telling;
 
 use std::process::ExitCode;
 
