@@ -21,15 +21,15 @@ from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError
 from ontempo.lab.study import Cell
 
-from .grid import CASES, Application, test_cell
+from .grid import CASES, Application, ack_cell, ack_tests, links, test_cell
 from .played import Test, write_tables
 
 SPANS: dict[Scale, dict[tuple[Application, bool], tuple[int, int]]] = {
     "quick": {
-        ("nv", False): (1, 5),
-        ("nv", True): (4, 8),
-        ("dirm", False): (2, 9),
-        ("dirm", True): (3, 12),
+        ("nv", False): (1, 4),
+        ("nv", True): (4, 7),
+        ("dirm", False): (2, 8),
+        ("dirm", True): (3, 10),
     },
     "full": {
         ("nv", False): (10, 60),
@@ -43,6 +43,9 @@ paper has 100 samples or more of NetVideo, 200 or more of DIRM, each of 0.5 s.""
 
 RUNS: dict[Scale, int] = {"quick": 1, "full": 3}
 """How often each test is run."""
+
+KERNEL_QUEUE = '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets" }'
+"""As the scenarios', but that a queue of the kernel's takes packets again as soon as one left."""
 
 SET_UP_S = 5
 """What a run takes beside, roughly."""
@@ -61,11 +64,25 @@ def played_cell(application: Application, name: str, scale: Scale, seed: int = 0
 
 
 def measured(cell: Cell, test: Test) -> Cell:
-    """A cell of the simulation, run by the programs."""
+    """A cell of the simulation, run by the programs; its twin has the queues of the kernel."""
     way = Measurement("testbed", partial(write_tables, test=test), (("test", repr(test)),))
-    overrides = (*cell.overrides, f'measure.from="{test.warm_s:g} s"')
+    overrides = (*cell.overrides, f'measure.from="{test.warm_s:g} s"', links(KERNEL_QUEUE))
     cost = test.warm_s + test.measured_s + SET_UP_S
     return replace(cell, overrides=overrides, cost=cost, real=way)
+
+
+def ack_cells_played(scale: Scale) -> list[Cell]:
+    """Test C2 of DIRM with and without reserved ACKs, as `grid.ack_cells`."""
+    warm_s, measured_s = SPANS[scale]["dirm", True]
+    ways = {"nothing": "", "data only": "back", "data and ACKs": "both"}
+    found = []
+    for scenario, back, variant, reservations in ack_tests():
+        for seed in range(RUNS[scale]):
+            backward = 3 if back == "crowded" else 0
+            test = Test("dirm", "tcp", 2, ways[variant], backward, warm_s, measured_s)
+            cell = ack_cell(scenario, back, variant, reservations, warm_s + measured_s, seed)
+            found.append(measured(cell, test))
+    return with_twins(found)
 
 
 def played_cells(application: Application, scale: Scale) -> list[Cell]:
@@ -77,6 +94,18 @@ def played_cells(application: Application, scale: Scale) -> list[Cell]:
             for case in CASES
         ]
     )
+
+
+def played_scaling(scale: Scale) -> str:
+    """In words, what is run."""
+
+    def words(application: Application, name: str) -> str:
+        normal, overload = (SPANS[scale][application, it][1] for it in (False, True))
+        return f"{name} {normal} s (overload: {overload} s)"
+
+    of = f"{words('nv', 'NetVideo')}, {words('dirm', 'DIRM')}"
+    times = "once" if RUNS[scale] == 1 else f"{RUNS[scale]} times"
+    return f"Each test {times}, measured for: {of}. The paper: 50 s or more, and 100 s or more."
 
 
 APPLICATIONS: dict[str, Application] = {"nv": "nv", "dirm": "dirm"}

@@ -19,7 +19,7 @@ use crate::monitor::stop_flag;
 use crate::netvideo::{LOOK_EVERY, failed, options};
 use crate::output::complain;
 use crate::probe::resolve;
-use crate::telling::Teller;
+use crate::telling::{Teller, word};
 
 /// Connections carried at once.
 const MOST_CARRIED: usize = 512;
@@ -192,6 +192,9 @@ impl Carrying {
             &format!("from {remote}"),
         );
         let telling = teller.follow(far.events());
+        for direction in [Direction::Sending, Direction::Receiving] {
+            let _ = teller.agreed(direction, &far.agreed(direction));
+        }
         self.lock().now.insert(number, Some(far.clone()));
         let (plain_back, far_back) = (plain.try_clone()?, far.clone());
         let back = thread::spawn(move || backward(&far_back, &plain_back));
@@ -222,9 +225,9 @@ impl Carrying {
 
 /// What was delivered in both directions.
 fn summary(teller: Teller, far: &QosStream) -> Result<(), Failure> {
-    [(Direction::Sending, "sent"), (Direction::Receiving, "received")]
+    [Direction::Sending, Direction::Receiving]
         .into_iter()
-        .try_for_each(|(of, word)| teller.summary(&far.delivery(of), json!({ "direction": word })))
+        .try_for_each(|of| teller.summary(&far.delivery(of), json!({ "direction": word(of) })))
 }
 
 /// What comes at once is a message.

@@ -123,6 +123,13 @@ impl Carried {
         }
     }
 
+    fn agreed(&self, direction: Direction) -> Specification {
+        match self {
+            Self::Tcp(stream) => stream.agreed(direction),
+            Self::Udp(socket) => socket.agreed(direction),
+        }
+    }
+
     fn events(&self) -> Events {
         match self {
             Self::Tcp(stream) => stream.events(),
@@ -225,6 +232,7 @@ fn send(
     let stopped = stop_flag()?;
     let carried = Carried::connect(over, resolve(to, "")?, options).map_err(failed(to))?;
     let telling = teller.follow(carried.events());
+    teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
     let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
     // The receiver tells of the last interval once that is over.
     thread::sleep(Wall::from_millis(1_200));
@@ -320,6 +328,7 @@ fn receive(
         return Err(Failure::Interrupted("interrupted; nobody has sent anything".to_owned()));
     };
     let telling = teller.follow(carried.events());
+    teller.agreed(Direction::Receiving, &carried.agreed(Direction::Receiving))?;
     carried.set_read_timeout(Wall::from_millis(500)).map_err(environment)?;
     let each = printed.messages.then_some(teller);
     let received = receive_all(&carried, to_stdout, &stopped, each);

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use ontempo_endpoint::qos::{Delivery, Event, Events};
+use ontempo_endpoint::qos::{Delivery, Direction, Event, Events};
 use ontempo_foundation::{Bytes, Duration};
-use ontempo_mechanisms::qos::Turn;
+use ontempo_mechanisms::qos::{Parameter, Specification, Turn};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -47,11 +47,33 @@ impl Teller {
     pub(crate) fn follow(self, events: Events) -> thread::JoinHandle<()> {
         thread::spawn(move || {
             for event in events {
-                let Some((kind, text)) = described(&event) else { continue };
+                let Some((kind, what, text)) = described(&event) else { continue };
                 // Where the output is gone, the summary says so.
-                let _ = self.say(kind, json!({ "what": text }), &text);
+                let _ = self.say(kind, what, &text);
             }
         })
+    }
+
+    /// Tells what both ends have agreed on for a direction; nothing where neither asked.
+    pub(crate) fn agreed(
+        self,
+        direction: Direction,
+        agreed: &Specification,
+    ) -> Result<(), Failure> {
+        let values = Parameter::ALL
+            .into_iter()
+            .filter_map(|parameter| Some((parameter.name(), agreed.value(parameter)?.to_string())));
+        let values: Vec<(&str, String)> = values.collect();
+        if values.is_empty() {
+            return Ok(());
+        }
+        let words: Vec<String> =
+            values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let specification: serde_json::Map<String, Value> =
+            values.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        let direction = word(direction);
+        let what = json!({ "direction": direction, "specification": specification });
+        self.say("agreed", what, &format!("agreed, {direction}: {}", words.join(", ")))
     }
 
     /// Tells what was delivered in one direction.
@@ -84,20 +106,39 @@ impl Teller {
     }
 }
 
-/// An event's kind and sentence.
-fn described(event: &Event) -> Option<(&'static str, String)> {
+/// A direction, in a word.
+pub(crate) fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Sending => "sending",
+        Direction::Receiving => "receiving",
+    }
+}
+
+/// An event's kind, what it is as JSON, and its sentence.
+fn described(event: &Event) -> Option<(&'static str, Value, String)> {
     match event {
-        Event::Violation { violation, .. } => {
-            let turn = match violation.turn {
-                Turn::Begins => "violated",
-                Turn::Ends => "kept again",
+        Event::Violation { violation, direction } => {
+            let (turn, text) = match violation.turn {
+                Turn::Begins => ("begins", "violated"),
+                Turn::Ends => ("ends", "kept again"),
             };
             let (parameter, asked, delivered) =
                 (violation.parameter, violation.asked, violation.delivered);
-            Some(("violation", format!("{parameter} {turn}: asked {asked}, delivered {delivered}")))
+            let what = json!({
+                "direction": word(*direction),
+                "parameter": parameter.name(),
+                "turn": turn,
+                "asked": asked.to_string(),
+                "delivered": delivered.to_string(),
+            });
+            let text = format!("{parameter} {text}: asked {asked}, delivered {delivered}");
+            Some(("violation", what, text))
         }
-        Event::Reservation { state, reason, .. } => {
-            Some(("reservation", format!("reservation: {}", reserved(*state, reason))))
+        Event::Reservation { state, reason, direction } => {
+            let state = reserved(*state, "");
+            let what = json!({ "direction": word(*direction), "state": state, "reason": reason });
+            let colon = if reason.is_empty() { "" } else { ": " };
+            Some(("reservation", what, format!("reservation {state}{colon}{reason}")))
         }
         Event::Step { .. } | Event::Changed { .. } => None,
     }
