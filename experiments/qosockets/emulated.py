@@ -19,6 +19,7 @@ from ontempo.lab.beside import with_twins
 from ontempo.lab.cells import Measurement
 from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError
+from ontempo.lab.real_time import Emulation
 from ontempo.lab.study import Cell
 
 from .grid import CASES, Application, ack_cell, ack_tests, links, test_cell
@@ -28,8 +29,8 @@ SPANS: dict[Scale, dict[tuple[Application, bool], tuple[int, int]]] = {
     "quick": {
         ("nv", False): (1, 4),
         ("nv", True): (4, 7),
-        ("dirm", False): (2, 8),
-        ("dirm", True): (3, 10),
+        ("dirm", False): (2, 6),
+        ("dirm", True): (2, 8),
     },
     "full": {
         ("nv", False): (10, 60),
@@ -47,7 +48,7 @@ RUNS: dict[Scale, int] = {"quick": 1, "full": 3}
 KERNEL_QUEUE = '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets" }'
 """As the scenarios', but that a queue of the kernel's takes packets again as soon as one left."""
 
-SET_UP_S = 5
+SET_UP_S = 4
 """What a run takes beside, roughly."""
 
 
@@ -83,6 +84,30 @@ def ack_cells_played(scale: Scale) -> list[Cell]:
             cell = ack_cell(scenario, back, variant, reservations, warm_s + measured_s, seed)
             found.append(measured(cell, test))
     return with_twins(found)
+
+
+SOCKETS = ("plain", "with quality")
+"""The kernel's own sockets, and these."""
+
+
+def overhead_cells(scale: Scale) -> list[Cell]:
+    """Test A1 of both applications over plain sockets, and as it is."""
+    found = []
+    for seed in range(RUNS[scale]):
+        for application in ("nv", "dirm"):
+            ours = played_cell(APPLICATIONS[application], "A1", scale, seed)
+            plain = replace(ours, real=Emulation())
+            if application == "dirm":
+                spans = SPANS[scale]["dirm", False]
+                plain = measured(
+                    test_cell("dirm", CASES[0], sum(spans), seed),
+                    Test("direct", "tcp", 0, "", 0, *spans),
+                )
+            found += [
+                replace(cell, labels=(*cell.labels, ("sockets", sockets)))
+                for sockets, cell in zip(SOCKETS, (plain, ours), strict=True)
+            ]
+    return found
 
 
 def played_cells(application: Application, scale: Scale) -> list[Cell]:

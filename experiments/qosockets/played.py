@@ -37,7 +37,8 @@ class Test:
     """What runs in a test, and for how long."""
 
     application: str
-    """``nv``, ``dirm``, or empty for traffic generators alone."""
+    """``nv``, ``dirm``, ``direct`` for the slide show without gateways, or empty for traffic
+    generators alone."""
     over: str
     """What carries the generators' messages: ``udp`` or ``tcp``."""
     generators: int
@@ -99,7 +100,7 @@ def _start(testbed: Testbed, test: Test) -> Iterator[Flow]:
     if test.application == "nv":
         yield _video(testbed, test)
         pair = 1
-    elif test.application == "dirm":
+    elif test.application in ("dirm", "direct"):
         testbed.solaris()
         yield _images(testbed, test)
         # Requests are a flow of their own in the scenario.
@@ -150,21 +151,28 @@ def _generator(testbed: Testbed, over: str, group: str, index: int, pair: int) -
 def _images(testbed: Testbed, test: Test) -> Flow:
     """The slide show over a pair of gateways; of the paper's PCs each is its workstation here."""
     web, far = f"127.0.0.1:{WEB}", f"{ends(0)[0]}:{GATEWAY}"
+    is_direct = test.application == "direct"
+    if is_direct:
+        web = f"{ends(0)[0]}:{WEB}"
     server = testbed.run(
         "slides.server", "ws1", sys.executable, str(SLIDESHOW / "server.py"), "--listen", web
     )
     server.wait_for("listening")
-    asked = ["--spec", str(QUALITY), "--way", test.reserved or "back", *_quality(test), "--json"]
-    gateway = [program(), "gateway"]
-    near_server = testbed.run(
-        "gateway.source", "ws1", *gateway, "--listen", far, "--server", web, *asked
-    )
-    near_server.wait_for("listening")
-    near_client = testbed.run("gateway.sink", "ws0", *gateway, "--listen", web, "--to", far, *asked)
-    near_client.wait_for("listening")
+    if not is_direct:
+        _gateways(testbed, test, web, far)
     words = [str(SLIDESHOW / "client.py"), web, "--seconds", str(ENDLESS_S), "--json"]
     client = testbed.run("slides.client", "ws0", sys.executable, *words)
     return Flow("images", 0, client, client)
+
+
+def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
+    """One beside the server, one beside the client, which takes it for the server."""
+    asked = ["--spec", str(QUALITY), "--way", test.reserved or "back", *_quality(test), "--json"]
+    words = [program(), "gateway", "--listen"]
+    near_server = testbed.run("gateway.source", "ws1", *words, far, "--server", web, *asked)
+    near_server.wait_for("listening")
+    near_client = testbed.run("gateway.sink", "ws0", *words, web, "--to", far, *asked)
+    near_client.wait_for("listening")
 
 
 @dataclass(frozen=True)
@@ -176,6 +184,10 @@ class Message:
     sent_ns: int
     received_ns: int | None
     delay_ns: int | None
+
+    def came_in(self, from_ns: int, until_ns: int) -> bool:
+        """Whether it arrived within a span."""
+        return self.received_ns is not None and from_ns <= self.received_ns < until_ns
 
 
 def _pairs(flow: Flow, sent: Sequence[Told], received: Sequence[Told]) -> list[Message]:
@@ -214,7 +226,7 @@ def interval_rows(
     for begins in range(from_ns, until_ns - INTERVAL_NS + 1, INTERVAL_NS):
         ends_ns = begins + INTERVAL_NS
         sent = [one for one in messages if begins <= one.sent_ns < ends_ns]
-        received = [one for one in messages if begins <= (one.received_ns or 0) < ends_ns]
+        received = [one for one in messages if one.came_in(begins, ends_ns)]
         rows.append(
             {
                 "group": flow.group,
@@ -238,7 +250,7 @@ def message_rows(
     flow: Flow, messages: Sequence[Message], from_ns: int, until_ns: int
 ) -> pl.DataFrame:
     """A row for each message received in the span, in the order of arrival; equations (4), (5)."""
-    there = [one for one in messages if from_ns <= (one.received_ns or 0) < until_ns]
+    there = [one for one in messages if one.came_in(from_ns, until_ns)]
     there.sort(key=lambda one: one.received_ns or 0)
     delay = [(one.delay_ns or 0) / 1e9 for one in there]
     jitter = [None, *(abs(b - a) for a, b in pairwise(delay))]
@@ -247,6 +259,7 @@ def message_rows(
             "group": [flow.group] * len(there),
             "index": [flow.index] * len(there),
             "message": [one.number for one in there],
+            "received_s": [((one.received_ns or 0) - from_ns) / 1e9 for one in there],
             "payload_bytes": [one.payload for one in there],
             "delay_s": delay,
             "jitter_s": jitter[: len(there)],

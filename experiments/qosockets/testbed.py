@@ -7,7 +7,6 @@ the namespaces of its nodes, and what they print as JSON is kept.
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,12 +208,9 @@ class Testbed:
                 raise UnfitEnvironmentError(f"rsvpd at {node}: {daemon.complaint()}")
             time.sleep(LOOK_EVERY_S)
 
-    def kill_daemon(self, node: str) -> None:
-        """As a crash would: without a word to anybody."""
-        daemon = self.daemons.pop(node)
-        daemon.process.send_signal(signal.SIGKILL)
-        daemon.process.wait()
-        self.socket(node).unlink(missing_ok=True)
+    def stop_daemon(self, node: str) -> None:
+        """End a node's RSVP daemon."""
+        self.daemons.pop(node).terminate()
 
     def classes(self, where: tuple[str, str] = BOTTLENECK) -> str:
         """What ``tc -s class show`` prints of an interface."""

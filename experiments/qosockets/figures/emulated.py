@@ -13,7 +13,7 @@ from ontempo.lab.study import Results
 from ..emulated import ack_cells_played, played_cells, played_scaling
 from ..grid import Application
 from ..measures import intervals
-from . import ack_path, fig6, fig7, fig8, fig9, fig10, fig11, fig12
+from . import ack_path, coercion, fig6, fig7, fig8, fig9, fig10, fig11, fig12, overhead, violation
 
 Cells = Callable[[Scale], Sequence[Cell]]
 
@@ -64,8 +64,11 @@ NO_LOSS = Claim(
 )
 
 CLAIMS = [
+    coercion.CLAIM,
     *(_emulated(figure.CLAIM, _cells("nv")) for figure in (fig6, fig7, fig8, fig9)),
     *(_emulated(figure.CLAIM, _cells("dirm")) for figure in (fig10, fig11, fig12)),
     NO_LOSS,
     _emulated(ack_path.CLAIM, ack_cells_played),
+    overhead.CLAIM,
+    violation.CLAIM,
 ]
