@@ -42,8 +42,8 @@ SPANS: dict[Scale, dict[tuple[Application, bool], tuple[int, int]]] = {
 """Seconds before and of the measurement, by application and whether a test is an overload. The
 paper has 100 samples or more of NetVideo, 200 or more of DIRM, each of 0.5 s."""
 
-RUNS: dict[Scale, int] = {"quick": 1, "full": 3}
-"""How often each test is run."""
+RUNS: dict[Scale, int] = {"quick": 1, "full": 1}
+"""How often each test is run; the paper says of none that it was repeated."""
 
 KERNEL_QUEUE = '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets" }'
 """As the scenarios', but that a queue of the kernel's takes packets again as soon as one left."""
@@ -88,6 +88,21 @@ def ack_cells_played(scale: Scale) -> list[Cell]:
 
 SOCKETS = ("plain", "with quality")
 """The kernel's own sockets, and these."""
+
+
+BURSTS = (None, 63_000, 16_000, 3_000)
+"""Bytes that a reservation of images may send at once: two images, as RSVP says; one; less."""
+
+
+def burst_cells(scale: Scale) -> list[Cell]:
+    """Test C2 of DIRM by the depth of the images' bucket at the slow link."""
+    spans = SPANS[scale]["dirm", True]
+    cell = test_cell("dirm", CASES[-1], sum(spans), 0)
+    tests = (Test("dirm", "tcp", 2, "back", 0, *spans, burst) for burst in BURSTS)
+    return [
+        measured(replace(cell, labels=(*cell.labels, ("burst", test.burst or 0))), test)
+        for test in tests
+    ]
 
 
 def overhead_cells(scale: Scale) -> list[Cell]:

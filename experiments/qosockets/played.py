@@ -49,6 +49,8 @@ class Test:
     """Generators against the images."""
     warm_s: float
     measured_s: float
+    burst: int | None = None
+    """Bytes that the reservation may send at once at the slow link, where not what RSVP says."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def write_tables(cell: Cell, folder: Path, *, test: Test) -> None:
         flows = list(_start(testbed, test))
         for flow in flows:
             flow.sender.wait_for("image" if flow.group == "images" else "sent")
+        if test.burst:
+            testbed.change_burst(test.burst)
         time.sleep(test.warm_s)
         from_ns = time.time_ns()
         time.sleep(test.measured_s / 2)

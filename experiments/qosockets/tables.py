@@ -1,8 +1,9 @@
 """The flows of Table 1 with real packets, beside what was published and the same simulated.
 
-``sudo python -m experiments.qosockets.tables nv`` (or ``dirm``; ``full`` after it for the paper's
-lengths) prints a table of Markdown, as it stands in docs/experiments-qosockets.md. Cells are kept
-beside those of ``ontempo-lab reproduce``, so nothing is run twice.
+``sudo python -m experiments.qosockets.tables nv`` (or ``dirm``, or ``bursts``, C2 of DIRM by the
+depth of the reservation's bucket; ``full`` after it for the paper's lengths) prints a table of
+Markdown, as it stands in docs/experiments-qosockets.md. Cells are kept beside those of
+``ontempo-lab reproduce``, so nothing is run twice.
 """
 
 import sys
@@ -13,7 +14,7 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
 from ..pert.readings import run
-from .emulated import APPLICATIONS, played_cells
+from .emulated import APPLICATIONS, BURSTS, burst_cells, played_cells
 from .grid import FLOWS, Application
 from .measures import Values, delay, jitter, loss, received, sent
 
@@ -92,12 +93,35 @@ def table(application: Application, scale: Scale, jobs: int) -> Iterator[str]:
     yield circumstances(real.table(MACHINE))
 
 
+def bursts(scale: Scale, jobs: int) -> Iterator[str]:
+    """Figures 10 to 12 of C2 by what a reservation may send at once."""
+    cells = burst_cells(scale)
+    results = run(cells, jobs)
+    yield "| bytes at once | C2a: kbit/s | delay, ms | jitter, ms | C2b: kbit/s | delay, ms |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for burst, cell in zip(BURSTS, cells, strict=True):
+        one = results.of([cell])
+        there, late = received(one), delay(one)
+        values = (
+            f"{there['C2a'].value:.0f}",
+            text(late, "C2a"),
+            text(jitter(one), "C2a"),
+            f"{there['C2b'].value:.0f}",
+            text(late, "C2b"),
+        )
+        yield f"| {burst or '125,712, as RSVP says'} | " + " | ".join(values) + " |"
+    yield ""
+    yield circumstances(results.table(MACHINE))
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the table asked for."""
-    if not arguments or arguments[0] not in APPLICATIONS:
+    if not arguments or arguments[0] not in (*APPLICATIONS, "bursts"):
         raise SystemExit(__doc__)
     scale: Scale = "full" if "full" in arguments[1:] else "quick"
-    for line in table(APPLICATIONS[arguments[0]], scale, 2):
+    name = arguments[0]
+    lines = bursts(scale, 2) if name == "bursts" else table(APPLICATIONS[name], scale, 2)
+    for line in lines:
         print(line)
 
 

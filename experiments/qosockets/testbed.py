@@ -217,6 +217,14 @@ class Testbed:
         node, interface = where
         return self.look(node, "tc", "-s", "class", "show", "dev", interface)
 
+    def change_burst(self, burst: int) -> None:
+        """Let the reservation at the slow link send so many bytes at once."""
+        node, interface = BOTTLENECK
+        line = next(line for line in self.classes().splitlines() if "htb 1:1001 " in line)
+        rate = line.split(" rate ")[1].split()[0]
+        words = f"tc class change dev {interface} parent 1:1 classid 1:1001 htb prio 7 rate {rate}"
+        self.look(node, *words.split(), "ceil", "1500kbit", "burst", str(burst), "cburst", "3000")
+
     def solaris(self, nodes: Sequence[str] = ("ws0", "ws1")) -> None:
         """TCP as the scenarios of DIRM have it: Reno, windows of 8 kB, neither SACK nor stamps."""
         for node in nodes:

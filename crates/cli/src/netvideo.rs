@@ -258,7 +258,7 @@ fn send_all(
 ) -> io::Result<()> {
     let mut frame = vec![0; source.size];
     let began = Instant::now();
-    let gap = 1_000_000_000_000 / u64::from(source.rate.as_thousandths());
+    let gap = 1_000_000_000_000 / source.rate.as_thousandths();
     let most_off = source.vary.as_f64() / 100.0;
     // Two generators must not vary alike.
     let mut random = RandomStream::new(Clock::wall(), "intervals");

@@ -1,15 +1,31 @@
 """Figures 6 to 12 and the ACKs' way with real packets, by the rules of the simulation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ontempo.lab.beside import beside_twins
 from ontempo.lab.cells import Cell
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
+from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
 from ontempo.lab.judging import number
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
+from ..causes import (
+    DRAINING,
+    EMPTY_WAY_BACK,
+    ENOUGH_LEFT,
+    KERNEL_QUEUE,
+    LITTLE_LOAD,
+    LITTLE_LOAD_HERE,
+    OWN_CLASS,
+    OWN_CONVERSATION,
+    QUEUE,
+    RATE_AND_SHARE,
+    RATIO,
+    SLOWER_IN_TURN,
+    SMALL_SOCKETS,
+    WEIGHT,
+)
 from ..emulated import ack_cells_played, played_cells, played_scaling
 from ..grid import Application
 from ..measures import intervals
@@ -18,15 +34,39 @@ from . import ack_path, coercion, fig6, fig7, fig8, fig9, fig10, fig11, fig12, o
 Cells = Callable[[Scale], Sequence[Cell]]
 
 
+CAUSES: Mapping[str, Mapping[str, Cause]] = {
+    "fig8": {QUEUE: KERNEL_QUEUE, QUEUE + RATIO: KERNEL_QUEUE},
+    "fig9": {DRAINING: SLOWER_IN_TURN},
+    "fig10": {
+        "": RATE_AND_SHARE,
+        ENOUGH_LEFT: RATE_AND_SHARE,
+        WEIGHT: RATE_AND_SHARE,
+        LITTLE_LOAD: LITTLE_LOAD_HERE,
+    },
+    "fig11": {SMALL_SOCKETS: RATE_AND_SHARE},
+    "ack-path": {OWN_CONVERSATION: OWN_CLASS, EMPTY_WAY_BACK + OWN_CONVERSATION: OWN_CLASS},
+}
+"""By figure: what stands with real packets in the place of a cause of the simulation."""
+
+
 def _emulated(claim: Claim, cells: Cells) -> Claim:
     """The claim, of the programs themselves."""
+    causes = CAUSES.get(claim.answers, {})
+
+    def judge(results: Results) -> Finding:
+        finding = beside_twins(claim.judge)(results)
+        checks = [
+            replace(check, cause=causes.get(check.cause, check.cause)) for check in finding.checks
+        ]
+        return replace(finding, checks=checks)
+
     return replace(
         claim,
         id=f"{claim.id}-emulated",
         title=f"{claim.title}, real packets",
         world=World.EMULATION,
         cells=cells,
-        judge=beside_twins(claim.judge),
+        judge=judge,
         scaling=played_scaling,
         row=claim.answers,
     )

@@ -1,10 +1,13 @@
 """Section II.C: whether an application is told where its quality is not kept."""
 
+from collections.abc import Mapping
+
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import number
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
+from ..causes import UNHEARD
 from ..disturbed import REC_TIME_S, VIOLATED_COLUMN, disturbed_cells
 
 ENDS = ("sender", "receiver")
@@ -55,15 +58,19 @@ def spans(results: Results, part: str) -> tuple[float, float]:
     return (phases["reserved again"] - phases["cut"]) / 1e9, float(gaps.max() or 0) / 1e9  # type: ignore[arg-type]
 
 
+def _words(found: Mapping[str, str]) -> str:
+    return "; ".join(f"violated, told to the {end}: {words}" for end, words in found.items())
+
+
 def recovered(results: Results, part: str, sentence: str) -> Check:
     """The flow goes on within the time for recovery, or the application is told of it."""
     away_s, silent_s = spans(results, part)
     disrupted = begun(results, part, "rec_time")
     text = f"reserved again after {number(away_s)} s, longest silence {number(silent_s)} s"
-    text += f", rec_time {'violated: ' + disrupted['receiver'] if disrupted else 'kept'}"
+    text += f", rec_time {_words(disrupted) or 'kept'}"
     within = silent_s <= REC_TIME_S and not disrupted
     beyond = silent_s > REC_TIME_S and all(end in disrupted for end in ENDS)
-    return Check(sentence, "recovers, or is told", text, within or beyond)
+    return Check(sentence, "recovers, or is told", text, within or beyond, UNHEARD)
 
 
 def lost(results: Results, part: str) -> str:
