@@ -21,6 +21,7 @@ use crate::config::Configuration;
 use crate::connection::{Connection, ReceiveStatistics, SendStatistics, Step, Told};
 use crate::flow::{FlowConfig, FlowId};
 use crate::identity::{Identity, IdentityError, Token, Trust};
+use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
 
 /// A connection of an endpoint. Never used again for another.
@@ -300,7 +301,7 @@ impl Endpoint {
         let crypto = Arc::new(WatchedServer(Arc::new(quic)));
         self.listening = Some(Listening { crypto, token });
         let seed = self.random.next_u64();
-        let config = self.server_config(seed, SharedAccount::default());
+        let config = self.server_config(seed, SharedAccount::default(), &Trace::default());
         self.stack.set_server_config(config);
         Ok(())
     }
@@ -330,13 +331,15 @@ impl Endpoint {
         let seed = self.random.next_u64();
         let first_id = noq_proto::ConnectionId::new(&random_bytes::<16>(&mut self.random));
         let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
-        client.transport_config(Arc::new(self.config.transport(self.epoch, seed, account.clone())));
+        let trace = self.trace(now, &first_id, true);
+        let transport = self.config.transport(self.epoch, seed, (account.clone(), &trace));
+        client.transport_config(Arc::new(transport));
         client.initial_dst_cid_provider(Arc::new(move || first_id));
         let (handle, stack) = self
             .stack
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
-        Ok(self.keep(now, handle, stack, token, account, false))
+        Ok(self.keep(now, handle, stack, token, (account, trace, false)))
     }
 
     /// A connection; `None` where it is over.
@@ -458,10 +461,21 @@ impl Endpoint {
         self.clock.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    fn server_config(&self, seed: u64, account: SharedAccount) -> Option<Arc<ServerConfig>> {
+    fn trace(&self, now: Time, id: &noq_proto::ConnectionId, is_client: bool) -> Trace {
+        let qlog = self.config.qlog.as_ref();
+        qlog.map_or_else(Trace::default, |qlog| qlog.trace(now, id, is_client))
+    }
+
+    fn server_config(
+        &self,
+        seed: u64,
+        account: SharedAccount,
+        trace: &Trace,
+    ) -> Option<Arc<ServerConfig>> {
         let listening = self.listening.as_ref()?;
         let mut config = ServerConfig::with_crypto(listening.crypto.clone());
-        config.transport_config(Arc::new(self.config.transport(self.epoch, seed, account)));
+        let transport = self.config.transport(self.epoch, seed, (account, trace));
+        config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
         config.max_incoming(MOST_RESPONSES);
         Some(Arc::new(config))
@@ -491,11 +505,12 @@ impl Endpoint {
             return;
         }
         let account = SharedAccount::default();
+        let trace = self.trace(now, &incoming.orig_dst_cid(), false);
         let seed = self.random.next_u64();
-        let config = self.server_config(seed, account.clone());
+        let config = self.server_config(seed, account.clone(), &trace);
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
             Ok((handle, stack)) => {
-                self.keep(now, handle, stack, token, account, true);
+                self.keep(now, handle, stack, token, (account, trace, true));
                 self.progress(now, handle.0);
             }
             Err(error) => {
@@ -512,8 +527,7 @@ impl Endpoint {
         handle: ConnectionHandle,
         stack: noq_proto::Connection,
         token: Token,
-        account: SharedAccount,
-        accepted: bool,
+        (account, trace, accepted): (SharedAccount, Trace, bool),
     ) -> ConnectionId {
         let place = handle.0;
         if self.connections.len() <= place {
@@ -522,7 +536,7 @@ impl Endpoint {
         self.generation += 1;
         self.count += 1;
         let config = self.config.clone();
-        let connection = Connection::new(now, stack, config, token, self.epoch, account);
+        let connection = Connection::new(now, stack, config, token, self.epoch, (account, trace));
         self.connections[place] = Some(Kept {
             connection: Box::new(connection),
             generation: self.generation,

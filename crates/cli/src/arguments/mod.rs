@@ -1,5 +1,6 @@
 //! What may be written on the command line.
 
+mod adus;
 mod deliver;
 mod monitor;
 mod probe;
@@ -11,11 +12,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
+pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qos::{
-    Gateway, Netvideo, NetvideoCommand, Quality, Service, Tg, TgCommand, Transport,
+    Gateway, Netvideo, NetvideoCommand, Printed, Quality, Service, Tg, TgCommand, Transport, Way,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
@@ -89,6 +91,10 @@ Examples:
   ontempo probe host.example:4434                                     # on the other
   ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json")]
     Probe(Probe),
+    /// Send or receive application data units and print the times of each
+    /// (docs/experiments-rr3216.md)
+    #[command(hide = true)]
+    Adus(Adus),
     /// Send media to `ontempo receive` on another machine, on time and encrypted
     #[command(after_help = "\
 MPEG-TS and RTP are cut into frames, sound and tables, each sent with its deadline; anything else goes \
@@ -98,6 +104,7 @@ the buffer is full, what is least wanted first.
 Examples:
   ontempo send --from udp://:5000 --to host.example:4433 --fingerprint HEX --token secret
   ontempo send --from film.ts --realtime --to host.example:4433 --fingerprint HEX --latency '500 ms'
+  ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --qlog traces
   tar c folder | ontempo send --from - --to host.example:4433 --fingerprint HEX")]
     Send(Send),
     /// Receive media from `ontempo send` and hand it to a player, a file or a program
@@ -107,7 +114,7 @@ stream; with udp:// it goes on until Ctrl-C.
 
 Examples:
   ontempo receive --listen :4433 --to udp://127.0.0.1:5001 --identity receiver.pem --token secret
-  ontempo receive --listen :4433 --to film.ts
+  ontempo receive --listen :4433 --to film.ts --qlog traces
   ontempo receive --listen :4433 --to - | ffplay -")]
     Receive(Receive),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it

@@ -19,12 +19,12 @@ use super::figures::Figures;
 use super::message::{Label, Report};
 use super::session::{Ready, Session};
 use super::source::Source;
-use super::{FOR_GOOD, Stop, configuration, environment, failure, read, token};
+use super::{FOR_GOOD, Stop, configuration, failure, read, token};
+use crate::address::resolve;
 use crate::arguments::{Place, Repair, Send as Arguments};
-use crate::failure::Failure;
-use crate::monitor::stop_flag;
+use crate::failure::{Failure, environment};
 use crate::output::emit;
-use crate::probe::resolve;
+use crate::signals::stop_flag;
 
 /// How long one step waits, so that figures and Ctrl-C get their turn.
 const STEP: Wall = Wall::from_millis(50);
@@ -113,7 +113,10 @@ impl<'a> Sender<'a> {
         let reliability = arguments.reliability.unwrap_or(usual).of_flow();
         let session = ontempo_endpoint::spaced::random();
         let label = Label { session, latency: arguments.latency, before: 0 };
-        let configuration = Configuration { congestion: arguments.congestion, ..configuration() };
+        let configuration = Configuration {
+            congestion: arguments.congestion,
+            ..configuration(arguments.qlog.as_deref())?
+        };
         let socket =
             SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
         let most = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);

@@ -23,6 +23,7 @@ use ontempo_foundation::{Bytes, Time};
 use crate::config::Configuration;
 use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
+use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
 use crate::wire::WireError;
 use clocks::Clocks;
@@ -152,6 +153,7 @@ pub struct Connection {
     token: Token,
     epoch: Epoch,
     account: SharedAccount,
+    trace: Trace,
     watched: Watched,
     /// Numbers of packets opened; here to be used again.
     opened: Vec<u64>,
@@ -196,7 +198,7 @@ impl Connection {
         config: Arc<Configuration>,
         token: Token,
         epoch: Epoch,
-        account: SharedAccount,
+        (account, trace): (SharedAccount, Trace),
     ) -> Self {
         let watched = watched(&stack);
         Self {
@@ -225,6 +227,7 @@ impl Connection {
             token,
             epoch,
             account,
+            trace,
         }
     }
 
@@ -254,7 +257,10 @@ impl Connection {
         if !flow.outgoing {
             return Err(SendError::NoFlow);
         }
-        self.sending.send(now, flow.number, unit, &self.config)
+        let length = unit.data.len() as u64;
+        let id = self.sending.send(now, flow.number, unit, &self.config)?;
+        self.trace.unit(now, "queued", flow, id, &[("length", length)]);
+        Ok(id)
     }
 
     /// The longest unit that the peer takes and this side keeps, in bytes.
@@ -278,6 +284,10 @@ impl Connection {
         }
         let delivery = self.receiving.take(flow.number)?;
         self.touched = true;
+        if let Delivery::Unit(unit) = &delivery {
+            let length = unit.data.len() as u64;
+            self.trace.unit(self.heard, "delivered", flow, unit.id, &[("length", length)]);
+        }
         Some(delivery)
     }
 
@@ -385,6 +395,7 @@ impl Connection {
         if !self.opened.is_empty() {
             self.heard = now;
         }
+        self.trace.received(now, &self.opened);
         for number in self.opened.drain(..) {
             self.acks.on_packet(now, number);
         }
@@ -444,7 +455,10 @@ impl Connection {
             self.answered = now;
         }
         match event {
-            StackEvent::Connected => self.greet(),
+            StackEvent::Connected => {
+                self.trace.connected();
+                self.greet();
+            }
             StackEvent::ConnectionLost { reason } => {
                 if self.stage != Stage::Closed {
                     self.look_once_more(now);
@@ -461,7 +475,12 @@ impl Connection {
                     self.receiving.readable.insert(id);
                 }
             }
-            StackEvent::Stream(StreamEvent::Finished { id }) => self.sending.on_finished(id),
+            StackEvent::Stream(StreamEvent::Finished { id }) => {
+                let (flow, units) = self.sending.on_finished(id).unwrap_or_default();
+                for unit in units {
+                    self.trace.unit(now, "arrived", FlowId::outgoing(flow), unit, &[]);
+                }
+            }
             StackEvent::Stream(StreamEvent::Stopped { .. }) => {
                 self.fail(now, Violation::OutOfPlace);
             }

@@ -325,18 +325,11 @@ impl Protocol for Carried {
     type Command = Command;
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
-        let ecn = match datagram.ecn {
-            Ecn::NotCapable => None,
-            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
-            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
-            Ecn::Congestion => Some(EcnCodepoint::Ce),
-        };
-        let source = Source { remote: datagram.source, local: datagram.local, ecn };
         if self.room.capacity() < datagram.data.len() {
             self.room.reserve(ROOM.max(datagram.data.len()));
         }
         self.room.extend_from_slice(datagram.data);
-        self.endpoint.handle(now, source, self.room.split());
+        self.endpoint.handle(now, Source::from(&datagram), self.room.split());
         self.tell(now);
     }
 
@@ -399,7 +392,7 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(to_udp(&transmit))
+                Next::Transmit(UdpTransmit::from(&transmit))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
@@ -414,18 +407,32 @@ impl Protocol for Carried {
     }
 }
 
-fn to_udp(transmit: &Transmit) -> UdpTransmit {
-    UdpTransmit {
-        destination: transmit.destination,
-        source: transmit.local,
-        ecn: match transmit.ecn {
-            None => Ecn::NotCapable,
-            Some(EcnCodepoint::Ect0) => Ecn::Capable0,
-            Some(EcnCodepoint::Ect1) => Ecn::Capable1,
-            Some(EcnCodepoint::Ce) => Ecn::Congestion,
-        },
-        dscp: None,
-        segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+impl From<&Datagram<'_>> for Source {
+    fn from(datagram: &Datagram<'_>) -> Self {
+        let ecn = match datagram.ecn {
+            Ecn::NotCapable => None,
+            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
+            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
+            Ecn::Congestion => Some(EcnCodepoint::Ce),
+        };
+        Self { remote: datagram.source, local: datagram.local, ecn }
+    }
+}
+
+impl From<&Transmit> for UdpTransmit {
+    fn from(transmit: &Transmit) -> Self {
+        Self {
+            destination: transmit.destination,
+            source: transmit.local,
+            ecn: match transmit.ecn {
+                None => Ecn::NotCapable,
+                Some(EcnCodepoint::Ect0) => Ecn::Capable0,
+                Some(EcnCodepoint::Ect1) => Ecn::Capable1,
+                Some(EcnCodepoint::Ce) => Ecn::Congestion,
+            },
+            dscp: None,
+            segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+        }
     }
 }
 

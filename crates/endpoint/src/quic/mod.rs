@@ -6,13 +6,16 @@
 mod account;
 mod adapter;
 mod clock;
+mod fixed;
 mod foreign;
+mod outstanding;
 mod spaced;
 mod watch;
 
 pub use account::{Account, SharedAccount};
 pub use adapter::{Adapter, Factory, Log, Pacing, SharedLog};
 pub use clock::Epoch;
+pub(crate) use fixed::StaticWindow;
 pub(crate) use foreign::ForeignFactory;
 pub(crate) use spaced::SpacedFactory;
 pub(crate) use watch::{Watched, WatchedClient, WatchedServer, watched};

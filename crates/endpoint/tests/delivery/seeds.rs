@@ -60,7 +60,7 @@ fn path(random: &mut RandomStream) -> Path {
 
 fn configuration(random: &mut RandomStream) -> Configuration {
     let burst = Packets::new(1 + random.next_u64() % 6);
-    let quantum = if burst.get() % 2 == 0 { millis(1) } else { Duration::ZERO };
+    let quantum = if burst.get().is_multiple_of(2) { millis(1) } else { Duration::ZERO };
     let bytes = pick(random, &[20_000, 200_000]);
     Configuration {
         congestion: pick(random, &CongestionName::ALL),
