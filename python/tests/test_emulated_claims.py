@@ -23,7 +23,7 @@ from ontempo_experiments.pert.figures.alg1 import FLOW  # type: ignore[import-no
 from ontempo_experiments.pert.trains import Arrival  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.psp.figures import emulated as spacing  # type: ignore[import-not-found] # noqa: E402
 
-QUICK_REAL_S = 660
+QUICK_REAL_S = 720
 """What all rows with real packets may take together; a film alone takes about half of it."""
 
 
@@ -38,7 +38,7 @@ def machine(late_s: float = 200e-6) -> pl.DataFrame:
     )
 
 
-def test_the_quick_rows_take_eleven_minutes_at_most_and_every_one_names_its_row() -> None:
+def test_the_quick_rows_take_twelve_minutes_at_most_and_every_one_names_its_row() -> None:
     claims = [claim for paper in load_papers(EXPERIMENTS) for claim in paper.claims]
     ours = [claim for claim in claims if claim.id.endswith("-emulated")]
     assert {claim.id for claim in ours} >= {"pert/fig2-emulated", "psp/spacing-emulated"}
