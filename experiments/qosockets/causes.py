@@ -115,3 +115,54 @@ EMPTY_WAY_BACK = Cause(
     " so that there is nothing to reserve against. ",
     f"{READINGS} images",
 )
+
+KERNEL_QUEUE = Cause(
+    "a full queue of the kernel takes a packet as soon as one has left, where IOS's waits until it"
+    " has drained to 16 (`resume`): it holds 64 packets, not 40 on average, and these take 1.3 s at"
+    " their share of the line. Simulated with the kernel's queues, beside, delays are as long.",
+    f"{READINGS} routers; python -m experiments.qosockets.tables nv",
+)
+
+SLOWER_IN_TURN = Cause(
+    "beside a reserved video a generator has less of the line, 405 instead of 473 kbit/s, so that"
+    " its packets leave further apart and it drops more of them; simulated alike it is the same."
+    " The published jitter without a reservation is beyond what delays in order allow.",
+    "python -m experiments.qosockets.tables nv",
+)
+
+RATE_AND_SHARE = Cause(
+    "HTB serves a reservation at its own rate first and lets it borrow beside: 0.5 Mbit/s and a"
+    " third of the rest in C2, where fair queueing by weight gives half of the line. RSVP's bucket"
+    " of two messages, 126 kB, lets a whole image of 38 kB go at the rate of the line, before all"
+    " others, so that it takes as long under overload as alone, and generators wait for it. With a"
+    " bucket of 3,000 bytes images get 483 kbit/s in C2 instead of 563; 310 without a reservation.",
+    "sudo python -m experiments.qosockets.tables bursts",
+)
+
+LITTLE_LOAD_HERE = Cause(
+    "over TCP with windows of 8 kB generators are held back by their sockets and lose nothing; one"
+    " that asks for less than its fair share gets it whole in B and in C1.",
+    f"{READINGS} images",
+)
+
+OWN_CLASS = Cause(
+    "what has no reservation waits apart here, too, and ACKs are a small part of what goes back:"
+    " they do not wait, reserved or not.",
+    "docs/experiments-qosockets.md",
+)
+
+UNHEARD = Cause(
+    "the receiver is told of each, after 5.0 to 5.5 s. The sender hears of it by the receiver's"
+    " figures, twice a second, which cannot come while the line is cut, and tell what is violated"
+    " at their time: where the first that comes again is of a time at which messages came again,"
+    " rec_time is not among it. Of the cut itself the sender is told at once, by its reservation.",
+    "docs/experiments-qosockets.md",
+)
+
+HEADERS = Cause(
+    "on this line bytes are time: a header of 24 bytes a message takes 0.13 ms at 1.5 Mbit/s, 1.3 %"
+    " of a video packet's 9.8 ms. Two gateways read and write an image once more each. On a"
+    " machine with two cores, shared with others, a program that waits for a core waits longer"
+    " than that; over loopback, in turns, the sockets themselves are measured.",
+    "cargo bench -p ontempo-endpoint --bench qos",
+)

@@ -50,6 +50,11 @@ class Case:
     generators: int
     reserved: bool
 
+    @property
+    def with_application(self) -> bool:
+        """Whether it is not traffic generators alone."""
+        return not self.scenario["nv"].startswith("tg")
+
 
 CASES = (
     Case("A1", {"nv": "nv", "dirm": "dirm"}, 0, reserved=False),
@@ -70,37 +75,64 @@ PLACES = {name: float(place) for place, name in enumerate(FLOWS)}
 
 def cells(application: Application, scale: Scale) -> list[Cell]:
     """Every test of an application, for each seed."""
-    reservation = NV_RESERVED if application == "nv" else IMAGES_RESERVED
+    duration_s = DURATION_S[scale]
     return [
-        _cell(
-            case.scenario[application],
-            case.generators,
-            [reservation] if case.reserved else [],
-            (("application", application), ("test", case.name)),
-            scale,
-            seed,
-        )
-        for case in CASES
-        for seed in SEEDS[scale]
+        test_cell(application, case, duration_s, seed) for case in CASES for seed in SEEDS[scale]
     ]
 
 
-ACK_VARIANTS = ("data only", "data and ACKs")
+def test_cell(application: Application, case: Case, duration_s: int, seed: int) -> Cell:
+    """One test of an application."""
+    reservation = NV_RESERVED if application == "nv" else IMAGES_RESERVED
+    return _cell(
+        case.scenario[application],
+        case.generators,
+        [reservation] if case.reserved else [],
+        (("application", application), ("test", case.name)),
+        duration_s,
+        seed,
+    )
+
+
+CONVERSATIONS = (
+    '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets", resume = "16 packets" }'
+)
+"""The routers' queue that is chosen."""
+
+
+def links(queue: str = CONVERSATIONS, rate: str = "1.5 Mbit/s") -> str:
+    """The override that gives the slow link another queue or rate."""
+    return (
+        'topology.links=[{ from = "ws1", to = "r11", rate = "10 Mbit/s", delay = "50 us" },'
+        f' {{ from = "r11", to = "r10", rate = "{rate}", delay = "500 us", queue = {queue} }},'
+        ' { from = "r10", to = "ws0", rate = "10 Mbit/s", delay = "50 us" }]'
+    )
+
+
+def ack_tests() -> list[tuple[str, str, str, list[str]]]:
+    """Scenario, way back, what is reserved in words and as reservations."""
+    both = [IMAGES_RESERVED, ACKS_RESERVED, REQUESTS_RESERVED]
+    reserved = {"data only": [IMAGES_RESERVED], "data and ACKs": both, "nothing": []}
+    return [
+        (scenario, way, variant, reservations)
+        for scenario, way in (("dirm-tg", "empty"), ("dirm-back", "crowded"))
+        for variant, reservations in reserved.items()
+    ]
+
+
+def ack_cell(
+    scenario: str, way: str, variant: str, reserved: Sequence[str], duration_s: int, seed: int
+) -> Cell:
+    """Test C2 of DIRM, with this reserved."""
+    labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", variant))
+    return _cell(scenario, 2, reserved, labels, duration_s, seed)
 
 
 def ack_cells(scale: Scale) -> list[Cell]:
     """Test C2 of DIRM with and without reserved ACKs, on the testbed and with traffic back."""
-    found = []
-    for scenario, way in (("dirm-tg", "empty"), ("dirm-back", "crowded")):
-        for variant in ACK_VARIANTS:
-            reserved = [IMAGES_RESERVED]
-            if variant == ACK_VARIANTS[1]:
-                reserved += [ACKS_RESERVED, REQUESTS_RESERVED]
-            labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", variant))
-            found += [_cell(scenario, 2, reserved, labels, scale, seed) for seed in SEEDS[scale]]
-        labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", "nothing"))
-        found += [_cell(scenario, 2, [], labels, scale, seed) for seed in SEEDS[scale]]
-    return found
+    return [
+        ack_cell(*test, DURATION_S[scale], seed) for test in ack_tests() for seed in SEEDS[scale]
+    ]
 
 
 def _cell(
@@ -108,10 +140,9 @@ def _cell(
     generators: int,
     reserved: Sequence[str],
     labels: tuple[tuple[str, str], ...],
-    scale: Scale,
+    duration_s: int,
     seed: int,
 ) -> Cell:
-    duration_s = DURATION_S[scale]
     overrides = [f'duration="{duration_s} s"']
     if generators:
         overrides.append(f"flows.tg.count={generators}")

@@ -40,7 +40,13 @@ def intervals(results: Results) -> pl.DataFrame:
 
 def totals(results: Results) -> pl.DataFrame:
     """The messages of each flow in all intervals of a run, each flow named."""
-    by_run = intervals(results).group_by("flow_name", SEED, maintain_order=True)
+    table = intervals(results)
+    by_run = table.group_by("flow_name", SEED, maintain_order=True)
+    if "lost_messages" in table.columns:
+        # With real packets it is known of each message whether it came.
+        sums = by_run.agg(pl.col("sent_messages").sum(), pl.col("lost_messages").sum())
+        lost = 100 * pl.col("lost_messages") / pl.col("sent_messages")
+        return sums.with_columns(lost.alias("loss_percent"))
     sums = by_run.agg(pl.col("sent_messages").sum(), pl.col("received_messages").sum())
     lost = 100 * (1 - pl.col("received_messages") / pl.col("sent_messages"))
     # Hundredths: a message or two are under way when a run begins or ends.

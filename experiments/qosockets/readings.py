@@ -21,13 +21,16 @@ from ontempo.lab.study import Cell, Results
 
 from ..pert.readings import Reading, comparison, run
 from .claims import PAPER
-from .grid import ACKS_RESERVED, IMAGES_RESERVED, NV_RESERVED, Application, cells
-from .measures import Values, delay, jitter, loss, received
-
-CONVERSATIONS = (
-    '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets", resume = "16 packets" }'
+from .grid import (
+    ACKS_RESERVED,
+    CONVERSATIONS,
+    IMAGES_RESERVED,
+    NV_RESERVED,
+    Application,
+    cells,
+    links,
 )
-"""The routers' queue that is chosen."""
+from .measures import Values, delay, jitter, loss, received
 
 IN_STEP = 'flows.tg.application.interval={ low = "15.1704 ms", high = "15.1704 ms" }'
 """Generators that keep their interval to the nanosecond."""
@@ -37,15 +40,6 @@ NV_AS_MEASURED = 'flows.nv.application.interval={ low = "14.49 ms", high = "24.1
 
 TG_AS_MEASURED = 'flows.tg.application.interval={ low = "15.05 ms", high = "18.39 ms" }'
 """490 kbit/s: 120 below what is sent are 25 % in C1, 200 are 40 % in C2."""
-
-
-def links(queue: str = CONVERSATIONS, rate: str = "1.5 Mbit/s") -> str:
-    """The override that gives the slow link another queue or rate."""
-    return (
-        'topology.links=[{ from = "ws1", to = "r11", rate = "10 Mbit/s", delay = "50 us" },'
-        f' {{ from = "r11", to = "r10", rate = "{rate}", delay = "500 us", queue = {queue} }},'
-        ' { from = "r10", to = "ws0", rate = "10 Mbit/s", delay = "50 us" }]'
-    )
 
 
 def changed(*overrides: str) -> Reading:

@@ -23,8 +23,11 @@ from ontempo_experiments.pert.figures.alg1 import FLOW  # type: ignore[import-no
 from ontempo_experiments.pert.trains import Arrival  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.psp.figures import emulated as spacing  # type: ignore[import-not-found] # noqa: E402
 
+PAPERS = ("pert", "psp", "rr3216")
+
 QUICK_REAL_S = 720
-"""What all rows with real packets may take together; a film alone takes about half of it."""
+"""What all rows with real packets of these papers may take together; a film alone takes about half
+of it."""
 
 
 def machine(late_s: float = 200e-6) -> pl.DataFrame:
@@ -44,7 +47,7 @@ def test_the_quick_rows_take_twelve_minutes_at_most_and_every_one_names_its_row(
     assert {claim.id for claim in ours} >= {"pert/fig2-emulated", "psp/spacing-emulated"}
     assert all(claim.world is World.EMULATION for claim in ours)
     assert all(claim.answers == claim.id.partition("/")[2][: -len("-emulated")] for claim in ours)
-    cells = {cell for claim in ours for cell in claim.cells("quick")}
+    cells = {cell for claim in ours if claim.paper in PAPERS for cell in claim.cells("quick")}
     assert sum(cell.cost for cell in cells if cell.real) <= QUICK_REAL_S
 
 

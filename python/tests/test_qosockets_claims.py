@@ -4,7 +4,7 @@ import polars as pl
 from conftest import EXPERIMENTS
 from synthetic import Given
 
-from ontempo.lab.claims import Claim, Finding, Verdict
+from ontempo.lab.claims import Claim, Finding, Verdict, World
 from ontempo.lab.experiments import load_papers
 
 CLAIMS: dict[str, Claim] = {
@@ -12,6 +12,7 @@ CLAIMS: dict[str, Claim] = {
     for paper in load_papers(EXPERIMENTS)
     if paper.name == "qosockets"
     for claim in paper.claims
+    if claim.world is World.SIMULATION
 }
 
 FLOWS = ("A1", "A2", "A3", "B1a", "B1b", "B2a", "B2b", "C1a", "C1b", "C1c", "C2a", "C2b", "C2c")

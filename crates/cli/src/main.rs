@@ -26,6 +26,7 @@ mod signals;
 mod simulate;
 mod stored;
 mod summary;
+mod telling;
 
 use std::process::ExitCode;
 

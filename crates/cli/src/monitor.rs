@@ -83,7 +83,8 @@ fn shown(sockets: &[Collected]) -> String {
     table.trim_fmt()
 }
 
-fn reserved(reservation: Reservation, reason: &str) -> String {
+/// How a reservation stands, in words.
+pub(crate) fn reserved(reservation: Reservation, reason: &str) -> String {
     let state = match reservation {
         Reservation::None => "no",
         Reservation::Requested => "asked",

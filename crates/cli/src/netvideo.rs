@@ -2,24 +2,28 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_endpoint::qos::{
-    Delivery, Direction, Event, Events, Message, QosListener, QosOptions, QosSocket, QosStream,
-    Reserve, SetupError,
+    Accepted, Delivery, Direction, Events, Message, QosListener, QosOptions, QosSocket,
+    QosSocketListener, QosStream, Reserve, SetupError,
 };
-use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
-use ontempo_mechanisms::qos::{Specification, Term, Turn};
+use ontempo_endpoint::udp::Clock;
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
+use ontempo_mechanisms::qos::{Specification, Term};
 use serde_json::json;
 
 use crate::address::resolve;
-use crate::arguments::{NetvideoCommand, Quality, Service, TgCommand, Transport};
+use crate::arguments::{NetvideoCommand, Printed, Quality, Service, TgCommand, Transport};
 use crate::failure::Failure;
-use crate::output::{complain, emit};
 use crate::signals::stop_flag;
+use crate::telling::Teller;
+
+/// How often it is looked whether to stop.
+pub(crate) const LOOK_EVERY: Wall = Wall::from_millis(100);
 
 /// What the paper's NetVideo asks for (qosockets, III.B.1), all of it coerced.
 fn video() -> Specification {
@@ -119,6 +123,13 @@ impl Carried {
         }
     }
 
+    fn agreed(&self, direction: Direction) -> Specification {
+        match self {
+            Self::Tcp(stream) => stream.agreed(direction),
+            Self::Udp(socket) => socket.agreed(direction),
+        }
+    }
+
     fn events(&self) -> Events {
         match self {
             Self::Tcp(stream) => stream.events(),
@@ -127,17 +138,58 @@ impl Carried {
     }
 }
 
+/// Where connections come to over either transport.
+enum Listening {
+    Tcp(QosListener),
+    Udp(QosSocketListener),
+}
+
+impl Listening {
+    fn bind(over: Transport, at: SocketAddr, options: QosOptions) -> Result<Self, SetupError> {
+        match over {
+            Transport::Tcp => QosListener::bind(at, options).map(Self::Tcp),
+            Transport::Udp => QosSocket::bind(at, options).map(Self::Udp),
+        }
+    }
+
+    fn local_address(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_address(),
+            Self::Udp(listener) => Ok(listener.local_address()),
+        }
+    }
+
+    /// The next one with whom there is an agreement; tells of those with whom there is none.
+    fn accept(&self, teller: Teller) -> io::Result<Carried> {
+        loop {
+            let (remote, why) = match self {
+                Self::Tcp(listener) => match listener.accept_or_refuse()? {
+                    Accepted::Connection(stream, _) => return Ok(Carried::Tcp(stream)),
+                    Accepted::Refused(remote, why) => (remote, why),
+                },
+                Self::Udp(listener) => match listener.accept_or_refuse()? {
+                    Accepted::Connection(socket, _) => return Ok(Carried::Udp(socket)),
+                    Accepted::Refused(remote, why) => (remote, why),
+                },
+            };
+            let what = json!({ "remote": remote.to_string(), "what": why.to_string() });
+            // Where the output is gone, the summary says so.
+            let _ = teller.say("refused", what, &format!("{remote}: {why}"));
+        }
+    }
+}
+
 pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
     match command {
-        NetvideoCommand::Send { to, rate, size, seconds, stdin, quality, json } => {
+        NetvideoCommand::Send { to, rate, vary, size, seconds, stdin, quality, printed } => {
             let options = options("netvideo", quality, video(), &[Direction::Sending])?;
-            let source =
-                Source { rate: *rate, size: *size as usize, seconds: *seconds, is_stdin: *stdin };
-            send(Transport::Udp, to, &options, &source, *json)
+            let (rate, vary, size) = (*rate, *vary, *size as usize);
+            let source = Source { rate, vary, size, seconds: *seconds, is_stdin: *stdin };
+            send(Transport::Udp, to, &options, &source, *printed)
         }
-        NetvideoCommand::Receive { listen, stdout, quality, json } => {
+        NetvideoCommand::Receive { listen, stdout, quality, printed } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive(Transport::Udp, listen, options, *stdout, *json)
+            receive(Transport::Udp, listen, options, *stdout, *printed)
         }
     }
 }
@@ -145,18 +197,22 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
 pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
     let options = QosOptions { name: "tg".to_owned(), ..QosOptions::default() };
     match command {
-        TgCommand::Send { to, over, rate, size, seconds, json } => {
-            let source =
-                Source { rate: *rate, size: *size as usize, seconds: *seconds, is_stdin: false };
-            send(*over, to, &options, &source, *json)
+        TgCommand::Send { to, over, rate, vary, size, seconds, printed } => {
+            let (rate, vary, size) = (*rate, *vary, *size as usize);
+            let source = Source { rate, vary, size, seconds: *seconds, is_stdin: false };
+            send(*over, to, &options, &source, *printed)
         }
-        TgCommand::Receive { listen, over, json } => receive(*over, listen, options, false, *json),
+        TgCommand::Receive { listen, over, printed } => {
+            receive(*over, listen, options, false, *printed)
+        }
     }
 }
 
 /// What is sent.
 struct Source {
     rate: MessageRate,
+    /// By how much each interval may be off.
+    vary: Percent,
     size: usize,
     seconds: u64,
     is_stdin: bool,
@@ -167,15 +223,17 @@ fn send(
     to: &str,
     options: &QosOptions,
     source: &Source,
-    as_json: bool,
+    printed: Printed,
 ) -> Result<(), Failure> {
     if source.rate.as_thousandths() == 0 {
         return Err(Failure::Input("--rate: a rate above 0 is needed".to_owned()));
     }
+    let teller = Teller { as_json: printed.json, to_stderr: false, connection: None };
     let stopped = stop_flag()?;
     let carried = Carried::connect(over, resolve(to, "")?, options).map_err(failed(to))?;
-    let telling = tell(carried.events(), as_json, true);
-    let sent = send_all(&carried, source, &stopped);
+    let telling = teller.follow(carried.events());
+    teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
+    let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
     // The receiver tells of the last interval once that is over.
     thread::sleep(Wall::from_millis(1_200));
     let delivery = carried.delivery(Direction::Sending);
@@ -188,16 +246,24 @@ fn send(
     };
     // It ends with the connection.
     let _ = telling.join();
-    emit(&summary(&delivery, as_json))?;
+    teller.summary(&delivery, json!({}))?;
     sent.and(closed).map_err(|error| Failure::Environment(format!("{to}: {error}")))
 }
 
-fn send_all(carried: &Carried, source: &Source, stopped: &AtomicBool) -> io::Result<()> {
+fn send_all(
+    carried: &Carried,
+    source: &Source,
+    stopped: &AtomicBool,
+    each: Option<Teller>,
+) -> io::Result<()> {
     let mut frame = vec![0; source.size];
     let began = Instant::now();
-    let gap = 1_000_000_000_000 / u128::from(source.rate.as_thousandths());
+    let gap = 1_000_000_000_000 / source.rate.as_thousandths();
+    let most_off = source.vary.as_f64() / 100.0;
+    // Two generators must not vary alike.
+    let mut random = RandomStream::new(Clock::wall(), "intervals");
+    let mut due = Wall::ZERO;
     for number in 0u64.. {
-        let due = Wall::from_nanos((gap * u128::from(number)).try_into().unwrap_or(u64::MAX));
         if stopped.load(Relaxed) || (!source.is_stdin && due.as_secs() >= source.seconds) {
             break;
         }
@@ -214,7 +280,15 @@ fn send_all(carried: &Carried, source: &Source, stopped: &AtomicBool) -> io::Res
             frame[place] = 0xeb;
         }
         thread::sleep(due.saturating_sub(began.elapsed()));
+        let time = Clock::wall();
         carried.send(&frame[..filled])?;
+        if let Some(teller) = each {
+            let what = json!({ "number": number, "bytes": filled, "time_ns": time });
+            // Where the output is gone, the summary says so.
+            let _ = teller.say("sent", what, "");
+        }
+        let share = random.uniform_between(1.0 - most_off, 1.0 + most_off);
+        due += Wall::from_nanos(gap).mul_f64(share);
     }
     Ok(())
 }
@@ -238,120 +312,80 @@ fn receive(
     listen: &str,
     options: QosOptions,
     to_stdout: bool,
-    as_json: bool,
+    printed: Printed,
 ) -> Result<(), Failure> {
     let stopped = stop_flag()?;
+    let teller = Teller { as_json: printed.json, to_stderr: to_stdout, connection: None };
     let at = resolve(listen, "--listen ")?;
     let named = format!("--listen {listen}");
     let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    let listening = |local: SocketAddr| {
-        let line = json!({ "event": "listening", "local": local.to_string() });
-        let text = format!("listening at {local}; Ctrl-C ends it");
-        say(&if as_json { line.to_string() } else { text }, to_stdout)
+    let listening = Listening::bind(over, at, options).map_err(failed(&named))?;
+    let local = listening.local_address().map_err(environment)?;
+    let text = format!("listening at {local}; Ctrl-C ends it");
+    teller.say("listening", json!({ "local": local.to_string() }), &text)?;
+    let carried = first(listening, teller, &stopped).map_err(environment)?;
+    let Some(carried) = carried else {
+        return Err(Failure::Interrupted("interrupted; nobody has sent anything".to_owned()));
     };
-    let carried = match over {
-        Transport::Tcp => {
-            let listener = QosListener::bind(at, options).map_err(failed(&named))?;
-            listening(listener.local_address().map_err(environment)?)?;
-            Carried::Tcp(listener.accept().map_err(environment)?.0)
-        }
-        Transport::Udp => {
-            let listener = QosSocket::bind(at, options).map_err(failed(&named))?;
-            listening(listener.local_address())?;
-            Carried::Udp(listener.accept().map_err(environment)?.0)
-        }
-    };
-    let telling = tell(carried.events(), as_json, !to_stdout);
+    let telling = teller.follow(carried.events());
+    teller.agreed(Direction::Receiving, &carried.agreed(Direction::Receiving))?;
     carried.set_read_timeout(Wall::from_millis(500)).map_err(environment)?;
-    let received = receive_all(&carried, to_stdout, &stopped);
+    let each = printed.messages.then_some(teller);
+    let received = receive_all(&carried, to_stdout, &stopped, each);
     let delivery = carried.delivery(Direction::Receiving);
     drop(carried);
     // It ends with the connection.
     let _ = telling.join();
-    say(&summary(&delivery, as_json), to_stdout)?;
+    teller.summary(&delivery, json!({}))?;
     received.map_err(environment)
 }
 
-fn say(line: &str, to_stderr: bool) -> Result<(), Failure> {
-    if to_stderr {
-        complain(line);
-        return Ok(());
+/// The first connection; `None` where nobody comes until it is to stop.
+fn first(
+    listening: Listening,
+    teller: Teller,
+    stopped: &AtomicBool,
+) -> io::Result<Option<Carried>> {
+    let (give, take) = mpsc::sync_channel(1);
+    // To accept is to wait, which no signal ends; it ends with the process.
+    thread::spawn(move || give.send(listening.accept(teller)));
+    loop {
+        match take.recv_timeout(LOOK_EVERY) {
+            Ok(accepted) => return accepted.map(Some),
+            Err(RecvTimeoutError::Timeout) if !stopped.load(Relaxed) => {}
+            Err(_) => return Ok(None),
+        }
     }
-    emit(line)
 }
 
-fn receive_all(carried: &Carried, to_stdout: bool, stopped: &Arc<AtomicBool>) -> io::Result<()> {
+fn receive_all(
+    carried: &Carried,
+    to_stdout: bool,
+    stopped: &AtomicBool,
+    each: Option<Teller>,
+) -> io::Result<()> {
     let mut room = vec![0; 65_536];
     while !stopped.load(Relaxed) {
         match carried.receive(&mut room) {
             Ok(None) => break,
-            Ok(Some(message)) if to_stdout => {
-                io::stdout().write_all(&room[..message.length])?;
+            Ok(Some(message)) => {
+                if let Some(teller) = each {
+                    let what = json!({
+                        "number": message.sequence,
+                        "bytes": message.length,
+                        "time_ns": Clock::wall(),
+                        "delay_ns": message.delay.as_nanos(),
+                    });
+                    // Where the output is gone, the summary says so.
+                    let _ = teller.say("received", what, "");
+                }
+                if to_stdout {
+                    io::stdout().write_all(&room[..message.length])?;
+                }
             }
-            Ok(Some(_)) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
     io::stdout().flush()
-}
-
-/// Tells of what changes, until the connection ends.
-fn tell(events: Events, as_json: bool, to_stdout: bool) -> thread::JoinHandle<()> {
-    thread::spawn(move || {
-        for event in events {
-            let Some((kind, text)) = described(&event) else { continue };
-            let line = json!({ "event": kind, "what": text }).to_string();
-            // Where the output is gone, the summary says so.
-            let _ = say(&if as_json { line } else { text }, !to_stdout);
-        }
-    })
-}
-
-/// An event's kind and sentence.
-fn described(event: &Event) -> Option<(&'static str, String)> {
-    match event {
-        Event::Violation { violation, .. } => {
-            let turn = match violation.turn {
-                Turn::Begins => "violated",
-                Turn::Ends => "kept again",
-            };
-            let (parameter, asked, delivered) =
-                (violation.parameter, violation.asked, violation.delivered);
-            Some(("violation", format!("{parameter} {turn}: asked {asked}, delivered {delivered}")))
-        }
-        Event::Reservation { state, reason, .. } => {
-            let colon = if reason.is_empty() { "" } else { ": " };
-            Some(("reservation", format!("reservation {state:?}{colon}{reason}")))
-        }
-        Event::Step { .. } | Event::Changed { .. } => None,
-    }
-}
-
-fn summary(delivery: &Delivery, as_json: bool) -> String {
-    let seconds = |span: Option<Duration>| span.map(Duration::as_secs_f64);
-    if as_json {
-        return json!({
-            "event": "summary",
-            "sent_messages": delivery.sent_messages,
-            "messages": delivery.messages,
-            "bytes": delivery.bytes,
-            "lost_messages": delivery.lost_messages,
-            "delay_s": seconds(delivery.delay),
-            "delay_error_s": seconds(delivery.delay_error),
-            "jitter_s": seconds(delivery.jitter),
-        })
-        .to_string();
-    }
-    let last =
-        delivery.delay.zip(delivery.delay_error).map_or_else(String::new, |(delay, error)| {
-            format!("; delay at last {delay}, off by {error} at most")
-        });
-    format!(
-        "{} messages sent, {} delivered ({}), {} lost{last}",
-        delivery.sent_messages,
-        delivery.messages,
-        Bytes::new(delivery.bytes),
-        delivery.lost_messages,
-    )
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ontempo_foundation::{Bytes, Packets, Rate};
-use ontempo_scenario::model::{QueueLimit, QueueSpec};
+use ontempo_scenario::model::{QueueLimit, QueueSpec, Unreserved};
 use ontempo_scenario::{LaidLink, Layout};
 
 use crate::address::End;
@@ -26,6 +26,12 @@ const BURSTS_PER_SECOND: u64 = 1_000;
 
 /// Best effort's own part of a link's rate, one in so many; the rest it borrows.
 const BEST_EFFORT_SHARE: u64 = 100;
+
+/// The class of the first flow where each flow waits apart; those of reservations are below.
+const FIRST_OF_FLOWS: usize = 0x9000;
+
+/// Filters of flows, IPv4 and IPv6: after those of reservations, which have lower numbers.
+const FLOW_PREFERENCES: [u32; 2] = [8_192, 8_193];
 
 /// A layout whose nodes are all namespaces.
 pub(crate) struct Routed {
@@ -169,7 +175,8 @@ impl Routed {
     ///
     /// The ids are what a reservation builds on: `1:1` is the link, `1:2` best effort; others are
     /// free for classes below `1:1`. Best effort has next to nothing of its own and borrows the
-    /// rest, last of all, so that what is reserved goes first.
+    /// rest, last of all, so that what is reserved goes first. Where flows wait apart, each has a
+    /// class like it, known by where its packets go; they borrow in turn, a packet's worth each.
     pub(crate) fn shaping(&self, link: usize, largest: usize) -> String {
         let laid = &self.layout.links[link];
         let Ok(queue) = leaf(&laid.queue) else { return String::new() };
@@ -178,18 +185,51 @@ impl Routed {
         }
         let (device, rate) = (self.interface_name(link), laid.rate.as_bits_per_sec());
         let burst = (rate / 8 / BURSTS_PER_SECOND).max(largest as u64);
-        let least = (rate / BEST_EFFORT_SHARE).max(8);
+        let least = |waiting: usize| (rate / BEST_EFFORT_SHARE / waiting.max(1) as u64).max(8);
         let common = format!("ceil {rate}bit burst {burst} cburst {burst} quantum {largest}");
         let mut lines = format!("qdisc add dev {device} root handle 1: htb default 2\n");
         // Writing to a text cannot fail.
         let _ = write!(
             lines,
             "class add dev {device} parent 1: classid 1:1 htb rate {rate}bit {common}\n\
-             class add dev {device} parent 1:1 classid 1:2 htb rate {least}bit {common} prio 7\n\
-             qdisc add dev {device} parent 1:2 handle 2: {queue}\n"
+             class add dev {device} parent 1:1 classid 1:2 htb rate {}bit {common} prio 7\n\
+             qdisc add dev {device} parent 1:2 handle 2: {queue}\n",
+            least(1),
         );
+        let flows = if is_by_flow(&laid.queue) { self.crossing(link) } else { Vec::new() };
+        for (flow, to) in &flows {
+            let id = FIRST_OF_FLOWS + flow;
+            let least = least(flows.len());
+            let [v4, v6] = FLOW_PREFERENCES;
+            let filter = format!("filter add dev {device} parent 1: protocol");
+            let _ = write!(
+                lines,
+                "class add dev {device} parent 1:1 classid 1:{id:x} htb rate {least}bit {common} \
+                 prio 7\n\
+                 qdisc add dev {device} parent 1:{id:x} handle {id:x}: {queue}\n\
+                 {filter} ip prio {v4} u32 match ip dst {}/32 flowid 1:{id:x}\n\
+                 {filter} ipv6 prio {v6} u32 match ip6 dst {}/128 flowid 1:{id:x}\n",
+                to.v4(),
+                to.v6(),
+            );
+        }
         lines
     }
+
+    /// The flows whose packets of one direction take `link`, and where those packets go.
+    fn crossing(&self, link: usize) -> Vec<(usize, End)> {
+        let flows = self.layout.flows.iter().enumerate();
+        let ends = flows.filter_map(|(number, flow)| {
+            let to = |way: &[usize], end| way.contains(&link).then_some((number, end));
+            to(&flow.forward, End::sink(number)).or_else(|| to(&flow.reverse, End::source(number)))
+        });
+        ends.collect()
+    }
+}
+
+/// Whether each flow without a reservation waits apart.
+fn is_by_flow(queue: &QueueSpec) -> bool {
+    matches!(queue, QueueSpec::Wfq { unreserved: Unreserved::ByFlow, .. })
 }
 
 /// The queue of best effort as `tc` writes it.
@@ -264,6 +304,22 @@ mod tests {
             "{shaping:?}"
         );
         assert_eq!(routed.behind_queues().links[2].queue, QueueSpec::default());
+    }
+
+    #[test]
+    fn flows_that_wait_apart_have_a_class_each_in_either_direction() {
+        let queue = r#"{ kind = "wfq", limit = "64 packets", unreserved = "by-flow" }"#;
+        let layout = layout(queue, "");
+        let routed = Routed::new(&layout).expect("it can be routed");
+        let [there, back] = [2, 3].map(|link| routed.shaping(link, 1500));
+        for (shaping, to) in [(&there, "10.0.0.3/32"), (&back, "10.0.0.2/32")] {
+            let class = "parent 1:1 classid 1:9000 htb rate 15000bit ceil 1500000bit";
+            assert!(shaping.contains(class), "{shaping}");
+            assert!(shaping.contains("parent 1:9000 handle 9000: pfifo limit 64"), "{shaping}");
+            let filter = format!("prio 8192 u32 match ip dst {to} flowid 1:9000");
+            assert!(shaping.contains(&filter), "{shaping}");
+        }
+        assert!(there.contains("classid 1:2 htb rate 15000bit"), "others still wait there");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::spacing::SpacingParameters;
 
+use crate::qlog::{Qlog, Trace};
 use crate::quic::{
     Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory, StaticWindow,
 };
@@ -100,12 +101,18 @@ pub struct PacingConfig {
     pub gain: f64,
     /// Packets that may leave back to back after an idle time, at least 1.
     pub burst: Packets,
+    /// How much may leave at once also without an idle time before: what the rate sends in this
+    /// span, in whole packets, at least one and at most 64 KB. A slow stream's packets leave one by
+    /// one; of a fast one many share the cost of a call. Zero: always one by one.
+    pub quantum: Duration,
 }
 
 impl Default for PacingConfig {
-    /// 1.25 windows per round trip (RFC 9002, section 7.7), in bursts of at most 4.
+    /// 1.25 windows per round trip (RFC 9002, section 7.7), 4 packets after an idle time, and what
+    /// 1 ms sends at once: as Linux sizes what it hands to the network card
+    /// (`tcp_tso_autosize`, `sk_pacing_shift` 10).
     fn default() -> Self {
-        Self { gain: 1.25, burst: Packets::new(4) }
+        Self { gain: 1.25, burst: Packets::new(4), quantum: Duration::from_millis(1) }
     }
 }
 
@@ -188,6 +195,8 @@ pub struct Configuration {
     pub half_open: usize,
     /// True: a client must prove its address before anything is kept of it.
     pub retry: bool,
+    /// Where connections are traced; `None`: nowhere.
+    pub qlog: Option<Qlog>,
 }
 
 impl Default for Configuration {
@@ -198,7 +207,7 @@ impl Default for Configuration {
             static_window: None,
             rtt_correction: false,
             pacing: Some(PacingConfig::default()),
-            segments: 16,
+            segments: 64,
             acknowledge: AckRequest::default(),
             delayed_acks: DelayedAcks::default(),
             packet_threshold: 10,
@@ -217,6 +226,7 @@ impl Default for Configuration {
             connections: 4096,
             half_open: 512,
             retry: false,
+            qlog: None,
         }
     }
 }
@@ -237,15 +247,16 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
-    /// The stack's settings for one connection, whose controller keeps `account`; `seed` decides
-    /// what is random about it.
+    /// The stack's settings for one connection, whose controller keeps `account` and is traced;
+    /// `seed` decides what is random about it.
     pub(crate) fn transport(
         &self,
         epoch: Epoch,
         seed: u64,
-        account: SharedAccount,
+        (account, trace): (SharedAccount, &Trace),
     ) -> TransportConfig {
         let mut transport = TransportConfig::default();
+        let controllers = self.controllers(epoch, seed, account.clone());
         let stream = self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64);
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
@@ -262,7 +273,7 @@ impl Configuration {
             .max_idle_timeout(IdleTimeout::try_from(std(self.idle_timeout)).ok())
             .keep_alive_interval(self.keep_alive.map(std))
             .ack_frequency_config(Some(self.ack_frequency()))
-            .congestion_controller_factory(self.controllers(epoch, seed, account));
+            .congestion_controller_factory(trace.of(controllers, epoch, account));
         transport
     }
 

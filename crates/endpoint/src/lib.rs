@@ -22,6 +22,7 @@ mod identity;
 pub mod live;
 pub mod media;
 pub mod monitor;
+mod qlog;
 pub mod qos;
 pub mod quic;
 pub mod simulated;
@@ -43,4 +44,5 @@ pub use identity::{
     Fingerprint, Identity, IdentityError, MadeIdentity, Token, TokenTooLong, Trust,
 };
 pub use noq_proto::EcnCodepoint;
+pub use qlog::{Qlog, QlogError};
 pub use wire::AckRequest;

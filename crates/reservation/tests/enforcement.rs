@@ -180,6 +180,7 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
     let parts: Vec<&str> = before.split("=\n").collect();
     assert_eq!(read_root(parts[0], parts[1]), Root::Theirs);
     let mut htb = htb().under_theirs();
+    lines.extend(htb.tables());
     lines.extend(htb.adopt(read_found(parts[1], parts[2])));
     let any = Session { destination: THERE, protocol: 17, port: 0 };
     let mut wildcard = reservation(THERE, &[], 64);
@@ -197,6 +198,17 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
         lines.sort();
         lines
     };
+    let after = tc(&lines, SHOW).expect("a namespace, as before");
+    assert_eq!(sorted(&after), sorted(&before));
+    // The tables are there still, unseen: the next daemon needs no others.
+    let parts: Vec<&str> = after.split("=\n").collect();
+    let mut next = self::htb().under_theirs();
+    lines.extend(next.adopt(read_found(parts[1], parts[2])));
+    let add = ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE, 100));
+    lines.extend(next.lines(&add));
+    let shown = tc(&lines, SHOW).expect("a namespace, as before");
+    assert_eq!(shown.matches("flowid 1:1001 ").count(), 2, "{shown}");
+    lines.extend(next.end());
     let after = tc(&lines, SHOW).expect("a namespace, as before");
     assert_eq!(sorted(&after), sorted(&before));
 }

@@ -32,6 +32,7 @@ impl Enforcement {
             Root::Ours => device.adopt(read_found(&classes, &filters()?)),
             Root::Theirs => {
                 device = device.under_theirs();
+                batch_all(&device.tables());
                 device.adopt(read_found(&classes, &filters()?))
             }
             Root::Taken(what) => {

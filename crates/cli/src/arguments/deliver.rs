@@ -130,6 +130,9 @@ pub(crate) struct Send {
     /// How long a lost receiver is looked for
     #[arg(long, value_name = "TIME", default_value = "60 s")]
     pub(crate) give_up: Duration,
+    /// Write a trace (qlog) of each connection into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
     /// Print one JSON document a second, a line each
     #[arg(long)]
     pub(crate) json: bool,
@@ -159,6 +162,9 @@ pub(crate) struct Receive {
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
+    /// Write a trace (qlog) of each connection into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
     /// Print one JSON document a second, a line each
     #[arg(long)]
     pub(crate) json: bool,

@@ -17,7 +17,7 @@ pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qos::{
-    Gateway, Netvideo, NetvideoCommand, Quality, Service, Tg, TgCommand, Transport,
+    Gateway, Netvideo, NetvideoCommand, Printed, Quality, Service, Tg, TgCommand, Transport, Way,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
@@ -104,6 +104,7 @@ the buffer is full, what is least wanted first.
 Examples:
   ontempo send --from udp://:5000 --to host.example:4433 --fingerprint HEX --token secret
   ontempo send --from film.ts --realtime --to host.example:4433 --fingerprint HEX --latency '500 ms'
+  ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --qlog traces
   tar c folder | ontempo send --from - --to host.example:4433 --fingerprint HEX")]
     Send(Send),
     /// Receive media from `ontempo send` and hand it to a player, a file or a program
@@ -113,7 +114,7 @@ stream; with udp:// it goes on until Ctrl-C.
 
 Examples:
   ontempo receive --listen :4433 --to udp://127.0.0.1:5001 --identity receiver.pem --token secret
-  ontempo receive --listen :4433 --to film.ts
+  ontempo receive --listen :4433 --to film.ts --qlog traces
   ontempo receive --listen :4433 --to - | ffplay -")]
     Receive(Receive),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it

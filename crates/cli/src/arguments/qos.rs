@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ontempo_foundation::MessageRate;
+use ontempo_foundation::{MessageRate, Percent};
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -17,6 +17,17 @@ pub(crate) struct Quality {
     /// Fail where nothing is reserved, rather than go on without
     #[arg(long)]
     pub(crate) must_reserve: bool,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Printed {
+    /// Print JSON, a line for each thing that happens
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print a line for each message, too: its number, bytes, time and delay, in nanoseconds
+    #[arg(long, requires = "json")]
+    pub(crate) messages: bool,
 }
 
 /// A service of reservations.
@@ -46,6 +57,9 @@ pub(crate) enum NetvideoCommand {
         /// Frames a second
         #[arg(long, value_name = "RATE", default_value = "80 messages/s")]
         rate: MessageRate,
+        /// By how much each interval may be off that of the rate, at random
+        #[arg(long, value_name = "PERCENT", default_value = "0 %")]
+        vary: Percent,
         /// Bytes of a frame
         #[arg(long, value_name = "N", default_value_t = 1_280, value_parser = clap::value_parser!(u32).range(1..=65_000))]
         size: u32,
@@ -57,9 +71,8 @@ pub(crate) enum NetvideoCommand {
         stdin: bool,
         #[command(flatten)]
         quality: Quality,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        printed: Printed,
     },
     /// Receive the frames of one sender
     Receive {
@@ -71,9 +84,8 @@ pub(crate) enum NetvideoCommand {
         stdout: bool,
         #[command(flatten)]
         quality: Quality,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        printed: Printed,
     },
 }
 
@@ -105,15 +117,17 @@ pub(crate) enum TgCommand {
         /// Messages a second
         #[arg(long, value_name = "RATE", default_value = "65.9 messages/s")]
         rate: MessageRate,
+        /// By how much each interval may be off that of the rate, at random
+        #[arg(long, value_name = "PERCENT", default_value = "0 %")]
+        vary: Percent,
         /// Bytes of a message
         #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_000))]
         size: u32,
         /// Seconds to send for
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u64,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        printed: Printed,
     },
     /// Receive the messages of one sender
     Receive {
@@ -123,9 +137,8 @@ pub(crate) enum TgCommand {
         /// What carries them
         #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
         over: Transport,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        printed: Printed,
     },
 }
 
@@ -145,6 +158,23 @@ pub(crate) struct Gateway {
     /// The server whose connections are carried
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
+    /// Which way of a connection the specification is about
+    #[arg(long, value_name = "WAY", default_value = "both")]
+    pub(crate) way: Way,
     #[command(flatten)]
     pub(crate) quality: Quality,
+    /// Print JSON, a line for each thing that happens
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A way of a connection, as its client sees it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Way {
+    /// From client to server
+    There,
+    /// From server to client
+    Back,
+    /// Both
+    Both,
 }

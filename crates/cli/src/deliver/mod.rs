@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ontempo_endpoint::live::Error;
-use ontempo_endpoint::{Configuration, Token};
+use ontempo_endpoint::{Configuration, Qlog, QlogError, Token};
 use ontempo_foundation::Duration;
 
 use crate::failure::{Failure, environment};
+use crate::output::complain;
 
 pub(crate) use receive::receive;
 pub(crate) use send::send;
@@ -32,14 +33,19 @@ type Stop = Arc<AtomicBool>;
 /// Begins the words of a receiver with which a sender need not try again.
 const FOR_GOOD: &str = "stop: ";
 
-/// What both sides want of a connection: a lost path is to be noticed while it matters.
-fn configuration() -> Configuration {
-    Configuration {
+/// What both sides want of a connection: a lost path is to be noticed while it matters. Connections
+/// are traced in the directory `qlog`, where there is one.
+fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
+    let told = |error: &QlogError| complain(&format!("{error}; delivery goes on without it"));
+    let traced = qlog.map(|directory| Qlog::in_directory(directory, told));
+    let qlog = traced.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
+    Ok(Configuration {
+        qlog,
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
         greeting_timeout: Duration::from_secs(3),
         ..Configuration::default()
-    }
+    })
 }
 
 /// The failure that an error of a connection is.

@@ -75,7 +75,8 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let options = Options { socket, configuration: configuration(), ..Options::default() };
+    let configuration = configuration(arguments.qlog.as_deref())?;
+    let options = Options { socket, configuration, ..Options::default() };
     let socket = socket_at(&arguments.listen, "--listen", USUAL, socket)?;
     let token = token(arguments.token.as_deref())?;
     let listener = Listener::new(socket, &identity, token, &options).map_err(failure)?;

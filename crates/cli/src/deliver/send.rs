@@ -114,7 +114,10 @@ impl<'a> Sender<'a> {
         let reliability = arguments.reliability.unwrap_or(usual).of_flow();
         let session = ontempo_endpoint::spaced::random();
         let label = Label { session, latency: arguments.latency, before: 0 };
-        let configuration = Configuration { congestion: arguments.congestion, ..configuration() };
+        let configuration = Configuration {
+            congestion: arguments.congestion,
+            ..configuration(arguments.qlog.as_deref())?
+        };
         let socket =
             SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
         let most = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);

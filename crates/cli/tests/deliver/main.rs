@@ -163,6 +163,30 @@ fn who_is_not_there_or_not_trusted_is_told_in_a_sentence() {
 }
 
 #[test]
+fn both_sides_leave_traces_and_a_place_that_takes_none_is_told_before_anything_begins() {
+    let place = Place::new("deliver-qlog", SCENARIO);
+    fs::write(place.path("in"), noise(200_000)).expect("written");
+    let refused = ["--qlog: no qlog can be written to in"];
+    place
+        .run(&["receive", "--listen", "127.0.0.1:0", "--to", "out", "--qlog", "in"])
+        .fails(3, &refused);
+    let receiver = Receiver::start(&place, &["--to", "out", "--qlog", "traces"]);
+    let to = receiver.address;
+    ran(send(&place, to, "in", &["--insecure", "--qlog", "in"])).fails(3, &refused);
+    ran(send(&place, to, "in", &["--insecure", "--qlog", "traces"])).succeeds();
+    assert_eq!(receiver.end().0, Some(0));
+    for side in ["_client.sqlog", "_server.sqlog"] {
+        let entries = fs::read_dir(place.path("traces")).expect("the traces");
+        let all: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        let is_it = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with(side);
+        let trace = fs::read(all.iter().find(is_it).expect("a trace")).expect("read");
+        let records = trace.split(|byte| *byte == 0x1e).skip(1);
+        let json = records.map(|one| serde_json::from_slice::<serde_json::Value>(one));
+        assert!(json.inspect(|one| assert!(one.is_ok())).count() > 50);
+    }
+}
+
+#[test]
 fn a_full_disk_ends_both_sides_with_a_sentence() {
     let place = Place::new("deliver-full", SCENARIO);
     if !std::path::Path::new("/dev/full").exists() {

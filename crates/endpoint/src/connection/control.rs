@@ -181,6 +181,9 @@ impl Connection {
             }
             Message::Settled { flow, arrived } => {
                 let dropped = self.sending.on_settled(flow, &arrived)?;
+                for unit in &dropped {
+                    self.trace.unit(now, "dropped", FlowId::outgoing(flow), *unit, &[]);
+                }
                 if !dropped.is_empty() {
                     self.told.push_back(Told::Dropped(FlowId::outgoing(flow), dropped));
                 }

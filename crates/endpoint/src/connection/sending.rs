@@ -153,12 +153,13 @@ impl Sending {
         self.flow(flow)?.ok_or(Violation::Unasked)?.on_settled(arrived)
     }
 
-    /// The peer's transport has all of a stream.
-    pub(super) fn on_finished(&mut self, stream: StreamId) {
-        let Some((flow, units)) = self.streams.remove(&stream) else { return };
-        if let Some(flow) = self.flows.get_mut(&flow) {
-            units.into_iter().for_each(|id| flow.on_arrived(id));
+    /// The peer's transport has all of a stream: these units of this flow.
+    pub(super) fn on_finished(&mut self, stream: StreamId) -> Option<(u64, Vec<u64>)> {
+        let (number, units) = self.streams.remove(&stream)?;
+        if let Some(flow) = self.flows.get_mut(&number) {
+            units.iter().for_each(|id| flow.on_arrived(*id));
         }
+        Some((number, units))
     }
 
     /// Gives up what is past its deadline, and tells the peer.
@@ -183,7 +184,12 @@ impl Sending {
     }
 
     /// Says of finished flows that they are, and forgets those that are over.
-    fn end_flows(&mut self, now: Time, control: &mut Control, told: &mut VecDeque<Told>) {
+    pub(super) fn end_flows(
+        &mut self,
+        now: Time,
+        control: &mut Control,
+        told: &mut VecDeque<Told>,
+    ) {
         for flow in self.flows.values_mut() {
             let all_sent = flow.config.reliability != Reliability::None || flow.head().is_none();
             if flow.finished && !flow.finish_told && all_sent {

@@ -30,6 +30,7 @@ use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, SelfInducedDelay, Tra
 
 use super::account::SharedAccount;
 use super::clock::Epoch;
+use super::outstanding::Outstanding;
 
 /// What spaces packets where the mechanism names no rate of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,17 +134,6 @@ where
         adapter.record(self.epoch.time(now));
         Box::new(adapter)
     }
-}
-
-/// A packet in flight.
-#[derive(Clone, Copy, Debug)]
-struct Outstanding {
-    /// Its place in the order of sending.
-    number: u64,
-    /// The stack's number, unique within one of its spaces.
-    stack_number: u64,
-    sent: Time,
-    bytes: u64,
 }
 
 /// What one acknowledgement covers, gathered packet by packet.

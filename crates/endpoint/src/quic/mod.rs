@@ -8,6 +8,7 @@ mod adapter;
 mod clock;
 mod fixed;
 mod foreign;
+mod outstanding;
 mod spaced;
 mod watch;
 

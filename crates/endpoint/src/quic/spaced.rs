@@ -28,6 +28,7 @@ use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParamet
 use super::account::SharedAccount;
 use super::adapter::Pacing;
 use super::clock::Epoch;
+use super::outstanding::Outstanding;
 
 /// Makes a [`Spaced`] for each path of the stack.
 pub(crate) struct SpacedFactory {
@@ -87,16 +88,6 @@ struct Spaced {
     in_flight: u64,
     /// When the last report was made.
     reported: Time,
-}
-
-/// A packet in flight.
-#[derive(Clone, Copy, Debug)]
-struct Outstanding {
-    number: u64,
-    /// The stack's number, unique within one of its spaces.
-    stack_number: u64,
-    sent: Time,
-    bytes: u64,
 }
 
 /// Packets in the first round trip that is measured.

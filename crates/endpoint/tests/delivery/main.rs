@@ -4,4 +4,5 @@ mod basics;
 mod hostile;
 mod published;
 mod seeds;
+mod transport;
 mod world;

@@ -149,21 +149,31 @@ pub(super) struct Filters {
 
 impl Filters {
     /// The lines that make the tables.
-    pub(super) fn begin(device: &str) -> Vec<String> {
-        let lines = FAMILIES.iter().flat_map(|family| {
+    pub(super) fn tables(device: &str) -> impl Iterator<Item = String> {
+        FAMILIES.iter().flat_map(move |family| {
+            let Family { protocol, preference, hashed, plain, .. } = family;
+            [(hashed, 256), (plain, 1)].map(|(table, buckets)| {
+                format!(
+                    "filter add dev {device} parent 1: protocol {protocol} prio {preference} \
+                     handle {table:x}: u32 divisor {buckets}"
+                )
+            })
+        })
+    }
+
+    /// The lines by which packets come to the tables.
+    pub(super) fn links(device: &str) -> impl Iterator<Item = String> {
+        FAMILIES.iter().flat_map(move |family| {
             let Family { protocol, preference, hashed, plain, ports } = family;
             let add =
                 format!("filter add dev {device} parent 1: protocol {protocol} prio {preference}");
             [
-                format!("{add} handle {hashed:x}: u32 divisor 256"),
-                format!("{add} handle {plain:x}: u32 divisor 1"),
                 format!(
                     "{add} u32 match u32 0 0 hashkey mask 0x000000ff at {ports} link {hashed:x}:"
                 ),
                 format!("{add} u32 match u32 0 0 link {plain:x}:"),
             ]
-        });
-        lines.collect()
+        })
     }
 
     /// Whether the tables are there, by what `tc filter show` says.

@@ -143,8 +143,16 @@ impl Htb {
             lines.push(root);
             lines.extend(self.roots());
         }
-        lines.extend(Filters::begin(name));
+        lines.extend(Filters::tables(name));
+        lines.extend(Filters::links(name));
         lines
+    }
+
+    /// The lines that make the tables of filters below somebody else's root, for before
+    /// [`adopt`](Self::adopt). Each fails where there is its table already, which no list shows: a
+    /// table outlives the filters that led to it while others have filters of u32 on the device.
+    pub fn tables(&self) -> Vec<String> {
+        Filters::tables(&self.device.name).collect()
     }
 
     /// The two classes that stand before any reservation, made or changed.
@@ -171,7 +179,10 @@ impl Htb {
         let Left { classes, tables } = left;
         let mut lines = if self.theirs { Vec::new() } else { self.roots().to_vec() };
         if !tables {
-            lines.extend(Filters::begin(&self.device.name));
+            if !self.theirs {
+                lines.extend(Filters::tables(&self.device.name));
+            }
+            lines.extend(Filters::links(&self.device.name));
         }
         self.classes = classes.keys().copied().collect();
         for (class, known) in &classes {

@@ -1,0 +1,256 @@
+//! `ontempo netvideo`, `tg` and `gateway` over loopback, where there is no RSVP daemon: what they
+//! carry, what they tell, and what they say when they cannot.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout};
+
+use common::{Place, Ran, interrupt};
+use serde_json::Value;
+
+/// A program that listens, killed where the test ends before it.
+struct Listening {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    local: String,
+}
+
+impl Listening {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.command(&[arguments, &["--json"]].concat());
+        command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut out = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(said["event"], "listening");
+        let local = said["local"].as_str().expect("an address").to_owned();
+        Self { child, out, local }
+    }
+
+    /// Waits for its end: all that it told since, and its exit code.
+    fn end(mut self) -> (Vec<Value>, Option<i32>) {
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("text");
+        (lines(&text), self.child.wait().expect("it ends").code())
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+fn of<'a>(told: &'a [Value], event: &str) -> Vec<&'a Value> {
+    told.iter().filter(|one| one["event"] == event).collect()
+}
+
+/// Runs a program where no RSVP daemon is.
+fn run(place: &Place, arguments: &[&str]) -> Ran {
+    let mut command = place.command(arguments);
+    command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
+    Ran::of(command.output().expect("the program starts"))
+}
+
+#[test]
+fn a_video_is_carried_and_both_ends_tell_of_each_message_and_of_the_agreement() {
+    let place = Place::new("qos-video", "");
+    let receiver =
+        Listening::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0", "--messages"]);
+    let rate = ["--rate", "60 messages/s", "--vary", "25 %", "--seconds", "1"];
+    let to = ["netvideo", "send", receiver.local.as_str()];
+    let ran = run(&place, &[&to[..], &rate, &["--json", "--messages"]].concat());
+    let sent = lines(&ran.succeeds().out);
+    let (received, code) = receiver.end();
+    assert_eq!(code, Some(0));
+    let numbers = |told: &[Value], event| -> Vec<u64> {
+        of(told, event).iter().filter_map(|one| one["number"].as_u64()).collect()
+    };
+    let numbered = numbers(&sent, "sent");
+    assert!((45..=80).contains(&numbered.len()), "{numbered:?}");
+    assert_eq!(numbered, numbers(&received, "received"));
+    assert!(of(&received, "received").iter().all(|one| one["bytes"] == 1_280
+        && one["delay_ns"].as_u64().is_some_and(|delay| delay < 1_000_000_000)));
+    for told in [&sent, &received] {
+        let [agreed] = of(told, "agreed")[..] else { panic!("{told:?}") };
+        assert_eq!(agreed["specification"]["max_rate"], "80 messages/s");
+        let [summary] = of(told, "summary")[..] else { panic!("{told:?}") };
+        assert_eq!(
+            (&summary["lost_messages"], &summary["messages"]),
+            (&0.into(), &numbered.len().into())
+        );
+    }
+}
+
+#[test]
+fn generators_load_a_path_over_tcp_and_over_udp() {
+    let place = Place::new("qos-tg", "");
+    for over in ["tcp", "udp"] {
+        let listen = ["tg", "receive", "--listen", "127.0.0.1:0", "--over", over];
+        let receiver = Listening::start(&place, &listen);
+        let to = ["tg", "send", &receiver.local, "--over", over, "--seconds", "1"];
+        let ran = run(&place, &[&to[..], &["--rate", "200 messages/s"]].concat());
+        let text = &ran.succeeds().out;
+        assert!(text.contains("200 messages sent, 200 delivered"), "{over}: {text}");
+        let (received, code) = receiver.end();
+        assert_eq!(code, Some(0), "{over}");
+        let [summary] = of(&received, "summary")[..] else { panic!("{received:?}") };
+        assert_eq!(summary["bytes"], 200 * 1_024, "{over}");
+        assert!(of(&received, "received").is_empty(), "nobody has asked for them");
+    }
+}
+
+#[test]
+fn without_an_rsvp_daemon_a_flow_goes_on_and_says_so_unless_it_must_reserve() {
+    let place = Place::new("qos-unreserved", "");
+    let asked = ["--reserve", "controlled-load"];
+    let listen = [&["netvideo", "receive", "--listen", "127.0.0.1:0"][..], &asked].concat();
+    let receiver = Listening::start(&place, &listen);
+    let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
+    let ran = run(&place, &[&send[..], &asked, &["--must-reserve"]].concat());
+    ran.fails(3, &["no RSVP daemon at", "no.sock"]);
+    drop(receiver);
+    let receiver = Listening::start(&place, &listen);
+    let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
+    let ran = run(&place, &[&send[..], &asked, &["--json"]].concat());
+    let told = lines(&ran.succeeds().out);
+    assert_eq!(of(&told, "summary")[0]["lost_messages"], 0);
+}
+
+#[test]
+fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
+    let place = Place::new("qos-gateway", "");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let web = server.local_addr().expect("an address").to_string();
+    let echo = std::thread::spawn(move || {
+        let (mut one, _) = server.accept().expect("a client");
+        let mut room = vec![0; 4_096];
+        while let Ok(got @ 1..) = one.read(&mut room) {
+            one.write_all(&room[..got]).expect("written");
+        }
+    });
+    fs::write(place.path("q.toml"), "max_rate = \"80 messages/s\"\nsize = \"1000 bytes\"\n")
+        .expect("a specification");
+    let asked = ["--spec", "q.toml", "--way", "back"];
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--server", &web];
+    let near_server = Listening::start(&place, &[&near[..], &asked].concat());
+    let near = ["gateway", "--listen", "127.0.0.1:0", "--to", &near_server.local];
+    let near_client = Listening::start(&place, &[&near[..], &asked].concat());
+    let mut client = TcpStream::connect(&near_client.local).expect("a connection");
+    let sent: Vec<u8> = (0..50_000u32).map(|byte| (byte % 251) as u8).collect();
+    client.write_all(&sent).expect("written");
+    let mut back = vec![0; sent.len()];
+    client.read_exact(&mut back).expect("it comes back");
+    assert!(back == sent, "what comes back is what was sent");
+    // The connection is still there.
+    for (gateway, sending) in [(near_client, false), (near_server, true)] {
+        interrupt(&gateway.child);
+        let (told, code) = gateway.end();
+        assert_eq!(code, Some(0), "{told:?}");
+        // Of the way back only, each message no longer than was asked for.
+        let [agreed] = of(&told, "agreed")[..] else { panic!("{told:?}") };
+        assert_eq!(agreed["direction"], if sending { "sending" } else { "receiving" });
+        let summaries = of(&told, "summary");
+        assert_eq!(summaries.len(), 2, "{told:?}");
+        assert!(summaries.iter().all(|one| one["connection"] == 1), "{told:?}");
+        let back = &summaries[usize::from(!sending)];
+        if !sending {
+            assert_eq!((&back["direction"], &back["bytes"]), (&"receiving".into(), &50_000.into()));
+        }
+        assert!(back["messages"].as_u64() >= Some(if sending { 0 } else { 50 }), "{back}");
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    drop(client);
+    echo.join().expect("it ends");
+}
+
+#[test]
+fn ctrl_c_ends_who_waits_and_leaves_what_was_counted() {
+    let place = Place::new("qos-interrupt", "");
+    let waiting = Listening::start(&place, &["tg", "receive", "--listen", "127.0.0.1:0"]);
+    interrupt(&waiting.child);
+    assert_eq!(waiting.end(), (Vec::new(), Some(130)));
+    let receiver = Listening::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0"]);
+    let send = ["netvideo", "send", &receiver.local, "--seconds", "3600", "--json", "--messages"];
+    let mut sending = place.spawn(&send);
+    let mut out = BufReader::new(sending.stdout.take().expect("its output"));
+    let mut line = String::new();
+    while !line.contains("\"sent\"") {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("a line") > 0);
+    }
+    interrupt(&sending);
+    let mut text = String::new();
+    out.read_to_string(&mut text).expect("text");
+    assert_eq!(sending.wait().expect("it ends").code(), Some(0));
+    assert_eq!(of(&lines(&text), "summary").len(), 1, "{text}");
+    let (received, code) = receiver.end();
+    assert_eq!((of(&received, "summary").len(), code), (1, Some(0)));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_sentence() {
+    let place = Place::new("qos-refusals", "");
+    fs::write(place.path("other.toml"), "rate = 3\n").expect("a file");
+    fs::write(
+        place.path("never.toml"),
+        "min_rate = \"9 messages/s\"\nmax_rate = \"8 messages/s\"\n",
+    )
+    .expect("a file");
+    fs::write(
+        place.path("firm.toml"),
+        "max_rate = \"80 messages/s\"\npeak_rate = \"90 messages/s\"\n",
+    )
+    .expect("a file");
+    fs::write(
+        place.path("more.toml"),
+        "max_rate = \"80 messages/s\"\npeak_rate = \"95 messages/s\"\n",
+    )
+    .expect("a file");
+    let receiver = Listening::start(
+        &place,
+        &["netvideo", "receive", "--listen", "127.0.0.1:0", "--spec", "firm.toml"],
+    );
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let to = receiver.local.as_str();
+    let gateway = ["gateway", "--listen", "127.0.0.1:0"];
+    for (arguments, code, words) in [
+        (vec!["netvideo", "send", "host.example"], 2, "the port is missing"),
+        (vec!["netvideo", "send", to, "--rate", "60"], 2, "messages/s"),
+        (vec!["netvideo", "send", to, "--rate", "0 messages/s"], 2, "a rate above 0 is needed"),
+        (vec!["netvideo", "send", to, "--vary", "much"], 2, "--vary"),
+        (vec!["netvideo", "send", to, "--size", "0"], 2, "1..=65000"),
+        (vec!["netvideo", "send", to, "--messages"], 2, "--json"),
+        (vec!["netvideo", "send", to, "--spec", "none.toml"], 2, "none.toml: "),
+        (vec!["netvideo", "send", to, "--spec", "other.toml"], 2, "unknown field `rate`"),
+        (
+            vec!["netvideo", "send", to, "--spec", "never.toml"],
+            2,
+            "min_rate (9 messages/s) is above",
+        ),
+        (
+            vec!["netvideo", "send", to, "--spec", "more.toml"],
+            2,
+            "the sender asks for 95 messages/s, the receiver for 90 messages/s",
+        ),
+        (vec!["tg", "receive", "--listen", &taken, "--over", "tcp"], 3, "--listen"),
+        (vec!["tg", "send", to, "--over", "sctp"], 2, "tcp, udp"),
+        ([&gateway[..], &["--to", to, "--server", to]].concat(), 2, "cannot be used with"),
+        (gateway.to_vec(), 2, "--to <HOST:PORT>"),
+        ([&gateway[..], &["--to", to, "--way", "up"]].concat(), 2, "there, back, both"),
+    ] {
+        run(&place, &arguments).fails(code, &[words]);
+    }
+}

@@ -1,0 +1,400 @@
+//! Traces of connections in qlog, as JSON text sequences (draft-ietf-quic-qlog-main-schema-14,
+//! RFC 7464), one file a connection.
+//!
+//! A trace has what this side knows without taking packets apart: those that congestion control
+//! counts, with their sizes, as they are sent or lost; numbers of those that come; the figures of
+//! recovery and congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of our
+//! own, the units. The stack's own qlog tells every frame, but gathers them for each packet whether
+//! they are wanted or not: an eighth of the goodput of a core.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use noq_proto::RttEstimator;
+use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use ontempo_foundation::{Duration, Time};
+use serde_json::{Value, json};
+
+use crate::flow::FlowId;
+use crate::quic::{Epoch, SharedAccount};
+
+/// How long what is written may wait in memory.
+const FLUSHED_EVERY: Duration = Duration::from_secs(1);
+
+/// Bytes that may wait in memory.
+const ROOM: usize = 64 << 10;
+
+/// A trace cannot be written.
+#[derive(Debug)]
+pub struct QlogError {
+    /// The directory or file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub error: io::Error,
+}
+
+impl fmt::Display for QlogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no qlog can be written to {}: {}", self.path.display(), self.error)
+    }
+}
+
+impl std::error::Error for QlogError {}
+
+/// Is told what cannot be written.
+type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
+
+/// Writes a trace of each connection into a directory: `ID_client.sqlog` or `ID_server.sqlog`, the ID
+/// being the connection's first one, the same at both sides.
+#[derive(Clone)]
+pub struct Qlog {
+    directory: PathBuf,
+    hook: Hook,
+}
+
+impl fmt::Debug for Qlog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Qlog").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Qlog {
+    /// Traces in `directory`, which is made where it is missing. Where a trace can no longer be
+    /// written, it ends there and `hook` is told, on the endpoint's thread, which it must not keep;
+    /// the connection goes on.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or not written to.
+    pub fn in_directory(
+        directory: &Path,
+        hook: impl Fn(&QlogError) + Send + Sync + 'static,
+    ) -> Result<Self, QlogError> {
+        let failed = |error| QlogError { path: directory.to_owned(), error };
+        fs::create_dir_all(directory).map_err(failed)?;
+        let trial = directory.join(format!(".ontempo-{}.sqlog", std::process::id()));
+        fs::write(&trial, b"\x1e").map_err(failed)?;
+        fs::remove_file(&trial).map_err(failed)?;
+        Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook) })
+    }
+
+    /// The trace of the connection whose first ID is `id`.
+    pub(crate) fn trace(&self, now: Time, id: &dyn fmt::Display, is_client: bool) -> Trace {
+        let side = if is_client { "client" } else { "server" };
+        let path = self.directory.join(format!("{id}_{side}.sqlog"));
+        match File::create(&path) {
+            Ok(file) => {
+                let mut writing = Writing::new(now, path, Box::new(file), self.hook.clone());
+                writing.write(&header(&id.to_string(), side));
+                Trace(Some(Arc::new(Mutex::new(writing))))
+            }
+            Err(error) => {
+                (self.hook)(&QlogError { path, error });
+                Trace(None)
+            }
+        }
+    }
+}
+
+fn header(id: &str, side: &str) -> Value {
+    json!({
+        "file_schema": "urn:ietf:params:qlog:file:sequential",
+        "serialization_format": "application/qlog+json-seq",
+        "title": concat!("ontempo ", env!("CARGO_PKG_VERSION")),
+        "trace": {
+            "common_fields": {
+                "group_id": id,
+                "time_format": "relative_to_epoch",
+                "reference_time": { "clock_type": "monotonic", "epoch": "unknown" },
+            },
+            "vantage_point": { "type": side },
+            "event_schemas": [
+                "urn:ietf:params:qlog:events:quic-13",
+                "urn:ontempo:qlog:events:units-1",
+            ],
+        },
+    })
+}
+
+/// A file being written.
+struct Writing {
+    path: PathBuf,
+    /// `None` once it could not be written.
+    out: Option<BufWriter<Box<dyn Write + Send>>>,
+    hook: Hook,
+    began: Time,
+    flushed: Time,
+    /// QUIC's handshake is not over: packets may be of any kind.
+    handshaking: bool,
+    /// The metrics written last.
+    metrics: Value,
+}
+
+impl Writing {
+    fn new(now: Time, path: PathBuf, out: Box<dyn Write + Send>, hook: Hook) -> Self {
+        let out = Some(BufWriter::with_capacity(ROOM, out));
+        let (began, flushed) = (now, now);
+        Self { path, out, hook, began, flushed, handshaking: true, metrics: Value::Null }
+    }
+
+    /// One record (RFC 7464, section 2.2).
+    fn write(&mut self, record: &Value) {
+        let Some(out) = &mut self.out else { return };
+        let written = out.write_all(b"\x1e").and_then(|()| {
+            serde_json::to_writer(&mut *out, record)?;
+            out.write_all(b"\n")
+        });
+        self.check(written);
+    }
+
+    fn flush(&mut self) {
+        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush);
+        self.check(flushed);
+    }
+
+    fn check(&mut self, done: io::Result<()>) {
+        let Err(error) = done else { return };
+        if let Some(out) = self.out.take() {
+            // What waits could not be written either.
+            let _ = out.into_parts();
+        }
+        (self.hook)(&QlogError { path: self.path.clone(), error });
+    }
+
+    fn event(&mut self, now: Time, name: &str, data: Value) {
+        let time = millis(now.since(self.began));
+        self.write(&json!({ "time": time, "name": name, "data": data }));
+        if now.since(self.flushed) >= FLUSHED_EVERY {
+            self.flushed = now;
+            self.flush();
+        }
+    }
+
+    fn header_of(&self, number: u64) -> Value {
+        let kind = if self.handshaking { "unknown" } else { "1RTT" };
+        json!({ "packet_type": kind, "packet_number": number })
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Milliseconds to the microsecond, as qlog counts.
+fn millis(span: Duration) -> f64 {
+    (span.as_nanos() / 1000) as f64 / 1000.0
+}
+
+/// A connection's trace; without a file it costs nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Trace(Option<Arc<Mutex<Writing>>>);
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Trace" } else { "no trace" })
+    }
+}
+
+impl Trace {
+    fn with(&self, write: impl FnOnce(&mut Writing)) {
+        if let Some(writing) = &self.0 {
+            write(&mut writing.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// The handshake is over.
+    pub(crate) fn connected(&self) {
+        self.with(|writing| writing.handshaking = false);
+    }
+
+    /// Packets were opened.
+    pub(crate) fn received(&self, now: Time, numbers: &[u64]) {
+        self.with(|writing| {
+            for number in numbers {
+                let header = json!({ "packet_type": "1RTT", "packet_number": number });
+                writing.event(now, "quic:packet_received", json!({ "header": header }));
+            }
+        });
+    }
+
+    /// Something happened to a unit: `queued`, `arrived`, `dropped`, or `delivered` to the
+    /// program. `more` is what else is to be told.
+    pub(crate) fn unit(&self, now: Time, what: &str, flow: FlowId, id: u64, more: &[(&str, u64)]) {
+        self.with(|writing| {
+            let mut data = json!({ "flow": flow.number, "outgoing": flow.outgoing, "unit": id });
+            for (name, value) in more {
+                data[*name] = json!(value);
+            }
+            writing.event(now, &format!("ontempo:unit_{what}"), data);
+        });
+    }
+
+    /// `factory`, whose controllers' packets are traced where there is a trace.
+    pub(crate) fn of(
+        &self,
+        factory: Arc<dyn ControllerFactory + Send + Sync>,
+        epoch: Epoch,
+        account: SharedAccount,
+    ) -> Arc<dyn ControllerFactory + Send + Sync> {
+        if self.0.is_none() {
+            return factory;
+        }
+        Arc::new(TracedFactory { inner: factory, trace: self.clone(), epoch, account })
+    }
+}
+
+struct TracedFactory {
+    inner: Arc<dyn ControllerFactory + Send + Sync>,
+    trace: Trace,
+    epoch: Epoch,
+    account: SharedAccount,
+}
+
+impl ControllerFactory for TracedFactory {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {
+        let inner = self.inner.clone().build(now, mtu);
+        let (trace, epoch, account) = (self.trace.clone(), self.epoch, self.account.clone());
+        Box::new(Traced { inner, trace, epoch, account, in_flight: 0 })
+    }
+}
+
+/// A controller, and a trace of what it is told.
+#[derive(Debug)]
+struct Traced {
+    inner: Box<dyn Controller>,
+    trace: Trace,
+    epoch: Epoch,
+    account: SharedAccount,
+    in_flight: u64,
+}
+
+impl Traced {
+    /// Writes the metrics where they have changed.
+    fn tell(&self, now: Time) {
+        let account = self.account.read();
+        let metrics = self.inner.metrics();
+        let mut data = json!({
+            "congestion_window": self.inner.window(),
+            "bytes_in_flight": self.in_flight,
+        });
+        if let Some(srtt) = account.srtt {
+            data["smoothed_rtt"] = json!(millis(srtt));
+        }
+        if let Some(threshold) = metrics.ssthresh {
+            data["ssthresh"] = json!(threshold);
+        }
+        if let Some(rate) = account.rate {
+            data["pacing_rate"] = json!(rate.as_bits_per_sec());
+        }
+        self.trace.with(|writing| {
+            if writing.metrics != data {
+                writing.metrics = data.clone();
+                writing.event(now, "quic:recovery_metrics_updated", data);
+            }
+        });
+    }
+}
+
+impl Controller for Traced {
+    fn on_sent(&mut self, now: Instant, bytes: u64, largest: u64) {
+        self.inner.on_sent(now, bytes, largest);
+    }
+
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
+        self.inner.on_packet_sent(now, bytes, number);
+        self.in_flight += u64::from(bytes);
+        self.trace.with(|writing| {
+            let header = writing.header_of(number);
+            let data = json!({ "header": header, "raw": { "length": bytes } });
+            writing.event(self.epoch.time(now), "quic:packet_sent", data);
+        });
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        self.inner.on_cwnd_limited();
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        number: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        self.inner.on_ack(now, sent, bytes, number, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, limited: bool, largest: Option<u64>) {
+        self.inner.on_end_acks(now, in_flight, limited, largest);
+        self.in_flight = in_flight;
+        self.tell(self.epoch.time(now));
+    }
+
+    fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {
+        self.inner.on_packet_lost(bytes, number, now);
+        self.in_flight = self.in_flight.saturating_sub(bytes.into());
+        self.trace.with(|writing| {
+            let data = json!({ "header": writing.header_of(number) });
+            writing.event(self.epoch.time(now), "quic:packet_lost", data);
+        });
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent: bool,
+        is_ecn: bool,
+        lost_bytes: u64,
+        largest_lost: u64,
+    ) {
+        let (persistent, ecn) = (is_persistent, is_ecn);
+        self.inner.on_congestion_event(now, sent, persistent, ecn, lost_bytes, largest_lost);
+        self.tell(self.epoch.time(now));
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.inner.on_spurious_congestion_event();
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.inner.on_mtu_update(mtu);
+    }
+
+    fn on_ack_frequency_update(&mut self, threshold: u64, delay: std::time::Duration) {
+        self.inner.on_ack_frequency_update(threshold, delay);
+    }
+
+    fn window(&self) -> u64 {
+        self.inner.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.inner.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        let (trace, account) = (self.trace.clone(), self.account.clone());
+        let inner = self.inner.clone_box();
+        Box::new(Self { inner, trace, account, epoch: self.epoch, in_flight: self.in_flight })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.inner.initial_window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self.inner.into_any()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,155 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+use super::*;
+use crate::live::{Listener, Options, connect};
+use crate::{Configuration, Delivery, FlowConfig, Identity, Token, Trust};
+
+/// The records of a JSON text sequence: each begins with RS and ends with LF.
+fn records(text: &[u8]) -> Vec<Value> {
+    let mut records = text.split(|byte| *byte == 0x1e);
+    assert_eq!(records.next(), Some(&b""[..]), "something stands before the first record");
+    records
+        .map(|record| {
+            assert_eq!(record.last(), Some(&b'\n'));
+            serde_json::from_slice(record).expect("a record is JSON")
+        })
+        .collect()
+}
+
+/// A directory of this test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("ontempo-qlog-{name}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn never(error: &QlogError) {
+    panic!("{error}");
+}
+
+/// Sends units over loopback with this configuration.
+fn deliver(configuration: Configuration) {
+    let options = Options { configuration, ..Options::default() };
+    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let trust = Trust::Fingerprint(identity.fingerprint());
+    let at = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::bind(at, &identity, Token::default(), &options).expect("bound");
+    let near = connect(listener.local(), "localhost", &trust, Token::default(), &options)
+        .expect("connected");
+    let far = listener.accept();
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    for _ in 0..50 {
+        flow.send(Bytes::from(vec![7; 5_000])).expect("sent");
+    }
+    flow.finish();
+    let incoming = far.accept_flow().expect("a flow");
+    let mut came = 0;
+    while let Some(delivery) = incoming.receive().expect("whole") {
+        came += usize::from(matches!(delivery, Delivery::Unit(_)));
+    }
+    assert_eq!(came, 50);
+    assert!(flow.settled(std::time::Duration::from_secs(10)).is_some());
+}
+
+#[test]
+fn both_sides_trace_packets_recovery_and_units_as_the_schema_wants() {
+    let folder = Folder::new("both");
+    let qlog = Qlog::in_directory(&folder.0, never).expect("a directory");
+    deliver(Configuration { qlog: Some(qlog), ..Configuration::default() });
+    let mut ids = Vec::new();
+    for side in ["client", "server"] {
+        let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let names = fs::read_dir(&folder.0).expect("a directory").map(name);
+        let names = names.filter_map(|name| name.into_string().ok());
+        let ending = format!("_{side}.sqlog");
+        let name = names.into_iter().find(|name| name.ends_with(&ending)).expect("a trace");
+        let records = records(&fs::read(folder.0.join(&name)).expect("read"));
+        let (header, events) = records.split_first().expect("a header");
+        assert_eq!(header["file_schema"], "urn:ietf:params:qlog:file:sequential");
+        assert_eq!(header["serialization_format"], "application/qlog+json-seq");
+        assert_eq!(header["trace"]["vantage_point"]["type"], side);
+        assert_eq!(header["trace"]["event_schemas"].as_array().map(Vec::len), Some(2));
+        let id = header["trace"]["common_fields"]["group_id"].as_str().expect("an id");
+        assert_eq!(name, format!("{id}{ending}"));
+        ids.push(id.to_owned());
+        let mut counts = BTreeMap::new();
+        for event in events {
+            assert!(event["time"].as_f64().is_some_and(|time| time >= 0.0), "{event}");
+            let name = event["name"].as_str().expect("a name");
+            *counts.entry(name).or_insert(0) += 1;
+            let packet = event["data"]["header"]["packet_number"].as_u64();
+            assert_eq!(packet.is_some(), name.starts_with("quic:packet"), "{event}");
+            if name == "quic:recovery_metrics_updated" {
+                assert!(event["data"]["congestion_window"].as_u64() > Some(0), "{event}");
+            }
+        }
+        let count = |name| counts.get(name).copied().unwrap_or(0);
+        assert!(count("quic:recovery_metrics_updated") > 1, "{counts:?}");
+        let (packets, units) = if side == "client" {
+            assert_eq!(count("ontempo:unit_arrived"), 50);
+            ("quic:packet_sent", "ontempo:unit_queued")
+        } else {
+            ("quic:packet_received", "ontempo:unit_delivered")
+        };
+        // 50 units of 5,000 bytes, in packets of at most 1,452.
+        assert!(count(packets) > 150, "{counts:?}");
+        assert_eq!(count(units), 50);
+    }
+    assert_eq!(ids[0], ids[1]);
+}
+
+#[test]
+fn where_no_trace_can_be_written_the_reason_is_told_before_anything_begins() {
+    let folder = Folder::new("file");
+    fs::write(&folder.0, "a file").expect("written");
+    let error = Qlog::in_directory(&folder.0, never).expect_err("no directory");
+    let text = error.to_string();
+    fs::remove_file(&folder.0).expect("removed");
+    assert!(text.starts_with("no qlog can be written to ") && text.contains("file"), "{text}");
+}
+
+#[test]
+fn a_directory_that_vanishes_is_told_for_each_connection_and_delivery_goes_on() {
+    let folder = Folder::new("gone");
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    let count = move |_: &QlogError| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    let qlog = Qlog::in_directory(&folder.0, count).expect("a directory");
+    fs::remove_dir_all(&folder.0).expect("removed");
+    deliver(Configuration { qlog: Some(qlog), ..Configuration::default() });
+    assert_eq!(told.load(Ordering::Relaxed), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_the_trace_and_is_told_once() {
+    let full = File::options().write(true).open("/dev/full").expect("the full device");
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    let hook: Hook = Arc::new(move |error| {
+        assert_eq!(error.error.kind(), io::ErrorKind::StorageFull);
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let path = PathBuf::from("/dev/full");
+    let mut writing = Writing::new(Time::ZERO, path, Box::new(full), hook);
+    for second in 0..5 {
+        let now = Time::ZERO + Duration::from_secs(second);
+        writing.event(now, "quic:packet_sent", json!({ "header": { "packet_number": 1 } }));
+    }
+    drop(writing);
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,12 @@
+use ontempo_foundation::Time;
+
+/// A packet in flight, as an adapter remembers it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outstanding {
+    /// Its place in the order of sending.
+    pub(super) number: u64,
+    /// The stack's number, unique within one of its spaces.
+    pub(super) stack_number: u64,
+    pub(super) sent: Time,
+    pub(super) bytes: u64,
+}

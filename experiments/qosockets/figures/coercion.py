@@ -1,0 +1,63 @@
+"""Section II.B.4: what both ends learn where they ask for different rates."""
+
+import polars as pl
+
+from ontempo.lab.claims import Check, Claim, Finding, World
+from ontempo.lab.real_time import MACHINE, circumstances
+from ontempo.lab.study import Results
+
+from ..agreement import ASKED, agreement_cells
+
+LESS = f"{min(ASKED.values())} messages/s"
+
+
+def judge(results: Results) -> Finding:
+    """The smaller rate where it is coerced; a refusal that says why where it is not."""
+    table = results.table("agreements")
+    coerced, firm = table.filter(pl.col("coerced")), table.filter(~pl.col("coerced"))
+
+    def said(column: str, rows: pl.DataFrame) -> str:
+        each = rows.select("end", column).iter_rows()
+        return "; ".join(f"{end}: {value}" for end, value in each)
+
+    reasons = [str(text) for text in firm["told"]]
+    refused = not any(firm["reserved"]) and all("peak_rate" in text for text in reasons)
+    checks = [
+        Check(
+            "Coerced: both ends learn the smaller rate, 60 of 64 and 60 kilobytes a second.",
+            "60",
+            said("agreed", coerced),
+            list(coerced["agreed"]) == [LESS, LESS],
+        ),
+        Check(
+            "Coerced: the network reserves, and both ends are told.",
+            "reserved",
+            said("told", coerced),
+            all(coerced["reserved"]) and all("controlled load" in text for text in coerced["told"]),
+        ),
+        Check(
+            "Not coerced: nothing is reserved, and both ends are told why.",
+            "may fail",
+            said("told", firm),
+            refused,
+        ),
+    ]
+    notes = [
+        circumstances(results.table(MACHINE)),
+        "Peak rates of messages of 1,000 bytes, from ws1 to ws0 of the testbed. Whether it is"
+        " reserved is what tc shows at the slow link.",
+    ]
+    return Finding([], checks, notes)
+
+
+CLAIM = Claim(
+    id="qosockets/coercion",
+    title="Different rates asked for, coerced and not",
+    world=World.EMULATION,
+    published="Where sender and receiver ask for 64 and 60 kilobytes a second and coerce, both"
+    " are told of 60. Where nothing is coerced, the allocation may fail.",
+    expectation="Both learn 60; not coerced, the reservation is refused, and says why.",
+    cells=lambda _scale: agreement_cells(),
+    judge=judge,
+    scaling=lambda _scale: "One run of each, as in the paper's example.",
+)

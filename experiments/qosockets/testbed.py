@@ -1,0 +1,253 @@
+"""The paper's testbed with real packets: kernels as routers, an RSVP daemon on every node.
+
+The network is that of the scenarios beside this file, carried by ``ontempo shell``; programs run in
+the namespaces of its nodes, and what they print as JSON is kept.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ontempo.lab.cells import Cell
+from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.programs import END_WITHIN_S, URGENT, end, program
+
+HUB, LINE = "10 Mbit/s", "1.5 Mbit/s"
+
+INTERFACES = {
+    "ws1": {"to-r11": HUB},
+    "r11": {"to-ws1": HUB, "to-r10": LINE},
+    "r10": {"to-r11": LINE, "to-ws0": HUB},
+    "ws0": {"to-r10": HUB},
+}
+"""Nodes, and the rates of their interfaces, for RSVP."""
+
+BOTTLENECK = ("r11", "to-r10")
+"""Where what goes from ws1 to ws0 waits."""
+
+REFRESH = "1 s"
+"""R of RSVP: as short as to see state end and come back within a run."""
+
+PATIENCE_S = 10.0
+LOOK_EVERY_S = 0.02
+
+Told = dict[str, Any]
+"""One thing that a program has told, with the name of its `event`."""
+
+
+class Program:
+    """A program in a node's network; what it prints goes to a file, a JSON document a line."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, extra: Told) -> None:
+        self.name = name
+        self.output = folder / f"{name}.jsonl"
+        self.complaints = folder / f"{name}.err"
+        self.ended = False
+        with self.output.open("w") as out, self.complaints.open("w") as err:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=os.environ | extra
+            )
+
+    def told(self) -> list[Told]:
+        """What it has told until now; a line that is not whole yet is left out."""
+        lines = self.output.read_text("utf-8").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def of(self, event: str) -> list[Told]:
+        """What it has told of one kind."""
+        return [one for one in self.told() if one["event"] == event]
+
+    def wait_for(self, event: str, holds: Callable[[Told], bool] = lambda _: True) -> Told:
+        """Wait until it tells of something; `UnfitEnvironmentError` where it does not."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            found = next(filter(holds, self.of(event)), None)
+            if found is not None:
+                return found
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise UnfitEnvironmentError(f"{self.name} told of no {event}: {self.complaint()}")
+            time.sleep(LOOK_EVERY_S)
+
+    def complaint(self) -> str:
+        """The last that it complained of, or how it ended."""
+        lines = self.complaints.read_text("utf-8").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.process.poll()}, without a word"
+
+    def finish(self, within_s: float) -> None:
+        """Wait for its end, which must be a good one."""
+        try:
+            code = self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise UnfitEnvironmentError(f"{self.name} did not end in time") from None
+        if code:
+            raise UnfitEnvironmentError(f"{self.name}: {self.complaint()}")
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait."""
+        if self.process.poll() is None:
+            end(self.process)
+
+    def terminate(self) -> None:
+        """Ask it to end, and wait."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(END_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+class Testbed:
+    """The network of a cell's scenario with its daemons, from `with` to its end."""
+
+    def __init__(self, cell: Cell, folder: Path) -> None:
+        self.folder = folder / "programs"
+        self.folder.mkdir()
+        self.name = f"qos{os.getpid()}"
+        # What a simulation reserves is asked for by the programs here.
+        own = [one for one in cell.overrides if not one.startswith("reservations=")]
+        sets = [word for one in own for word in ("--set", one)]
+        words = [program(), "shell", str(cell.scenario), "ws1", "--name", self.name, *sets]
+        self.network_command = [*URGENT, *words, "--", "sh", "-c", "echo up; exec cat"]
+        self.programs: list[Program] = []
+        self.daemons: dict[str, Program] = {}
+        self.network: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        complaints = self.folder / "network.err"
+        with complaints.open("w") as err:
+            self.network = subprocess.Popen(
+                self.network_command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+            )
+        try:
+            assert self.network.stdout
+            if self.network.stdout.readline() != "up\n":
+                told = complaints.read_text("utf-8").strip()
+                raise UnfitEnvironmentError(f"the network: {told or 'it did not start'}")
+            for node in INTERFACES:
+                self.start_daemon(node)
+        except BaseException:
+            self.take_down()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.take_down()
+
+    def take_down(self) -> None:
+        """End all that was started, daemons after programs, the network last."""
+        for one in reversed(self.programs):
+            one.interrupt()
+        for daemon in self.daemons.values():
+            daemon.terminate()
+        if self.network is None:
+            return
+        assert self.network.stdin
+        # It may be gone already.
+        with contextlib.suppress(BrokenPipeError):
+            self.network.stdin.close()
+        try:
+            self.network.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.network.terminate()
+            self.network.wait()
+
+    def inside(self, node: str, *words: str) -> list[str]:
+        """The command that runs `words` in a node's network."""
+        return ["ip", "netns", "exec", f"ontempo-{self.name}-{node}", *words]
+
+    def look(self, node: str, *words: str) -> str:
+        """What a short command in a node's network prints."""
+        done = subprocess.run(
+            self.inside(node, *words), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise UnfitEnvironmentError(f"{node}: {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def run(self, name: str, node: str, *words: str) -> Program:
+        """Start a program in a node's network; it is ended with the testbed."""
+        command = [*URGENT, *self.inside(node, *words)]
+        extra = {"ONTEMPO_RSVP_SOCKET": str(self.socket(node))}
+        started = Program(name, command, self.folder, extra)
+        self.programs.append(started)
+        return started
+
+    def socket(self, node: str) -> Path:
+        """Where a node's daemon listens to applications."""
+        return self.folder / f"{node}.sock"
+
+    def start_daemon(self, node: str) -> None:
+        """Start a node's RSVP daemon, and wait until it serves."""
+        config = self.folder / f"{node}.toml"
+        lines = [f'socket = "{self.socket(node)}"', f'refresh = "{REFRESH}"']
+        for interface, rate in INTERFACES[node].items():
+            lines += [f"[interfaces.{interface}]", f'rate = "{rate}"']
+        config.write_text("\n".join(lines) + "\n", "utf-8")
+        command = [*URGENT, *self.inside(node, program(), "rsvpd", str(config))]
+        self.daemons[node] = daemon = Program(f"rsvpd-{node}", command, self.folder, {})
+        until = time.monotonic() + PATIENCE_S
+        while not self.socket(node).exists():
+            if daemon.process.poll() is not None or time.monotonic() > until:
+                raise UnfitEnvironmentError(f"rsvpd at {node}: {daemon.complaint()}")
+            time.sleep(LOOK_EVERY_S)
+
+    def stop_daemon(self, node: str) -> None:
+        """End a node's RSVP daemon."""
+        self.daemons.pop(node).terminate()
+
+    def classes(self, where: tuple[str, str] = BOTTLENECK) -> str:
+        """What ``tc -s class show`` prints of an interface."""
+        node, interface = where
+        return self.look(node, "tc", "-s", "class", "show", "dev", interface)
+
+    def change_burst(self, burst: int) -> None:
+        """Let the reservation at the slow link send so many bytes at once."""
+        node, interface = BOTTLENECK
+        line = next(line for line in self.classes().splitlines() if "htb 1:1001 " in line)
+        rate = line.split(" rate ")[1].split()[0]
+        words = f"tc class change dev {interface} parent 1:1 classid 1:1001 htb prio 7 rate {rate}"
+        self.look(node, *words.split(), "ceil", "1500kbit", "burst", str(burst), "cburst", "3000")
+
+    def solaris(self, nodes: Sequence[str] = ("ws0", "ws1")) -> None:
+        """TCP as the scenarios of DIRM have it: Reno, windows of 8 kB, neither SACK nor stamps."""
+        for node in nodes:
+            settings = [f"{name}={value}" for name, value in SOLARIS.items()]
+            self.look(node, "sysctl", "-qw", *settings)
+
+
+SOLARIS: Mapping[str, str] = {
+    "net.ipv4.tcp_congestion_control": "reno",
+    "net.ipv4.tcp_sack": "0",
+    "net.ipv4.tcp_timestamps": "0",
+    "net.ipv4.tcp_rmem": "4096 16384 16384",
+    "net.ipv4.tcp_wmem": "4096 16384 16384",
+}
+"""The nearest that Linux has to Solaris 2.5.1: half of a buffer is window."""
+
+
+def classes_of(text: str) -> Iterator[tuple[str, int, int, int]]:
+    """Of ``tc -s class show``: class, bytes and packets sent, packets dropped."""
+    name = ""
+    for line in text.splitlines():
+        words = line.replace("(", "").replace(",", "").split()
+        if words[:2] == ["class", "htb"]:
+            name = words[2]
+        elif words[:1] == ["Sent"]:
+            yield name, int(words[1]), int(words[3]), int(words[6])

@@ -1,0 +1,155 @@
+"""The testbed with real packets: what is made of what programs tell, and how it is judged."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import EXPERIMENTS
+from synthetic import Given
+
+from ontempo.lab.claims import Verdict, World
+from ontempo.lab.experiments import load_papers
+
+CLAIMS = {
+    claim.id.partition("/")[2]: claim
+    for paper in load_papers(EXPERIMENTS)
+    if paper.name == "qosockets"
+    for claim in paper.claims
+    if claim.world is World.EMULATION
+}
+
+from ontempo_experiments.qosockets import played  # type: ignore[import-not-found] # noqa: E402
+from ontempo_experiments.qosockets.disturbed import VIOLATED_COLUMN  # type: ignore[import-not-found] # noqa: E402
+from ontempo_experiments.qosockets.testbed import classes_of  # type: ignore[import-not-found] # noqa: E402
+
+MACHINE = pl.DataFrame(
+    {"kernel": ["6.18"], "load_before": [0.5], "load_after": [1.0], "lateness_p99_s": [None]},
+    schema_overrides={"lateness_p99_s": pl.Float64},
+)
+
+QUICK_REAL_S = 330
+"""What all of them may take together; measured on a busy machine it was less."""
+
+MS = 1_000_000
+
+
+def flow(group: str = "nv") -> Any:
+    return SimpleNamespace(group=group, index=0)
+
+
+def test_every_row_of_the_paper_is_checked_with_real_packets_in_the_time_that_there_is() -> None:
+    rows = ("fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "ack-path")
+    others = {"coercion", "no-loss", "overhead", "violation"}
+    assert set(CLAIMS) == {f"{row}-emulated" for row in rows} | others
+    cells = {cell for claim in CLAIMS.values() for cell in claim.cells("quick") if cell.real}
+    runs = {(cell.scenario, cell.overrides, cell.seed, cell.real): cell.cost for cell in cells}
+    assert sum(runs.values()) <= QUICK_REAL_S
+
+
+def test_what_both_ends_tell_makes_pairs_and_what_did_not_come_is_lost() -> None:
+    sent = [{"event": "sent", "number": n, "bytes": 100, "time_ns": n * 250 * MS} for n in range(8)]
+    received = [
+        {"event": "received", "number": n, "time_ns": n * 250 * MS + 20 * MS + n, "delay_ns": 7 + n}
+        for n in range(8)
+        if n != 2
+    ]
+    pairs = played._pairs(flow(), [*sent, {"event": "summary"}], received)
+    intervals = played.interval_rows(flow(), pairs, 0, 1500 * MS)
+    assert intervals["sent_messages"].to_list() == [2, 2, 2]
+    assert intervals["received_messages"].to_list() == [2, 1, 2]
+    assert intervals["lost_messages"].to_list() == [0, 1, 0]
+    assert intervals["sent_bps"].to_list() == [3200.0, 3200.0, 3200.0]
+    messages = played.message_rows(flow(), pairs, 0, 1500 * MS)
+    assert messages["message"].to_list() == [0, 1, 3, 4, 5]
+    assert messages["jitter_s"].to_list()[0] is None
+    assert messages["jitter_s"].to_list()[2] == pytest.approx(2e-9)
+
+
+def test_an_image_is_delayed_from_its_sending_to_its_last_byte() -> None:
+    told = [
+        {"event": "image", "number": 0, "bytes": 9, "asked_ns": 1, "sent_ns": 5, "received_ns": 25},
+        {"event": "summary"},
+    ]
+    assert played._pairs(flow("images"), told, told) == [played.Message(0, 9, 5, 25, 20)]
+
+
+def test_tc_is_read_as_it_prints() -> None:
+    text = (
+        "class htb 1:1001 parent 1:1 leaf c92e: prio 7 rate 852480bit ceil 1500Kbit burst 2664b\n"
+        " Sent 641592 bytes 510 pkt (dropped 3, overlimits 0 requeues 0) \n"
+        " backlog 0b 0p requeues 0\n"
+    )
+    assert list(classes_of(text)) == [("1:1001", 641592, 510, 3)]
+
+
+def agreements(peak: str) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "coerced": [True, True, False, False],
+            "end": ["sender", "receiver"] * 2,
+            "agreed": [peak, peak, None, None],
+            "told": ["reservation: controlled load"] * 2 + ["they differ: peak_rate"] * 2,
+            "reserved": [True, True, False, False],
+        }
+    )
+
+
+def test_both_ends_must_learn_the_smaller_rate() -> None:
+    judge = CLAIMS["coercion"].judge
+    good = Given(agreements=agreements("60 messages/s"), machine=MACHINE)
+    assert judge(good).verdict is Verdict.REPRODUCED
+    bad = Given(agreements=agreements("64 messages/s"), machine=MACHINE)
+    assert [check.ok for check in judge(bad).checks] == [False, True, True]
+
+
+def disturbed(*, silent_s: float, told: bool) -> Given:
+    second = 1_000_000_000
+    parts = ("restart", "short cut", "long cut")
+    rows = [
+        ("over", end, "violation", name, "begins", "5 %", "35 %")
+        for end in ("sender", "receiver")
+        for name in ("loss", "max_delay")
+    ]
+    if told:
+        rows += [
+            ("long cut", end, "violation", "rec_time", "begins", "5 s", "5.2 s")
+            for end in ("sender", "receiver")
+        ]
+    names = ("part", "end", "event", "parameter", "turn", "asked", "delivered")
+    phases = [
+        (part, phase, at * second)
+        for part in parts
+        for phase, at in (("disturbed", 0), ("cut", 1), ("reserved again", 12))
+    ]
+    arrivals = [
+        (part, round(at * second))
+        for part in parts
+        for at in (0.5, 1.0, 1.0 + (silent_s if part == "long cut" else 2.0))
+    ]
+    return Given(
+        told=pl.DataFrame(rows, schema=names, orient="row"),
+        phases=pl.DataFrame(phases, schema=("part", "phase", "time_ns"), orient="row"),
+        arrivals=pl.DataFrame(arrivals, schema=("part", "time_ns"), orient="row"),
+        snmp=pl.DataFrame({"line": [f".1.3.6{VIOLATED_COLUMN}2.9 = 1"]}),
+        machine=MACHINE,
+    )
+
+
+def test_a_flow_recovers_in_time_or_its_application_is_told() -> None:
+    judge = CLAIMS["violation"].judge
+    assert judge(disturbed(silent_s=8.0, told=True)).verdict is Verdict.REPRODUCED
+    assert judge(disturbed(silent_s=3.0, told=False)).verdict is Verdict.REPRODUCED
+    silent = judge(disturbed(silent_s=8.0, told=False))
+    assert [check.ok for check in silent.checks] == [True] * 5 + [False]
+
+
+def test_a_program_that_ends_too_soon_is_told_of_with_its_last_words(tmp_path: Path) -> None:
+    from ontempo_experiments.qosockets.testbed import Program  # noqa: PLC0415
+
+    words = ["sh", "-c", 'echo \'{"event": "listening"}\'; echo no port >&2; exit 3']
+    one = Program("nv.0.sink", words, tmp_path, {})
+    assert one.wait_for("listening") == {"event": "listening"}
+    with pytest.raises(Exception, match=r"nv\.0\.sink told of no received: no port"):
+        one.wait_for("received")
