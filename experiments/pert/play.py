@@ -1,6 +1,6 @@
 """One play of the film through the emulated link: a real server, the kernel's TCP, VLC.
 
-python -m experiments.pert.play pert short out/play     # or whole, filling; needs root
+python -m experiments.pert.play pert short out/play     # or whole, filling; or ontempo; needs root
 """
 
 import json
@@ -18,6 +18,7 @@ import polars as pl
 from ontempo.lab.cells import Cell, Measurement
 from ontempo.lab.claims import Scale
 from ontempo.lab.errors import LabError, UnfitEnvironmentError
+from ontempo.lab.programs import program
 from ontempo.lab.real_time import emulate
 
 from .film import CACHE, FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
@@ -30,8 +31,11 @@ PORT = 8080
 CACHING_MS = 1200
 """How much VLC buffers before it plays: what VLC 1.1.4 took for HTTP."""
 
-CONTROLS = ("pert", "reno", "cubic", "bbr")
-"""The kernel's controls; the thesis has no BBR."""
+OURS = "ontempo"
+"""No TCP: `ontempo send` to `ontempo receive`, PERT over QUIC, and a pipe to the player."""
+
+CONTROLS = ("pert", "reno", "cubic", "bbr", OURS)
+"""The kernel's controls, and ours; the thesis has no BBR."""
 
 LINK_MBIT_S = 15
 """The testbed's link."""
@@ -44,6 +48,9 @@ PLAYS: Mapping[Scale, tuple[int, tuple[Scene, ...]]] = {"quick": (2, SHORT), "fu
 
 MARGIN_S, MARGIN_SHARE = 8, 0.2
 """How long a play may take beyond the film: to begin, and, as a share of it, to stand still."""
+
+URGENT = ("chrt", "--rr", "1")
+"""Before our sender: the server's priority."""
 
 _COMPLAINT = re.compile(r" (stream|access|demux|decoder|input|window|player) error: ")
 """Of VLC's errors those that a film can end by; others tell of buses and menus it does not need."""
@@ -88,9 +95,7 @@ def play(
     """
     if shutil.which("vlc") is None:
         raise UnfitEnvironmentError("the program vlc is missing, which plays the film")
-    film = make_film(scenes, cache)
-    serve = [sys.executable, str(HERE / "serve.py"), str(film), str(PORT), control]
-    watch = [sys.executable, str(HERE / "player.py"), "{source}", str(PORT), str(CACHING_MS)]
+    serve, watch = ends(make_film(scenes, cache), control)
     commands = (
         f"flows.film.application.command={json.dumps(serve)}",
         f"flows.film.application.peer={json.dumps(watch)}",
@@ -107,13 +112,31 @@ def play(
         table.write_parquet(folder / f"{name}.parquet")
 
 
+def ends(film: Path, control: str) -> tuple[list[str], list[str]]:
+    """The programs at the film's two ends."""
+    player = [sys.executable, str(HERE / "player.py")]
+    if control == OURS:
+        send = [program(), "send", "--from", str(film), "--to", f"{{sink}}:{PORT}", "--json"]
+        receive = [program(), "receive", "--listen", f":{PORT}", "--to", "-", "--once"]
+        # The receiver has the player's priority, whose child it is.
+        return [*URGENT, *send, "--insecure"], [*player, "pipe", str(CACHING_MS), *receive]
+    serve = [sys.executable, str(HERE / "serve.py"), str(film), str(PORT), control]
+    return serve, [*player, "{source}", str(PORT), str(CACHING_MS)]
+
+
+def lost_packets(served: str) -> int | None:
+    """What `ontempo send` has told last of packets that it sent again."""
+    said = [json.loads(line) for line in served.splitlines() if line.startswith("{")]
+    return max((one["packets_lost"] for one in said if one.get("packets_lost")), default=None)
+
+
 def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, pl.DataFrame]:
     """The tables of a play, out of what server and player wrote.
 
     Raises `UnfitEnvironmentError` where the film was served over another control than asked for,
     or where the player ended before the film.
     """
-    if (used := control(served)) != asked:
+    if asked != OURS and (used := control(served)) != asked:
         raise UnfitEnvironmentError(f"the film was served over {used or 'no connection'}")
     told, ended = events(played), ending(played)
     began_s = next((one.time_s for one in told if one.event is Event.PLAYING), None)
@@ -130,11 +153,13 @@ def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, 
         "stalled_s": sum(stalled, 0.0),
         "finished": ended is not None,
         "processor_s": ended.processor_s if ended else None,
-        "retransmitted": tcp["retransmitted"].max(),
+        "retransmitted": lost_packets(served) if asked == OURS else tcp["retransmitted"].max(),
         "film_s": float(film_s),
     }
     return {
-        "plays": pl.DataFrame([row], schema_overrides={"processor_s": pl.Float64}),
+        "plays": pl.DataFrame(
+            [row], schema_overrides={"processor_s": pl.Float64, "retransmitted": pl.Int64}
+        ),
         "glitches": pl.DataFrame(
             {
                 "time_s": [one.time_s - (began_s or 0) for one in counted],

@@ -1,8 +1,9 @@
-"""Plays a film from HTTP with VLC, without display or loudspeaker, and stamps VLC's own log.
+"""Plays a film from HTTP or a pipe with VLC, without display or loudspeaker; stamps VLC's own log.
 
 A program of its own, run in a host of the emulated network; it needs the standard library only.
 
     python player.py HOST PORT CACHING_MS
+    python player.py pipe CACHING_MS COMMAND...     # what a program writes, instead of HTTP
 
 Its output: VLC's lines, each after the time of CLOCK_MONOTONIC in seconds, and at the end
 ``TIME player: ended with CODE after SECONDS of processor time``. VLC refuses to run as root, so it
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 NOBODY = 65_534
 
@@ -54,6 +56,10 @@ OPTIONS = (
 )
 
 
+CACHES = ("network", "file")
+"""What VLC buffers of HTTP, and of a pipe."""
+
+
 def limit_receive_buffer() -> None:
     """Give this network namespace the buffer of the thesis' time; never the machine's own."""
     if INTERFACE not in (name for _, name in socket.if_nameindex()):
@@ -75,13 +81,13 @@ def wait_for(host: str, port: int) -> None:
             return
 
 
-def play(url: str, caching_ms: str) -> int:
-    """Play to the end; the player's exit code."""
+def play(url: str, caching_ms: str, source: IO[bytes] | int = subprocess.DEVNULL) -> int:
+    """Play to the end, perhaps from a pipe; the player's exit code."""
     with tempfile.TemporaryDirectory(prefix="ontempo-player-") as home:
         os.chown(home, NOBODY, NOBODY)
         with subprocess.Popen(
-            ["vlc", *OPTIONS, f"--network-caching={caching_ms}", url],
-            stdin=subprocess.DEVNULL,
+            ["vlc", *OPTIONS, *(f"--{of}-caching={caching_ms}" for of in CACHES), url],
+            stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=home,
@@ -102,18 +108,32 @@ def tell(line: str) -> None:
     print(f"{time.monotonic():.4f} {line}", flush=True)
 
 
+def play_http(host: str, port: str, caching_ms: str) -> int:
+    """Play what a server has."""
+    limit_receive_buffer()
+    wait_for(host, int(port))
+    return play(f"http://{host}:{port}/film.mp4", caching_ms)
+
+
+def play_pipe(caching_ms: str, *command: str) -> int:
+    """Play what a program writes."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as source:
+        code = play("fd://0", caching_ms, source.stdout or subprocess.DEVNULL)
+        source.terminate()
+    return code
+
+
 def main() -> None:
     """Play, and tell how it ended."""
-    host, port, caching_ms = sys.argv[1:]
+    arguments = sys.argv[1:]
     if shutil.which("vlc") is None:
         sys.exit("the program vlc is missing")
-    limit_receive_buffer()
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     except PermissionError as error:
         tell(f"player: runs as an ordinary process: {error}")
-    wait_for(host, int(port))
-    code = play(f"http://{host}:{port}/film.mp4", caching_ms)
+    is_pipe = arguments[0] == "pipe"
+    code = play_pipe(*arguments[1:]) if is_pipe else play_http(*arguments)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     tell(f"player: ended with {code} after {used.ru_utime + used.ru_stime:.2f} s of processor time")
 

@@ -25,7 +25,7 @@ from ontempo_experiments.psp.figures import emulated as spacing  # type: ignore[
 
 PAPERS = ("pert", "psp", "rr3216")
 
-QUICK_REAL_S = 660
+QUICK_REAL_S = 720
 """What all rows with real packets of these papers may take together; a film alone takes about half
 of it."""
 
@@ -41,7 +41,7 @@ def machine(late_s: float = 200e-6) -> pl.DataFrame:
     )
 
 
-def test_the_quick_rows_take_eleven_minutes_at_most_and_every_one_names_its_row() -> None:
+def test_the_quick_rows_take_twelve_minutes_at_most_and_every_one_names_its_row() -> None:
     claims = [claim for paper in load_papers(EXPERIMENTS) for claim in paper.claims]
     ours = [claim for claim in claims if claim.id.endswith("-emulated")]
     assert {claim.id for claim in ours} >= {"pert/fig2-emulated", "psp/spacing-emulated"}

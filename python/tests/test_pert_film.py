@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from experiments.pert import film
 from experiments.pert.figures import fig14, table2
-from experiments.pert.play import FREE_MBIT_S, PORT, play, play_cell, read_play
+from experiments.pert.play import FREE_MBIT_S, OURS, PORT, ends, play, play_cell, read_play
 from experiments.pert.playlog import Event, connection, ending, events, silences, stalls
 from experiments.pert.serve import FIELDS
 from made import Made, Tables
@@ -83,6 +83,17 @@ def test_a_play_becomes_a_row() -> None:
     assert row["stalled_s"] == pytest.approx(2.962)
     assert row["retransmitted"] == 3
     assert tables["glitches"].height == 5
+
+
+def test_a_play_over_our_transport_has_its_losses_and_no_tcp() -> None:
+    send, watch = ends(Path("film.mp4"), OURS)
+    assert {"{sink}:8080", "--insecure"} < set(send)
+    assert watch[2:4] == ["pipe", "1200"]
+    assert watch[-1] == "--once"
+    served = '{"packets_lost": 3}\n{"packets_lost": 7}\nsaid\n{"packets_lost": null}\n'
+    tables = read_play(served, RAN_DRY, OURS, 38)
+    assert tables["plays"]["retransmitted"].to_list() == [7]
+    assert tables["tcp"].is_empty()
 
 
 def test_a_play_that_the_runs_end_cuts_off_is_not_finished() -> None:
@@ -177,8 +188,8 @@ def plays(late: dict[str, int], silent: dict[str, int], *, free: int = 0) -> Fin
     return claim.judge(Made(tuple(claim.cells("quick")), make))
 
 
-LATE = {"pert": 5, "reno": 33, "cubic": 30, "bbr": 2}
-SILENT = {"pert": 3, "reno": 11, "cubic": 7, "bbr": 1}
+LATE = {"pert": 5, "reno": 33, "cubic": 30, "bbr": 2, OURS: 0}
+SILENT = {"pert": 3, "reno": 11, "cubic": 7, "bbr": 1, OURS: 2}
 
 
 def test_table2_holds_where_pert_is_late_least() -> None:
@@ -209,7 +220,7 @@ def test_table2_fails_where_the_player_is_late_by_itself() -> None:
 
 def test_fig14_asks_for_the_steadiest_of_the_kernels_windows() -> None:
     def ours(pert: float) -> Finding:
-        swing = {"pert": pert, "reno": 0.4, "cubic": 0.3, "bbr": 0.1}
+        swing = {"pert": pert, "reno": 0.4, "cubic": 0.3, "bbr": 0.1, OURS: 0}
 
         def make(cell: Cell) -> Tables:
             width = swing[str(dict(cell.labels)["controller"])]

@@ -49,7 +49,7 @@ def judge_emulated(results: Results) -> Finding:
     """The same of the kernel's windows in the plays of table 2: their mean over the plays."""
     table = results.table("tcp").filter(rate_mbit_s=LINK_MBIT_S)
     spread, series = {}, []
-    for name, shown in table2.SHOWN.items():
+    for name, shown in table2.TCP.items():
         plays = [
             _last(play)
             for _, play in table.filter(controller=name).group_by("seed", maintain_order=True)
@@ -65,7 +65,7 @@ def judge_emulated(results: Results) -> Finding:
     notes = [note, circumstances(results.table(MACHINE))]
     is_short = table.filter(pl.col("time_s") >= LAST_S).is_empty()
     cause = TOO_SHORT_TO_SWING if is_short else ""
-    return _finding(spread, series, table2.SHOWN, notes, cause)
+    return _finding(spread, series, table2.TCP, notes, cause)
 
 
 def _last(play: pl.DataFrame) -> pl.DataFrame:

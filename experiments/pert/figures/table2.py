@@ -13,9 +13,11 @@ from ontempo.lab.study import Results
 
 from ..causes import FILM_OUTRUNS_LINK
 from ..film import seconds
-from ..play import FREE_MBIT_S, LINK_MBIT_S, PLAYS, play_cells
+from ..play import FREE_MBIT_S, LINK_MBIT_S, OURS, PLAYS, play_cells
 
-SHOWN = {"pert": "PERT", "reno": "RENO", "cubic": "CUBIC", "bbr": "BBR"}
+TCP = {"pert": "PERT", "reno": "RENO", "cubic": "CUBIC", "bbr": "BBR"}
+SHOWN = {**TCP, OURS: "ontempo"}
+"""The kernel's controls, and our transport: PERT over QUIC."""
 
 PUBLISHED = {
     "late_pictures": {"pert": 5.5, "reno": 33.5, "cubic": 30.5},

@@ -33,7 +33,8 @@ const STEP: Wall = Wall::from_millis(50);
 const FIRST_PAUSE: Wall = Wall::from_millis(250);
 const LONGEST_PAUSE: Wall = Wall::from_secs(4);
 
-/// How long the receiver's last words are waited for, beyond its playout delay.
+/// How long the receiver's last words are waited for, beyond its playout delay, where something may be
+/// lost.
 const LAST_WORDS: Wall = Wall::from_secs(5);
 
 /// How long what is under way is given after Ctrl-C.
@@ -265,15 +266,28 @@ impl<'a> Sender<'a> {
                 None => self.look(session)?,
             }
         }
+        self.hear_the_end(session)
+    }
+
+    /// Waits for the receiver's last words. What must not be lost may wait there for a player, and
+    /// would be gone with the connection: as long as that stands, the receiver is waited for.
+    fn hear_the_end(&mut self, session: &mut Session) -> Result<Ended, Failure> {
         let latency = Wall::from_nanos(self.arguments.latency.as_nanos());
-        let until = Instant::now() + latency + LAST_WORDS;
+        let (since, mut told) = (Instant::now(), false);
         while !session.report().is_some_and(|report| report.is_final) {
             if let Some(reason) = session.connection.is_closed() {
                 return Ok(Ended::Lost(reason));
             }
-            if Instant::now() > until || late(self) {
+            let is_overdue = since.elapsed() > latency + LAST_WORDS;
+            let gives_up = is_overdue && self.reliability != Reliability::Full;
+            if gives_up || self.stopped.is_some_and(|at| at.elapsed() > HURRY) {
                 self.figures.say("the receiver has all, but said nothing at the end");
                 break;
+            }
+            if is_overdue && !told {
+                told = true;
+                self.figures
+                    .say("the receiver has all; it is waited for until it has handed it on");
             }
             self.look(session)?;
             std::thread::sleep(Wall::from_millis(5));

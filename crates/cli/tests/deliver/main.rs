@@ -116,6 +116,27 @@ fn a_pipe_is_the_same_at_the_other_end_of_a_lossy_path() {
 }
 
 #[test]
+fn a_reader_that_takes_its_time_gets_all() {
+    let place = Place::new("deliver-slow-reader", SCENARIO);
+    let mut receiver = Receiver::start(&place, &["--to", "-"]);
+    // Less than the receiver holds: the sender is soon rid of it.
+    let sent = noise(4_000_000);
+    let mut sender = send(&place, receiver.address, "-", &["--insecure"]);
+    let mut pipe = sender.stdin.take().expect("a pipe");
+    pipe.write_all(&sent).expect("written");
+    drop(pipe);
+    // Longer than a sender of live media would wait for the last words.
+    std::thread::sleep(Duration::from_secs(7));
+    let mut all = Vec::new();
+    receiver.child.stdout.take().expect("its output").read_to_end(&mut all).expect("read");
+    assert!(all == sent, "{} of {} bytes came", all.len(), sent.len());
+    let ran = ran(sender);
+    ran.succeeds();
+    assert!(ran.err.contains("waited for"), "{}", ran.err);
+    assert_eq!(receiver.end().0, Some(0));
+}
+
+#[test]
 fn who_is_not_there_or_not_trusted_is_told_in_a_sentence() {
     let place = Place::new("deliver-refusals", SCENARIO);
     let mut receiver = Receiver::start(&place, &["--to", "out", "--token", "open"]);
