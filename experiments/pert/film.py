@@ -5,19 +5,11 @@ The thesis plays a trailer of 286.5 MB and 210 s: 1080p, 24 pictures a second, H
 and down. Ours repeats `ROUND`, whose scenes have each a constant rate.
 """
 
-import hashlib
-import json
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ontempo.lab.errors import UnfitEnvironmentError
-
-CACHE = Path(__file__).resolve().parents[2] / "out" / "film"
-"""Where films are kept, each under a name that follows from how it is made."""
+from ..ffmpeg import CACHE, EXACT, ffmpeg_version, kept, key, run_ffmpeg
 
 PICTURES_PER_S = 24
 
@@ -48,8 +40,6 @@ FILLING = (Scene(10, 7.75),) * 12 + (Scene(2, 25), Scene(7, 12)) * 10
 
 FILMS = {"short": SHORT, "whole": WHOLE, "filling": FILLING}
 
-_EXACT = ("-flags", "+bitexact", "-fflags", "+bitexact", "-map_metadata", "-1")
-
 
 def seconds(scenes: Sequence[Scene]) -> int:
     """How long a film of these scenes is."""
@@ -68,7 +58,7 @@ def scene_command(scene: Scene) -> list[str]:
         *("-f", "lavfi", "-i", f"{picture},{noise}", "-c:v", "libx264", "-threads", "1"),
         *("-preset", "ultrafast", "-tune", "fastdecode", "-pix_fmt", "yuv420p"),
         *("-b:v", rate, "-minrate", rate, "-maxrate", rate, "-bufsize", f"{scene.mbit_s / 2:g}M"),
-        *("-x264-params", f"nal-hrd=cbr:keyint={PICTURES_PER_S}:scenecut=0", *_EXACT),
+        *("-x264-params", f"nal-hrd=cbr:keyint={PICTURES_PER_S}:scenecut=0", *EXACT),
     ]
 
 
@@ -78,14 +68,14 @@ def film_command(parts: Path, film_s: int) -> list[str]:
     return [
         *("-f", "concat", "-i", str(parts), "-f", "lavfi", "-i", sound, "-map", "0:v"),
         *("-map", "1:a", "-c:v", "copy", "-c:a", "aac", "-ac", "2", "-b:a", "192k"),
-        *("-movflags", "+faststart", *_EXACT),
+        *("-movflags", "+faststart", *EXACT),
     ]
 
 
 def film_key(scenes: Sequence[Scene], version: str = "") -> str:
     """A name that follows from how a film is made, and by which ffmpeg."""
     commands = [*map(scene_command, scenes), film_command(Path("parts"), seconds(scenes))]
-    return hashlib.sha256(json.dumps([version, *commands]).encode()).hexdigest()[:16]
+    return key(commands, version)
 
 
 def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
@@ -93,39 +83,13 @@ def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
 
     Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
     """
-    path = cache / f"{film_key(scenes, ffmpeg_version())}.mp4"
-    if path.exists():
-        return path
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as name:
-        folder = Path(name)
-        files = {one: folder / f"{place}.ts" for place, one in enumerate(dict.fromkeys(scenes))}
+
+    def make(film: Path) -> None:
+        files = {one: film.parent / f"{n}.ts" for n, one in enumerate(dict.fromkeys(scenes))}
         for scene, file in files.items():
             run_ffmpeg([*scene_command(scene), str(file)])
-        parts = folder / "parts"
+        parts = film.parent / "parts"
         parts.write_text("".join(f"file {files[one].name}\n" for one in scenes))
-        run_ffmpeg([*film_command(parts, seconds(scenes)), str(folder / "film.mp4")])
-        (folder / "film.mp4").replace(path)
-    return path
+        run_ffmpeg([*film_command(parts, seconds(scenes)), str(film)])
 
-
-def ffmpeg_version() -> str:
-    """Which ffmpeg this is; raises `UnfitEnvironmentError` where it is missing."""
-    if shutil.which("ffmpeg") is None:
-        raise UnfitEnvironmentError("the program ffmpeg is missing, which makes the film")
-    return _ran(["ffmpeg", "-version"]).splitlines()[0]
-
-
-def run_ffmpeg(words: Sequence[str]) -> None:
-    """Run it without a word; raises `UnfitEnvironmentError` with its first where it fails."""
-    _ran(["ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y", *words])
-
-
-def _ran(words: Sequence[str]) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return done.stdout
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    if "Unknown encoder" in done.stderr:
-        raise UnfitEnvironmentError("this ffmpeg was built without libx264, which the film needs")
-    raise UnfitEnvironmentError(f"ffmpeg cannot make the film: {said[0] if said else 'no word'}")
+    return kept(cache / f"{film_key(scenes, ffmpeg_version())}.mp4", make)

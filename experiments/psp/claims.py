@@ -2,7 +2,7 @@
 
 from ontempo.lab.claims import Paper
 
-from .figures import adaptive, alone, emulated, motive, with_tcp
+from .figures import adaptive, alone, emulated, live, motive, with_tcp
 
 PAPER = Paper(
     name="psp",
@@ -10,6 +10,7 @@ PAPER = Paper(
     about="A paper on spacing UDP packets with feedback (PSP), for media that is to do well beside"
     " TCP and under active queue management. Section 3, simulation, and its motive.",
     claims=[
+        live.FIG1_2,
         adaptive.FIG5,
         alone.FIG7,
         alone.FIG8_9,
@@ -22,6 +23,7 @@ PAPER = Paper(
         adaptive.FIG19,
         motive.AQM,
         motive.HEADLINE,
+        live.HEADLINE,
         emulated.SPACING,
     ],
 )

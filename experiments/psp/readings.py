@@ -8,11 +8,14 @@ Run from the checkout's root::
     python -m experiments.psp.readings tcp       # figures 14 and 15: which TCP
     python -m experiments.psp.readings arrivals  # the spacing at the receiver
     python -m experiments.psp.readings queues    # what FQ-CoDel leaves a TCP, and why
+    python -m experiments.psp.readings path      # figures 1 and 2 with others on the path
+    python -m experiments.psp.readings live FILE # what ontempo probe --json printed, judged
 
 Each prints a table of Markdown, as it stands in docs/experiments-psp.md. Cells are kept beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,13 +24,15 @@ from pathlib import Path
 
 import polars as pl
 
-from ontempo.lab.claims import Claim, Verdict
+from ontempo.lab.claims import Claim, Verdict, World
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 
+from . import probing
 from .claims import PAPER
+from .figures import live
 from .figures.adaptive import sending, unlikeness, variation
 from .grid import (
     ADAPTIVE,
@@ -131,16 +136,17 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 def comparison(jobs: int) -> Iterator[str]:
     """Verdict and checks held of every claim, under each reading."""
+    claims = [claim for claim in PAPER.claims if claim.world is World.SIMULATION]
     needed = {
-        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in PAPER.claims}
+        name: {claim.id: [reading(cell) for cell in claim.cells("quick")] for claim in claims}
         for name, reading in READINGS.items()
     }
-    every = (cell for claims in needed.values() for cells in claims.values() for cell in cells)
+    every = (cell for named in needed.values() for cells in named.values() for cell in cells)
     results = run(every, jobs)
     yield "| claim | " + " | ".join(READINGS) + " |"
     yield "| --- |" + " --- |" * len(READINGS)
     totals = {name: [0, 0, 0] for name in READINGS}
-    for claim in PAPER.claims:
+    for claim in claims:
         columns = []
         for name, cells in needed.items():
             verdict, held, checks = _judged(claim, results.of(cells[claim.id]))
@@ -336,6 +342,48 @@ def queues_table(jobs: int) -> Iterator[str]:
         )
 
 
+PATH_US = (0, 50, 100, 200, 500)
+OTHERS: Mapping[str, tuple[str, ...]] = {
+    "62 Mbit/s, alone": (),
+    **{
+        f"{rate} Mbit/s, others 20 in bursts": (
+            f'topology.bottleneck.rate="{rate} Mbit/s"',
+            'flows.others={ count = 5, application = { kind = "on-off", rate = "20 Mbit/s",'
+            ' on = "50 ms", off = "200 ms" }, transport = { kind = "udp", packet = "1500 B" } }',
+        )
+        for rate in (72, 80)
+    },
+}
+"""Who is on the path of figures 1 and 2."""
+
+
+def path_table(jobs: int) -> Iterator[str]:
+    """One sender with and without others: what arrives, what is lost."""
+    cells = {
+        name: [with_more(live.simulated(us, 30), *more) for us in PATH_US]
+        for name, more in OTHERS.items()
+    }
+    results = run((cell for each in cells.values() for cell in each), jobs)
+    yield "| path | " + " | ".join(f"{us} μs" for us in PATH_US) + " |"
+    yield "| --- |" + " --- |" * len(PATH_US)
+    for name, each in cells.items():
+        flows = results.of(each).table("flows").filter(group="probe")
+        both = zip(flows["goodput_bps"], flows["loss_rate"], strict=True)
+        yield f"| {name} | " + " | ".join(f"{r / 1e6:.1f}, {lost:.1%}" for r, lost in both) + " |"
+
+
+def judge_live(path: Path) -> Iterator[str]:
+    """Figures 1 and 2 of a live path, as `ontempo probe --json` measured it."""
+    told = json.loads(path.read_text("utf-8"))
+    told["spacings"] = [row for row in told["spacings"] if row["spacing_s"] is not None]
+    spacings = [round(row["spacing_s"] * 1e6) for row in told["spacings"]]
+    finding = live.judge_path(probing.path_table(told, spacings), from_start=True)
+    yield f"{finding.verdict}"
+    for check in finding.checks:
+        mark = {True: "✓", False: "≠", None: "?"}[check.ok]
+        yield f"{mark} {check.sentence} {check.published}: {check.measured}"
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the table asked for."""
     tables: Mapping[str, Callable[[int], Iterator[str]]] = {
@@ -345,7 +393,11 @@ def main(arguments: Sequence[str]) -> None:
         "tcp": tcp_table,
         "arrivals": arrivals_table,
         "queues": queues_table,
+        "path": path_table,
     }
+    if arguments[:1] == ["live"] and len(arguments) == 2:
+        print(*judge_live(Path(arguments[1])), sep="\n")
+        return
     if not arguments or arguments[0] not in tables:
         raise SystemExit(__doc__)
     jobs = int(arguments[1]) if len(arguments) > 1 else 2

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from ontempo.lab.claims import Scale
-from ontempo.lab.study import Cell
+from ontempo.lab.study import Cell, Label
 
 SCENARIO = Path(__file__).parent / "adus.toml"
 
@@ -80,7 +80,11 @@ class Setting:
                 "flows.adus.application.depends="
                 f'{{ kind = "images", adus = {self.images}, tables = 2 }}'
             )
-        labels = (
+        return Cell(SCENARIO, tuple(overrides), seed, self.labels(order), CORE_S)
+
+    def labels(self, order: str) -> tuple[tuple[str, Label], ...]:
+        """What tells a run of this setting from others."""
+        return (
             ("order", order),
             ("processing_ms", float(self.processing_ms)),
             ("interval_ms", float(self.interval_ms)),
@@ -94,7 +98,6 @@ class Setting:
             ("transport", self.transport),
             ("images", self.images),
         )
-        return Cell(SCENARIO, tuple(overrides), seed, labels, CORE_S)
 
     def _losses(self) -> str:
         if self.lost:

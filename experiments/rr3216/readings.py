@@ -29,7 +29,7 @@ from typing import cast
 
 import polars as pl
 
-from ontempo.lab.claims import Verdict
+from ontempo.lab.claims import Verdict, World
 from ontempo.lab.engine import NativeEngine
 from ontempo.lab.judging import number
 from ontempo.lab.statistics import Interval, mean_interval
@@ -135,14 +135,15 @@ def points(curve_: Mapping[float, Interval]) -> list[str]:
 
 def compare() -> Iterator[str]:
     """Verdict and checks held of every claim, under each reading."""
+    judged = [claim for claim in PAPER.claims if claim.world is not World.EMULATION]
     needed = {
-        name: {claim.id: with_more(claim.cells("quick"), more) for claim in PAPER.claims}
+        name: {claim.id: with_more(claim.cells("quick"), more) for claim in judged}
         for name, (more, _) in READINGS.items()
     }
     results = run(c for claims in needed.values() for wanted in claims.values() for c in wanted)
     yield from header("claim", *READINGS)
     totals = {name: [0, 0, 0] for name in READINGS}
-    for claim in PAPER.claims:
+    for claim in judged:
         found = []
         for name, (_, metric) in READINGS.items():
             own = _ReadAs(results.of(needed[name][claim.id]), metric)

@@ -19,9 +19,16 @@ a copy, and so does pandas by way of pyarrow::
 
     frame = pyarrow.table(result.flows).to_pandas(split_blocks=True)
 
+Between programs, ``connect`` and ``listen`` carry media over QUIC, for asyncio (``ontempo.live``)::
+
+    async with ot.connect("player.example:4433", trust=fingerprint) as peer:
+        async with peer.open_flow() as flow:
+            await flow.send(picture, lifetime_s=0.2)
+
 ``ontempo.lab`` builds studies, statistics and reports on top; its command is ``ontempo-lab``.
 """
 
+from ontempo import qos
 from ontempo._native import (
     Cancelled,
     CancelToken,
@@ -35,17 +42,70 @@ from ontempo._native import (
     pert_response_probability,
     run,
 )
+from ontempo.live import (
+    BindError,
+    ClosedError,
+    Connection,
+    ConnectionStatistics,
+    DelayStatistics,
+    DeliveryOrder,
+    Dropped,
+    EndpointError,
+    FlowConfig,
+    Identity,
+    IdentityError,
+    Listener,
+    NotConnectedError,
+    Options,
+    ReceiveFlow,
+    ReceiveStatistics,
+    Refused,
+    Reliability,
+    SendFlow,
+    SendStatistics,
+    Trust,
+    Unit,
+    UnitError,
+    connect,
+    listen,
+)
 
 __all__ = [
+    "BindError",
     "CancelToken",
     "Cancelled",
+    "ClosedError",
+    "Connection",
+    "ConnectionStatistics",
+    "DelayStatistics",
+    "DeliveryOrder",
+    "Dropped",
+    "EndpointError",
+    "FlowConfig",
+    "Identity",
+    "IdentityError",
+    "Listener",
+    "NotConnectedError",
+    "Options",
+    "ReceiveFlow",
+    "ReceiveStatistics",
+    "Refused",
+    "Reliability",
     "Result",
     "Scenario",
     "ScenarioError",
+    "SendFlow",
+    "SendStatistics",
     "Table",
+    "Trust",
+    "Unit",
+    "UnitError",
+    "connect",
     "engine_fingerprint",
+    "listen",
     "load",
     "parse",
     "pert_response_probability",
+    "qos",
     "run",
 ]

@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/tutorial.md", "docs/studies.md")
+PAGES = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/studies.md",
+    "docs/deliver.md",
+    "docs/qosockets.md",
+    "examples/image/README.md",
+)
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 SKIPPED = ".venv", "target", "node_modules", "out"

@@ -23,11 +23,11 @@ from ontempo_experiments.pert.figures.alg1 import FLOW  # type: ignore[import-no
 from ontempo_experiments.pert.trains import Arrival  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.psp.figures import emulated as spacing  # type: ignore[import-not-found] # noqa: E402
 
-PAPERS = ("pert", "psp")
+PAPERS = ("pert", "psp", "rr3216")
 
-QUICK_REAL_S = 600
-"""What all rows with real packets of these two papers may take together; a film alone takes more
-than half of it."""
+QUICK_REAL_S = 660
+"""What all rows with real packets of these papers may take together; a film alone takes about half
+of it."""
 
 
 def machine(late_s: float = 200e-6) -> pl.DataFrame:
@@ -41,7 +41,7 @@ def machine(late_s: float = 200e-6) -> pl.DataFrame:
     )
 
 
-def test_the_quick_rows_take_ten_minutes_at_most_and_every_one_names_its_row() -> None:
+def test_the_quick_rows_take_eleven_minutes_at_most_and_every_one_names_its_row() -> None:
     claims = [claim for paper in load_papers(EXPERIMENTS) for claim in paper.claims]
     ours = [claim for claim in claims if claim.id.endswith("-emulated")]
     assert {claim.id for claim in ours} >= {"pert/fig2-emulated", "psp/spacing-emulated"}

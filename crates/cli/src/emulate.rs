@@ -4,7 +4,6 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use ontempo_emulator::{Carriage, Control, Emulation, EmulationError, Options, Results, Version};
 use ontempo_scenario::{Overrides, load_with};
@@ -19,6 +18,7 @@ use crate::output::{complain, emit, emit_json};
 use crate::progress::Clockwork;
 use crate::runs::Finished;
 use crate::show::show;
+use crate::signals::set_by;
 use crate::simulate::document;
 use crate::summary::Summary;
 
@@ -76,16 +76,8 @@ fn remove_leftovers() {
 /// Ctrl-C and the signal to terminate end the run, which then takes down what it set up.
 fn stop_on_signal() -> Result<Control, Failure> {
     let control = Control::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        catch(signal, control.flag())?;
-    }
+    set_by(&[SIGINT, SIGTERM, SIGHUP], &control.flag())?;
     Ok(control)
-}
-
-fn catch(signal: i32, flag: Arc<AtomicBool>) -> Result<(), Failure> {
-    signal_hook::flag::register(signal, flag)
-        .map(|_| ())
-        .map_err(|error| Failure::Environment(format!("cannot catch signals: {error}")))
 }
 
 /// `ontempo shell`: a program in the network of one host.
@@ -95,10 +87,8 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     remove_leftovers();
     let control = Control::default();
     // A Ctrl-C is for the program.
-    catch(SIGINT, Arc::new(AtomicBool::new(false)))?;
-    for signal in [SIGTERM, SIGHUP] {
-        catch(signal, control.flag())?;
-    }
+    set_by(&[SIGINT], &Arc::default())?;
+    set_by(&[SIGTERM, SIGHUP], &control.flag())?;
     let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
     emulation.warnings().iter().for_each(|warning| complain(warning));
     let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());

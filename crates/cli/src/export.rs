@@ -16,8 +16,9 @@ use ontempo_endpoint::monitor::{Collected, Collector, agentx as agentx_of, prome
 
 use crate::arguments::Export;
 use crate::failure::Failure;
-use crate::monitor::{folders, stop_flag};
+use crate::monitor::folders;
 use crate::output::{complain, emit};
+use crate::signals::stop_flag;
 
 /// Reports are written twice a second; nothing is newer than this.
 const FRESH: Duration = Duration::from_millis(250);

@@ -1,5 +1,6 @@
 //! Why the program ends early, and with which exit code.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use ontempo_kernel::{KernelError, SettingError};
@@ -7,6 +8,11 @@ use ontempo_scenario::ScenarioError;
 use ontempo_simulator::{ReadError, SetupError};
 
 use crate::output::complain;
+
+/// A failure of the environment, in the words of `error`.
+pub(crate) fn environment(error: impl Display) -> Failure {
+    Failure::Environment(error.to_string())
+}
 
 /// Why the program ends early; each kind has its exit code.
 #[derive(Debug)]

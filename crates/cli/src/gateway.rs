@@ -13,12 +13,12 @@ use ontempo_endpoint::qos::{Accepted, Direction, QosListener, QosOptions, QosStr
 use ontempo_mechanisms::qos::Specification;
 use serde_json::json;
 
+use crate::address::resolve;
 use crate::arguments::{Gateway, Way};
 use crate::failure::Failure;
-use crate::monitor::stop_flag;
 use crate::netvideo::{LOOK_EVERY, failed, options};
 use crate::output::complain;
-use crate::probe::resolve;
+use crate::signals::stop_flag;
 use crate::telling::{Teller, word};
 
 /// Connections carried at once.

@@ -1,5 +1,7 @@
 //! `ontempo`: will this media arrive on time, over this network, with this transport?
 
+mod address;
+mod adus;
 mod arguments;
 mod check;
 mod columns;
@@ -13,12 +15,14 @@ mod manifest;
 mod monitor;
 mod netvideo;
 mod output;
+mod plot;
 mod probe;
 mod progress;
 mod rsvp;
 mod runs;
 mod seeds;
 mod show;
+mod signals;
 mod simulate;
 mod stored;
 mod summary;
@@ -48,6 +52,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Emulate(arguments) => emulate::emulate(&arguments),
         Command::Probe(arguments) => probe::probe(&arguments),
+        Command::Adus(arguments) => adus::adus(&arguments.command),
         Command::Send(arguments) => return deliver::send(&arguments),
         Command::Receive(arguments) => return deliver::receive(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),

@@ -2,8 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
 use ontempo_endpoint::monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
@@ -13,6 +12,7 @@ use serde_json::json;
 use crate::arguments::Monitor;
 use crate::failure::Failure;
 use crate::output::{complain, emit, table};
+use crate::signals::stop_flag;
 
 /// Clears the terminal and goes to its corner.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -40,16 +40,6 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         // A signal ends the sleep late by one turn at most.
         std::thread::sleep(every);
     }
-}
-
-/// Set by Ctrl-C and by a signal to terminate.
-pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Failure::Environment(format!("cannot watch for signals: {error}")))?;
-    }
-    Ok(flag)
 }
 
 /// Where reports are looked for.

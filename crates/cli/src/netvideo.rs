@@ -16,10 +16,10 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
 use serde_json::json;
 
+use crate::address::resolve;
 use crate::arguments::{NetvideoCommand, Printed, Quality, Service, TgCommand, Transport};
 use crate::failure::Failure;
-use crate::monitor::stop_flag;
-use crate::probe::resolve;
+use crate::signals::stop_flag;
 use crate::telling::Teller;
 
 /// How often it is looked whether to stop.

@@ -1,25 +1,31 @@
 //! `ontempo probe`: throughput and loss of a live path against the spacing of packets.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver as Results, RecvTimeoutError, Sender as Tell, channel};
 use std::time::Duration as Wall;
 
-use comfy_table::{CellAlignment, Table, presets};
 use ontempo_endpoint::spaced::{
     Event, Failure as Refusal, Measured, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions,
     SenderOptions, Stretch, Token, random,
 };
-use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, Socket, SocketOptions};
+use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, SocketOptions};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
+use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
+use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
-use crate::failure::Failure;
-use crate::output::{complain, emit, emit_json};
+use crate::failure::{Failure, environment};
+use crate::output::{complain, emit, emit_json, table};
+use crate::plot::{Curve, two_curves};
 
-/// Width of the longest bar, in letters.
-const BAR: f64 = 30.0;
+/// The port that is written where none was.
+const USUAL: u16 = 4434;
+
+/// Width of the plot where the terminal's is not known, and the most of it, in letters.
+const WIDTH: usize = 80;
+const WIDEST: usize = 120;
 
 /// What ends the waiting for results.
 enum News {
@@ -41,10 +47,6 @@ pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn environment(error: impl std::fmt::Display) -> Failure {
-    Failure::Environment(error.to_string())
-}
-
 fn listen(
     arguments: &Arguments,
     at: &str,
@@ -52,16 +54,7 @@ fn listen(
     news: &Results<News>,
 ) -> Result<(), Failure> {
     let options = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let socket = match at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) {
-        Some(port) => {
-            let port = port.parse().map_err(|_| {
-                Failure::Input(format!("--listen {at}: `{port}` is no port: write :4434"))
-            })?;
-            Socket::bind_any(port, options)
-        }
-        None => Socket::bind(resolve(at, "--listen ")?, options),
-    };
-    let socket = socket.map_err(|error| Failure::Environment(format!("--listen {at}: {error}")))?;
+    let socket = socket_at(at, "--listen", USUAL, options)?;
     let local = socket.local_address().map_err(environment)?;
     let token = arguments.token.as_deref().map(Token::new);
     let secret = u128::from(random()) << 64 | u128::from(random());
@@ -107,26 +100,6 @@ fn heard(event: &Event, as_json: bool) -> String {
     format!("{peer} {what}{more}")
 }
 
-/// The first address of a name.
-pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |what: &str| Failure::Input(format!("{option}{text}: {what}"));
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return Err(wrong("the port is missing: write host.example:4434"));
-    };
-    if host.is_empty() {
-        return Err(wrong("the host is missing: write host.example:4434"));
-    }
-    let port: u16 = port.parse().map_err(|_| wrong("no port from 1 to 65535"))?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    if let Some(Ok(address)) = bare.map(str::parse::<IpAddr>) {
-        return Ok(SocketAddr::new(address, port));
-    }
-    match (host, port).to_socket_addrs() {
-        Ok(mut all) => all.next().ok_or_else(|| wrong("this name has no address")),
-        Err(error) => Err(Failure::Environment(format!("{option}{host}: no such name: {error}"))),
-    }
-}
-
 fn measure(
     arguments: &Arguments,
     receiver: &str,
@@ -134,9 +107,7 @@ fn measure(
     news: &Results<News>,
 ) -> Result<(), Failure> {
     let destination = resolve(receiver, "")?;
-    let any = if destination.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = Socket::bind(any.parse().map_err(environment)?, SocketOptions::default())
-        .map_err(environment)?;
+    let socket = socket_for(destination)?;
     if let Ok(mtu) = socket.path_mtu(destination)
         && arguments.packet > mtu.get()
     {
@@ -230,10 +201,9 @@ fn name(spacing: ProbeSpacing) -> String {
     }
 }
 
-/// The table, and bars of throughput and loss.
+/// The table, and a plot of throughput and loss.
 fn shown(arguments: &Arguments, all: &[Measured]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
+    let heads = [
         "spacing",
         "as sent",
         "sent",
@@ -243,16 +213,8 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
         "deviation",
         "queueing",
         "RTT",
-        "throughput",
-        "lost",
-    ]);
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if (1..=8).contains(&place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let most = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).fold(0.0, f64::max);
+    ];
+    let mut table = table(&heads, &[1, 2, 3, 4, 5, 6, 7, 8]);
     for one in all {
         let rate = one.received_rate().as_mbit_per_sec();
         let gap = |gap: Option<Duration>| gap.map_or_else(|| "-".to_owned(), micros);
@@ -267,15 +229,33 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
             micros(Duration::from_nanos(one.totals.gap_deviation_ns)),
             micros(Duration::from_nanos(one.totals.queueing_ns)),
             micros(one.rtt.1.unwrap_or(one.rtt.0)),
-            bar(rate / most, '#'),
-            bar(one.loss(), 'x'),
         ]);
     }
-    table.trim_fmt()
+    let terminal = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    let width = if terminal == 0 { WIDTH } else { terminal.min(WIDEST) };
+    format!("{}\n\n{}", table.trim_fmt(), plot(arguments, all, width))
 }
 
-fn bar(share: f64, letter: char) -> String {
-    std::iter::repeat_n(letter, (share.clamp(0.0, 1.0) * BAR).round() as usize).collect()
+/// Throughput and loss over the spacings, which stand at even distances: their steps are of very
+/// different sizes, and those that adapt are none.
+fn plot(arguments: &Arguments, all: &[Measured], width: usize) -> String {
+    let places: Vec<_> = all.iter().map(|one| name(arguments.spacing[one.place])).collect();
+    let rates: Vec<_> = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).collect();
+    let rate = Curve {
+        name: "received",
+        unit: "Mbit/s",
+        letters: ('o', '.'),
+        most: rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max),
+        values: rates,
+    };
+    let loss = Curve {
+        name: "loss",
+        unit: "%",
+        letters: ('x', ','),
+        most: 100.0,
+        values: all.iter().map(|one| one.loss() * 100.0).collect(),
+    };
+    two_curves("spacing", &places, &rate, &loss, width)
 }
 
 fn micros(span: Duration) -> String {

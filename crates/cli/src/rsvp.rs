@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use ontempo_foundation::Rate;
@@ -12,8 +11,8 @@ use ontempo_rsvpd::{Config, DaemonError};
 
 use crate::arguments::{Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told};
 use crate::failure::Failure;
-use crate::monitor::stop_flag;
 use crate::output::{complain, emit, emit_json, table};
+use crate::signals::{stop_flag, stop_stream};
 
 /// How long Ctrl-C may take to be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -41,13 +40,7 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     if arguments.check {
         return emit(&format!("{}: in order", arguments.file.display()));
     }
-    let watch = |error| Failure::Environment(format!("cannot watch for signals: {error}"));
-    let (stop, signalled) = UnixStream::pair().map_err(watch)?;
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let end = signalled.try_clone().map_err(watch)?;
-        signal_hook::low_level::pipe::register(signal, end).map_err(watch)?;
-    }
-    ontempo_rsvpd::run(config, stop.as_fd(), &mut complain)?;
+    ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut complain)?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! What units over QUIC cost beside plain quinn and the kernel's TCP, over loopback:
-//! `cargo bench -p ontempo-endpoint --bench deliver`.
+//! `cargo bench -p ontempo-endpoint --bench deliver`; a part of it by its name behind ` -- `:
+//! `whole`, `units`, `delay`, `many`.
 //!
 //! Counted is the processor time of the whole process, both ends, so that what else the machine
 //! does hardly shows. All carry the same bytes; quinn one stream, ontempo units of 64 KiB.
@@ -227,21 +228,41 @@ fn many() -> Done {
         (processor() - used) / passed,
         (memory()? - before) as f64 / 1e3 / CONNECTIONS as f64,
     );
+    let all: Vec<_> = ends.iter().filter_map(|(near, _)| near.statistics()).collect();
+    let mut round_trips: Vec<_> = all.iter().filter_map(|one| one.round_trip).collect();
+    round_trips.sort();
+    println!(
+        "their packets: {} sent, {} lost; median round trip {}",
+        all.iter().map(|one| one.packets_sent + one.packets_lost).sum::<u64>(),
+        all.iter().map(|one| one.packets_lost).sum::<u64>(),
+        round_trips.get(round_trips.len() / 2).copied().unwrap_or_default(),
+    );
     Ok(())
 }
 
-fn main() -> Done {
+/// Whole units beside the same bytes on one stream of quinn and of TCP.
+fn whole() -> Done {
     println!("{} MB over loopback, both ends counted", BYTES >> 20);
     measure("kernel TCP", BYTES, tcp)?;
     let mut shares = Vec::new();
     for _ in 0..3 {
         let theirs = measure("plain quinn, one stream", BYTES, plain_quinn)?;
-        let whole = || through(&Options::default(), CHUNK, BYTES / CHUNK);
-        shares.push(measure("ontempo, units of 64 KiB", BYTES, whole)? / theirs);
+        let ours = || through(&Options::default(), CHUNK, BYTES / CHUNK);
+        shares.push(measure("ontempo, units of 64 KiB", BYTES, ours)? / theirs);
     }
     shares.sort_by(f64::total_cmp);
     println!("ontempo over quinn, a core: {:.2} (of three)", shares[1]);
-    units()?;
-    delay()?;
-    many()
+    Ok(())
+}
+
+fn main() -> Done {
+    let parts: [(&str, fn() -> Done); 4] =
+        [("whole", whole), ("units", units), ("delay", delay), ("many", many)];
+    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    for (name, part) in parts {
+        if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+            part()?;
+        }
+    }
+    Ok(())
 }

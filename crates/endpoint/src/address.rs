@@ -3,57 +3,65 @@
 //! When a peer's address changes, the stack asks it to prove the new one, three probe timeouts
 //! long. If all of these are lost it sends nothing but probes to that address ever after, and
 //! tries again only for yet another. Hence, where a peer goes on to send from an address that it
-//! could not prove, the stack is told that the address has changed once more: by a tag in the
-//! flow label of an IPv6 address, which is taken off again from what is to be sent.
+//! could not prove, the stack is told that the address has changed once more: to an alias out of
+//! the prefix that is for nobody (RFC 6666), which is resolved again in what is to be sent.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// These bits of a flow label's number are always zero on the wire.
-const TAGGED: u32 = 0x8000_0000;
-/// The address was one of IPv4.
-const IPV4: u32 = 0x4000_0000;
-const ATTEMPT: u32 = 0x0fff_ffff;
+/// The first 64 bits of an alias, 100::/64; the others count.
+const DISCARD_ONLY: u128 = 0x0100 << 112;
 
-/// `address` at another attempt to prove it.
-fn tagged(address: SocketAddr, attempt: u32) -> SocketAddr {
-    let tag = TAGGED | (attempt & ATTEMPT);
-    SocketAddr::V6(match address {
-        SocketAddr::V4(v4) => SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), tag | IPV4, 0),
-        SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), v6.port(), tag, v6.scope_id()),
-    })
+/// The alias with a number.
+fn alias(number: u64) -> SocketAddr {
+    SocketAddr::from((Ipv6Addr::from_bits(DISCARD_ONLY | u128::from(number)), 1))
 }
 
-/// The address without a tag.
-pub(crate) fn untagged(address: SocketAddr) -> SocketAddr {
-    let SocketAddr::V6(v6) = address else { return address };
-    if v6.flowinfo() & TAGGED == 0 {
-        return address;
-    }
-    match v6.ip().to_ipv4_mapped().filter(|_| v6.flowinfo() & IPV4 != 0) {
-        Some(v4) => SocketAddr::from((v4, v6.port())),
-        None => SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into(),
-    }
+/// The number of an alias; `None` where it is none.
+fn number_of(address: SocketAddr) -> Option<u64> {
+    let IpAddr::V6(ip) = address.ip() else { return None };
+    let bits = ip.to_bits();
+    (bits >> 64 == DISCARD_ONLY >> 64).then_some(bits as u64)
 }
 
-/// Addresses that had to be tried again, and how often.
+/// Addresses that had to be tried again, and what the stack is told instead of them.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts(BTreeMap<SocketAddr, u32>);
+pub(crate) struct Aliases {
+    numbers: BTreeMap<SocketAddr, u64>,
+    addresses: BTreeMap<u64, SocketAddr>,
+    next: u64,
+}
 
-impl Attempts {
-    /// What the stack is told to be the address of a datagram from `address`.
-    pub(crate) fn told(&self, address: SocketAddr) -> SocketAddr {
-        self.0.get(&address).map_or(address, |attempt| tagged(address, *attempt))
+impl Aliases {
+    /// What the stack is told to be the address of a datagram from `address`; `None` where it is
+    /// one that nobody can have.
+    pub(crate) fn told(&self, address: SocketAddr) -> Option<SocketAddr> {
+        if number_of(address).is_some() {
+            return None;
+        }
+        Some(self.numbers.get(&address).map_or(address, |number| alias(*number)))
     }
 
-    /// `address` is to be tried once more. Of more than `most` addresses some are forgotten, which
-    /// costs them another attempt.
+    /// The address of which the stack was told `told`; `None` where that is forgotten.
+    pub(crate) fn real(&self, told: SocketAddr) -> Option<SocketAddr> {
+        match number_of(told) {
+            Some(number) => self.addresses.get(&number).copied(),
+            None => Some(told),
+        }
+    }
+
+    /// `address` is to be tried once more. Of more than `most` addresses those tried longest ago
+    /// are forgotten, which costs them another attempt.
     pub(crate) fn again(&mut self, address: SocketAddr, most: usize) {
-        let attempt = self.0.entry(address).or_default();
-        *attempt = attempt.wrapping_add(1);
-        while self.0.len() > most.max(1) {
-            let other = self.0.keys().find(|other| **other != address).copied();
-            other.map(|other| self.0.remove(&other));
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        if let Some(before) = self.numbers.insert(address, number) {
+            self.addresses.remove(&before);
+        }
+        self.addresses.insert(number, address);
+        while self.addresses.len() > most.max(1) {
+            let Some((_, oldest)) = self.addresses.pop_first() else { return };
+            self.numbers.remove(&oldest);
         }
     }
 }
@@ -64,28 +72,43 @@ mod tests {
 
     #[test]
     fn an_address_is_told_apart_at_each_attempt_and_found_again() {
+        let mut aliases = Aliases::default();
         for address in ["10.0.0.1:4433", "[2001:db8::1]:4433", "[::ffff:10.0.0.1]:4433"] {
             let address: SocketAddr = address.parse().unwrap();
-            let mut attempts = Attempts::default();
-            let mut told = vec![attempts.told(address)];
-            assert_eq!(told[0], address);
+            let mut before = aliases.told(address).unwrap();
+            assert_eq!(before, address);
             for _ in 0..3 {
-                attempts.again(address, 10);
-                told.push(attempts.told(address));
+                aliases.again(address, 10);
+                let told = aliases.told(address).unwrap();
+                assert_ne!(told, before);
+                assert_eq!(aliases.real(told), Some(address));
+                before = told;
             }
-            told.iter().for_each(|told| assert_eq!(untagged(*told), address));
-            told.sort();
-            told.dedup();
-            assert_eq!(told.len(), 4);
         }
     }
 
     #[test]
-    fn of_many_addresses_some_are_forgotten() {
-        let mut attempts = Attempts::default();
-        for port in 0..100 {
-            attempts.again(SocketAddr::from(([10, 0, 0, 1], port)), 7);
-        }
-        assert_eq!(attempts.0.len(), 7);
+    fn the_stack_keeps_the_difference() {
+        let mut aliases = Aliases::default();
+        let address = SocketAddr::from(([10, 0, 0, 1], 4433));
+        aliases.again(address, 10);
+        let told = aliases.told(address).unwrap();
+        assert_eq!(noq_proto::FourTuple::from_remote(told).remote(), told);
+    }
+
+    #[test]
+    fn of_many_addresses_the_oldest_are_forgotten() {
+        let mut aliases = Aliases::default();
+        let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        (0..100).for_each(|port| aliases.again(address(port), 7));
+        assert_eq!((aliases.numbers.len(), aliases.addresses.len()), (7, 7));
+        assert_eq!(aliases.told(address(0)), Some(address(0)));
+        assert_eq!(aliases.real(alias(0)), None);
+        assert_eq!(aliases.real(alias(99)), Some(address(99)));
+    }
+
+    #[test]
+    fn nobody_sends_from_an_alias() {
+        assert_eq!(Aliases::default().told(alias(0)), None);
     }
 }

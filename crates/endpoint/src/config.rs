@@ -13,7 +13,9 @@ use ontempo_mechanisms::congestion::{
 };
 use ontempo_mechanisms::spacing::SpacingParameters;
 
-use crate::quic::{Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory};
+use crate::quic::{
+    Epoch, Factory, ForeignFactory, Pacing, SharedAccount, SpacedFactory, StaticWindow,
+};
 pub use crate::wire::Limits;
 use crate::wire::{AckRequest, MAX_UNIT_HEADER};
 
@@ -98,12 +100,37 @@ pub struct PacingConfig {
     pub gain: f64,
     /// Packets that may leave back to back after an idle time, at least 1.
     pub burst: Packets,
+    /// How much may leave at once also without an idle time before: what the rate sends in this
+    /// span, in whole packets, at least one and at most 64 KB. A slow stream's packets leave one by
+    /// one; of a fast one many share the cost of a call. Zero: always one by one.
+    pub quantum: Duration,
 }
 
 impl Default for PacingConfig {
-    /// 1.25 windows per round trip (RFC 9002, section 7.7), in bursts of at most 4.
+    /// 1.25 windows per round trip (RFC 9002, section 7.7), 4 packets after an idle time, and what
+    /// 1 ms sends at once: as Linux sizes what it hands to the network card
+    /// (`tcp_tso_autosize`, `sk_pacing_shift` 10).
     fn default() -> Self {
-        Self { gain: 1.25, burst: Packets::new(4) }
+        Self { gain: 1.25, burst: Packets::new(4), quantum: Duration::from_millis(1) }
+    }
+}
+
+/// When a receiver acknowledges, where [`AckRequest::Delayed`] asks it to (draft-ietf-quic-ack-frequency).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedAcks {
+    /// Packets to an acknowledgement, at least 1.
+    pub every: Packets,
+    /// An acknowledgement comes so long after the first packet that it is for at the latest; more
+    /// than a round trip, or 25 ms where that is longer, counts as that.
+    pub within: Duration,
+    /// True: a packet that begins a gap is acknowledged at once.
+    pub gaps: bool,
+}
+
+impl Default for DelayedAcks {
+    /// Every second packet, within 25 ms, gaps at once (RFC 9000, section 13.2).
+    fn default() -> Self {
+        Self { every: Packets::new(2), within: Duration::from_millis(25), gaps: true }
     }
 }
 
@@ -114,6 +141,9 @@ pub struct Configuration {
     pub congestion: CongestionName,
     /// The window at the start; ten packets (RFC 6928).
     pub initial_window: Packets,
+    /// In place of the congestion control, a window that nothing changes, as in the experiment of
+    /// rr3216: for a path that is wholly one's own, since nothing answers congestion then.
+    pub static_window: Option<Packets>,
     /// True: round trips are corrected for what a train of packets delays itself by, before the
     /// congestion control sees them (thesis, ch. V).
     pub rtt_correction: bool,
@@ -123,6 +153,8 @@ pub struct Configuration {
     pub segments: usize,
     /// How the peer is asked to acknowledge.
     pub acknowledge: AckRequest,
+    /// When, where that is delayed.
+    pub delayed_acks: DelayedAcks,
     /// A packet is lost when one sent so many packets later is acknowledged, at least 3 (RFC
     /// 9002, section 6.1.1). Ten, where the standard says 3: reordering of a few packets is
     /// common where links retransmit or packets take several ways, and a packet wrongly held for
@@ -169,10 +201,12 @@ impl Default for Configuration {
         Self {
             congestion: CongestionName::default(),
             initial_window: Packets::new(10),
+            static_window: None,
             rtt_correction: false,
             pacing: Some(PacingConfig::default()),
-            segments: 16,
+            segments: 64,
             acknowledge: AckRequest::default(),
+            delayed_acks: DelayedAcks::default(),
             packet_threshold: 10,
             time_threshold: 9.0 / 8.0,
             limits: Limits { flows: 16, units: 4096, bytes: 8 << 20, unit_bytes: 4 << 20 },
@@ -241,14 +275,17 @@ impl Configuration {
     /// Every packet is to be acknowledged at once, where our own layer thins acknowledgements
     /// out at the receiver.
     fn ack_frequency(&self) -> AckFrequencyConfig {
-        let threshold = match self.acknowledge {
-            AckRequest::Immediate | AckRequest::Adaptive => 0,
-            AckRequest::Delayed => 1,
-        };
         let mut config = AckFrequencyConfig::default();
-        config
-            .ack_eliciting_threshold(VarInt::from_u32(threshold))
-            .reordering_threshold(VarInt::from_u32(1));
+        match self.acknowledge {
+            AckRequest::Immediate | AckRequest::Adaptive => config
+                .ack_eliciting_threshold(VarInt::from_u32(0))
+                .reordering_threshold(VarInt::from_u32(1)),
+            // The threshold is of packets that may come without an acknowledgement.
+            AckRequest::Delayed => config
+                .ack_eliciting_threshold(var(self.delayed_acks.every.get().saturating_sub(1)))
+                .max_ack_delay(Some(std(self.delayed_acks.within)))
+                .reordering_threshold(VarInt::from_u32(self.delayed_acks.gaps.into())),
+        };
         config
     }
 
@@ -259,6 +296,13 @@ impl Configuration {
         account: SharedAccount,
     ) -> Arc<dyn ControllerFactory + Send + Sync> {
         let window = self.initial_window.get().max(1);
+        let start = Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
+        let (pacing, corrected, log) = (Pacing::Off, self.rtt_correction, None);
+        if let Some(packets) = self.static_window {
+            let window = StaticWindow(Window::of_packets(packets.get().max(2) as f64));
+            let make = move |_| window;
+            return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
+        }
         let parameters = match self.congestion {
             CongestionName::Psp => SpacingParameters::psp(),
             CongestionName::DampedPsp => SpacingParameters::damped(),
@@ -268,17 +312,8 @@ impl Configuration {
                 return Arc::new(ForeignFactory { inner: Arc::new(bbr), account });
             }
             name => {
-                let start =
-                    Start { initial_window: Window::of_packets(window as f64), ..Start::default() };
-                return Arc::new(Factory {
-                    make: move |start| make(name, start, seed),
-                    start,
-                    pacing: Pacing::Off,
-                    corrected: self.rtt_correction,
-                    epoch,
-                    account,
-                    log: None,
-                });
+                let make = move |start| make(name, start, seed);
+                return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
             }
         };
         Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })

@@ -16,7 +16,7 @@ use noq_proto::{
 use ontempo_foundation::{RandomStream, Time};
 use ring::hmac;
 
-use crate::address::{Attempts, untagged};
+use crate::address::Aliases;
 use crate::config::Configuration;
 use crate::connection::{Connection, ReceiveStatistics, SendStatistics, Step, Told};
 use crate::flow::{FlowConfig, FlowId};
@@ -245,7 +245,7 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
-    attempts: Attempts,
+    aliases: Aliases,
     /// Connections that peers began and that have not shown the token.
     greeting: BTreeSet<usize>,
 }
@@ -261,13 +261,9 @@ impl Endpoint {
     /// it must come from the system's entropy, since ids and keys of tokens are made of it. (TLS
     /// takes its own randomness from the system.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
-        let folded = seed.chunks_exact(8).fold(0u64, |folded, chunk| {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            folded.rotate_left(17) ^ u64::from_le_bytes(word)
-        });
-        let ids = RandomStream::new(folded, "connection ids");
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
+        let folded = folded(&key);
+        let ids = RandomStream::new(folded, "connection ids");
         let mut stack = EndpointConfig::new(Arc::new(key));
         stack.rng_seed(Some(seed));
         stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
@@ -288,7 +284,7 @@ impl Endpoint {
             events: VecDeque::new(),
             responses: VecDeque::new(),
             scratch: Vec::new(),
-            attempts: Attempts::default(),
+            aliases: Aliases::default(),
             greeting: BTreeSet::new(),
         }
     }
@@ -357,6 +353,13 @@ impl Endpoint {
         Some(&mut kept.connection)
     }
 
+    /// The peer's address; `None` where the connection is over.
+    pub fn remote(&self, id: ConnectionId) -> Option<SocketAddr> {
+        let kept = self.connections.get(id.place)?.as_ref()?;
+        let told = kept.connection.told_remote().filter(|_| kept.generation == id.generation)?;
+        self.aliases.real(told)
+    }
+
     /// How many connections there are.
     pub fn connections(&self) -> usize {
         self.count
@@ -366,7 +369,8 @@ impl Endpoint {
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);
         let instant = self.epoch.instant(now);
-        let path = FourTuple::new(self.attempts.told(source.remote), source.local);
+        let Some(remote) = self.aliases.told(source.remote) else { return };
+        let path = FourTuple::new(remote, source.local);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
@@ -374,10 +378,13 @@ impl Endpoint {
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
                     kept.connection.stack().handle_event(event);
                     kept.connection.after_datagram(now);
-                    if let Some(address) = kept.connection.unproved(now) {
-                        self.attempts.again(address, self.config.connections);
+                    let unproved = kept.connection.unproved(now);
+                    if let Some(address) = unproved.and_then(|told| self.aliases.real(told)) {
+                        self.aliases.again(address, self.config.connections);
                     }
-                    self.progress(now, handle.0);
+                    // What it brought is looked at with that of the datagrams that come with it.
+                    kept.connection.touched = true;
+                    self.queue(handle.0);
                 }
             }
             Some(DatagramEvent::NewConnection(incoming)) => {
@@ -416,12 +423,21 @@ impl Endpoint {
         while let Some(place) = self.ready.pop_front() {
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             kept.queued = false;
+            if kept.connection.touched {
+                kept.connection.progress(now);
+                // What the stack's endpoint answers may be something to send.
+                self.settle(place);
+            }
+            let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             let step = kept.connection.poll_transmit(now, out);
             self.settle(place);
             match step {
                 Step::Transmit(transmit) => {
                     self.queue(place);
-                    return Poll::Transmit(told(&transmit));
+                    if let Some(transmit) = self.addressed(&transmit) {
+                        return Poll::Transmit(transmit);
+                    }
+                    out.clear();
                 }
                 Step::Wait(until) => self.set_timer(place, Some(until)),
                 Step::Nothing => self.set_timer(place, None),
@@ -524,9 +540,21 @@ impl Endpoint {
     fn respond(&mut self, transmit: &noq_proto::Transmit, bytes: &[u8]) {
         if self.responses.len() < MOST_RESPONSES
             && let Some(bytes) = bytes.get(..transmit.size)
+            && let Some(transmit) = self.addressed(transmit)
         {
-            self.responses.push_back((told(transmit), bytes.to_vec()));
+            self.responses.push_back((transmit, bytes.to_vec()));
         }
+    }
+
+    /// A transmission to where it goes in truth; `None` where nobody knows that any more.
+    fn addressed(&self, transmit: &noq_proto::Transmit) -> Option<Transmit> {
+        Some(Transmit {
+            destination: self.aliases.real(transmit.destination)?,
+            local: transmit.src_ip,
+            ecn: transmit.ecn,
+            size: transmit.size,
+            segment: transmit.segment_size,
+        })
     }
 
     fn queue(&mut self, place: usize) {
@@ -584,14 +612,10 @@ impl Endpoint {
     }
 }
 
-fn told(transmit: &noq_proto::Transmit) -> Transmit {
-    Transmit {
-        destination: untagged(transmit.destination),
-        local: transmit.src_ip,
-        ecn: transmit.ecn,
-        size: transmit.size,
-        segment: transmit.segment_size,
-    }
+/// A number that differs with every seed: ids of two endpoints must not be the same.
+fn folded(seed: &hmac::Key) -> u64 {
+    let tag = hmac::sign(seed, b"folded");
+    tag.as_ref().iter().take(8).fold(0, |folded, byte| (folded << 8) | u64::from(*byte))
 }
 
 fn event(connection: ConnectionId, accepted: bool, told: Told) -> Event {

@@ -30,7 +30,9 @@ pub mod spaced;
 pub mod udp;
 pub mod wire;
 
-pub use config::{Configuration, CongestionName, Limits, PacingConfig, UnknownCongestion};
+pub use config::{
+    Configuration, CongestionName, DelayedAcks, Limits, PacingConfig, UnknownCongestion,
+};
 pub use connection::{
     Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,
     SendStatistics,

@@ -401,13 +401,7 @@ impl fmt::Display for Percent {
 
 /// Writes thousandths of a unit, exactly: what is shown parses back.
 fn display_thousandths(f: &mut fmt::Formatter<'_>, value: u64, unit: &str) -> fmt::Result {
-    match value % 1_000 {
-        0 => write!(f, "{} {unit}", value / 1_000),
-        rest => {
-            let decimals = format!("{rest:03}");
-            write!(f, "{}.{} {unit}", value / 1_000, decimals.trim_end_matches('0'))
-        }
-    }
+    display_decimal(f, value, 1_000, unit)
 }
 
 /// Writes `value` in the largest unit that it reaches, exactly: what is shown parses back.
@@ -417,18 +411,21 @@ fn display_scaled(
     scales: &[(u64, &str)],
     smallest: &str,
 ) -> fmt::Result {
-    for &(scale, unit) in scales {
-        if value >= scale {
-            let fraction = value % scale;
-            if fraction == 0 {
-                return write!(f, "{} {unit}", value / scale);
-            }
-            let digits = scale.ilog10() as usize;
-            let decimals = format!("{fraction:0digits$}");
-            return write!(f, "{}.{} {unit}", value / scale, decimals.trim_end_matches('0'));
-        }
+    match scales.iter().find(|(scale, _)| value >= *scale) {
+        Some(&(scale, unit)) => display_decimal(f, value, scale, unit),
+        None => write!(f, "{value} {smallest}"),
     }
-    write!(f, "{value} {smallest}")
+}
+
+/// Writes `value` divided by a power of ten, without zeros at the end.
+fn display_decimal(f: &mut fmt::Formatter<'_>, value: u64, scale: u64, unit: &str) -> fmt::Result {
+    let (whole, fraction) = (value / scale, value % scale);
+    if fraction == 0 {
+        return write!(f, "{whole} {unit}");
+    }
+    let digits = scale.ilog10() as usize;
+    let decimals = format!("{fraction:0digits$}");
+    write!(f, "{whole}.{} {unit}", decimals.trim_end_matches('0'))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! What a Python user reads (signatures, docstrings) is `python/ontempo/_native.pyi`.
 
+mod live;
+mod qos;
 mod result;
 mod run;
 mod scenario;
@@ -15,6 +17,13 @@ mod _native {
     use ontempo_mechanisms::congestion::{PertParameters, Queueing};
     use pyo3::pyfunction;
 
+    #[pymodule_export]
+    use crate::live::{
+        Answer, Identity, LiveConnection, LiveListener, LivePending, LiveReceiveFlow, LiveSendFlow,
+        Trust, Waker, begin, bind, check_options, default_options,
+    };
+    #[pymodule_export]
+    use crate::qos::{QosDoor, QosEvents, QosLink, qos_bind, qos_check, qos_connect, qos_read};
     #[pymodule_export]
     use crate::result::RunResult;
     #[pymodule_export]

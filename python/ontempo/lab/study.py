@@ -64,7 +64,10 @@ class Results:
         return view
 
     def table(self, name: str) -> pl.DataFrame:
-        """One table over all cells, in their order, with their labels as columns."""
+        """One table over all cells, in their order, with their labels and seeds as columns.
+
+        A measurement of several runs at a time writes the column ``seed`` itself.
+        """
 
         def build() -> pl.DataFrame:
             parts = [self._labelled(cell, name) for cell in self.cells]
@@ -85,7 +88,9 @@ class Results:
     def _labelled(self, cell: Cell, name: str) -> pl.DataFrame:
         table = self._once(("cell", cell, name), lambda: self._read(cell, name))
         labels = [pl.lit(value).alias(label) for label, value in cell.labels]
-        return table.with_columns(pl.lit(cell.seed).alias("seed"), *labels)
+        if "seed" not in table.columns:
+            labels.append(pl.lit(cell.seed).alias("seed"))
+        return table.with_columns(labels)
 
     def _read(self, cell: Cell, name: str) -> pl.DataFrame:
         return read_whole(self._store, self._keys[cell], name)[name]

@@ -170,7 +170,7 @@ fn latency(text: &str) -> Result<Duration, String> {
     if span > most { Err(format!("at most {most}")) } else { Ok(span) }
 }
 
-fn congestion(text: &str) -> Result<CongestionName, String> {
+pub(super) fn congestion(text: &str) -> Result<CongestionName, String> {
     let name = if text == "psp-damped" { "damped-psp" } else { text };
     name.parse().map_err(|error| format!("{error}"))
 }

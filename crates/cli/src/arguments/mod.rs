@@ -1,5 +1,6 @@
 //! What may be written on the command line.
 
+mod adus;
 mod deliver;
 mod monitor;
 mod probe;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
+pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
@@ -89,6 +91,10 @@ Examples:
   ontempo probe host.example:4434                                     # on the other
   ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json")]
     Probe(Probe),
+    /// Send or receive application data units and print the times of each
+    /// (docs/experiments-rr3216.md)
+    #[command(hide = true)]
+    Adus(Adus),
     /// Send media to `ontempo receive` on another machine, on time and encrypted
     #[command(after_help = "\
 MPEG-TS and RTP are cut into frames, sound and tables, each sent with its deadline; anything else goes \

@@ -10,31 +10,27 @@ mod sink;
 mod source;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ontempo_endpoint::live::Error;
-use ontempo_endpoint::udp::{Socket, SocketOptions};
 use ontempo_endpoint::{Configuration, Token};
 use ontempo_foundation::Duration;
 
-use crate::failure::Failure;
-use crate::probe::resolve;
+use crate::failure::{Failure, environment};
 
 pub(crate) use receive::receive;
 pub(crate) use send::send;
+
+/// The port that is written where none was.
+const USUAL: u16 = 4433;
 
 /// What a stop by Ctrl-C is told by.
 type Stop = Arc<AtomicBool>;
 
 /// Begins the words of a receiver with which a sender need not try again.
 const FOR_GOOD: &str = "stop: ";
-
-fn environment(error: impl std::fmt::Display) -> Failure {
-    Failure::Environment(error.to_string())
-}
 
 /// What both sides want of a connection: a lost path is to be noticed while it matters.
 fn configuration() -> Configuration {
@@ -68,25 +64,4 @@ fn read(path: &Path, option: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
         Failure::Environment(format!("{option} {}: cannot read it: {error}", path.display()))
     })
-}
-
-/// A socket at `[ADDRESS]:PORT`; without an address, at every one.
-fn socket_at(at: &str, option: &str, options: SocketOptions) -> Result<Socket, Failure> {
-    let socket = match at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) {
-        Some(port) => {
-            let port = port.parse().map_err(|_| {
-                Failure::Input(format!("{option} {at}: `{port}` is no port: write :4433"))
-            })?;
-            Socket::bind_any(port, options)
-        }
-        None => Socket::bind(resolve(at, &format!("{option} "))?, options),
-    };
-    socket.map_err(|error| Failure::Environment(format!("{option} {at}: {error}")))
-}
-
-/// A socket that can reach `remote`.
-fn socket_for(remote: SocketAddr) -> Result<Socket, Failure> {
-    let any = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let address = any.parse().map_err(environment)?;
-    Socket::bind(address, SocketOptions::default()).map_err(environment)
 }

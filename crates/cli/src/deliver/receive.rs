@@ -19,11 +19,12 @@ use serde_json::json;
 use super::figures::Figures;
 use super::message::{Content, Label, REPORTS, Report, read};
 use super::sink::{Counts, Sink};
-use super::{FOR_GOOD, Stop, configuration, environment, failure, socket_at, token};
+use super::{FOR_GOOD, Stop, USUAL, configuration, failure, token};
+use crate::address::socket_at;
 use crate::arguments::{Place, Receive as Arguments};
-use crate::failure::Failure;
-use crate::monitor::stop_flag;
+use crate::failure::{Failure, environment};
 use crate::output::emit;
+use crate::signals::stop_flag;
 
 /// How often a waiting listener looks for Ctrl-C, and a busy one for others who come.
 const STEP: Wall = Wall::from_millis(50);
@@ -75,7 +76,7 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let options = Options { socket, configuration: configuration(), ..Options::default() };
-    let socket = socket_at(&arguments.listen, "--listen", socket)?;
+    let socket = socket_at(&arguments.listen, "--listen", USUAL, socket)?;
     let token = token(arguments.token.as_deref())?;
     let listener = Listener::new(socket, &identity, token, &options).map_err(failure)?;
     let fingerprint = identity.fingerprint().to_string();

@@ -19,12 +19,12 @@ use super::figures::Figures;
 use super::message::{Label, Report};
 use super::session::{Ready, Session};
 use super::source::Source;
-use super::{FOR_GOOD, Stop, configuration, environment, failure, read, token};
+use super::{FOR_GOOD, Stop, configuration, failure, read, token};
+use crate::address::resolve;
 use crate::arguments::{Place, Repair, Send as Arguments};
-use crate::failure::Failure;
-use crate::monitor::stop_flag;
+use crate::failure::{Failure, environment};
 use crate::output::emit;
-use crate::probe::resolve;
+use crate::signals::stop_flag;
 
 /// How long one step waits, so that figures and Ctrl-C get their turn.
 const STEP: Wall = Wall::from_millis(50);

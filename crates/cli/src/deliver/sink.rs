@@ -14,10 +14,9 @@ use ontempo_endpoint::udp::{
 use ontempo_endpoint::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_foundation::{Duration, Time};
 
-use super::{environment, socket_for};
+use crate::address::{resolve, socket_for};
 use crate::arguments::Place;
-use crate::failure::Failure;
-use crate::probe::resolve;
+use crate::failure::{Failure, environment};
 
 /// How long a full queue of the thread's is let drain.
 const RETRY: Wall = Wall::from_micros(100);

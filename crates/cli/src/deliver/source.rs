@@ -12,10 +12,11 @@ use ontempo_endpoint::udp::{
 };
 use ontempo_foundation::Time;
 
+use super::USUAL;
 use super::backlog::Backlog;
-use super::{environment, socket_at};
+use crate::address::socket_at;
 use crate::arguments::Place;
-use crate::failure::Failure;
+use crate::failure::{Failure, environment};
 
 /// Bytes of a datagram that a stream without packets of its own is cut into: seven packets of a
 /// transport stream would be as long.
@@ -85,7 +86,7 @@ impl Source {
         match from {
             Place::Udp(address) => {
                 let cutter = Cutter::new(CutterOptions::default());
-                let socket = socket_at(address, "--from udp://", SocketOptions::default())?;
+                let socket = socket_at(address, "--from udp://", USUAL, SocketOptions::default())?;
                 let datagrams = Datagrams { cutter, backlog };
                 let driver =
                     Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default());

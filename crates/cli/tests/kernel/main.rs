@@ -188,12 +188,13 @@ fn one_flow_fills_the_link_and_is_watched() {
 
     loaded.unload().fails(3, &["use", &loaded.name, "--force"]);
     // While others need the processor, no sender fills the link: it may take a few looks.
-    let looks: Vec<_> = std::iter::repeat_with(|| bed.watch(Duration::from_secs(4)))
-        .take(5)
-        .scan(false, |filled, link| (!std::mem::replace(filled, link.busy > 0.9)).then_some(link))
-        .collect();
+    let is_filled = |link: &Bottleneck| link.busy > 0.9;
+    let mut looks = Vec::new();
+    while looks.len() < 5 && !looks.last().is_some_and(is_filled) {
+        looks.push(bed.watch(Duration::from_secs(4)));
+    }
     eprintln!("one flow: {looks:?}");
-    assert!(looks.last().is_some_and(|link| link.busy > 0.9), "{looks:?}");
+    assert!(looks.last().is_some_and(is_filled), "{looks:?}");
     drop(bed);
     common::wait_until("the sockets to be gone", || loaded.unload().code == Some(0));
 }

@@ -8,6 +8,9 @@ use crate::config::PacingConfig;
 use crate::quic::Account;
 use crate::wire::AckRequest;
 
+/// Bytes that leave at once at most: what a call to the system carries.
+const MOST_AT_ONCE: u64 = 64 << 10;
+
 /// Spaces packets: by the distance or the rate that the congestion control names, otherwise by
 /// its window over a round trip.
 #[derive(Debug)]
@@ -16,13 +19,16 @@ pub(super) struct Gate {
     pacer: Pacer,
     /// The distance between the last packets.
     interval: Duration,
-    /// How many may leave back to back.
+    /// How many may leave back to back after an idle time.
     burst: u64,
+    /// How many may leave at once at any time.
+    quantum: u64,
 }
 
 impl Gate {
     pub(super) fn new(config: Option<PacingConfig>) -> Self {
-        Self { config, pacer: Pacer::default(), interval: Duration::ZERO, burst: burst(config) }
+        let (pacer, interval) = (Pacer::default(), Duration::ZERO);
+        Self { config, pacer, interval, burst: burst(config), quantum: 1 }
     }
 
     /// How many packets may leave at `now`, at most `most`; otherwise when the next may.
@@ -35,7 +41,8 @@ impl Gate {
             0 => u64::MAX,
             interval => 1 + now.since(earliest).as_nanos() / interval,
         };
-        Ok(usize::try_from(due.min(self.burst)).unwrap_or(usize::MAX).clamp(1, most.max(1)))
+        let allowed = due.min(self.burst).max(self.quantum);
+        Ok(usize::try_from(allowed).unwrap_or(usize::MAX).clamp(1, most.max(1)))
     }
 
     /// A packet of `size` left at `now`.
@@ -44,8 +51,19 @@ impl Gate {
         // A distance that the control names itself is kept, whatever pacing is configured.
         let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
         self.burst = if spaced { 1 } else { burst(self.config) };
+        self.quantum = if spaced { 1 } else { self.quantum(size) };
         self.pacer.set_burst(Packets::new(self.burst));
         self.pacer.on_sent(now, self.interval);
+    }
+
+    /// Packets of `size` that the rate sends in the configured span.
+    fn quantum(&self, size: Bytes) -> u64 {
+        let span = self.config.map_or(Duration::ZERO, |config| config.quantum);
+        let most = (MOST_AT_ONCE / size.get().max(1)).max(1);
+        match self.interval.as_nanos() {
+            0 => 1,
+            interval => (span.as_nanos() / interval).clamp(1, most),
+        }
     }
 
     fn distance(&self, size: Bytes, account: &Account) -> Duration {
@@ -120,5 +138,51 @@ impl AckGate {
     /// All that was due has been sent.
     pub(super) fn release(&mut self) {
         self.due = Due::Nothing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Bytes = Bytes::new(1_250);
+
+    /// What leaves at each time, over a tenth of a second, of a control that names `rate`.
+    fn departures(rate: Rate) -> Vec<(Time, usize)> {
+        let account = Account { rate: Some(rate), ..Account::default() };
+        let mut gate = Gate::new(Some(PacingConfig::default()));
+        let (mut now, mut all) = (Time::from_secs_f64(1.0), Vec::new());
+        while now < Time::from_secs_f64(1.1) {
+            match gate.allowed(now, usize::MAX) {
+                Ok(count) => {
+                    all.push((now, count));
+                    (0..count).for_each(|_| gate.on_sent(now, SIZE, &account));
+                }
+                Err(until) => now = until,
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_slow_stream_leaves_packet_by_packet_after_the_first_burst() {
+        let all = departures(Rate::from_bits_per_sec(4_000_000));
+        let after = all.iter().skip_while(|(at, _)| *at == all[0].0);
+        assert!(after.clone().count() > 30 && after.clone().all(|(_, count)| *count == 1));
+    }
+
+    #[test]
+    fn a_fast_stream_leaves_a_millisecond_s_packets_at_once_and_keeps_its_rate() {
+        let all = departures(Rate::from_bits_per_sec(100_000_000));
+        assert!(all[1..].iter().filter(|(at, _)| *at > all[0].0).all(|(_, count)| *count == 10));
+        let packets: usize = all.iter().map(|(_, count)| count).sum();
+        assert!((1_000..=1_020).contains(&packets), "{packets} packets");
+    }
+
+    #[test]
+    fn what_leaves_at_once_is_never_more_than_a_call_carries() {
+        let all = departures(Rate::from_bits_per_sec(20_000_000_000));
+        let most = all.iter().map(|(_, count)| *count).max();
+        assert_eq!(most, Some((MOST_AT_ONCE / SIZE.get()) as usize));
     }
 }

@@ -83,6 +83,9 @@ pub(crate) mod close_code {
     pub(crate) const LATE: u32 = 3;
 }
 
+/// Probes that a probe timeout makes the stack send (RFC 9002, section 6.2.4).
+const MOST_PROBES: u8 = 2;
+
 /// Why a flow could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowError {
@@ -164,7 +167,9 @@ pub struct Connection {
     told: VecDeque<Told>,
     /// True where the stack may have something to send that must not be held back.
     urgent: bool,
-    /// True where the application did something since the last progress.
+    /// Probes that the stack may send before anything else.
+    probes: u8,
+    /// True where something happened since the last progress.
     pub(crate) touched: bool,
     /// The peer's address when it was last looked at, as the stack knows it.
     told_remote: Option<std::net::SocketAddr>,
@@ -207,6 +212,7 @@ impl Connection {
             receiving: Receiving::default(),
             told: VecDeque::new(),
             urgent: true,
+            probes: 0,
             touched: true,
             told_remote: None,
             moved: None,
@@ -337,10 +343,9 @@ impl Connection {
         }
     }
 
-    /// The peer's address.
-    pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        let path = self.stack.network_path(PathId::ZERO).ok()?;
-        Some(crate::address::untagged(path.remote()))
+    /// The peer's address, as the stack was told it.
+    pub(crate) fn told_remote(&self) -> Option<std::net::SocketAddr> {
+        Some(self.stack.network_path(PathId::ZERO).ok()?.remote())
     }
 
     fn close_with(&mut self, now: Time, code: u32, reason: &str) {
@@ -391,6 +396,7 @@ impl Connection {
         if due {
             self.stack.handle_timeout(self.epoch.instant(now));
             self.urgent = true;
+            self.probes = MOST_PROBES;
         }
         self.try_harder(now);
     }
@@ -441,11 +447,11 @@ impl Connection {
             StackEvent::Connected => self.greet(),
             StackEvent::ConnectionLost { reason } => {
                 if self.stage != Stage::Closed {
+                    self.look_once_more(now);
                     self.told.push_back(Told::Closed(told_reason(&reason)));
                 }
                 self.stage = Stage::Closed;
                 self.sending = Sending::default();
-                self.receiving = Receiving::default();
             }
             StackEvent::Stream(StreamEvent::Opened { .. }) => self.receiving.accept = true,
             StackEvent::Stream(StreamEvent::Readable { id }) => {
@@ -464,11 +470,18 @@ impl Connection {
         }
     }
 
-    /// What is to be sent at `now`, written to `out`.
-    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Step {
-        if self.touched {
-            self.progress(now);
+    /// What came before the end, in datagrams that were handed over together with it, counts; what
+    /// is ready of it can still be taken.
+    fn look_once_more(&mut self, now: Time) {
+        // Whoever broke the rules is gone, too.
+        if self.read_control(now).is_ok() && self.read_units(now).is_ok() {
+            self.tell_receiving(now);
         }
+        self.sending.end_flows(now, &mut self.control, &mut self.told);
+    }
+
+    /// What is to be sent at `now`, after all [progress](Self::progress), written to `out`.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Step {
         let carrying = self.stage == Stage::Open;
         if carrying
             && !self.urgent
@@ -477,7 +490,7 @@ impl Connection {
         {
             return Step::Wait(until);
         }
-        let most = match self.gate.allowed(now, self.config.segments) {
+        let most = match self.gate.allowed(now, self.most_at_once(carrying)) {
             Ok(most) => most,
             Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
@@ -488,6 +501,7 @@ impl Connection {
             self.acks.release();
             return Step::Nothing;
         };
+        self.probes = self.probes.saturating_sub(1);
         let account = self.account.read();
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
         for start in (0..transmit.size).step_by(segment) {
@@ -499,6 +513,15 @@ impl Connection {
         // There may be room for more units now.
         self.touched |= !self.sending.is_idle();
         Step::Transmit(transmit)
+    }
+
+    /// How many packets one transmission may consist of. All of one transmission are as long as its
+    /// first; behind one that is short, a probe or an acknowledgement, the stack was seen to fill
+    /// the window with packets too short for any frame, and then to wait for ever. What may begin
+    /// with such a packet is therefore asked for one by one.
+    fn most_at_once(&self, carrying: bool) -> usize {
+        let short = self.probes > 0 || (carrying && self.sending.is_idle());
+        if short { 1 } else { self.config.segments }
     }
 
     /// When it wants to be woken, if nothing happens before.

@@ -28,8 +28,8 @@ const BESIDE: Duration = Duration::from_millis(200);
 const SILENCE: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// After a datagram: the address that the peer sends from and could not prove, where it is
-    /// time to try again.
+    /// After a datagram: the address that the peer sends from and could not prove, as the stack
+    /// was told it, where it is time to try again.
     pub(crate) fn unproved(&mut self, now: Time) -> Option<SocketAddr> {
         if self.stack.side().is_client() || self.stack.is_handshaking() {
             return None;
@@ -58,7 +58,7 @@ impl Connection {
             return None;
         }
         self.moved = Some(now_moved);
-        Some(crate::address::untagged(remote))
+        Some(remote)
     }
 
     /// True where the peer asks for proof of this side's address, for the first time that this

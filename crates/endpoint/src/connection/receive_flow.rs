@@ -18,8 +18,8 @@ const MOST_DROPPED: usize = 4096;
 /// How long datagrams may come after the control stream has told of the flow's end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Chunks of less are copied.
-const SMALL: usize = 512;
+/// Room that a unit is given at first: a header alone must not make this side take more.
+const FIRST_ROOM: usize = 64 << 10;
 
 /// What a fragment costs beside its data.
 const FRAGMENT_COST: u64 = 128;
@@ -28,9 +28,9 @@ const FRAGMENT_COST: u64 = 128;
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) header: UnitHeader,
-    chunks: Vec<Bytes>,
-    /// Small chunks, copied: a chunk keeps the whole packet that it came in.
-    small: BytesMut,
+    /// What has come, copied: a chunk would keep the whole packet that it came in, and its
+    /// neighbours.
+    data: BytesMut,
     got: u64,
     /// True where nobody wants it: it has come before, or was dropped.
     discarded: bool,
@@ -39,38 +39,34 @@ pub(super) struct Partial {
 impl Partial {
     /// A unit that nobody wants.
     pub(super) fn discarded(header: UnitHeader) -> Self {
-        Self { header, chunks: Vec::new(), small: BytesMut::new(), got: 0, discarded: true }
+        Self { header, data: BytesMut::new(), got: 0, discarded: true }
+    }
+
+    /// A unit whose data is there.
+    fn whole(header: UnitHeader, data: BytesMut) -> Self {
+        Self { header, got: data.len() as u64, data, discarded: false }
     }
 
     pub(super) fn missing(&self) -> u64 {
         self.header.length - self.got
     }
 
-    pub(super) fn push(&mut self, chunk: Bytes) {
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        if !self.discarded {
+            let room = self.data.capacity() - self.data.len();
+            if room < chunk.len() {
+                // Twice as much each time, and no more than will come.
+                let more = self.data.len().max(FIRST_ROOM) as u64;
+                let more = usize::try_from(more.min(self.missing())).unwrap_or(FIRST_ROOM);
+                self.data.reserve(more.max(chunk.len()));
+            }
+            self.data.extend_from_slice(chunk);
+        }
         self.got += chunk.len() as u64;
-        if self.discarded {
-            return;
-        }
-        if chunk.len() < SMALL {
-            self.small.extend_from_slice(&chunk);
-            return;
-        }
-        if !self.small.is_empty() {
-            self.chunks.push(self.small.split().freeze());
-        }
-        self.chunks.push(chunk);
     }
 
-    fn data(mut self) -> Bytes {
-        if !self.small.is_empty() {
-            self.chunks.push(self.small.split().freeze());
-        }
-        if self.chunks.len() == 1 {
-            return self.chunks.remove(0);
-        }
-        let mut data = BytesMut::with_capacity(self.got as usize);
-        self.chunks.iter().for_each(|chunk| data.extend_from_slice(chunk));
-        data.freeze()
+    fn data(self) -> Bytes {
+        self.data.freeze()
     }
 }
 
@@ -452,7 +448,7 @@ impl Fragments {
         }
         pieces.header = header.or(pieces.header.take());
         pieces.got += data.len() as u64;
-        let data = if data.len() < SMALL { Bytes::copy_from_slice(&data) } else { data };
+        let data = Bytes::copy_from_slice(&data);
         self.bytes += data.len() as u64 + FRAGMENT_COST;
         pieces.pieces.insert(offset, data);
         if pieces.got == length && pieces.header.is_some() {
@@ -468,9 +464,9 @@ impl Fragments {
     fn whole(&mut self, key: (u64, u64)) -> Option<Partial> {
         let pieces = self.units.remove(&key)?;
         self.bytes -= pieces.cost();
-        let chunks = pieces.pieces.into_values().collect();
-        let (header, got) = (pieces.header?, pieces.got);
-        Some(Partial { chunks, got, discarded: false, ..Partial::discarded(header) })
+        let mut data = BytesMut::with_capacity(usize::try_from(pieces.got).unwrap_or_default());
+        pieces.pieces.values().for_each(|piece| data.extend_from_slice(piece));
+        Some(Partial::whole(pieces.header?, data))
     }
 
     /// Fragments of what comes before unit `id` of the flow will not be completed in time.

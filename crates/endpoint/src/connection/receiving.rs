@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use noq_proto::{Dir, ReadError, StreamId};
 use ontempo_foundation::Time;
 
@@ -210,7 +210,8 @@ impl Connection {
             if let Some((number, partial)) = &mut incoming.unit {
                 let count = partial.missing().min(bytes.len() as u64) as usize;
                 if count > 0 {
-                    partial.push(bytes.split_to(count));
+                    partial.push(&bytes[..count]);
+                    bytes.advance(count);
                 }
                 if partial.missing() > 0 {
                     return Ok(Read::Taken);
@@ -223,18 +224,23 @@ impl Connection {
             if bytes.is_empty() {
                 return Ok(Read::Taken);
             }
-            incoming.header.extend_from_slice(&bytes);
-            let header = match UnitHeader::read(&incoming.header) {
-                Err(WireError::Short) if incoming.header.len() < MAX_UNIT_HEADER => {
+            if !incoming.header.is_empty() {
+                incoming.header.extend_from_slice(&bytes);
+                bytes = incoming.header.split().freeze();
+            }
+            let header = match UnitHeader::read(&bytes) {
+                Err(WireError::Short) if bytes.len() < MAX_UNIT_HEADER => {
+                    incoming.header.extend_from_slice(&bytes);
                     return Ok(Read::Taken);
                 }
                 header => header,
             };
             let (header, taken) = header?;
             if self.receiving.park(header.flow, stream, &self.config.limits)? {
+                incoming.header.extend_from_slice(&bytes);
                 return Ok(Read::Parked);
             }
-            bytes = incoming.header.split().freeze().split_off(taken);
+            bytes.advance(taken);
             let flow = header.flow;
             // What is left of a flow that is over was dropped.
             let partial = match self.receiving.flows.get_mut(&flow) {

@@ -183,7 +183,12 @@ impl Sending {
     }
 
     /// Says of finished flows that they are, and forgets those that are over.
-    fn end_flows(&mut self, now: Time, control: &mut Control, told: &mut VecDeque<Told>) {
+    pub(super) fn end_flows(
+        &mut self,
+        now: Time,
+        control: &mut Control,
+        told: &mut VecDeque<Told>,
+    ) {
         for flow in self.flows.values_mut() {
             let all_sent = flow.config.reliability != Reliability::None || flow.head().is_none();
             if flow.finished && !flow.finish_told && all_sent {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as Wall;
 
 use bytes::BytesMut;
@@ -33,6 +33,10 @@ const MOST_READY_BYTES: usize = 256 << 10;
 
 /// Numbers of dropped units that are kept for a program that does not ask.
 const MOST_DROPPED: usize = 4096;
+
+/// Room for datagrams that is asked for at once. What keeps a piece of one of them keeps all of
+/// the room, which is short for that reason.
+const ROOM: usize = 16 << 10;
 
 /// What is known of a connection.
 #[derive(Default)]
@@ -66,16 +70,26 @@ pub(super) enum Command {
         reply: SyncSender<Result<ConnectionId, Error>>,
     },
     OpenFlow(ConnectionId, FlowConfig, SyncSender<Result<Opened, Error>>),
-    /// The outbox has units, or was finished.
-    Flush(ConnectionId, FlowId),
-    /// The inbox has room.
-    Resume(ConnectionId, FlowId),
+    /// There are tasks.
+    Work,
     Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
     Close(ConnectionId, String),
     End,
 }
+
+/// What is to be done for a flow. Programs put tasks into a list and ask for work once: a thousand
+/// flows that each have a unit then ask once, and no task is refused. At most one of a kind waits
+/// for each flow.
+pub(super) enum Task {
+    /// The outbox has units, or was finished.
+    Flush(ConnectionId, FlowId),
+    /// The inbox has room.
+    Resume(ConnectionId, FlowId),
+}
+
+type Tasks = Arc<Mutex<Vec<Task>>>;
 
 /// A connection's shared parts.
 struct Held {
@@ -92,11 +106,25 @@ pub(super) struct Carried {
     wake: Time,
     /// When the thread ends, whatever is left.
     ends: Time,
+    /// Where the next datagrams are put.
+    room: BytesMut,
+    tasks: Tasks,
+    /// Tasks being done; here to be used again.
+    doing: Vec<Task>,
 }
 
 impl Carried {
     pub(super) fn new(endpoint: Endpoint, incoming: Option<Arc<Mailbox<Incoming>>>) -> Self {
-        Self { endpoint, held: BTreeMap::new(), incoming, wake: Time::NEVER, ends: Time::NEVER }
+        Self {
+            endpoint,
+            held: BTreeMap::new(),
+            incoming,
+            wake: Time::NEVER,
+            ends: Time::NEVER,
+            room: BytesMut::new(),
+            tasks: Tasks::default(),
+            doing: Vec::new(),
+        }
     }
 
     fn connection(&mut self, id: ConnectionId) -> Option<(&mut Connection, &mut Held)> {
@@ -157,7 +185,7 @@ impl Carried {
         }
         let shared = Shared::default();
         shared.lock().is_open = true;
-        let remote = self.endpoint.connection(connection).and_then(|found| found.remote());
+        let remote = self.endpoint.remote(connection);
         let begun = Begun { id: connection, remote, shared: Arc::clone(&shared) };
         let held = Held { shared, outgoing: BTreeMap::new(), incoming: BTreeMap::new() };
         self.held.insert(connection, held);
@@ -170,7 +198,7 @@ impl Carried {
         if let Some(held) = self.held.remove(&connection) {
             end(&held, reason);
         } else if let Some(incoming) = &self.incoming {
-            let remote = self.endpoint.connection(connection).and_then(|found| found.remote());
+            let remote = self.endpoint.remote(connection);
             incoming.change(|incoming| incoming.refuse(remote, reason.to_owned()));
         }
     }
@@ -252,6 +280,18 @@ impl Carried {
         Ok((flow, outbox))
     }
 
+    fn work(&mut self, now: Time) {
+        let mut doing = std::mem::take(&mut self.doing);
+        std::mem::swap(&mut doing, &mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in doing.drain(..) {
+            match task {
+                Task::Flush(id, flow) => self.flush(now, id, flow),
+                Task::Resume(id, flow) => self.fill(id, flow),
+            }
+        }
+        self.doing = doing;
+    }
+
     fn close(&mut self, now: Time, id: ConnectionId, reason: &str) {
         if let Some(found) = self.endpoint.connection(id) {
             found.close(now, reason);
@@ -285,14 +325,11 @@ impl Protocol for Carried {
     type Command = Command;
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
-        let ecn = match datagram.ecn {
-            Ecn::NotCapable => None,
-            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
-            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
-            Ecn::Congestion => Some(EcnCodepoint::Ce),
-        };
-        let source = Source { remote: datagram.source, local: datagram.local, ecn };
-        self.endpoint.handle(now, source, BytesMut::from(datagram.data));
+        if self.room.capacity() < datagram.data.len() {
+            self.room.reserve(ROOM.max(datagram.data.len()));
+        }
+        self.room.extend_from_slice(datagram.data);
+        self.endpoint.handle(now, Source::from(&datagram), self.room.split());
         self.tell(now);
     }
 
@@ -306,8 +343,7 @@ impl Protocol for Carried {
             Command::OpenFlow(id, config, reply) => {
                 let _ = reply.send(self.open_flow(id, config));
             }
-            Command::Flush(id, flow) => self.flush(now, id, flow),
-            Command::Resume(id, flow) => self.fill(id, flow),
+            Command::Work => self.work(now),
             Command::Statistics(id, reply) => {
                 if let Some((found, _)) = self.connection(id) {
                     let _ = reply.send(found.statistics());
@@ -356,7 +392,7 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(to_udp(&transmit))
+                Next::Transmit(UdpTransmit::from(&transmit))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
@@ -371,24 +407,39 @@ impl Protocol for Carried {
     }
 }
 
-fn to_udp(transmit: &Transmit) -> UdpTransmit {
-    UdpTransmit {
-        destination: transmit.destination,
-        source: transmit.local,
-        ecn: match transmit.ecn {
-            None => Ecn::NotCapable,
-            Some(EcnCodepoint::Ect0) => Ecn::Capable0,
-            Some(EcnCodepoint::Ect1) => Ecn::Capable1,
-            Some(EcnCodepoint::Ce) => Ecn::Congestion,
-        },
-        dscp: None,
-        segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+impl From<&Datagram<'_>> for Source {
+    fn from(datagram: &Datagram<'_>) -> Self {
+        let ecn = match datagram.ecn {
+            Ecn::NotCapable => None,
+            Ecn::Capable0 => Some(EcnCodepoint::Ect0),
+            Ecn::Capable1 => Some(EcnCodepoint::Ect1),
+            Ecn::Congestion => Some(EcnCodepoint::Ce),
+        };
+        Self { remote: datagram.source, local: datagram.local, ecn }
+    }
+}
+
+impl From<&Transmit> for UdpTransmit {
+    fn from(transmit: &Transmit) -> Self {
+        Self {
+            destination: transmit.destination,
+            source: transmit.local,
+            ecn: match transmit.ecn {
+                None => Ecn::NotCapable,
+                Some(EcnCodepoint::Ect0) => Ecn::Capable0,
+                Some(EcnCodepoint::Ect1) => Ecn::Capable1,
+                Some(EcnCodepoint::Ce) => Ecn::Congestion,
+            },
+            dscp: None,
+            segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
+        }
     }
 }
 
 /// The thread. When nobody has it any more, connections are told that they are over, and it ends.
 pub(super) struct Running {
     driver: Option<Driver<Carried>>,
+    tasks: Tasks,
     pub(super) local: SocketAddr,
     pub(super) clock: Clock,
 }
@@ -404,8 +455,22 @@ impl Running {
     ) -> Result<Arc<Self>, Error> {
         let clock = Clock::new();
         let local = socket.local_address()?;
+        let tasks = Arc::clone(&carried.tasks);
         let driver = Driver::spawn(socket, carried, clock, options)?;
-        Ok(Arc::new(Self { driver: Some(driver), local, clock }))
+        Ok(Arc::new(Self { driver: Some(driver), tasks, local, clock }))
+    }
+
+    /// Leaves the thread something to do.
+    pub(super) fn leave(&self, task: Task) {
+        let first = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.push(task);
+            tasks.len() == 1
+        };
+        // Where others wait, it has been asked and not come to them yet.
+        if first {
+            self.ask(Command::Work);
+        }
     }
 
     /// Asks the thread for something; false where it has ended.

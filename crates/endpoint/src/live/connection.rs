@@ -77,6 +77,12 @@ impl Pending {
         Self::begin_on(&caller.running, remote, name, trust, token)
     }
 
+    /// Calls `hook` whenever it may be known whether it can be used; on another thread, which it
+    /// must not keep.
+    pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
+        self.0.on_change(hook);
+    }
+
     /// The connection, once [`wait`](Self::wait) has said that it can be used.
     pub fn connection(self) -> Connection {
         self.0

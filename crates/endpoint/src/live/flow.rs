@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ontempo_foundation::Duration;
 
 use super::Error;
-use super::carried::{Command, MOST_READY, Running, size};
+use super::carried::{Command, MOST_READY, Running, Task, size};
 use super::mailbox::Mailbox;
 use crate::wire::MAX_DEPENDENCIES;
 use crate::{
@@ -143,7 +143,7 @@ impl SendFlow {
 
     fn taken(&self, (number, tell): (u64, bool)) -> u64 {
         if tell {
-            self.running.ask(Command::Flush(self.connection, self.id));
+            self.running.leave(Task::Flush(self.connection, self.id));
         }
         number
     }
@@ -185,7 +185,7 @@ impl SendFlow {
             first && !std::mem::replace(&mut outbox.flushing, true)
         });
         if tell {
-            self.running.ask(Command::Flush(self.connection, self.id));
+            self.running.leave(Task::Flush(self.connection, self.id));
         }
     }
 
@@ -287,7 +287,7 @@ impl ReceiveFlow {
             Some(Err(Error::Closed { reason }))
         });
         if resume {
-            self.running.ask(Command::Resume(self.connection, self.id));
+            self.running.leave(Task::Resume(self.connection, self.id));
         }
         next
     }

@@ -1,5 +1,6 @@
 //! What two threads share and wait for.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,10 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Mailbox<T> {
     value: Mutex<T>,
     changed: Condvar,
+    /// Threads that wait; changed only by who has the value. To wake nobody costs a system call.
+    waiting: AtomicUsize,
     hook: Mutex<Option<Hook>>,
+    has_hook: AtomicBool,
 }
 
 /// A panic elsewhere leaves the value whole: no change of ours stops half-way.
@@ -23,7 +27,13 @@ fn guard<'a, T>(
 
 impl<T> Mailbox<T> {
     pub(super) fn new(value: T) -> Self {
-        Self { value: Mutex::new(value), changed: Condvar::new(), hook: Mutex::new(None) }
+        Self {
+            value: Mutex::new(value),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            hook: Mutex::new(None),
+            has_hook: AtomicBool::new(false),
+        }
     }
 
     /// The value, to be looked at, or changed without anybody being told.
@@ -33,11 +43,18 @@ impl<T> Mailbox<T> {
 
     /// Changes the value and tells those who wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        let changed = change(&mut self.lock());
-        self.changed.notify_all();
-        let hook = guard(self.hook.lock()).clone();
-        if let Some(hook) = hook {
-            hook();
+        let (changed, waiting) = {
+            let mut value = self.lock();
+            (change(&mut value), self.waiting.load(Ordering::Relaxed))
+        };
+        if waiting > 0 {
+            self.changed.notify_all();
+        }
+        if self.has_hook.load(Ordering::Acquire) {
+            let hook = guard(self.hook.lock()).clone();
+            if let Some(hook) = hook {
+                hook();
+            }
         }
         changed
     }
@@ -55,19 +72,25 @@ impl<T> Mailbox<T> {
             if let Some(found) = ready(&mut value) {
                 return Some(found);
             }
-            value = match end {
+            let left = match end {
+                None => None,
+                Some(end) => Some(end.checked_duration_since(Instant::now())?),
+            };
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            value = match left {
                 None => guard(self.changed.wait(value)),
-                Some(end) => {
-                    let left = end.checked_duration_since(Instant::now())?;
+                Some(left) => {
                     let waited = self.changed.wait_timeout(value, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Calls `hook` at each change from now on, on the thread that changes.
     pub(super) fn set_hook(&self, hook: Hook) {
         *guard(self.hook.lock()) = Some(hook);
+        self.has_hook.store(true, Ordering::Release);
     }
 }

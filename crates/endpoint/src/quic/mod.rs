@@ -6,6 +6,7 @@
 mod account;
 mod adapter;
 mod clock;
+mod fixed;
 mod foreign;
 mod spaced;
 mod watch;
@@ -13,6 +14,7 @@ mod watch;
 pub use account::{Account, SharedAccount};
 pub use adapter::{Adapter, Factory, Log, Pacing, SharedLog};
 pub use clock::Epoch;
+pub(crate) use fixed::StaticWindow;
 pub(crate) use foreign::ForeignFactory;
 pub(crate) use spaced::SpacedFactory;
 pub(crate) use watch::{Watched, WatchedClient, WatchedServer, watched};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use ontempo_foundation::Time;
@@ -180,7 +180,7 @@ impl<P: Protocol> Driver<P> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread now and hands back the protocol.
+    /// Ends the thread now and hands back the protocol, which is told of what has come by now.
     ///
     /// # Errors
     /// The socket broke, or the protocol panicked.
@@ -250,12 +250,9 @@ impl<P: Protocol> Work<P> {
     }
 
     fn work(&mut self) -> io::Result<()> {
-        let mut ready = Ready { readable: true, woken: true };
+        let mut ready = Ready { readable: true };
         while !self.shared.ending.load(Ordering::Acquire) {
-            if ready.woken {
-                self.bell.hush();
-                self.take_commands();
-            }
+            self.take_commands();
             if ready.readable {
                 self.receive()?;
             }
@@ -268,27 +265,35 @@ impl<P: Protocol> Work<P> {
                 Sending::Until(until, precise) => (until, precise),
             };
             if self.pending.is_none() && until > Time::ZERO && self.protocol.is_finished() {
-                break;
+                return Ok(());
             }
             ready = self.wait(until, precise)?;
         }
-        Ok(())
+        self.receive()
     }
 
-    fn wait(&self, paced: Time, precise: bool) -> io::Result<Ready> {
+    fn wait(&mut self, mut paced: Time, precise: bool) -> io::Result<Ready> {
+        if paced > Time::ZERO {
+            self.bell.doze();
+            if self.take_commands() || self.shared.ending.load(Ordering::Acquire) {
+                // Only a look at the socket, and on.
+                paced = Time::ZERO;
+            }
+        }
         let timeout = self.protocol.next_timeout();
         let until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
         self.bell.wait(&self.socket, self.pending.is_some(), self.clock, until, precise)
     }
 
-    fn take_commands(&mut self) {
-        loop {
-            match self.waiting.try_recv() {
-                Ok(command) => self.protocol.handle_command(self.clock.now(), command),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
-            }
+    /// Hands on what was asked for; true where something was.
+    fn take_commands(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(command) = self.waiting.try_recv() {
+            self.protocol.handle_command(self.clock.now(), command);
+            any = true;
         }
+        any
     }
 
     fn receive(&mut self) -> io::Result<()> {

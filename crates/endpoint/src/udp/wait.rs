@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use ontempo_foundation::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,46 +20,69 @@ const SPIN: Duration = Duration::from_micros(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ready {
     pub(super) readable: bool,
-    pub(super) woken: bool,
 }
 
 /// The other end wakes a [`Bell`].
 #[derive(Debug)]
-pub(super) struct Ringer(OwnedFd);
+pub(super) struct Ringer {
+    file: OwnedFd,
+    awake: Arc<AtomicBool>,
+}
 
 /// What another thread wakes the driver by.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct Bell {
+    file: OwnedFd,
+    /// False while the driver sleeps or is about to: only then is a ring worth a system call.
+    awake: Arc<AtomicBool>,
+}
 
 /// A bell and who rings it. Linux: one eventfd; elsewhere a pair of sockets.
 pub(super) fn bell() -> io::Result<(Ringer, Bell)> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::event::{EventfdFlags, eventfd};
-        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok((Ringer(file.try_clone()?), Bell(file)))
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let (near, far) = std::os::unix::net::UnixStream::pair()?;
-        near.set_nonblocking(true)?;
-        far.set_nonblocking(true)?;
-        Ok((Ringer(near.into()), Bell(far.into())))
-    }
+    let awake = Arc::new(AtomicBool::new(true));
+    let (near, far) = files()?;
+    Ok((Ringer { file: near, awake: Arc::clone(&awake) }, Bell { file: far, awake }))
+}
+
+#[cfg(target_os = "linux")]
+fn files() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::event::{EventfdFlags, eventfd};
+    let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    Ok((file.try_clone()?, file))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn files() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (near, far) = std::os::unix::net::UnixStream::pair()?;
+    near.set_nonblocking(true)?;
+    far.set_nonblocking(true)?;
+    Ok((near.into(), far.into()))
 }
 
 impl Ringer {
-    /// Wakes the driver, or keeps it from falling asleep.
+    /// Wakes the driver, or keeps it from falling asleep. What it is to find was put there before.
     pub(super) fn ring(&self) {
-        // Full means that it has been rung and not heard yet.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        // Beside the fence of `doze`: either this sees that the driver falls asleep, or the
+        // driver, that looks again before it does, sees what was put there.
+        fence(Ordering::SeqCst);
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            // Full means that it has been rung and not heard yet.
+            let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
+        }
     }
 }
 
 impl Bell {
-    pub(super) fn hush(&self) {
+    /// The driver is about to sleep: whatever is put before it from now on is rung for. What was
+    /// put before, it has to look for once more.
+    pub(super) fn doze(&self) {
+        self.awake.store(false, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    fn hush(&self) {
         let mut bytes = [0; 64];
-        let _ = rustix::io::read(&self.0, &mut bytes);
+        let _ = rustix::io::read(&self.file, &mut bytes);
     }
 
     /// Waits until `until`, the socket is ready (for sending too, where `blocked`), or the bell
@@ -71,11 +96,13 @@ impl Bell {
         precise: bool,
     ) -> io::Result<Ready> {
         let wanted = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut files = [PollFd::new(&socket, wanted), PollFd::new(&self.0, PollFlags::IN)];
+        let mut files = [PollFd::new(&socket, wanted), PollFd::new(&self.file, PollFlags::IN)];
         let ahead = until.since(clock.now());
         let sleep = if precise { ahead.saturating_sub(SPIN) } else { ahead };
         let timeout = (until != Time::NEVER).then(|| timespec(sleep));
-        match poll(&mut files, timeout.as_ref()) {
+        let polled = poll(&mut files, timeout.as_ref());
+        self.awake.store(true, Ordering::Release);
+        match polled {
             Ok(0) if precise => {
                 while clock.now() < until {
                     std::hint::spin_loop();
@@ -85,7 +112,11 @@ impl Bell {
             Err(error) => return Err(error.into()),
         }
         let is = |place: usize| !files[place].revents().is_empty();
-        Ok(Ready { readable: is(0), woken: is(1) })
+        let (readable, woken) = (is(0), is(1));
+        if woken {
+            self.hush();
+        }
+        Ok(Ready { readable })
     }
 }
 

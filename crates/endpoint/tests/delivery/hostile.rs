@@ -2,8 +2,8 @@
 
 use ontempo_endpoint::simulated::{Network, Path};
 use ontempo_endpoint::{
-    Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing, SendError,
-    Token, Trust,
+    Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing, Poll,
+    SendError, Source, Token, Trust,
 };
 use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 
@@ -126,6 +126,118 @@ fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
         .collect();
     assert_eq!(ids, (0..200).collect::<Vec<_>>());
     assert_eq!(world.network.endpoint(SERVER).connections(), 1);
+}
+
+/// Lets two endpoints talk without a network between them; answers what the first sent.
+fn talk(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
+    let (mut sent, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let before = sent.len();
+        while let Poll::Transmit(transmit) = client.poll_transmit(now, &mut out) {
+            let segment = transmit.segment.unwrap_or(transmit.size);
+            for datagram in out[..transmit.size].chunks(segment) {
+                sent.push(datagram.to_vec());
+                server.handle(now, Source::of(address(1)), datagram.into());
+            }
+        }
+        let mut answered = false;
+        while let Poll::Transmit(transmit) = server.poll_transmit(now, &mut out) {
+            let segment = transmit.segment.unwrap_or(transmit.size);
+            for datagram in out[..transmit.size].chunks(segment) {
+                answered = true;
+                client.handle(now, Source::of(address(2)), datagram.into());
+            }
+        }
+        if sent.len() == before && !answered {
+            return sent;
+        }
+    }
+}
+
+#[test]
+fn a_recorded_connection_that_is_played_again_does_nothing() {
+    let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
+    let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
+    server.listen(identity(), Token::default()).expect("the identity can be used");
+    let trust = Trust::Fingerprint(identity().fingerprint());
+    let id = client
+        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .expect("a connection can be begun");
+    let mut recorded = Vec::new();
+    let (mut flow, mut units) = (None, 0);
+    for millis in 0..200 {
+        let now = Time::ZERO + Duration::from_millis(millis);
+        client.handle_timeout(now);
+        server.handle_timeout(now);
+        let connection = client.connection(id).expect("nobody ends it");
+        if connection.is_open() && flow.is_none() {
+            flow = connection.open_flow(FlowConfig::default()).ok();
+        }
+        if let Some(flow) = flow {
+            let unit = Outgoing { data: content(units, 300), ..Outgoing::default() };
+            units += u64::from(connection.send(now, flow, unit).is_ok());
+        }
+        recorded.extend(talk(now, [&mut client, &mut server]));
+    }
+    assert!(units > 100 && recorded.len() > 100, "{units} units in {} datagrams", recorded.len());
+    let connected = |event: &Event| matches!(event, Event::Connected { .. });
+    let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+    let Some(Event::Connected { connection, .. }) = told.iter().find(|event| connected(event))
+    else {
+        panic!("no connection: {told:?}")
+    };
+    let take = |server: &mut Endpoint| {
+        let connection = server.connection(*connection).expect("nobody ends it");
+        let flow = ontempo_endpoint::FlowId { outgoing: false, ..flow.expect("it was opened") };
+        std::iter::from_fn(|| connection.receive(flow)).count() as u64
+    };
+    assert_eq!(take(&mut server), units);
+
+    // From the same address, from another, and once the connection is no more.
+    for (host, millis) in [(1, 250), (9, 300), (9, 600_000)] {
+        let now = Time::ZERO + Duration::from_millis(millis);
+        server.handle_timeout(now);
+        for datagram in &recorded {
+            server.handle(now, Source::of(address(host)), datagram.as_slice().into());
+            let mut out = Vec::new();
+            while let Poll::Transmit(_) = server.poll_transmit(now, &mut out) {}
+        }
+        if millis < 1000 {
+            assert_eq!(take(&mut server), 0, "units came twice");
+        }
+        let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+        assert!(!told.iter().any(connected), "{told:?}");
+    }
+    // What is played again to a server that knows nothing of it begins one half of a handshake.
+    assert!(server.connections() <= 1, "{} connections", server.connections());
+}
+
+#[test]
+fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
+    let mut back = path();
+    back.mishaps.stalls.push((Time::from_secs_f64(1.0), Time::from_secs_f64(1000.0)));
+    let config = Configuration { idle_timeout: Duration::from_secs(10), ..Default::default() };
+    let mut world = World::new(1, &path(), &back, &config);
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let (mut sent, mut bytes) = (0, 0);
+    let gone = world.run(Time::from_secs_f64(60.0), |world| {
+        let now = world.now();
+        while let Some(connection) = world.connection(CLIENT) {
+            let unit = Outgoing { data: content(sent, 5_000), ..Outgoing::default() };
+            match connection.send(now, flow, unit) {
+                Ok(_) => sent += 1,
+                Err(_) => break,
+            }
+            let statistics = connection.send_statistics(now, flow).expect("it is open");
+            bytes = bytes.max(statistics.held_bytes);
+        }
+        world.network.flush(CLIENT);
+        reason(&world.events[CLIENT]).is_some()
+    });
+    assert!(gone, "not given up by {}", world.now());
+    assert!(bytes <= config.send_bytes.get(), "{bytes} bytes waited");
+    assert_eq!(world.network.endpoint(CLIENT).connections(), 0);
 }
 
 /// Not a benchmark: it prints what virtual time costs, with `--nocapture`.

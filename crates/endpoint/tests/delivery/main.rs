@@ -2,5 +2,7 @@
 
 mod basics;
 mod hostile;
+mod published;
 mod seeds;
+mod transport;
 mod world;

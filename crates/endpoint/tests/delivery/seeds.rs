@@ -58,18 +58,14 @@ fn path(random: &mut RandomStream) -> Path {
     }
 }
 
-fn is_lossy(path: &Path) -> bool {
-    let Mishaps { damaged, stalls, .. } = &path.mishaps;
-    path.loss != LossModel::None || *damaged > 0.0 || !stalls.is_empty()
-}
-
 fn configuration(random: &mut RandomStream) -> Configuration {
     let burst = Packets::new(1 + random.next_u64() % 6);
+    let quantum = if burst.get() % 2 == 0 { millis(1) } else { Duration::ZERO };
     let bytes = pick(random, &[20_000, 200_000]);
     Configuration {
         congestion: pick(random, &CongestionName::ALL),
         rtt_correction: random.chance(0.3),
-        pacing: random.chance(0.8).then_some(PacingConfig { gain: 1.25, burst }),
+        pacing: random.chance(0.8).then_some(PacingConfig { gain: 1.25, burst, quantum }),
         acknowledge: pick(
             random,
             &[AckRequest::Immediate, AckRequest::Delayed, AckRequest::Adaptive],
@@ -228,8 +224,6 @@ enum Ended {
     Well,
     /// The network let no connection come to be.
     Unreachable,
-    /// The client's new address could not be proved over a lossy path, and the application was told.
-    Lost,
 }
 
 fn run(seed: u64) -> Ended {
@@ -270,9 +264,6 @@ fn run(seed: u64) -> Ended {
             break;
         }
         let closed = world.events.iter().flatten().find(|e| matches!(e, Event::Closed { .. }));
-        if closed.is_some() && rebound && (is_lossy(&there) || is_lossy(&back)) {
-            return Ended::Lost;
-        }
         if closed.is_some() || world.now() >= end || steps > MOST_STEPS {
             let closed = closed.cloned();
             let state = state(&mut world, &plans);
@@ -283,7 +274,9 @@ fn run(seed: u64) -> Ended {
     plans.iter().for_each(|plan| plan.check(&world, seed));
     check_memory(&world, &config, seed);
     if let Some(pacing) = config.pacing {
-        let most = pacing.burst.get() as usize;
+        // 64 KB of the least packets.
+        let at_once = if pacing.quantum > Duration::ZERO { (64 << 10) / 1200 } else { 1 };
+        let most = at_once.max(pacing.burst.get() as usize);
         let burst = world.network.largest_burst();
         assert!(burst <= most.max(1), "seed {seed}: a burst of {burst}, {most} allowed");
     }
@@ -345,7 +338,7 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         return;
     }
     let next = AtomicU64::new(0);
-    let (unconnected, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    let unconnected = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -361,9 +354,6 @@ fn what_was_promised_holds_over_thousands_of_networks() {
                         Ok(Ended::Unreachable) => {
                             unconnected.fetch_add(1, Ordering::Relaxed);
                         }
-                        Ok(Ended::Lost) => {
-                            lost.fetch_add(1, Ordering::Relaxed);
-                        }
                         Err(_) => failed.lock().expect("nobody panics with it").push(seed),
                     }
                 }
@@ -376,9 +366,5 @@ fn what_was_promised_holds_over_thousands_of_networks() {
         "with ONTEMPO_SEED set to one of them it can be run alone: {failed:?}"
     );
     let unconnected = unconnected.into_inner();
-    let lost = lost.into_inner();
     println!("{unconnected} of {SEEDS} networks let nothing through");
-    println!("{lost} connections were lost with the client's address");
-    // Of some 300 whose client's address changes.
-    assert!(lost <= 12, "{lost} connections were lost with the client's address");
 }

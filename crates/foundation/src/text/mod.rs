@@ -470,6 +470,10 @@ impl FromStr for Duration {
     }
 }
 
+fn too_large(text: &str, wanted: Quantity) -> UnitError {
+    UnitError { text: text.trim().to_owned(), wanted, problem: UnitProblem::TooLarge }
+}
+
 impl FromStr for Rate {
     type Err = UnitError;
 
@@ -477,13 +481,8 @@ impl FromStr for Rate {
         if text.trim() == "unlimited" {
             return Ok(Self::UNLIMITED);
         }
-        let too_large = || UnitError {
-            text: text.trim().to_owned(),
-            wanted: Quantity::Rate,
-            problem: UnitProblem::TooLarge,
-        };
         match Self::from_bits_per_sec(parse(text, Quantity::Rate)?) {
-            Self::UNLIMITED => Err(too_large()),
+            Self::UNLIMITED => Err(too_large(text, Quantity::Rate)),
             rate => Ok(rate),
         }
     }
@@ -522,11 +521,7 @@ impl FromStr for Percent {
             Ok(thousandths) if thousandths <= Self::ALL.as_thousandths() => {
                 Ok(Self::from_thousandths(thousandths))
             }
-            _ => Err(UnitError {
-                text: text.trim().to_owned(),
-                wanted: Quantity::Percent,
-                problem: UnitProblem::TooLarge,
-            }),
+            _ => Err(too_large(text, Quantity::Percent)),
         }
     }
 }

@@ -1,0 +1,177 @@
+//! Connections.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration as Wall;
+
+use ontempo_endpoint::Token;
+use ontempo_endpoint::live::{Connection, Pending};
+use ontempo_endpoint::udp::Clock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::bridge::{Answer, Kept, Place, Waker, lock};
+use super::flow::{LiveReceiveFlow, LiveSendFlow, config, seconds};
+use super::identity::Trust;
+use super::options::Given;
+use super::statistics::ConnectionStatistics;
+use super::{closed, failure};
+
+/// The address of a host that is a number already, and a port.
+pub(crate) fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
+    let ip: IpAddr = host
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("`{host}` is no address of IPv4 or IPv6")))?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+pub(crate) fn parts(address: SocketAddr) -> (String, u16) {
+    (address.ip().to_string(), address.port())
+}
+
+pub(super) fn token(bytes: &[u8]) -> PyResult<Token> {
+    Token::new(bytes).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// Begins a connection; answers a `LivePending`.
+#[pyfunction]
+pub(crate) fn begin(
+    remote: (String, u16),
+    name: String,
+    trust: &Trust,
+    token: &[u8],
+    options: Given,
+    waker: Py<Waker>,
+) -> PyResult<Answer> {
+    let remote = address(&remote.0, remote.1)?;
+    let (trust, token) = (trust.0.clone(), self::token(token)?);
+    let options = options.options()?;
+    let place = waker.get().place();
+    let work = move || Pending::begin(remote, &name, &trust, token, &options).map(Kept::new);
+    waker.get().later(work, move |py, begun| {
+        let pending = LivePending::new(begun.map_err(failure)?, &place);
+        Ok(Py::new(py, pending)?.into_any())
+    })
+}
+
+/// A connection that has been begun.
+#[pyclass(frozen, module = "ontempo._native")]
+pub(crate) struct LivePending {
+    pending: Mutex<Option<Kept<Pending>>>,
+    #[pyo3(get)]
+    key: u64,
+}
+
+impl LivePending {
+    fn new(pending: Kept<Pending>, place: &Place) -> Self {
+        pending.on_change(place.hook());
+        Self { pending: Mutex::new(Some(pending)), key: place.key }
+    }
+}
+
+#[pymethods]
+impl LivePending {
+    /// The connection, once; `None` while it is not known whether it can be used.
+    fn take(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveConnection>> {
+        let mut held = lock(&self.pending);
+        let Some(pending) = &*held else { return Ok(None) };
+        let Some(result) = py.detach(|| pending.wait(Some(Wall::ZERO))) else { return Ok(None) };
+        let pending = held.take().and_then(Kept::take);
+        result.map_err(failure)?;
+        Ok(pending.map(|pending| LiveConnection::new(pending.connection(), waker)))
+    }
+}
+
+/// A connection.
+#[pyclass(frozen, module = "ontempo._native")]
+pub(crate) struct LiveConnection {
+    /// `None` once this side has closed it.
+    connection: Mutex<Option<Arc<Kept<Connection>>>>,
+    #[pyo3(get)]
+    key: u64,
+    #[pyo3(get)]
+    remote: (String, u16),
+    #[pyo3(get)]
+    local: (String, u16),
+    clock: Clock,
+}
+
+impl LiveConnection {
+    pub(super) fn new(connection: Connection, waker: &Waker) -> Self {
+        let place = waker.place();
+        connection.on_change(place.hook());
+        Self {
+            key: place.key,
+            remote: parts(connection.remote()),
+            local: parts(connection.local()),
+            clock: connection.clock(),
+            connection: Mutex::new(Some(Arc::new(Kept::new(connection)))),
+        }
+    }
+
+    fn get(&self) -> PyResult<Arc<Kept<Connection>>> {
+        lock(&self.connection).clone().ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl LiveConnection {
+    /// The time of the connection's clock, in seconds.
+    fn now_s(&self) -> f64 {
+        seconds(self.clock.now())
+    }
+
+    /// Opens a flow; answers a `LiveSendFlow`.
+    fn open_flow(
+        &self,
+        order: &str,
+        reliability: &str,
+        label: String,
+        waker: &Waker,
+    ) -> PyResult<Answer> {
+        let (connection, config) = (self.get()?, config(order, reliability, label)?);
+        let place = waker.place();
+        let work = move || connection.open_flow(config).map(Kept::new);
+        waker.later(work, move |py, opened| {
+            let flow = LiveSendFlow::new(opened.map_err(failure)?, &place);
+            Ok(Py::new(py, flow)?.into_any())
+        })
+    }
+
+    /// The next flow that the peer has opened; `None` where there is none.
+    fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveReceiveFlow>> {
+        let connection = self.get()?;
+        let flow = py.detach(|| connection.accept_flow_within(Wall::ZERO));
+        let flow = flow.transpose().map_err(failure)?;
+        Ok(flow.map(|flow| LiveReceiveFlow::new(flow, &waker.place())))
+    }
+
+    /// Why it is over; `None` while it is not.
+    fn closed_because(&self) -> Option<String> {
+        match &*lock(&self.connection) {
+            Some(connection) => connection.is_closed(),
+            None => Some("it was closed by this side".to_owned()),
+        }
+    }
+
+    fn statistics(&self, waker: &Waker) -> PyResult<Answer> {
+        let connection = self.get()?;
+        let finish = |py: Python<'_>, all: Option<_>| {
+            Ok(all.as_ref().map(ConnectionStatistics::of).into_pyobject(py)?.unbind())
+        };
+        waker.later(move || connection.statistics(), finish)
+    }
+
+    /// Closes it and tells the peer why; answers once that has been done.
+    fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<Answer>> {
+        let Some(connection) = lock(&self.connection).take() else { return Ok(None) };
+        let work = move || {
+            connection.close(&reason);
+            // Answered after the thread has seen the closing.
+            connection.statistics();
+            // Where nothing else has the socket, this ends its thread.
+            drop(Arc::try_unwrap(connection).map(Kept::take));
+        };
+        waker.later(work, |py, ()| Ok(py.None())).map(Some)
+    }
+}

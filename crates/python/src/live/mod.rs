@@ -1,0 +1,52 @@
+//! Connections for Python's event loops: `ontempo_endpoint::live`, asked without waiting.
+//!
+//! Each object answers at once what it has, and has a key under which a [`Waker`] tells that it is
+//! worth to ask again. `python/ontempo/live` makes coroutines of that.
+
+mod bridge;
+mod connection;
+mod flow;
+mod identity;
+mod listener;
+mod options;
+mod statistics;
+
+use ontempo_endpoint::live::Error;
+use pyo3::PyErr;
+
+pub(crate) use bridge::{Answer, Place, Waker, lock};
+pub(crate) use connection::{LiveConnection, LivePending, address, begin, parts};
+pub(crate) use flow::{LiveReceiveFlow, LiveSendFlow};
+pub(crate) use identity::{Identity, Trust};
+pub(crate) use listener::{LiveListener, bind};
+pub(crate) use options::{check_options, choice, default_options};
+
+mod errors {
+    use pyo3::import_exception;
+
+    import_exception!(ontempo.live.errors, BindError);
+    import_exception!(ontempo.live.errors, ClosedError);
+    import_exception!(ontempo.live.errors, EndpointError);
+    import_exception!(ontempo.live.errors, IdentityError);
+    import_exception!(ontempo.live.errors, NotConnectedError);
+    import_exception!(ontempo.live.errors, UnitError);
+}
+
+/// The exception that an error is.
+fn failure(error: Error) -> PyErr {
+    let sentence = error.to_string();
+    match error {
+        Error::Bind(_) => errors::BindError::new_err(sentence),
+        Error::Identity(_) => errors::IdentityError::new_err(sentence),
+        Error::NotConnected { .. } => errors::NotConnectedError::new_err(sentence),
+        Error::Closed { .. } => errors::ClosedError::new_err(sentence),
+        Error::Unit(_) => errors::UnitError::new_err(sentence),
+        // There may be more kinds one day.
+        _ => errors::EndpointError::new_err(sentence),
+    }
+}
+
+/// The exception of what this side has closed.
+fn closed() -> PyErr {
+    failure(Error::Closed { reason: "it was closed by this side".to_owned() })
+}

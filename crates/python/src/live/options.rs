@@ -1,0 +1,109 @@
+//! What may be set of an endpoint, its socket and its thread.
+
+use ontempo_endpoint::live::Options;
+use ontempo_endpoint::{AckRequest, Configuration, CongestionName};
+use ontempo_foundation::{Bytes, Duration, Packets};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// `ontempo.Options`, field by field.
+#[derive(FromPyObject, IntoPyObject)]
+pub(crate) struct Given {
+    congestion: String,
+    initial_window: u64,
+    acknowledge: String,
+    idle_timeout_s: f64,
+    keep_alive_s: Option<f64>,
+    greeting_timeout_s: f64,
+    send_units: u64,
+    send_bytes: u64,
+    receive_flows: u64,
+    receive_units: u64,
+    receive_bytes: u64,
+    longest_unit: u64,
+    connections: usize,
+    half_open: usize,
+    retry: bool,
+    dscp: String,
+    precise: bool,
+}
+
+const ACKNOWLEDGE: [(&str, AckRequest); 3] = [
+    ("immediate", AckRequest::Immediate),
+    ("delayed", AckRequest::Delayed),
+    ("adaptive", AckRequest::Adaptive),
+];
+
+/// A choice out of names; what is none is refused with all that are.
+pub(crate) fn choice<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
+    let found = known.iter().find(|(name, _)| *name == text).map(|&(_, value)| value);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
+        PyValueError::new_err(format!("{field} is `{text}`: one of {}", names.join(", ")))
+    })
+}
+
+fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(format!("{field}: {error}"))
+}
+
+impl Given {
+    pub(super) fn options(&self) -> PyResult<Options> {
+        let mut options = Options::default();
+        let seconds = Duration::from_secs_f64;
+        let all = &mut options.configuration;
+        all.congestion = self.congestion.parse().map_err(|error| wrong("congestion", error))?;
+        all.initial_window = Packets::new(self.initial_window);
+        all.acknowledge = choice("acknowledge", &self.acknowledge, &ACKNOWLEDGE)?;
+        all.idle_timeout = seconds(self.idle_timeout_s);
+        all.keep_alive = self.keep_alive_s.map(seconds);
+        all.greeting_timeout = seconds(self.greeting_timeout_s);
+        all.send_units = self.send_units;
+        all.send_bytes = Bytes::new(self.send_bytes);
+        all.limits.flows = self.receive_flows;
+        all.limits.units = self.receive_units;
+        all.limits.bytes = self.receive_bytes;
+        all.limits.unit_bytes = self.longest_unit;
+        all.connections = self.connections;
+        all.half_open = self.half_open;
+        all.retry = self.retry;
+        options.socket.dscp = self.dscp.parse().map_err(|error| wrong("dscp", error))?;
+        options.driver.precise = self.precise;
+        Ok(options)
+    }
+
+    fn of(all: &Configuration) -> Self {
+        let acknowledge = ACKNOWLEDGE.iter().find(|(_, request)| *request == all.acknowledge);
+        Self {
+            congestion: CongestionName::name(all.congestion).to_owned(),
+            initial_window: all.initial_window.get(),
+            acknowledge: acknowledge.map_or("", |&(name, _)| name).to_owned(),
+            idle_timeout_s: all.idle_timeout.as_secs_f64(),
+            keep_alive_s: all.keep_alive.map(Duration::as_secs_f64),
+            greeting_timeout_s: all.greeting_timeout.as_secs_f64(),
+            send_units: all.send_units,
+            send_bytes: all.send_bytes.get(),
+            receive_flows: all.limits.flows,
+            receive_units: all.limits.units,
+            receive_bytes: all.limits.bytes,
+            longest_unit: all.limits.unit_bytes,
+            connections: all.connections,
+            half_open: all.half_open,
+            retry: all.retry,
+            dscp: "cs0".to_owned(),
+            precise: false,
+        }
+    }
+}
+
+/// Raises `ValueError` where a name among the options is not known.
+#[pyfunction]
+pub(crate) fn check_options(options: Given) -> PyResult<()> {
+    options.options().map(|_| ())
+}
+
+/// The options that the endpoint has by itself.
+#[pyfunction]
+pub(crate) fn default_options() -> Given {
+    Given::of(&Configuration::default())
+}

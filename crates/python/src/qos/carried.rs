@@ -1,0 +1,117 @@
+//! A connection, whatever carries it.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration as Wall;
+
+use ontempo_endpoint::monitor::{Reservation, SocketReport};
+use ontempo_endpoint::qos::{
+    Delivery, Direction, Events, Message, QosOptions, QosSocket, QosStream, SetupError,
+};
+use ontempo_mechanisms::qos::{Refusal, Specification};
+
+/// How long a thread waits for the network before it looks whether the connection is closed.
+const LOOK_EVERY: Wall = Wall::from_millis(200);
+
+/// A connection. A clone is the same one.
+#[derive(Clone)]
+pub(super) enum Carried {
+    Tcp(QosStream),
+    Udp(QosSocket),
+}
+
+/// Calls a method that both kinds have.
+macro_rules! each {
+    ($carried:expr, $one:ident => $call:expr) => {
+        match $carried {
+            Carried::Tcp($one) => $call,
+            Carried::Udp($one) => $call,
+        }
+    };
+}
+
+impl Carried {
+    pub(super) fn connect(
+        is_udp: bool,
+        to: SocketAddr,
+        options: &QosOptions,
+    ) -> Result<Self, SetupError> {
+        if is_udp {
+            QosSocket::connect(to, options).map(Self::Udp)
+        } else {
+            QosStream::connect(to, options).map(Self::Tcp)
+        }
+    }
+
+    /// Has waiting threads look now and then.
+    pub(super) fn look_around(&self) -> io::Result<()> {
+        if let Self::Tcp(stream) = self {
+            stream.set_write_timeout(Some(LOOK_EVERY))?;
+        }
+        each!(self, one => one.set_read_timeout(Some(LOOK_EVERY)))
+    }
+
+    pub(super) fn send(&self, data: &[u8]) -> io::Result<()> {
+        each!(self, one => one.send_message(data))
+    }
+
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        each!(self, one => one.receive_message(buffer))
+    }
+
+    /// Says that nothing more will be sent, where the carrier can.
+    pub(super) fn finish(&self) {
+        if let Self::Tcp(stream) = self {
+            // The other end may have closed already.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp(_))
+    }
+
+    pub(super) fn agreed(&self, direction: Direction) -> Specification {
+        each!(self, one => one.agreed(direction))
+    }
+
+    pub(super) fn change(&self, asked: Specification) -> Result<Specification, Refusal> {
+        each!(self, one => one.change(asked))
+    }
+
+    pub(super) fn events(&self) -> Events {
+        each!(self, one => one.events())
+    }
+
+    pub(super) fn delivery(&self, direction: Direction) -> Delivery {
+        each!(self, one => one.delivery(direction))
+    }
+
+    pub(super) fn reports(&self) -> Vec<SocketReport> {
+        each!(self, one => one.reports())
+    }
+
+    pub(super) fn reservation(&self, direction: Direction) -> (Reservation, String) {
+        each!(self, one => one.reservation(direction))
+    }
+
+    pub(super) fn most_sent(&self) -> usize {
+        each!(self, one => one.most_sent())
+    }
+
+    pub(super) fn most_received(&self) -> usize {
+        each!(self, one => one.most_received())
+    }
+
+    pub(super) fn dscp(&self) -> u8 {
+        each!(self, one => one.dscp()).get()
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        each!(self, one => one.local_address())
+    }
+
+    pub(super) fn remote(&self) -> SocketAddr {
+        each!(self, one => one.peer_address())
+    }
+}

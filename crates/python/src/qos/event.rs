@@ -1,0 +1,147 @@
+//! What has changed on a connection.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use ontempo_endpoint::qos::{Event, Events};
+use ontempo_mechanisms::qos::{Step, Turn, Value};
+use pyo3::exceptions::PyStopAsyncIteration;
+use pyo3::prelude::*;
+
+use super::figures::{direction_name, reservation_name};
+use super::specification::Given;
+use crate::live::{Place, lock};
+
+/// Events that wait for the loop; more are forgotten, the oldest first.
+const MOST_WAITING: usize = 1024;
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    has_ended: bool,
+}
+
+/// The events of a connection from when they were asked for.
+#[pyclass(frozen, module = "ontempo._native")]
+pub(crate) struct QosEvents {
+    waiting: Arc<Mutex<Waiting>>,
+    #[pyo3(get)]
+    key: u64,
+}
+
+impl QosEvents {
+    /// Has a thread wait for them, which ends with the connection.
+    pub(super) fn new(events: Events, place: Place) -> PyResult<Self> {
+        let waiting = Arc::<Mutex<Waiting>>::default();
+        let (told, key) = (Arc::downgrade(&waiting), place.key);
+        thread::Builder::new().name("ontempo-events".to_owned()).spawn(move || {
+            for event in events {
+                // Where Python has let go of them nobody wants the rest.
+                let Some(waiting) = told.upgrade() else { return };
+                let mut waiting = lock(&waiting);
+                if waiting.events.len() >= MOST_WAITING {
+                    waiting.events.pop_front();
+                }
+                waiting.events.push_back(event);
+                drop(waiting);
+                place.tell();
+            }
+            if let Some(waiting) = told.upgrade() {
+                lock(&waiting).has_ended = true;
+            }
+            place.tell();
+        })?;
+        Ok(Self { waiting, key })
+    }
+}
+
+/// What a parameter asks for: a rate per second, bytes, seconds, per cent, or whether.
+#[derive(IntoPyObject)]
+enum Number {
+    Number(f64),
+    Allowed(bool),
+}
+
+impl Number {
+    fn of(value: Value) -> Self {
+        match value {
+            Value::Rate(rate) => Self::Number(rate.as_f64()),
+            Value::Size(size) => Self::Number(size.get() as f64),
+            Value::Span(span) => Self::Number(span.as_secs_f64()),
+            Value::Share(share) => Self::Number(share.as_f64()),
+            Value::Allowed(allowed) => Self::Allowed(allowed),
+        }
+    }
+}
+
+/// The parts of an event, of which the first tells the kind.
+#[derive(IntoPyObject)]
+pub(crate) enum Parts {
+    Violation(ViolationParts),
+    Step((&'static str, bool, usize, Given)),
+    Changed((&'static str, &'static str, Given)),
+    Reservation((&'static str, &'static str, &'static str, String)),
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct ViolationParts(
+    &'static str,
+    &'static str,
+    &'static str,
+    bool,
+    Number,
+    Number,
+    String,
+);
+
+impl Parts {
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Violation { direction, violation } => {
+                let begins = violation.turn == Turn::Begins;
+                let turn = if begins { "is not kept" } else { "is kept again" };
+                let text = format!(
+                    "{} {turn}: {} agreed, {} delivered",
+                    violation.parameter, violation.asked, violation.delivered
+                );
+                Self::Violation(ViolationParts(
+                    "violation",
+                    direction_name(direction),
+                    violation.parameter.name(),
+                    begins,
+                    Number::of(violation.asked),
+                    Number::of(violation.delivered),
+                    text,
+                ))
+            }
+            Event::Step { step, agreed } => {
+                let (is_down, rung) = match step {
+                    Step::Down(rung) => (true, rung),
+                    Step::Up(rung) => (false, rung),
+                };
+                Self::Step(("step", is_down, rung, Given::of(&agreed)))
+            }
+            Event::Changed { direction, agreed } => {
+                Self::Changed(("changed", direction_name(direction), Given::of(&agreed)))
+            }
+            Event::Reservation { direction, state, reason } => {
+                let (direction, state) = (direction_name(direction), reservation_name(state));
+                Self::Reservation(("reservation", direction, state, reason))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl QosEvents {
+    /// The next one; `None` while there is none. Raises `StopAsyncIteration` at the end.
+    fn try_next(&self) -> PyResult<Option<Parts>> {
+        let mut waiting = lock(&self.waiting);
+        match waiting.events.pop_front() {
+            Some(event) => Ok(Some(Parts::of(event))),
+            None if waiting.has_ended => Err(PyStopAsyncIteration::new_err(())),
+            None => Ok(None),
+        }
+    }
+}

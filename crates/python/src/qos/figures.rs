@@ -1,0 +1,63 @@
+//! Figures, as the dictionaries of which Python makes its data classes.
+
+use ontempo_endpoint::monitor::Reservation;
+use ontempo_endpoint::qos::{Delivery, Direction};
+use ontempo_foundation::Duration;
+use pyo3::prelude::*;
+
+use crate::live::choice;
+
+const DIRECTIONS: [(&str, Direction); 2] =
+    [("sending", Direction::Sending), ("receiving", Direction::Receiving)];
+
+pub(super) fn direction(text: &str) -> PyResult<Direction> {
+    choice("direction", text, &DIRECTIONS)
+}
+
+pub(super) fn direction_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Sending => "sending",
+        Direction::Receiving => "receiving",
+    }
+}
+
+pub(super) fn reservation_name(state: Reservation) -> &'static str {
+    match state {
+        Reservation::None => "none",
+        Reservation::Requested => "requested",
+        Reservation::ControlledLoad => "controlled-load",
+        Reservation::Guaranteed => "guaranteed",
+        Reservation::Refused => "refused",
+        Reservation::Lost => "lost",
+    }
+}
+
+#[derive(IntoPyObject)]
+pub(crate) struct Delivered {
+    sent_messages: u64,
+    messages: u64,
+    bytes: u64,
+    lost_messages: u64,
+    throughput_bps: u64,
+    loss_percent: Option<f64>,
+    delay_s: Option<f64>,
+    delay_error_s: Option<f64>,
+    jitter_s: Option<f64>,
+}
+
+impl Delivered {
+    pub(super) fn of(all: &Delivery) -> Self {
+        let seconds = |span: Option<Duration>| span.map(Duration::as_secs_f64);
+        Self {
+            sent_messages: all.sent_messages,
+            messages: all.messages,
+            bytes: all.bytes,
+            lost_messages: all.lost_messages,
+            throughput_bps: all.throughput.as_bits_per_sec(),
+            loss_percent: all.loss,
+            delay_s: seconds(all.delay),
+            delay_error_s: seconds(all.delay_error),
+            jitter_s: seconds(all.jitter),
+        }
+    }
+}

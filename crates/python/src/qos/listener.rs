@@ -1,0 +1,203 @@
+//! Taking connections.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration as Wall;
+
+use ontempo_endpoint::qos::{
+    Accepted, QosListener, QosOptions, QosSocket, QosSocketListener, SetupError,
+};
+use pyo3::prelude::*;
+
+use super::carried::Carried;
+use super::connection::QosLink;
+use super::errors::{BindError, ClosedError};
+use super::failure;
+use super::specification::GivenOptions;
+use crate::live::{Answer, Place, Waker, address, lock, parts};
+
+/// Those who came and wait to be taken; more are closed, the newest first.
+const MOST_WAITING: usize = 256;
+
+/// How long the thread that waits for others may take to notice that it is to end.
+const LAST_CALL: Wall = Wall::from_secs(1);
+
+enum Listening {
+    Tcp(QosListener),
+    Udp(QosSocketListener),
+}
+
+impl Listening {
+    fn bind(is_udp: bool, at: SocketAddr, options: QosOptions) -> Result<Self, SetupError> {
+        if is_udp {
+            QosSocket::bind(at, options).map(Self::Udp)
+        } else {
+            QosListener::bind(at, options).map(Self::Tcp)
+        }
+    }
+
+    fn local(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_address(),
+            Self::Udp(listener) => Ok(listener.local_address()),
+        }
+    }
+
+    fn accept(&self) -> io::Result<Accepted<Carried>> {
+        fn whatever<C>(
+            accepted: Accepted<C>,
+            carried: impl FnOnce(C) -> Carried,
+        ) -> Accepted<Carried> {
+            match accepted {
+                Accepted::Connection(one, remote) => Accepted::Connection(carried(one), remote),
+                Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
+            }
+        }
+        match self {
+            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Tcp)),
+            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Udp)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    came: VecDeque<Accepted<Carried>>,
+    failed: Option<String>,
+    is_closed: bool,
+}
+
+/// Takes those who come until the listener is closed.
+fn take(listening: &Listening, waiting: &Mutex<Waiting>, place: &Place) {
+    loop {
+        let accepted = listening.accept();
+        let mut waiting = lock(waiting);
+        if waiting.is_closed {
+            return;
+        }
+        match accepted {
+            Ok(_) if waiting.came.len() >= MOST_WAITING => {}
+            Ok(accepted) => waiting.came.push_back(accepted),
+            Err(error) => waiting.failed = Some(error.to_string()),
+        }
+        let has_failed = waiting.failed.is_some();
+        drop(waiting);
+        place.tell();
+        if has_failed {
+            return;
+        }
+    }
+}
+
+/// Listens at an address; answers a `QosDoor`.
+#[pyfunction]
+pub(crate) fn qos_bind(
+    carrier: &str,
+    at: (Option<String>, u16),
+    options: GivenOptions,
+    waker: Py<Waker>,
+) -> PyResult<Answer> {
+    let any = || SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), at.1);
+    let at = at.0.map_or_else(|| Ok(any()), |host| address(&host, at.1))?;
+    let (options, is_udp) = (options.options()?, carrier == "udp");
+    let place = waker.get().place();
+    let work = move || {
+        let listening = Listening::bind(is_udp, at, options)?;
+        let local = listening.local()?;
+        let waiting = Arc::<Mutex<Waiting>>::default();
+        let (told, key) = (Arc::clone(&waiting), place.key);
+        thread::Builder::new()
+            .name("ontempo-accept".to_owned())
+            .spawn(move || take(&listening, &told, &place))?;
+        Ok(QosDoor { waiting, key, local: parts(local), is_udp, address: local })
+    };
+    waker.get().later(work, move |py, bound: Result<_, SetupError>| {
+        let door = bound.map_err(|error| match error {
+            SetupError::Io(error) => BindError::new_err(format!("no listener at {at}: {error}")),
+            other => failure(&other),
+        })?;
+        Ok(Py::new(py, door)?.into_any())
+    })
+}
+
+/// Takes connections.
+#[pyclass(frozen, module = "ontempo._native")]
+pub(crate) struct QosDoor {
+    waiting: Arc<Mutex<Waiting>>,
+    #[pyo3(get)]
+    key: u64,
+    #[pyo3(get)]
+    local: (String, u16),
+    is_udp: bool,
+    address: SocketAddr,
+}
+
+/// Who came: one to talk to, or one who was refused, with the reason.
+#[derive(IntoPyObject)]
+pub(crate) enum Arrival {
+    Connection(Py<QosLink>),
+    Refused(((String, u16), String)),
+}
+
+impl QosDoor {
+    /// Ends the thread, which waits for somebody: that is ourselves.
+    fn end(&self) -> impl FnOnce() + Send + 'static {
+        let is_first = !std::mem::replace(&mut lock(&self.waiting).is_closed, true);
+        let (is_udp, mut address) = (self.is_udp, self.address);
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        move || {
+            if is_first {
+                let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
+                // Whatever comes of it, the thread has been woken.
+                drop(Carried::connect(is_udp, address, &options));
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl QosDoor {
+    /// Who came next; `None` where nobody did.
+    fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_closed {
+            return Err(ClosedError::new_err("the listener is closed"));
+        }
+        let Some(accepted) = waiting.came.pop_front() else {
+            let failed = waiting.failed.clone();
+            return match failed {
+                Some(reason) => Err(ClosedError::new_err(format!("the listener ended: {reason}"))),
+                None => Ok(None),
+            };
+        };
+        drop(waiting);
+        Ok(Some(match accepted {
+            Accepted::Connection(carried, _) => {
+                Arrival::Connection(Py::new(py, QosLink::new(carried, waker.place())?)?)
+            }
+            Accepted::Refused(remote, error) => {
+                Arrival::Refused((parts(remote), error.to_string()))
+            }
+        }))
+    }
+
+    /// Takes no more; answers once that is so.
+    fn close(&self, waker: &Waker) -> PyResult<Answer> {
+        waker.later(self.end(), |py, ()| Ok(py.None()))
+    }
+}
+
+impl Drop for QosDoor {
+    fn drop(&mut self) {
+        let end = self.end();
+        // Without a thread left the other one waits on, and ends with the process.
+        let _ = thread::Builder::new().spawn(end);
+    }
+}

@@ -1,0 +1,41 @@
+//! QoS sockets for Python's event loops.
+//!
+//! The sockets of `ontempo_endpoint::qos` wait. Here threads do that for them, one for each
+//! direction of a connection that is used and one for each listener, and the loop is told as it is
+//! told of [`live`](crate::live) connections. `python/ontempo/qos` makes coroutines of that.
+
+mod carried;
+mod connection;
+mod event;
+mod figures;
+mod listener;
+mod specification;
+
+use ontempo_endpoint::qos::SetupError;
+use pyo3::PyErr;
+
+pub(crate) use connection::{QosLink, qos_connect};
+pub(crate) use event::QosEvents;
+pub(crate) use listener::{QosDoor, qos_bind};
+pub(crate) use specification::{qos_check, qos_read};
+
+mod errors {
+    use pyo3::import_exception;
+
+    import_exception!(ontempo.live.errors, BindError);
+    import_exception!(ontempo.live.errors, ClosedError);
+    import_exception!(ontempo.live.errors, NotConnectedError);
+    import_exception!(ontempo.live.errors, UnitError);
+    import_exception!(ontempo.qos.errors, DisagreementError);
+    import_exception!(ontempo.qos.errors, SpecificationError);
+}
+
+/// The exception that a failed set-up is.
+fn failure(error: &SetupError) -> PyErr {
+    let sentence = error.to_string();
+    match error {
+        SetupError::Contradiction(_) => errors::SpecificationError::new_err(sentence),
+        SetupError::Disagreement(_) => errors::DisagreementError::new_err(sentence),
+        _ => errors::NotConnectedError::new_err(sentence),
+    }
+}

@@ -1,0 +1,81 @@
+//! Values of keys that are left out.
+
+use ontempo_foundation::{Bytes, Duration, Packets};
+
+use super::QueueLimit;
+
+pub(crate) fn seed() -> u64 {
+    1
+}
+pub(crate) fn yes() -> bool {
+    true
+}
+pub(crate) fn one() -> u32 {
+    1
+}
+pub(crate) fn packet() -> Bytes {
+    Bytes::new(1000)
+}
+pub(crate) fn red_max_p() -> f64 {
+    0.1
+}
+pub(crate) fn red_mean_packet() -> Bytes {
+    Bytes::new(500)
+}
+pub(crate) fn reservable() -> f64 {
+    0.75
+}
+pub(crate) fn smallest() -> Bytes {
+    Bytes::new(40)
+}
+pub(crate) fn largest() -> Bytes {
+    Bytes::new(1500)
+}
+pub(crate) fn aqm_limit() -> QueueLimit {
+    QueueLimit::Packets(Packets::new(1000))
+}
+pub(crate) fn codel_target() -> Duration {
+    Duration::from_millis(5)
+}
+pub(crate) fn codel_interval() -> Duration {
+    Duration::from_millis(100)
+}
+pub(crate) fn fq_limit() -> QueueLimit {
+    QueueLimit::Packets(Packets::new(10_240))
+}
+pub(crate) fn fq_quantum() -> Bytes {
+    Bytes::new(1514)
+}
+pub(crate) fn fq_queues() -> u32 {
+    1024
+}
+pub(crate) fn pie_target() -> Duration {
+    Duration::from_millis(15)
+}
+pub(crate) fn pie_burst() -> Duration {
+    Duration::from_millis(150)
+}
+pub(crate) fn ack_timeout() -> Duration {
+    Duration::from_millis(100)
+}
+pub(crate) fn ack_most() -> Packets {
+    Packets::new(4)
+}
+pub(crate) fn http_think() -> Duration {
+    Duration::from_secs(10)
+}
+pub(crate) fn http_think_shape() -> f64 {
+    1.4
+}
+pub(crate) fn http_objects() -> f64 {
+    1.7
+}
+pub(crate) fn http_objects_shape() -> f64 {
+    2.43
+}
+pub(crate) fn http_size() -> Bytes {
+    Bytes::new(12_000)
+}
+pub(crate) fn http_size_shape() -> f64 {
+    1.2
+}

@@ -1,0 +1,153 @@
+//! What carries a flow.
+
+use ontempo_foundation::{Bytes, Duration, Packets};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{TcpSpec, defaults};
+
+/// What carries a flow's packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
+pub enum Transport {
+    /// TCP, one way: data forward, ACKs of 40 bytes back.
+    Tcp(TcpSpec),
+    /// UDP.
+    Udp {
+        /// Size of a packet on the wire, headers counted.
+        #[serde(default = "defaults::packet")]
+        packet: Bytes,
+    },
+    /// UDP whose packets are spaced (psp, section 2): at a fixed distance, or at one that a
+    /// controller adapts to reports of the receiver. Give `spacing` or `controller`.
+    Spaced {
+        /// Size of a packet on the wire, headers counted.
+        #[serde(default = "defaults::packet")]
+        packet: Bytes,
+        /// The distance between packets. Packets follow each other no faster than the first
+        /// link takes for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spacing: Option<Duration>,
+        /// From where to where the spacing is.
+        #[serde(default)]
+        spacing_from: SpacingFrom,
+        /// Who adapts the spacing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        controller: Option<SpacingKind>,
+    },
+    /// ADUs, acknowledged selectively and sent again where lost; their order is the
+    /// application's choice (rr3216).
+    Adu(AduSpec),
+    /// Whatever a `command` opens itself; emulated only.
+    Own {},
+}
+
+/// From where the spacing to the next packet's start is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingFrom {
+    /// From the start of a packet: the interval of a timer.
+    #[default]
+    Start,
+    /// From the end of a packet, as its first link sends it (psp, fig. 3).
+    End,
+}
+
+/// Controllers of the spacing between packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpacingKind {
+    /// The packet-spacing protocol (psp, section 2.1).
+    Psp,
+    /// The same, damped: a loss that a smaller spacing caused restores the one before
+    /// (psp, section 2.2).
+    PspDamped,
+    /// The same, where only the decision before the report counts: a loss restores the spacing
+    /// if that was a decrease, whatever spacing the lost packets were sent at.
+    PspDampedLast,
+}
+
+/// How a flow of ADUs is carried. The defaults are those of rr3216, section 3.2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AduSpec {
+    /// Size of an ADU on the wire, headers counted.
+    pub packet: Bytes,
+    /// From one emission to the next; zero for as fast as the window allows.
+    pub interval: Duration,
+    /// The receiver's window in ADUs.
+    pub window: Packets,
+    /// What the window counts.
+    pub window_counts: WindowCounts,
+    /// The receiver acknowledges after so many ADUs.
+    pub ack_every: Packets,
+    /// The order in which ADUs are delivered.
+    pub delivery: DeliveryKind,
+    /// When a lost ADU is sent again.
+    pub retransmission: RetransmissionKind,
+    /// How many later ones must have arrived before an ADU is held to be lost: 1 where links
+    /// keep the order, 3 where they may not (RFC 9002, section 6.1.1).
+    pub lost_after: Packets,
+    /// Least retransmission timeout.
+    pub min_rto: Duration,
+    /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5).
+    pub back_off: bool,
+}
+
+impl Default for AduSpec {
+    fn default() -> Self {
+        Self {
+            packet: defaults::packet(),
+            interval: Duration::from_millis(10),
+            window: Packets::new(32),
+            window_counts: WindowCounts::default(),
+            ack_every: Packets::new(2),
+            delivery: DeliveryKind::default(),
+            retransmission: RetransmissionKind::default(),
+            lost_after: Packets::new(1),
+            min_rto: Duration::from_millis(200),
+            back_off: true,
+        }
+    }
+}
+
+/// What the receiver's window counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WindowCounts {
+    /// Buffers: an ADU leaves the window when the application takes it.
+    #[default]
+    Buffers,
+    /// Numbers: an ADU may be sent where it is less than a window beyond the lowest one not
+    /// acknowledged.
+    Numbers,
+}
+
+/// The order of delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryKind {
+    /// By number, without a gap.
+    #[default]
+    Ordered,
+    /// As they arrive.
+    OutOfSequence,
+    /// Each after those that it depends on.
+    Partial,
+}
+
+/// When a lost ADU is sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetransmissionKind {
+    /// At the next emission, before new ADUs.
+    #[default]
+    Paced,
+    /// As soon as it is known to be lost, whatever the interval.
+    AtOnce,
+}

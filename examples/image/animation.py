@@ -1,0 +1,62 @@
+"""What both receivers had drawn over time, as an animated PNG, at the speed of the run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from .canvas import Canvas
+from .jpeg import Cut
+
+__all__ = ["animate", "redraw"]
+
+FRAME_MS = 50
+LAST_MS = 3000
+"""How long the end is shown."""
+COLOURS = 64
+WIDTH, LINE, GAP = 320, 24, 8
+INK, GROUND = (30, 30, 30), (255, 255, 255)
+
+
+def animate(pieces: Cut, drawn: Mapping[str, Sequence[tuple[float, int]]], file: Path) -> None:
+    """Draw a run again: for each delivery, after how many seconds which piece was drawn."""
+    end_s = max(times[-1][0] for times in drawn.values())
+    canvases = {name: (Canvas(), list(times)) for name, times in drawn.items()}
+    frames = []
+    for number in range(int(end_s * 1000 / FRAME_MS) + 2):
+        at_s = number * FRAME_MS / 1000
+        for canvas, times in canvases.values():
+            redraw(canvas, pieces, times, at_s)
+        frames.append(_frame({name: canvas for name, (canvas, _) in canvases.items()}, at_s))
+    # One palette for all, so that only what is drawn anew differs from frame to frame.
+    both_ends = Image.new("RGB", (frames[0].width, 2 * frames[0].height))
+    both_ends.paste(frames[0])
+    both_ends.paste(frames[-1], (0, frames[0].height))
+    palette = both_ends.quantize(COLOURS, Image.Quantize.MEDIANCUT)
+    flat = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    times_ms = [FRAME_MS] * (len(flat) - 1) + [LAST_MS]
+    flat[0].save(
+        file, save_all=True, append_images=flat[1:], duration=times_ms, loop=0, optimize=True
+    )
+
+
+def redraw(canvas: Canvas, pieces: Cut, times: list[tuple[float, int]], until_s: float) -> None:
+    """Draw what had come by then, and take it off the list."""
+    all_pieces = (pieces.tables, *pieces.intervals)
+    while times and times[0][0] <= until_s:
+        _, number = times.pop(0)
+        canvas.add(number, all_pieces[number])
+
+
+def _frame(canvases: Mapping[str, Canvas], at_s: float) -> Image.Image:
+    font = ImageFont.load_default(14)
+    last = list(canvases.values())[-1].image
+    height = max(1, round(WIDTH * last.height / last.width)) if last.width > 1 else WIDTH * 3 // 4
+    frame = Image.new("RGB", (len(canvases) * (WIDTH + GAP) - GAP, height + LINE), GROUND)
+    pen = ImageDraw.Draw(frame)
+    for number, (name, canvas) in enumerate(canvases.items()):
+        left = number * (WIDTH + GAP)
+        frame.paste(canvas.image.resize((WIDTH, height), Image.Resampling.LANCZOS), (left, LINE))
+        said = f"{name.replace('-', ' ')}: {canvas.share:.0%} after {at_s:.1f} s"
+        pen.text((left + 2, 3), said, INK, font)
+    return frame

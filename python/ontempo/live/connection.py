@@ -1,0 +1,179 @@
+"""Connections."""
+
+import asyncio
+import socket
+import time
+from types import TracebackType
+from typing import Self
+
+from ontempo._native import LiveConnection, Trust, begin
+
+from .bridge import Bridge, Opening, Watched, answered, bridge
+from .checks import Data, address, secret
+from .errors import ClosedError, NotConnectedError
+from .flow import ReceiveFlow, SendFlow
+from .options import FlowConfig, Options
+from .statistics import ConnectionStatistics
+
+__all__ = ["Connection", "connect"]
+
+
+class Connection(Watched):
+    """A connection to a peer: ``async for`` yields the flows that the peer opens.
+
+    As a context (``async with``) it is closed at the end of the block; one that nobody has any
+    more is closed, too. It belongs to the event loop in which it was made.
+    """
+
+    def __init__(self, native: LiveConnection, bridge: Bridge) -> None:
+        super().__init__(native, bridge)
+        self._native = native
+        # Clocks are the system's monotonic one, counted from some zero.
+        self._zero_s = time.monotonic() - native.now_s()
+        self._turn = asyncio.Lock()
+
+    @property
+    def remote(self) -> tuple[str, int]:
+        """The peer's address and port when the connection began."""
+        return self._native.remote
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """The address and port of this side."""
+        return self._native.local
+
+    @property
+    def closed_because(self) -> str | None:
+        """Why it is over; ``None`` while it is not."""
+        return self._native.closed_because()
+
+    def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
+        """Open a flow to the peer: to be awaited, or entered by ``async with``.
+
+        Raises `ClosedError` once the connection is over, and `EndpointError` where the peer takes
+        no more flows at a time.
+        """
+        return Opening(lambda: self._open_flow(config or FlowConfig()))
+
+    async def _open_flow(self, config: FlowConfig) -> SendFlow:
+        waker = self._bridge.waker
+        opening = self._native.open_flow(config.order, config.reliability, config.label, waker)
+        return SendFlow(await answered(self._bridge, opening), self._bridge, config)
+
+    async def accept_flow(self) -> ReceiveFlow:
+        """Wait for a flow that the peer opens.
+
+        Raises `ClosedError` once the connection is over and no flow is left.
+        """
+        async with self._turn:
+            native = await self.until(lambda: self._native.try_accept(self._bridge.waker))
+        return ReceiveFlow(native, self._bridge, self._zero_s)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceiveFlow:
+        """The next flow; the end where one of both sides has closed the connection.
+
+        Raises `ClosedError` where it was lost.
+        """
+        try:
+            return await self.accept_flow()
+        except ClosedError as error:
+            if error.orderly:
+                raise StopAsyncIteration from None
+            raise
+
+    async def statistics(self) -> ConnectionStatistics | None:
+        """The connection as it stands; ``None`` once it is over."""
+        if self.closed_because is not None:
+            return None
+        found = await answered(self._bridge, self._native.statistics(self._bridge.waker))
+        return None if found is None else ConnectionStatistics(**found)
+
+    async def closed(self) -> str:
+        """Wait until it is over, and answer why."""
+        return await self.until(self._native.closed_because)
+
+    async def close(self, reason: str = "") -> None:
+        """Close it and tell the peer why.
+
+        What has not arrived yet may never, nor what the peer's program has not taken: who wants
+        that waits for the peer's answer, or for the peer to close (`closed`).
+        """
+        closing = self._native.close(reason, self._bridge.waker)
+        self.tell()
+        if closing is not None:
+            await answered(self._bridge, closing)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def connect(
+    address: str,
+    *,
+    trust: Trust | str,
+    token: str | Data = b"",
+    name: str | None = None,
+    options: Options | None = None,
+) -> Opening[Connection]:
+    """Connect to ``HOST:PORT``: to be awaited, or entered by ``async with``.
+
+    `trust` says by what the peer is known: its certificate's fingerprint (64 hexadecimal digits),
+    or a `Trust`. `token` is what it wants to be known, at most 256 bytes; it is told only to a
+    peer that is trusted. `name` is whom its certificate is for, where trust looks at that; the
+    address's host where not given. Of a host with several addresses each is tried in turn.
+
+    Raises `NotConnectedError` where nobody answered within `Options.greeting_timeout_s`, the peer
+    refused or is not who it should be, or there is no such host.
+    """
+    return Opening(lambda: _connect(address, trust, secret(token), name, options or Options()))
+
+
+async def _connect(
+    at: str, trust: Trust | str, token: bytes, name: str | None, options: Options
+) -> Connection:
+    host, port = address(at, listening=False)
+    if not isinstance(trust, Trust):
+        if not isinstance(trust, str):
+            raise TypeError(f"trust is {trust!r}: a fingerprint's text, or a Trust")
+        trust = Trust.fingerprint(trust)
+    name = name or host or ""
+    failed: NotConnectedError | None = None
+    for remote in await resolve(host or name, port, socket.SOCK_DGRAM):
+        try:
+            return await _connect_to(remote, name, trust, token, options)
+        except NotConnectedError as error:
+            failed = failed or error
+    raise failed or NotConnectedError(f"{host}: this name has no address")
+
+
+async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[tuple[str, int]]:
+    """The addresses of a host, in the system's order of preference.
+
+    Raises `NotConnectedError` where there is no such host.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=kind)
+    except (OSError, UnicodeError) as error:
+        raise NotConnectedError(f"{host}: no such name: {error}") from error
+    return list(dict.fromkeys((str(address[0]), port) for *_, address in found))
+
+
+async def _connect_to(
+    remote: tuple[str, int], name: str, trust: Trust, token: bytes, options: Options
+) -> Connection:
+    made = bridge()
+    native = await answered(made, begin(remote, name, trust, token, options, made.waker))
+    pending = Watched(native, made)
+    return Connection(await pending.until(lambda: native.take(made.waker)), made)

@@ -1,0 +1,126 @@
+"""Taking connections."""
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ontempo._native import Identity, LiveConnection, LiveListener, bind
+
+from .bridge import Bridge, Opening, Watched, answered, bridge
+from .checks import Data, address, secret
+from .connection import Connection
+from .errors import ClosedError
+from .options import Options
+
+__all__ = ["Listener", "Refused", "listen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One with whom there is no connection: a wrong token, no answer, or it did not trust us."""
+
+    remote: tuple[str, int] | None
+    """Its address and port, where these are still known."""
+    reason: str
+    """Why, in words."""
+
+
+class Listener(Watched):
+    """Takes connections at a UDP port: ``async for`` yields those that can be used.
+
+    As a context (``async with``) it is closed at the end of the block. Connections outlive it.
+    """
+
+    def __init__(self, native: LiveListener, bridge: Bridge, identity: Identity) -> None:
+        super().__init__(native, bridge)
+        self._native = native
+        self._identity = identity
+        self._turn = asyncio.Lock()
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Where it listens: an address and a port."""
+        return self._native.local
+
+    @property
+    def fingerprint(self) -> str:
+        """Its certificate's fingerprint, by which a client can know it."""
+        return self._identity.fingerprint
+
+    async def arrival(self) -> Connection | Refused:
+        """Wait for the next who comes, be it one who is refused.
+
+        Raises `ClosedError` once the listener is closed.
+        """
+        async with self._turn:
+            return await self.until(self._next)
+
+    def _next(self) -> Connection | Refused | None:
+        found = self._native.try_accept(self._bridge.waker)
+        if isinstance(found, LiveConnection):
+            return Connection(found, self._bridge)
+        return None if found is None else Refused(*found)
+
+    async def accept(self) -> Connection:
+        """Wait for the next connection that can be used.
+
+        Raises `ClosedError` once the listener is closed.
+        """
+        while not isinstance(found := await self.arrival(), Connection):
+            pass
+        return found
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Connection:
+        try:
+            return await self.accept()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    async def close(self) -> None:
+        """Take no more connections."""
+        closing = self._native.close(self._bridge.waker)
+        self.tell()
+        if closing is not None:
+            await answered(self._bridge, closing)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def listen(
+    address: str = ":4433",
+    *,
+    identity: Identity | None = None,
+    token: str | Data = b"",
+    options: Options | None = None,
+) -> Opening[Listener]:
+    """Listen at ``HOST:PORT``, or at every address (``:PORT``); port 0 is any free one.
+
+    To be awaited, or entered by ``async with``. `identity` is who this side is; where not given,
+    a certificate made on the spot. `token` is what clients must know, at most 256 bytes; none
+    means that everybody may connect.
+
+    Raises `BindError` where there is no such socket.
+    """
+    return Opening(lambda: _listen(address, identity, secret(token), options or Options()))
+
+
+async def _listen(at: str, identity: Identity | None, token: bytes, options: Options) -> Listener:
+    if identity is None:
+        identity = Identity.self_made()
+    made = bridge()
+    place = address(at, listening=True)
+    native = await answered(made, bind(place, identity, token, options, made.waker))
+    return Listener(native, made, identity)

@@ -1,0 +1,128 @@
+"""What may be asked of a connection's endpoint, and of a flow."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ontempo._native import check_options
+
+from .checks import seconds, whole
+
+__all__ = ["DeliveryOrder", "FlowConfig", "Options", "Reliability"]
+
+_MOST_LABEL = 256
+
+
+class DeliveryOrder(StrEnum):
+    """How a flow's units are delivered."""
+
+    SEQUENCE = "sequence"
+    """As they were sent: each waits for all before it."""
+    ARRIVAL = "arrival"
+    """As they arrive."""
+    PARTIAL = "partial"
+    """Each after those that it depends on."""
+
+
+class Reliability(StrEnum):
+    """What becomes of units that are lost."""
+
+    FULL = "full"
+    """They are sent again until they arrive."""
+    UNTIL_DEADLINE = "until-deadline"
+    """They are sent again until their deadline, and then dropped; both sides agree which."""
+    NONE = "none"
+    """They are not sent again: each travels in datagrams."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """How a flow is delivered, and what it carries.
+
+    Where lost units are not sent again nothing waits for them: in sequence then means that what
+    comes after a later one is dropped.
+    """
+
+    order: DeliveryOrder = DeliveryOrder.SEQUENCE
+    reliability: Reliability = Reliability.FULL
+    label: str = ""
+    """What it carries, for the peer's application; at most 256 bytes."""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("order", DeliveryOrder), ("reliability", Reliability)):
+            value = getattr(self, name)
+            if value not in list(kind):
+                raise ValueError(f"{name} is {value!r}: one of {', '.join(kind)}")
+            object.__setattr__(self, name, kind(value))
+        if not isinstance(self.label, str):
+            raise TypeError(f"label is {self.label!r}: a text")
+        if len(self.label.encode()) > _MOST_LABEL:
+            raise ValueError(f"label has {len(self.label.encode())} bytes: at most {_MOST_LABEL}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is asked of a connection's endpoint, of its socket and of its thread.
+
+    Raises `ValueError` or `TypeError` where a value is out of its range.
+    """
+
+    congestion: str = "pert"
+    """The congestion control of what this side sends: ``pert``, ``cubic``, ``newreno``, ``reno``,
+    ``vegas``, ``bbr``, ``psp`` or ``damped-psp``."""
+    initial_window: int = 10
+    """The window at the start, in packets (RFC 6928: ten)."""
+    acknowledge: str = "adaptive"
+    """How the peer is asked to acknowledge: ``immediate``, ``delayed`` or ``adaptive``."""
+    idle_timeout_s: float = 10.0
+    """After how many seconds a silent connection is given up."""
+    keep_alive_s: float | None = 3.0
+    """How often a silent connection says that it is alive, in seconds; ``None``: never."""
+    greeting_timeout_s: float = 5.0
+    """How many seconds handshake and greeting may take."""
+    send_units: int = 4096
+    """Units of one flow that may wait to be sent or to be known arrived."""
+    send_bytes: int = 8 << 20
+    """Bytes of one flow that may wait to be sent or to be known arrived."""
+    receive_flows: int = 16
+    """Flows that the peer may have open at a time."""
+    receive_units: int = 4096
+    """Units of one flow that are under way or not taken."""
+    receive_bytes: int = 8 << 20
+    """Bytes of one flow that are under way or not taken."""
+    longest_unit: int = 4 << 20
+    """Bytes of one unit that the peer may send."""
+    connections: int = 4096
+    """Connections at a time; more are refused."""
+    half_open: int = 512
+    """Connections at a time that peers began and that have not shown the token."""
+    retry: bool = False
+    """True: a client must prove its address before anything is kept of it."""
+    dscp: str = "cs0"
+    """The class of the packets: 0 to 63, or a name such as ``af41`` or ``ef``."""
+    precise: bool = False
+    """Meet the times of paced packets to the microsecond, at the cost of up to a core."""
+
+    def __post_init__(self) -> None:
+        for name in ("idle_timeout_s", "greeting_timeout_s"):
+            seconds(name, getattr(self, name), above=True)
+        if self.keep_alive_s is not None:
+            seconds("keep_alive_s", self.keep_alive_s, above=True)
+        for name in _COUNTS:
+            whole(name, getattr(self, name), 1, 2**48)
+        for name in ("congestion", "acknowledge", "dscp"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} is {getattr(self, name)!r}: a text")
+        check_options(self)
+
+
+_COUNTS = (
+    "initial_window",
+    "send_units",
+    "send_bytes",
+    "receive_flows",
+    "receive_units",
+    "receive_bytes",
+    "longest_unit",
+    "connections",
+    "half_open",
+)

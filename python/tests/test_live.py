@@ -1,0 +1,591 @@
+"""Connections for asyncio, over loopback, with real sockets and threads."""
+
+import array
+import asyncio
+import gc
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ontempo as ot
+from ontempo import _native
+from ontempo.live.bridge import bridge
+
+SOON_S = 10.0
+GARBAGE: Any = 9
+MANY = ot.Options(receive_flows=256)
+
+Run = Callable[[], Awaitable[None]]
+
+
+def run(main: Run) -> None:
+    """Run a test's coroutine; what takes long has hung."""
+
+    async def within() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(within(), debug=False)
+
+
+def there(listener: ot.Listener) -> str:
+    return f"127.0.0.1:{listener.local[1]}"
+
+
+@asynccontextmanager
+async def pair(
+    near: ot.Options | None = None, far: ot.Options | None = None
+) -> AsyncIterator[tuple[ot.Connection, ot.Connection]]:
+    """Both ends of a connection."""
+    async with (
+        ot.listen("127.0.0.1:0", token="open", options=far) as listener,
+        ot.connect(
+            there(listener), trust=listener.fingerprint, token=b"open", options=near
+        ) as connection,
+        await listener.accept() as accepted,
+    ):
+        yield connection, accepted
+
+
+async def units(flow: ot.ReceiveFlow) -> list[ot.Unit]:
+    return [delivery async for delivery in flow if isinstance(delivery, ot.Unit)]
+
+
+@pytest.mark.parametrize("order", ot.DeliveryOrder)
+@pytest.mark.parametrize("reliability", [ot.Reliability.FULL, ot.Reliability.UNTIL_DEADLINE])
+def test_units_arrive_in_every_order_and_reliability(
+    order: ot.DeliveryOrder, reliability: ot.Reliability
+) -> None:
+    sizes = [0, 1, 200, 1200, 30_000]
+    data = [bytes([number % 256]) * sizes[number % 5] for number in range(500)]
+
+    async def main() -> None:
+        async with pair() as (near, far):
+            config = ot.FlowConfig(order, reliability, "a label")
+            begun_s = time.monotonic()
+
+            async def send() -> None:
+                async with near.open_flow(config) as flow:
+                    for number, piece in enumerate(data):
+                        depends_on = [number - 3] if number > 2 else []
+                        sent = await flow.send(
+                            piece, lifetime_s=10, priority=number % 3, depends_on=depends_on
+                        )
+                        assert sent == number
+
+            sending = asyncio.create_task(send())
+            flow = await far.accept_flow()
+            assert flow.config == config
+            got = await units(flow)
+            await sending
+            if order is ot.DeliveryOrder.SEQUENCE:
+                assert [unit.number for unit in got] == list(range(500))
+            got.sort(key=lambda unit: unit.number)
+            assert [unit.data for unit in got] == data
+            assert [unit.priority for unit in got] == [number % 3 for number in range(500)]
+            assert all(not unit.missing for unit in got)
+            assert all(begun_s <= unit.arrived_s <= time.monotonic() for unit in got)
+            if reliability is ot.Reliability.UNTIL_DEADLINE:
+                assert [unit.lifetime_s for unit in got] == pytest.approx([10] * 500, abs=1e-3)
+
+    run(main)
+
+
+def test_a_flow_out_of_sequence_does_not_wait_for_a_unit_that_is_held_up() -> None:
+    # What matters more overtakes a long unit on the way.
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow(ot.FlowConfig(ot.DeliveryOrder.ARRIVAL))
+            for _ in range(30):
+                await flow.send(bytes(200_000))
+            urgent = await flow.send(b"urgent", priority=9)
+            flow.finish()
+            got = [unit.number for unit in await units(await far.accept_flow())]
+            assert sorted(got) == list(range(31))
+            assert got.index(urgent) < 30
+
+    run(main)
+
+
+def test_late_units_are_dropped_and_both_sides_agree_which() -> None:
+    async def main() -> None:
+        limited = ot.Options(receive_bytes=64 << 10)
+        async with pair(far=limited) as (near, far):
+            config = ot.FlowConfig(reliability=ot.Reliability.UNTIL_DEADLINE)
+            flow = await near.open_flow(config)
+            for _ in range(200):
+                await flow.send(bytes(4096), lifetime_s=0.2)
+            flow.finish()
+            # Nothing is taken until all are late but those for which there was room.
+            await asyncio.sleep(0.4)
+            got = [delivery async for delivery in await far.accept_flow()]
+            missed = [delivery.number for delivery in got if isinstance(delivery, ot.Dropped)]
+            settled = await flow.settled()
+            assert sorted(flow.dropped()) == missed
+            assert missed
+            assert len(got) == 200
+            assert settled.dropped == len(missed)
+            assert flow.dropped() == []
+
+    run(main)
+
+
+def test_a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            sent = 0
+            with suppress(TimeoutError):
+                while sent < 2000:
+                    async with asyncio.timeout(0.3):
+                        await flow.send(bytes(64 << 10))
+                    sent += 1
+            assert 10 < sent < 2000
+            assert flow.try_send(bytes(64 << 10)) is None
+            flow.finish()
+            incoming = await far.accept_flow()
+            assert [unit.number for unit in await units(incoming)] == list(range(sent))
+            assert (await flow.settled()).arrived == sent
+
+    run(main)
+
+
+def test_a_receiver_waits_for_a_slow_sender_and_others_run_meanwhile() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            await flow.send(b"first")
+            incoming = await far.accept_flow()
+            first = await incoming.receive()
+            assert isinstance(first, ot.Unit)
+            assert first.data == b"first"
+            waiting = asyncio.create_task(incoming.receive())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            await flow.send(b"second")
+            second = await waiting
+            assert isinstance(second, ot.Unit)
+            assert second.data == b"second"
+
+    run(main)
+
+
+def test_who_is_cancelled_while_receiving_loses_no_unit() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+
+            async def send() -> None:
+                for number in range(300):
+                    await flow.send(str(number).encode())
+                    await asyncio.sleep(0.001)
+                flow.finish()
+
+            sending = asyncio.create_task(send())
+            incoming = await far.accept_flow()
+            got: list[int] = []
+            cancelled = 0
+            while True:
+                try:
+                    async with asyncio.timeout(0.0007):
+                        delivery = await incoming.receive()
+                except TimeoutError:
+                    cancelled += 1
+                    continue
+                if delivery is None:
+                    break
+                assert isinstance(delivery, ot.Unit)
+                got.append(int(delivery.data))
+            await sending
+            assert got == list(range(300))
+            assert cancelled > 10
+
+    run(main)
+
+
+def test_who_is_cancelled_while_sending_has_sent_nothing() -> None:
+    async def main() -> None:
+        async with pair(far=ot.Options(receive_bytes=64 << 10)) as (near, far):
+            flow = await near.open_flow()
+            sent = []
+            for number in range(3000):
+                try:
+                    async with asyncio.timeout(0.0005):
+                        await flow.send(number.to_bytes(4, "big") * 1024)
+                    sent.append(number)
+                except TimeoutError:
+                    if len(sent) < number - 20:
+                        break
+            flow.finish()
+            got = await units(await far.accept_flow())
+            assert [int.from_bytes(unit.data[:4], "big") for unit in got] == sent
+
+    run(main)
+
+
+def test_a_connection_whose_opening_is_cancelled_is_given_up() -> None:
+    async def main() -> None:
+        async with ot.listen("127.0.0.1:0", identity=None) as listener:
+            for _ in range(20):
+                opening = asyncio.create_task(_open(listener))
+                await asyncio.sleep(0.0005)
+                opening.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await opening
+            async with ot.connect(there(listener), trust=listener.fingerprint) as near:
+                assert near.closed_because is None
+        gc.collect()
+        assert len(bridge().watched) < 5
+
+    async def _open(listener: ot.Listener) -> None:
+        connection = await ot.connect(there(listener), trust=listener.fingerprint)
+        await connection.open_flow()
+        await asyncio.sleep(60)
+
+    run(main)
+
+
+def test_a_hundred_flows_at_once() -> None:
+    async def main() -> None:
+        async with pair(far=MANY) as (near, far):
+
+            async def send(label: str) -> None:
+                async with near.open_flow(ot.FlowConfig(label=label)) as flow:
+                    for number in range(50):
+                        await flow.send(f"{label} {number}".encode())
+
+            async def take(flow: ot.ReceiveFlow) -> tuple[str, list[bytes]]:
+                return flow.config.label, [unit.data for unit in await units(flow)]
+
+            labels = [f"flow {number}" for number in range(100)]
+            sending = [asyncio.create_task(send(label)) for label in labels]
+            taking = [asyncio.create_task(take(await far.accept_flow())) for _ in labels]
+            got = dict(await asyncio.gather(*taking))
+            await asyncio.gather(*sending)
+            assert got == {
+                label: [f"{label} {number}".encode() for number in range(50)] for label in labels
+            }
+
+    run(main)
+
+
+def test_more_flows_than_the_peer_takes_are_refused() -> None:
+    async def main() -> None:
+        async with pair(far=ot.Options(receive_flows=2)) as (near, _):
+            held = [await near.open_flow() for _ in range(2)]
+            with pytest.raises(ot.EndpointError, match="the peer takes 2 flows at a time"):
+                await near.open_flow()
+            del held
+
+    run(main)
+
+
+def test_statistics_tell_what_was_carried() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            for _ in range(50):
+                await flow.send(bytes(1000))
+            flow.finish()
+            incoming = await far.accept_flow()
+            assert len(await units(incoming)) == 50
+            sent, received = await flow.settled(), await incoming.statistics()
+            assert (sent.units, sent.bytes, sent.arrived, sent.settled) == (50, 50_000, 50, 50)
+            assert received is not None
+            assert (received.units, received.bytes, received.dropped) == (50, 50_000, 0)
+            assert received.delay.greatest_s < SOON_S
+            assert await flow.statistics() == sent
+            of_connection = await near.statistics()
+            assert of_connection is not None
+            assert of_connection.bytes_sent > 50_000
+            assert of_connection.round_trip_s is not None
+            assert 0 < of_connection.round_trip_s < SOON_S
+            await near.close("enough")
+            assert await near.statistics() is None
+
+    run(main)
+
+
+def test_closing_is_told_to_the_peer_and_ends_all_waiting() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            await flow.send(b"only this")
+            incoming = await far.accept_flow()
+            assert isinstance(await incoming.receive(), ot.Unit)
+            waiting = [
+                asyncio.create_task(work)
+                for work in (incoming.receive(), far.accept_flow(), near.accept_flow())
+            ]
+            told = asyncio.create_task(far.closed())
+            await asyncio.sleep(0.05)
+            await near.close("enough")
+            assert await told == "the peer closed: enough"
+            for error in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(error, ot.ClosedError)
+                assert error.orderly
+            assert [flow async for flow in far] == []
+            with pytest.raises(ot.ClosedError, match="closed by this side"):
+                await near.open_flow()
+            with pytest.raises(ot.ClosedError):
+                await flow.send(b"more")
+            await near.close()
+
+    run(main)
+
+
+def test_a_closed_listener_ends_its_loop_and_leaves_connections_alone() -> None:
+    async def main() -> None:
+        listener = await ot.listen("127.0.0.1:0")
+        taken: list[ot.Connection] = []
+
+        async def take() -> None:
+            taken.extend([connection async for connection in listener])
+
+        taking = asyncio.create_task(take())
+        async with ot.connect(there(listener), trust=listener.fingerprint) as near:
+            async with near.open_flow() as flow:
+                await flow.send(b"before")
+                await asyncio.sleep(0.05)
+                await listener.close()
+                await taking
+                await flow.send(b"after")
+            (far,) = taken
+            got = await units(await far.accept_flow())
+            assert [unit.data for unit in got] == [b"before", b"after"]
+
+    run(main)
+
+
+def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
+    async def main() -> None:
+        async with ot.listen("127.0.0.1:0", token="open") as listener:
+            with pytest.raises(ot.NotConnectedError, match="the peer refused our token"):
+                await ot.connect(there(listener), trust=listener.fingerprint, token="guess")
+            refused = await listener.arrival()
+            assert isinstance(refused, ot.Refused)
+            assert refused.reason == "a client had the wrong token"
+            other = ot.Identity.self_made().fingerprint
+            with pytest.raises(ot.NotConnectedError, match=f"expected is {other}"):
+                await ot.connect(there(listener), trust=other, token="open")
+            refused = await listener.arrival()
+            assert isinstance(refused, ot.Refused)
+            assert "does not trust our certificate" in refused.reason
+
+    run(main)
+
+
+def test_a_peer_that_is_not_there_is_told_in_time() -> None:
+    async def main() -> None:
+        options = ot.Options(greeting_timeout_s=0.3)
+        with pytest.raises(ot.NotConnectedError, match="no answer came within 300 ms"):
+            await ot.connect("127.0.0.1:9", trust=ot.Trust.anybody(), options=options)
+        with pytest.raises(ot.NotConnectedError, match=r"host\.invalid: no such name"):
+            await ot.connect("host.invalid:4433", trust=ot.Trust.anybody())
+
+    run(main)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    async def main() -> None:
+        async with ot.listen("127.0.0.1:0") as listener:
+            with pytest.raises(ot.BindError, match=f"{listener.local[1]} is taken by another"):
+                await ot.listen(there(listener))
+
+    run(main)
+
+
+def test_an_identity_is_kept_in_a_file_and_trusted_by_its_root(tmp_path: Path) -> None:
+    path = tmp_path / "player.pem"
+    identity = ot.Identity.kept(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ot.Identity.kept(str(path)).fingerprint == identity.fingerprint
+    pem = path.read_bytes()
+    assert ot.Identity.from_pem(pem).fingerprint == identity.fingerprint
+    (tmp_path / "none.pem").write_text("nonsense")
+    with pytest.raises(ot.IdentityError, match=r"none\.pem: the certificate is not valid PEM"):
+        ot.Identity.kept(tmp_path / "none.pem")
+
+    async def main() -> None:
+        async with ot.listen(":0", identity=identity) as listener:
+            for host in ("127.0.0.1", "[::1]", "localhost"):
+                # The certificate is for this name.
+                async with ot.connect(
+                    f"{host}:{listener.local[1]}", trust=listener.fingerprint, name="localhost"
+                ) as near:
+                    assert near.remote[1] == listener.local[1]
+
+    run(main)
+
+
+def test_bytes_like_data_is_taken_as_it_is_now() -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            buffer = bytearray(b"abc")
+            async with near.open_flow() as flow:
+                await flow.send(buffer)
+                buffer[:] = b"xyz"
+                await flow.send(memoryview(buffer)[::2])
+                await flow.send(array.array("H", [0x4141]))  # type: ignore[arg-type]
+            got = [unit.data for unit in await units(await far.accept_flow())]
+            assert got == [b"abc", b"xz", b"AA"]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"data": "text"}, TypeError, "bytes-like object is required, not 'str'"),
+        ({"data": None}, TypeError, "bytes-like object is required, not 'NoneType'"),
+        ({"lifetime_s": -1}, ValueError, "lifetime_s is -1: a number of seconds from 0"),
+        ({"lifetime_s": float("nan")}, ValueError, "lifetime_s is nan: a number of seconds"),
+        ({"lifetime_s": "soon"}, TypeError, "lifetime_s is 'soon': a number of seconds"),
+        ({"priority": 256}, ValueError, "priority is 256: a whole number from 0 to 255"),
+        ({"priority": 1.5}, TypeError, "priority is 1.5: a whole number"),
+        ({"depends_on": [0, -1]}, ValueError, r"depends_on\[1\] is -1: a whole number from 0"),
+        ({"depends_on": [7]}, ot.UnitError, "at most 32 units, each sent before it"),
+        ({"depends_on": [0] * 33}, ot.UnitError, "at most 32 units"),
+        ({"data": bytes(5 << 20)}, ot.UnitError, "longer than the 4194304 bytes that the peer"),
+    ],
+)
+def test_what_is_no_unit_is_refused(
+    arguments: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            await flow.send(b"a unit")
+            with pytest.raises(error, match=sentence):
+                await flow.send(**{"data": b"", **arguments})
+            # The flow is none the worse.
+            flow.finish()
+            assert len(await units(await far.accept_flow())) == 1
+            with pytest.raises(ot.UnitError, match="it is finished"):
+                await flow.send(b"more")
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: ot.connect("host", trust="0" * 64), ValueError, "'host': the port is missing"),
+        (lambda: ot.connect(":1", trust="0" * 64), ValueError, "':1': the host is missing"),
+        (lambda: ot.connect("h:0", trust="0" * 64), ValueError, "'0' is no port from 1 to 65535"),
+        (lambda: ot.connect("h:x", trust="0" * 64), ValueError, "'x' is no port"),
+        (lambda: ot.connect("::1:9", trust="0" * 64), ValueError, "IPv6 stands in brackets"),
+        (lambda: ot.connect(GARBAGE, trust="0" * 64), TypeError, "the address is 9: a text"),
+        (lambda: ot.connect("h:1", trust="12"), ValueError, "`12`: a fingerprint is 64"),
+        (lambda: ot.connect("h:1", trust=GARBAGE), TypeError, "trust is 9: a fingerprint's text"),
+        (lambda: ot.listen("host.invalid:1"), ValueError, "`host.invalid` is no address"),
+        (lambda: ot.listen(":1", token="x" * 257), ValueError, "a token has at most 256 bytes"),
+        (lambda: ot.listen(":1", token=GARBAGE), TypeError, "bytes-like"),
+        (lambda: ot.listen(":99999"), ValueError, "'99999' is no port from 0 to 65535"),
+    ],
+)
+def test_garbage_is_refused_with_a_sentence(
+    call: Callable[[], Any], error: type[Exception], sentence: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(error, match=sentence):
+            await call()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "sentence"),
+    [
+        ({"congestion": "tahoe"}, ValueError, "`tahoe` is not a congestion control; there are"),
+        ({"acknowledge": "often"}, ValueError, "`often`: one of immediate, delayed, adaptive"),
+        ({"dscp": "best"}, ValueError, "`best` is no DSCP"),
+        ({"dscp": 46}, TypeError, "dscp is 46: a text"),
+        ({"idle_timeout_s": 0}, ValueError, "idle_timeout_s is 0: a number of seconds above 0"),
+        ({"keep_alive_s": -1.0}, ValueError, "keep_alive_s is -1.0"),
+        ({"send_units": 0}, ValueError, "send_units is 0: a whole number from 1"),
+        ({"receive_bytes": "8 MB"}, TypeError, "receive_bytes is '8 MB': a whole number"),
+        ({"connections": True}, TypeError, "connections is True"),
+    ],
+)
+def test_options_out_of_range_are_named(
+    values: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        ot.Options(**values)
+
+
+def test_a_flow_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="order is 'random': one of sequence, arrival, partial"):
+        ot.FlowConfig(order="random")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="label has 257 bytes: at most 256"):
+        ot.FlowConfig(label="x" * 257)
+
+
+def test_the_options_are_those_of_the_endpoint() -> None:
+    assert asdict(ot.Options()) == _native.default_options()
+
+
+def test_the_stubs_name_what_the_module_has() -> None:
+    stub = (Path(ot.__file__).parent / "_native.pyi").read_text()
+    for name in dir(_native):
+        if not name.startswith("_"):
+            assert f"class {name}" in stub or f"def {name}(" in stub, name
+
+
+def test_no_connection_is_used_from_another_loop() -> None:
+    async def listening() -> ot.Listener:
+        return await ot.listen("127.0.0.1:0")
+
+    async def elsewhere(listener: ot.Listener) -> None:
+        await listener.accept()
+
+    listener = asyncio.run(listening())
+    with pytest.raises(ot.EndpointError, match="belongs to the event loop in which it was made"):
+        asyncio.run(elsewhere(listener))
+
+
+LEAVES_ALL_OPEN = """
+import asyncio, sys
+import ontempo as ot
+
+async def main():
+    listener = await ot.listen("127.0.0.1:0")
+    address = f"127.0.0.1:{listener.local[1]}"
+    near = await ot.connect(address, trust=listener.fingerprint)
+    far = await listener.accept()
+    flow = await near.open_flow()
+    kept.extend([listener, near, far, flow, asyncio.create_task(busy(flow))])
+    await asyncio.sleep(0.1)
+    print("leaving", flush=True)
+    if sys.argv[1] == "exit":
+        sys.exit(3)
+    if sys.argv[1] == "fail":
+        raise RuntimeError("as it happens")
+
+async def busy(flow):
+    while True:
+        await flow.send(bytes(1000))
+
+kept = []
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("fail", 1)])
+def test_the_interpreter_ends_though_all_is_open_and_busy(how: str, code: int) -> None:
+    begun_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES_ALL_OPEN, how],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (code, "leaving\n"), done.stderr
+    assert time.monotonic() - begun_s < SOON_S

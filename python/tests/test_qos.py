@@ -1,0 +1,358 @@
+"""QoS sockets for asyncio, over loopback."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ontempo as ot
+from ontempo import qos
+from ontempo.qos.connection import Carrier
+
+CARRIERS: tuple[Carrier, ...] = ("tcp", "udp")
+VIDEO = qos.Specification(
+    min_rate=60, max_rate=80, size=1280, max_delay_s=0.1, loss_percent=5, coerced=("max_rate",)
+)
+GARBAGE: Any = 9
+
+each_carrier = pytest.mark.parametrize("carrier", CARRIERS)
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """Run a test's coroutine; what takes long has hung."""
+
+    async def within() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(within())
+
+
+def there(listener: qos.Listener) -> str:
+    return f"127.0.0.1:{listener.local[1]}"
+
+
+@asynccontextmanager
+async def pair(
+    carrier: Carrier, near: qos.QosOptions | None = None, far: qos.QosOptions | None = None
+) -> AsyncIterator[tuple[qos.Connection, qos.Connection]]:
+    """Both ends of a connection."""
+    async with (
+        qos.listen("127.0.0.1:0", far, carrier=carrier) as listener,
+        qos.connect(there(listener), near, carrier=carrier) as connection,
+        await listener.accept() as accepted,
+    ):
+        yield connection, accepted
+
+
+@each_carrier
+def test_messages_arrive_both_ways_with_their_number_and_delay(carrier: Carrier) -> None:
+    async def main() -> None:
+        async with pair(carrier) as (near, far):
+            for number in range(50):
+                await near.send(f"forth {number}".encode())
+                forth = await far.receive()
+                assert forth is not None
+                assert (forth.data, forth.sequence) == (f"forth {number}".encode(), number)
+                assert abs(forth.delay_s) < 1
+                await far.send(bytearray(f"back {number}".encode()))
+                back = await near.receive()
+                assert back is not None
+                assert back.data == f"back {number}".encode()
+            assert near.remote == far.local
+            assert near.local == far.remote
+
+    run(main)
+
+
+@each_carrier
+def test_both_ends_agree_and_know_it(carrier: Carrier) -> None:
+    async def main() -> None:
+        asked = qos.Specification(max_rate=70, coerced=("max_rate",))
+        async with pair(
+            carrier, qos.QosOptions(send=VIDEO, name="film"), qos.QosOptions(receive=asked)
+        ) as (near, far):
+            agreed = near.agreed("sending")
+            assert (agreed.max_rate, agreed.size, agreed.max_delay_s) == (70, 1280, 0.1)
+            assert far.agreed("receiving").max_rate == 70
+            assert near.agreed("receiving") == qos.Specification()
+            assert near.dscp == 34  # AF41: a delay below 150 ms
+            assert (near.most_sent, far.most_received) == (1280, 1280)
+            with pytest.raises(ot.UnitError, match="1281 bytes is longer than what was agreed"):
+                await near.send(bytes(1281))
+            (report,) = near.reports()
+            assert (report["name"], report["carrier"]) == ("film", carrier)
+            assert near.reservation("sending").state == "none"
+
+    run(main)
+
+
+@each_carrier
+def test_a_disagreement_is_told_at_both_ends(carrier: Carrier) -> None:
+    async def main() -> None:
+        more = qos.QosOptions(send=qos.Specification(max_rate=80))
+        firm = qos.QosOptions(receive=qos.Specification(max_rate=70))
+        async with qos.listen("127.0.0.1:0", firm, carrier=carrier) as listener:
+            with pytest.raises(qos.DisagreementError, match="sending: max_rate") as told:
+                await qos.connect(there(listener), more, carrier=carrier)
+            refused = await listener.arrival()
+            assert isinstance(refused, qos.Refused)
+            assert "receiving: max_rate" in refused.reason
+            assert str(told.value).startswith("the two ends do not agree: sending: max_rate")
+
+    run(main)
+
+
+@each_carrier
+def test_a_violation_begins_and_ends_and_is_told_at_both_ends(carrier: Carrier) -> None:
+    async def main() -> None:
+        asked = qos.Specification(max_rate=20, size=100)
+        async with pair(carrier, qos.QosOptions(send=asked)) as (near, far):
+            at_near, at_far = near.events(), far.events()
+            rate = [200.0]
+
+            async def send() -> None:
+                while True:
+                    await near.send(bytes(100))
+                    await asyncio.sleep(1 / rate[0])
+
+            async def take() -> None:
+                async for _ in far:
+                    pass
+
+            working = [asyncio.create_task(send()), asyncio.create_task(take())]
+            begun_s = time.monotonic()
+            for events, direction in ((at_far, "receiving"), (at_near, "sending")):
+                event = await anext(events)
+                assert isinstance(event, qos.Violation)
+                assert (event.direction, event.parameter, event.begins) == (
+                    direction, "max_rate", True,
+                )  # fmt: skip
+                assert event.asked == 20
+                assert event.delivered > 20
+                assert str(event).startswith("max_rate is not kept: 20 messages/s agreed, ")
+            assert time.monotonic() - begun_s > 0.9
+            rate[0] = 5
+            event = await anext(at_near)
+            assert isinstance(event, qos.Violation)
+            assert not event.begins
+            delivery = near.delivery("sending")
+            assert delivery.messages > 20
+            assert delivery.bytes == 100 * delivery.messages
+            assert 0 < delivery.throughput_bps < 20 * 800
+            assert delivery.delay_s is not None
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+
+    run(main)
+
+
+@each_carrier
+def test_a_change_is_agreed_on_and_told(carrier: Carrier) -> None:
+    async def main() -> None:
+        async with pair(carrier, qos.QosOptions(send=VIDEO)) as (near, far):
+            events = far.events()
+            lesser = qos.Specification(min_rate=10, max_rate=30, size=1280)
+            assert near.change(lesser).max_rate == 30
+            await near.send(b"so that it is read")
+            assert await far.receive() is not None
+            event = await anext(events)
+            assert isinstance(event, qos.Changed)
+            assert (event.direction, event.agreed.max_rate) == ("receiving", 30)
+            assert far.agreed("receiving").max_rate == 30
+
+    run(main)
+
+
+def test_a_program_that_takes_nothing_holds_the_sender_back_over_tcp() -> None:
+    async def main() -> None:
+        async with pair("tcp") as (near, far):
+            size = min(near.most_sent, 60_000)
+            sent = 0
+            with suppress(TimeoutError):
+                while sent < 20_000:
+                    async with asyncio.timeout(1):
+                        await near.send(bytes(size))
+                    sent += 1
+            assert 0 < sent < 20_000
+            # The last one was under way when it was given up.
+            for number in range(sent + 1):
+                message = await far.receive()
+                assert message is not None
+                assert (message.sequence, len(message.data)) == (number, size)
+
+    run(main)
+
+
+@each_carrier
+def test_who_is_cancelled_while_receiving_loses_no_message(carrier: Carrier) -> None:
+    async def main() -> None:
+        async with pair(carrier) as (near, far):
+
+            async def send() -> None:
+                for number in range(200):
+                    await near.send(str(number).encode())
+                    await asyncio.sleep(0.001)
+
+            sending = asyncio.create_task(send())
+            got: list[int] = []
+            while len(got) < 200:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.0007):
+                        message = await far.receive()
+                        assert message is not None
+                        got.append(int(message.data))
+            await sending
+            assert got == list(range(200))
+
+    run(main)
+
+
+@each_carrier
+def test_closing_ends_the_other_end_s_loop_and_all_waiting(carrier: Carrier) -> None:
+    async def main() -> None:
+        async with pair(carrier) as (near, far):
+            for _ in range(20):
+                await near.send(b"a message")
+            waiting = asyncio.create_task(near.receive())
+            events = near.events()
+            taking = asyncio.create_task(_all(far))
+            await asyncio.sleep(0.3)
+            await near.close()
+            assert len(await taking) == 20
+            with pytest.raises(ot.ClosedError, match="closed by this side"):
+                await waiting
+            assert [event async for event in events] == []
+            with pytest.raises(ot.ClosedError):
+                await near.send(b"more")
+            with pytest.raises(ot.ClosedError):
+                near.agreed("sending")
+            await near.close()
+
+    async def _all(connection: qos.Connection) -> list[qos.Message]:
+        return [message async for message in connection]
+
+    run(main)
+
+
+def test_closing_with_patience_waits_until_all_has_come() -> None:
+    async def main() -> None:
+        async with pair("tcp") as (near, far):
+            for _ in range(200):
+                await near.send(bytes(1000))
+            closing = asyncio.create_task(near.close(patience_s=10))
+            await asyncio.sleep(0.05)
+            got = [message async for message in far]
+            assert len(got) == 200
+            assert not closing.done()
+            await far.close()
+            async with asyncio.timeout(2):
+                await closing
+
+    run(main)
+
+
+@each_carrier
+def test_a_closed_listener_ends_its_loop_and_frees_its_port(carrier: Carrier) -> None:
+    async def main() -> None:
+        for at in ("127.0.0.1:0", ":0"):
+            listener = await qos.listen(at, carrier=carrier)
+            port = listener.local[1]
+            ending = asyncio.create_task(_count(listener))
+            await asyncio.sleep(0.05)
+            await listener.close()
+            assert await ending == 0
+            await listener.close()
+            await asyncio.sleep(0.1)
+            async with qos.listen(f"127.0.0.1:{port}", carrier=carrier) as again:
+                assert again.local[1] == port
+
+    async def _count(listener: qos.Listener) -> int:
+        return len([connection async for connection in listener])
+
+    run(main)
+
+
+def test_nobody_there_and_a_port_that_is_taken_are_told() -> None:
+    async def main() -> None:
+        options = qos.QosOptions(patience_s=0.3)
+        for carrier in CARRIERS:
+            with pytest.raises(ot.NotConnectedError):
+                await qos.connect("127.0.0.1:9", options, carrier=carrier)
+        async with qos.listen("127.0.0.1:0") as listener:
+            with pytest.raises(ot.BindError, match=f"no listener at {there(listener)}"):
+                await qos.listen(there(listener))
+        must = qos.QosOptions(send=VIDEO, reserve="controlled-load", must_reserve=True)
+        async with qos.listen("127.0.0.1:0") as listener:
+            with pytest.raises(ot.NotConnectedError, match="nothing is reserved"):
+                await qos.connect(there(listener), must)
+
+    run(main)
+
+
+def test_a_specification_is_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "video.toml"
+    path.write_text(
+        'min_rate = "60 messages/s"\nmax_rate = "80 messages/s"\nsize = "1280 bytes"\n'
+        'max_delay = "100 ms"\nloss = "5 %"\ncoerced = ["max_rate"]\n'
+    )
+    assert qos.read(path) == VIDEO
+    path.write_text('max_dely = "100 ms"')
+    with pytest.raises(
+        qos.SpecificationError, match=r"video\.toml: (.|\n)*unknown field `max_dely`"
+    ):
+        qos.read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "sentence"),
+    [
+        ({"min_rate": 9, "max_rate": 8}, qos.SpecificationError, "min_rate .* is above max_rate"),
+        ({"size": 0}, qos.SpecificationError, "size is 0; more is needed"),
+        ({"coerced": ["loss"]}, qos.SpecificationError, "loss is not asked for"),
+        ({"coerced": ["speed"]}, qos.SpecificationError, "`speed` is no parameter; there are"),
+        ({"coerced": "loss"}, TypeError, "coerced is 'loss': the names of parameters"),
+        ({"max_rate": -1}, ValueError, "max_rate is -1: messages per second, from 0"),
+        ({"max_rate": "80"}, TypeError, "max_rate is '80': a number of messages per second"),
+        ({"loss_percent": 101}, ValueError, "loss_percent is 101: per cent, from 0 to 100"),
+        ({"jitter_s": float("nan")}, ValueError, "jitter_s is nan: a number of seconds"),
+        ({"size": 1.5}, TypeError, "size is 1.5: a whole number"),
+    ],
+)
+def test_what_is_no_specification_is_refused(
+    values: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        qos.Specification(**values)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: qos.connect("h:1", carrier=GARBAGE), ValueError, "carrier is 9: one of tcp, udp"),
+        (lambda: qos.connect("h"), ValueError, "'h': the port is missing"),
+        (
+            lambda: qos.listen("127.0.0.1:0", qos.QosOptions(dscp="best")),
+            ValueError,
+            "`best` is no DSCP",
+        ),
+        (
+            lambda: qos.listen("127.0.0.1:0", qos.QosOptions(reserve=GARBAGE)),
+            TypeError,
+            "reserve",
+        ),
+    ],
+)
+def test_garbage_is_refused_with_a_sentence(
+    call: Callable[[], Any], error: type[Exception], sentence: str
+) -> None:
+    async def main() -> None:
+        with pytest.raises(error, match=sentence):
+            await call()
+
+    run(main)
