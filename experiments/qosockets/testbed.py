@@ -44,14 +44,19 @@ Told = dict[str, Any]
 class Program:
     """A program in a node's network; what it prints goes to a file, a JSON document a line."""
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, extra: Told) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, extra: Mapping[str, str]
+    ) -> None:
         self.name = name
         self.output = folder / f"{name}.jsonl"
         self.complaints = folder / f"{name}.err"
-        self.ended = False
         with self.output.open("w") as out, self.complaints.open("w") as err:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=os.environ | extra
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **extra},
             )
 
     def told(self) -> list[Told]:
