@@ -124,10 +124,14 @@ pub enum Kind {
 
 impl Kind {
     fn of(byte: u8) -> Result<Self, WireError> {
-        [Self::Data, Self::Status, Self::Pong, Self::Change, Self::Bye]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
-            .ok_or(WireError::Malformed)
+        match byte {
+            0 => Ok(Self::Data),
+            1 => Ok(Self::Status),
+            2 => Ok(Self::Pong),
+            3 => Ok(Self::Change),
+            4 => Ok(Self::Bye),
+            _ => Err(WireError::Malformed),
+        }
     }
 
     /// Bytes of its body; `None` for the application's.
