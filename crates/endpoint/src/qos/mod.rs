@@ -8,44 +8,27 @@
 //!
 //! A process has one thread for all its connections, which sleeps but for a moment twice a second.
 
-#[cfg(unix)]
 mod core;
-#[cfg(unix)]
 mod events;
-#[cfg(unix)]
 mod facade;
 mod file;
-#[cfg(unix)]
 mod incoming;
-#[cfg(unix)]
 mod listener;
-#[cfg(unix)]
 mod network;
-#[cfg(unix)]
 mod offset;
-#[cfg(unix)]
 mod options;
-#[cfg(unix)]
 mod outgoing;
-#[cfg(unix)]
 mod report;
-#[cfg(unix)]
 mod setup;
-#[cfg(unix)]
 mod socket;
-#[cfg(unix)]
 mod stream;
-#[cfg(unix)]
 mod tcp;
-#[cfg(unix)]
 mod tender;
 #[cfg(test)]
-#[cfg(unix)]
 mod tests;
 pub mod wire;
 
 pub use file::{SpecificationError, read};
-#[cfg(unix)]
 pub use {
     events::{Event, Events},
     listener::{Accepted, QosListener},

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
@@ -14,11 +14,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
-use super::core::{Control, Core, lock};
+use super::core::{Control, Core, lock, try_lock};
 use super::listener::Accepted;
-use super::network::Reserved;
 use super::setup::{self, Established, SetupError};
-use super::stream::mark;
 use super::tcp::{COPIED, too_long};
 use super::tender::{self, Tended};
 use super::wire::{
@@ -106,10 +104,7 @@ impl QosSocket {
         socket.connect(address)?;
         let established = ask(&socket, options)?;
         let connected = Self::establish(socket, options, &established)?;
-        if options.must_reserve {
-            let reserved = facade::wait_reserved(connected.core(), options.patience);
-            reserved.map_err(SetupError::NotReserved)?;
-        }
+        facade::must_reserve(connected.core(), options)?;
         Ok(connected)
     }
 
@@ -133,10 +128,8 @@ impl QosSocket {
     ) -> Result<Self, SetupError> {
         socket.set_read_timeout(None)?;
         let addresses = (socket.local_addr()?, socket.peer_addr()?);
-        let core = Core::new(Carrier::Udp, addresses, options, established, tender::clock());
-        mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let directions = (&established.sending, &established.receiving);
-        *lock(&core.reserved) = Reserved::ask(options.reserve, Carrier::Udp, addresses, directions);
+        let core = facade::core(Carrier::Udp, addresses, options, established);
+        facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
         let reader = Mutex::new(Reader::new(core.most_received));
         let inner = Arc::new(Inner {
             core,
@@ -145,9 +138,7 @@ impl QosSocket {
             reader,
             patience: AtomicU64::new(0),
         });
-        inner.tell(&inner.core.status(inner.core.clock.now()));
-        let tended: Arc<dyn Tended> = inner.clone();
-        tender::register(Arc::downgrade(&tended));
+        tender::look_after(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -440,11 +431,7 @@ impl Tended for Inner {
     }
 
     fn listen(&self) -> bool {
-        let mut reader = match self.reader.try_lock() {
-            Ok(reader) => reader,
-            Err(TryLockError::Poisoned(reader)) => reader.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+        let Some(mut reader) = try_lock(&self.reader) else { return false };
         let mut room = Vec::new();
         // As much at once as an application that reads would be sent in the time.
         for _ in 0..64 {

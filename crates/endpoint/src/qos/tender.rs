@@ -58,10 +58,14 @@ pub(super) fn clock() -> Clock {
     *CLOCK.get_or_init(Clock::new)
 }
 
-/// Looks after a connection until it is dropped.
-pub(super) fn register(connection: Weak<dyn Tended>) {
+/// Looks after a connection until it is dropped. The other end is told of the clocks before the
+/// first message.
+pub(super) fn look_after<T: Tended + 'static>(connection: &Arc<T>) {
+    let core = connection.core();
+    connection.tell(&core.status(core.clock.now()));
+    let tended: Arc<dyn Tended> = connection.clone();
     let mut connections = lock(&CONNECTIONS);
-    connections.all.push(connection);
+    connections.all.push(Arc::downgrade(&tended));
     connections.start();
 }
 

@@ -20,6 +20,8 @@
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Specification, Term};
 
+use crate::octets::{Octets, Short};
+
 /// The version that we speak.
 pub const VERSION: u8 = 1;
 
@@ -177,7 +179,7 @@ impl Header {
     /// An unknown kind, or a length that its kind cannot have.
     #[inline]
     pub fn of_tcp(bytes: &[u8; TCP_HEADER], most: usize) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let first = read.u32()?;
         let kind = Kind::of((first >> 24) as u8)?;
         let length = (first & 0xff_ffff) as usize;
@@ -204,7 +206,7 @@ impl Header {
     /// Another session or version, an unknown kind, or a length that its kind cannot have.
     #[inline]
     pub fn of_udp(bytes: &[u8], length: usize, session: u64) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let [mark, version, kind, zero] = read.array()?;
         if mark != MARK {
             return Err(WireError::NotOurs);
@@ -284,34 +286,16 @@ pub struct Change {
 /// Stands for nothing measured.
 const NONE: u64 = u64::MAX;
 
-/// Takes numbers from the front.
-struct Read<'a>(&'a [u8]);
-
-impl Read<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
-        self.0 = rest;
-        Ok(*first)
+impl From<Short> for WireError {
+    fn from(_: Short) -> Self {
+        Self::Malformed
     }
+}
 
-    fn u8(&mut self) -> Result<u8, WireError> {
-        self.array().map(u8::from_be_bytes)
-    }
-
-    fn u16(&mut self) -> Result<u16, WireError> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        self.array().map(u64::from_be_bytes)
-    }
-
+/// What is written as several numbers, or by a rule of its own.
+impl Octets<'_> {
     fn measured(&mut self) -> Result<Option<u64>, WireError> {
-        self.u64().map(|value| (value != NONE).then_some(value))
+        Ok(Some(self.u64()?).filter(|value| *value != NONE))
     }
 
     /// Whether a parameter has a value (1) and is coerced (2); and the value.
@@ -384,7 +368,7 @@ fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
 /// # Errors
 /// They are none, of another version, or of a length that none has.
 pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
-    let mut read = Read(preface);
+    let mut read = Octets(preface);
     if read.array()? != MAGIC {
         return Err(WireError::NotOurs);
     }
@@ -449,7 +433,7 @@ impl Setup {
         if setup_length(preface)? != body.len() {
             return Err(WireError::Malformed);
         }
-        let mut read = Read(body);
+        let mut read = Octets(body);
         let session = read.u64()?;
         let setup = match preface[5] {
             1 => Self::Hello {
@@ -522,7 +506,7 @@ impl Status {
     /// # Errors
     /// Another length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let (sent_messages, sent_bytes) = (read.u64()?, read.u64()?);
         let (offset, error) = (read.u64()?.cast_signed(), read.measured()?);
         let mut figures = Figures {
@@ -557,7 +541,7 @@ impl Pong {
     /// # Errors
     /// Another length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let pong = Self { echo: read.u64()?, arrived: read.u64()? };
         read.end().map(|()| pong)
     }
@@ -576,7 +560,7 @@ impl Change {
     /// # Errors
     /// Another length, or a specification that cannot be.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let change = Self { number: read.u32()?, send: read.specification()? };
         read.end().map(|()| change)
     }
