@@ -1,6 +1,7 @@
 //! `ontempo`: will this media arrive on time, over this network, with this transport?
 
 mod arguments;
+mod carried;
 mod check;
 mod columns;
 mod deliver;

@@ -7,19 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::qos::{
-    Delivery, Direction, Event, Events, Message, QosListener, QosOptions, QosSocket, QosStream,
-    Reserve, SetupError,
-};
+use ontempo_endpoint::qos::{Delivery, Direction, Event, Events, QosOptions, Reserve, SetupError};
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Specification, Term, Turn};
 use serde_json::json;
 
-use crate::arguments::{NetvideoCommand, Quality, Service, TgCommand, Transport};
+use crate::arguments::{Known, NetvideoCommand, Quality, Service, TgCommand, Transport, Trusted};
+use crate::carried::Carried;
 use crate::failure::Failure;
 use crate::monitor::stop_flag;
 use crate::output::{complain, emit};
-use crate::probe::resolve;
 
 /// What the paper's NetVideo asks for (qosockets, III.B.1), all of it coerced.
 fn video() -> Specification {
@@ -76,68 +73,17 @@ pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
     }
 }
 
-/// A connection over either transport.
-#[derive(Clone)]
-enum Carried {
-    Tcp(QosStream),
-    Udp(QosSocket),
-}
-
-impl Carried {
-    fn connect(over: Transport, to: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
-        match over {
-            Transport::Tcp => QosStream::connect(to, options).map(Self::Tcp),
-            Transport::Udp => QosSocket::connect(to, options).map(Self::Udp),
-        }
-    }
-
-    fn send(&self, data: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.send_message(data),
-            Self::Udp(socket) => socket.send_message(data),
-        }
-    }
-
-    fn receive(&self, room: &mut [u8]) -> io::Result<Option<Message>> {
-        match self {
-            Self::Tcp(stream) => stream.receive_message(room),
-            Self::Udp(socket) => socket.receive_message(room),
-        }
-    }
-
-    fn set_read_timeout(&self, patience: Wall) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(patience)),
-            Self::Udp(socket) => socket.set_read_timeout(Some(patience)),
-        }
-    }
-
-    fn delivery(&self, direction: Direction) -> Delivery {
-        match self {
-            Self::Tcp(stream) => stream.delivery(direction),
-            Self::Udp(socket) => socket.delivery(direction),
-        }
-    }
-
-    fn events(&self) -> Events {
-        match self {
-            Self::Tcp(stream) => stream.events(),
-            Self::Udp(socket) => socket.events(),
-        }
-    }
-}
-
 pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
     match command {
-        NetvideoCommand::Send { to, rate, size, seconds, stdin, quality, json } => {
+        NetvideoCommand::Send { to, over, trusted, rate, size, seconds, stdin, quality, json } => {
             let options = options("netvideo", quality, video(), &[Direction::Sending])?;
             let source =
                 Source { rate: *rate, size: *size as usize, seconds: *seconds, is_stdin: *stdin };
-            send(Transport::Udp, to, &options, &source, *json)
+            send((*over, trusted), to, &options, &source, *json)
         }
-        NetvideoCommand::Receive { listen, stdout, quality, json } => {
+        NetvideoCommand::Receive { listen, over, known, stdout, quality, json } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive(Transport::Udp, listen, options, *stdout, *json)
+            receive((*over, known), listen, options, *stdout, *json)
         }
     }
 }
@@ -145,12 +91,14 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
 pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
     let options = QosOptions { name: "tg".to_owned(), ..QosOptions::default() };
     match command {
-        TgCommand::Send { to, over, rate, size, seconds, json } => {
+        TgCommand::Send { to, over, trusted, rate, size, seconds, json } => {
             let source =
                 Source { rate: *rate, size: *size as usize, seconds: *seconds, is_stdin: false };
-            send(*over, to, &options, &source, *json)
+            send((*over, trusted), to, &options, &source, *json)
         }
-        TgCommand::Receive { listen, over, json } => receive(*over, listen, options, false, *json),
+        TgCommand::Receive { listen, over, known, json } => {
+            receive((*over, known), listen, options, false, *json)
+        }
     }
 }
 
@@ -163,7 +111,7 @@ struct Source {
 }
 
 fn send(
-    over: Transport,
+    (over, trusted): (Transport, &Trusted),
     to: &str,
     options: &QosOptions,
     source: &Source,
@@ -173,19 +121,13 @@ fn send(
         return Err(Failure::Input("--rate: a rate above 0 is needed".to_owned()));
     }
     let stopped = stop_flag()?;
-    let carried = Carried::connect(over, resolve(to, "")?, options).map_err(failed(to))?;
+    let carried = Carried::connect(over, to, trusted, options)?;
     let telling = tell(carried.events(), as_json, true);
     let sent = send_all(&carried, source, &stopped);
     // The receiver tells of the last interval once that is over.
     thread::sleep(Wall::from_millis(1_200));
     let delivery = carried.delivery(Direction::Sending);
-    let closed = match carried {
-        Carried::Tcp(stream) => stream.close(Wall::from_secs(5)),
-        Carried::Udp(socket) => {
-            drop(socket);
-            Ok(())
-        }
-    };
+    let closed = carried.close(Wall::from_secs(5));
     // It ends with the connection.
     let _ = telling.join();
     emit(&summary(&delivery, as_json))?;
@@ -234,33 +176,26 @@ fn fill(frame: &mut [u8]) -> io::Result<usize> {
 }
 
 fn receive(
-    over: Transport,
+    (over, known): (Transport, &Known),
     listen: &str,
     options: QosOptions,
     to_stdout: bool,
     as_json: bool,
 ) -> Result<(), Failure> {
     let stopped = stop_flag()?;
-    let at = resolve(listen, "--listen ")?;
-    let named = format!("--listen {listen}");
-    let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    let listening = |local: SocketAddr| {
-        let line = json!({ "event": "listening", "local": local.to_string() });
-        let text = format!("listening at {local}; Ctrl-C ends it");
+    let environment =
+        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
+    let listening = |local: SocketAddr, fingerprint: Option<String>| {
+        let mut line = json!({ "event": "listening", "local": local.to_string() });
+        let mut text = format!("listening at {local}");
+        if let Some(fingerprint) = fingerprint {
+            text += &format!(", fingerprint {fingerprint}");
+            line["fingerprint"] = fingerprint.into();
+        }
+        text += "; Ctrl-C ends it";
         say(&if as_json { line.to_string() } else { text }, to_stdout)
     };
-    let carried = match over {
-        Transport::Tcp => {
-            let listener = QosListener::bind(at, options).map_err(failed(&named))?;
-            listening(listener.local_address().map_err(environment)?)?;
-            Carried::Tcp(listener.accept().map_err(environment)?.0)
-        }
-        Transport::Udp => {
-            let listener = QosSocket::bind(at, options).map_err(failed(&named))?;
-            listening(listener.local_address())?;
-            Carried::Udp(listener.accept().map_err(environment)?.0)
-        }
-    };
+    let carried = Carried::accept(over, listen, known, options, listening)?;
     let telling = tell(carried.events(), as_json, !to_stdout);
     carried.set_read_timeout(Wall::from_millis(500)).map_err(environment)?;
     let received = receive_all(&carried, to_stdout, &stopped);

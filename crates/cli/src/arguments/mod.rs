@@ -15,7 +15,7 @@ pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qos::{
-    Gateway, Netvideo, NetvideoCommand, Quality, Service, Tg, TgCommand, Transport,
+    Gateway, Known, Netvideo, NetvideoCommand, Quality, Service, Tg, TgCommand, Transport, Trusted,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,

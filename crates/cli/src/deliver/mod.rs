@@ -23,7 +23,7 @@ use ontempo_foundation::Duration;
 use crate::failure::Failure;
 use crate::probe::resolve;
 
-pub(crate) use receive::receive;
+pub(crate) use receive::{identity, receive};
 pub(crate) use send::send;
 
 /// What a stop by Ctrl-C is told by.
@@ -59,7 +59,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn token(text: Option<&str>) -> Result<Token, Failure> {
+pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {
     Token::new(text.unwrap_or_default().as_bytes())
         .map_err(|error| Failure::Input(format!("--token: {error}")))
 }

@@ -15,7 +15,7 @@ use super::flow::{Inbox, Outbox};
 use super::listener::Incoming;
 use super::mailbox::Mailbox;
 use crate::udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Ecn, Next, Protocol, Socket,
+    Clock, CommandError, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket,
     Transmit as UdpTransmit,
 };
 use crate::{
@@ -73,6 +73,7 @@ pub(super) enum Command {
     Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
+    Mark(ConnectionId, Dscp),
     Close(ConnectionId, String),
     End,
 }
@@ -89,6 +90,8 @@ pub(super) struct Carried {
     endpoint: Endpoint,
     held: BTreeMap<ConnectionId, Held>,
     incoming: Option<Arc<Mailbox<Incoming>>>,
+    /// Classes of packets to the peers that have one of their own.
+    classes: BTreeMap<SocketAddr, (ConnectionId, Dscp)>,
     wake: Time,
     /// When the thread ends, whatever is left.
     ends: Time,
@@ -96,7 +99,8 @@ pub(super) struct Carried {
 
 impl Carried {
     pub(super) fn new(endpoint: Endpoint, incoming: Option<Arc<Mailbox<Incoming>>>) -> Self {
-        Self { endpoint, held: BTreeMap::new(), incoming, wake: Time::NEVER, ends: Time::NEVER }
+        let (held, classes) = (BTreeMap::new(), BTreeMap::new());
+        Self { endpoint, held, incoming, classes, wake: Time::NEVER, ends: Time::NEVER }
     }
 
     fn connection(&mut self, id: ConnectionId) -> Option<(&mut Connection, &mut Held)> {
@@ -167,6 +171,7 @@ impl Carried {
     }
 
     fn on_closed(&mut self, connection: ConnectionId, reason: &str) {
+        self.classes.retain(|_, (of, _)| *of != connection);
         if let Some(held) = self.held.remove(&connection) {
             end(&held, reason);
         } else if let Some(incoming) = &self.incoming {
@@ -326,6 +331,10 @@ impl Protocol for Carried {
                     let _ = reply.send(all);
                 }
             }
+            Command::Mark(id, dscp) => {
+                let remote = self.connection(id).and_then(|(found, _)| found.remote());
+                self.classes.extend(remote.map(|remote| (remote, (id, dscp))));
+            }
             Command::Close(id, reason) => self.close(now, id, &reason),
             Command::End => {
                 let ids: Vec<ConnectionId> = self.held.keys().copied().collect();
@@ -356,7 +365,8 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(to_udp(&transmit))
+                let class = self.classes.get(&transmit.destination);
+                Next::Transmit(to_udp(&transmit, class.map(|(_, dscp)| *dscp)))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
@@ -371,7 +381,7 @@ impl Protocol for Carried {
     }
 }
 
-fn to_udp(transmit: &Transmit) -> UdpTransmit {
+fn to_udp(transmit: &Transmit, dscp: Option<Dscp>) -> UdpTransmit {
     UdpTransmit {
         destination: transmit.destination,
         source: transmit.local,
@@ -381,7 +391,7 @@ fn to_udp(transmit: &Transmit) -> UdpTransmit {
             Some(EcnCodepoint::Ect1) => Ecn::Capable1,
             Some(EcnCodepoint::Ce) => Ecn::Congestion,
         },
-        dscp: None,
+        dscp,
         segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
     }
 }

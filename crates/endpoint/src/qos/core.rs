@@ -15,7 +15,9 @@ use super::network::Reserved;
 use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
-use super::wire::{Change, Header, Kind, LONGEST_MESSAGE, Pong, Status, WireError};
+use super::wire::{
+    Change, Header, Kind, LONGEST_MESSAGE, Pong, Status, TCP_HEADER, UDP_HEADER, WireError,
+};
 use super::{Direction, QosOptions};
 use crate::monitor::Carrier;
 use crate::udp::{Clock, Dscp};
@@ -104,8 +106,13 @@ impl Core {
         let incoming = Incoming::new(now, receiving, options.hysteresis, sample, is_measured);
         let ladder = options.ladder.as_ref();
         let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
-        // A datagram's header and IPv6's are not the message's.
-        let most = if carrier == Carrier::Udp { 65_535 - 40 - 8 - 24 } else { LONGEST_MESSAGE };
+        let most = match carrier {
+            Carrier::Tcp => LONGEST_MESSAGE,
+            // A datagram's header and IPv6's are not the message's.
+            Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
+            // What an endpoint takes, unless it is told otherwise.
+            Carrier::Quic => (4 << 20) - TCP_HEADER,
+        };
         static LAST: AtomicU32 = AtomicU32::new(0);
         Self {
             number: LAST.fetch_add(1, Relaxed) + 1,

@@ -430,13 +430,13 @@ impl Tended for Inner {
         let _ = self.send(&header, body, SendFlags::DONTWAIT);
     }
 
-    fn listen(&self) -> bool {
-        let Some(mut reader) = try_lock(&self.reader) else { return false };
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
         let mut room = Vec::new();
         // As much at once as an application that reads would be sent in the time.
         for _ in 0..64 {
             if reader.waiting.is_some() {
-                return false;
+                return None;
             }
             room.resize(self.core.most_received, 0);
             match self.receive(&mut reader, &mut room, RecvFlags::DONTWAIT) {
@@ -446,18 +446,12 @@ impl Tended for Inner {
                 }
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                Err(error) => {
+                    return (error.kind() == ErrorKind::WouldBlock).then(|| self.socket.as_fd());
+                }
             }
         }
-        false
-    }
-
-    fn drain(&self) -> bool {
-        false
-    }
-
-    fn file(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        None
     }
 
     fn hang_up(&self) {

@@ -250,19 +250,15 @@ impl Tended for Inner {
         writer.tell(&self.stream, &self.core, control);
     }
 
-    fn listen(&self) -> bool {
-        let Some(mut reader) = try_lock(&self.reader) else { return false };
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
         if reader.has_opened() {
-            return false;
+            return None;
         }
-        match self.open(&mut reader, Waiting::Never) {
-            Ok(_) => false,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
-    }
-
-    fn file(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        let opened = self.open(&mut reader, Waiting::Never);
+        opened
+            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            .then(|| self.stream.as_fd())
     }
 
     fn drain(&self) -> bool {

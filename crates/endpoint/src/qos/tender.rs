@@ -30,12 +30,14 @@ pub(super) trait Tended: Send + Sync {
     fn core(&self) -> &Core;
     /// Sends a message of our own, or leaves it where there is no room.
     fn tell(&self, control: &Control);
-    /// Takes what the other end has told; `false` where nothing more is to be heard for now: the
-    /// application reads itself, or a message waits for it.
-    fn listen(&self) -> bool;
+    /// Takes what the other end has told, and answers with the file at which to wait for more;
+    /// `None` where nothing is to be heard for now: another thread reads, or a message waits for
+    /// the application.
+    fn listen(&self) -> Option<BorrowedFd<'_>>;
     /// Takes and drops what comes after the application's end; `false` where no more can.
-    fn drain(&self) -> bool;
-    fn file(&self) -> BorrowedFd<'_>;
+    fn drain(&self) -> bool {
+        false
+    }
     /// Wakes whoever waits for messages.
     fn hang_up(&self);
 }
@@ -154,7 +156,8 @@ pub(super) fn publish_changes(core: &Core, changed: &[Standing]) {
 
 /// Takes what comes within the window, from those whose application does not read.
 fn hear(all: &[Arc<dyn Tended>]) {
-    let mut open: Vec<_> = all.iter().filter(|one| one.listen()).collect();
+    let mut open: Vec<_> =
+        all.iter().filter_map(|one| one.listen().map(|file| (one, file))).collect();
     let until = Instant::now() + WINDOW;
     while !open.is_empty() {
         let left = until.saturating_duration_since(Instant::now());
@@ -162,13 +165,13 @@ fn hear(all: &[Arc<dyn Tended>]) {
             return;
         }
         let mut files: Vec<_> =
-            open.iter().map(|one| PollFd::from_borrowed_fd(one.file(), PollFlags::IN)).collect();
+            open.iter().map(|(_, file)| PollFd::from_borrowed_fd(*file, PollFlags::IN)).collect();
         let left = Timespec { tv_sec: 0, tv_nsec: left.as_nanos().min(999_999_999) as _ };
         if poll(&mut files, Some(&left)).is_err() {
             return;
         }
         let ready: Vec<_> = files.iter().map(|file| !file.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
-        open.retain(|one| !ready.next().unwrap_or(false) || one.listen());
+        open.retain(|(one, _)| !ready.next().unwrap_or(false) || one.listen().is_some());
     }
 }
