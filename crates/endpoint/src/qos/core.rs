@@ -11,12 +11,12 @@ use ontempo_mechanisms::qos::{Refusal, Specification, Violation, agree};
 
 use super::events::{Event, Events};
 use super::incoming::{Arrival, Incoming};
-use super::network::Reserved;
+use super::network::{Reserved, Standing};
 use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
 use super::wire::{
-    Change, Header, Kind, LONGEST_MESSAGE, Pong, Status, TCP_HEADER, UDP_HEADER, WireError,
+    Change, Header, Kind, LONGEST_MESSAGE, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
 };
 use super::{Direction, QosOptions};
 use crate::monitor::Carrier;
@@ -180,6 +180,11 @@ impl Core {
                 let pong = Pong { echo: header.sent, arrived: now.as_nanos() };
                 return Ok(Some(Control { kind: Kind::Pong, body: pong.to_bytes() }));
             }
+            Kind::Refused => {
+                let Refused { reason } = Refused::read(body)?;
+                let refused = lock(&self.reserved).on_refused(&reason);
+                self.publish_reservations(&refused);
+            }
             Kind::Pong => {
                 let pong = Pong::read(body)?;
                 let sample = Sample::of_exchange(pong.echo, pong.arrived, header.sent, now);
@@ -236,7 +241,10 @@ impl Core {
             self.publish(&Event::Step { step, agreed });
         }
         let change = change.map(|change| Control { kind: Kind::Change, body: change.to_bytes() });
-        change.into_iter().chain([self.status(now)]).collect()
+        let reason = lock(&self.reserved).refusal();
+        let refused = reason
+            .map(|reason| Control { kind: Kind::Refused, body: Refused { reason }.to_bytes() });
+        change.into_iter().chain(refused).chain([self.status(now)]).collect()
     }
 
     /// Asks for something else in the direction in which this end sends.
@@ -282,6 +290,17 @@ impl Core {
             kept.latest.push((number, violation));
             drop(kept);
             self.publish(&Event::Violation { direction, violation });
+        }
+    }
+
+    /// Tells the application of reservations that have come or gone.
+    pub(super) fn publish_reservations(&self, changed: &[Standing]) {
+        for standing in changed {
+            self.publish(&Event::Reservation {
+                direction: standing.direction(),
+                state: standing.state,
+                reason: standing.reason.clone(),
+            });
         }
     }
 

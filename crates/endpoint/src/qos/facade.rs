@@ -48,7 +48,7 @@ pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
     let until = Instant::now() + patience;
     loop {
         let mut reserved = lock(&core.reserved);
-        tender::publish_changes(core, &reserved.poll());
+        core.publish_reservations(&reserved.poll());
         let granted =
             |state| matches!(state, Reservation::ControlledLoad | Reservation::Guaranteed);
         let mut missing = reserved.standing.iter().filter(|one| !granted(one.state)).peekable();

@@ -152,6 +152,25 @@ impl Reserved {
         changed
     }
 
+    /// Why what this end receives is not reserved, for the other end.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let standing = self.of(Direction::Receiving)?;
+        (standing.state == Reservation::Refused).then(|| standing.reason.clone())
+    }
+
+    /// The receiver tells that its reservation was refused, which the network tells it alone.
+    pub(super) fn on_refused(&mut self, reason: &str) -> Vec<Standing> {
+        let waits = |standing: &&mut Standing| {
+            standing.direction == Direction::Sending && standing.state == Reservation::Requested
+        };
+        let mut refused = Vec::new();
+        for standing in self.standing.iter_mut().filter(waits) {
+            standing.end(Reservation::Refused, format!("at the receiver: {reason}"));
+            refused.push(standing.clone());
+        }
+        refused
+    }
+
     /// That of one direction, where one was asked for.
     pub(super) fn of(&self, direction: Direction) -> Option<&Standing> {
         self.standing.iter().find(|standing| standing.direction == direction)

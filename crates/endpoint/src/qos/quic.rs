@@ -54,6 +54,7 @@ struct Inner {
     connection: Connection,
     control: SendFlow,
     data: SendFlow,
+    sending: Mutex<()>,
     /// How long a message is wanted, where some may be lost.
     lifetime: Option<Duration>,
     /// What the other end sends; there once its first message or its end is known of.
@@ -107,6 +108,15 @@ fn system(error: live::Error) -> io::Error {
     }
 }
 
+/// The endpoint's: a path that is cut is waited for as long as `rec_time` says, or longer.
+pub(super) fn settings(options: &QosOptions) -> live::Options {
+    let mut live = live::Options::default();
+    let asked = [options.send.rec_time.value, options.receive.rec_time.value];
+    let idle = &mut live.configuration.idle_timeout;
+    *idle = asked.into_iter().flatten().fold(*idle, Ord::max);
+    live
+}
+
 /// The address from which the system reaches another.
 fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
     let any: SocketAddr = if remote.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
@@ -146,7 +156,7 @@ impl QosConnection {
     ) -> Result<Self, SetupError> {
         let until = Instant::now() + options.patience;
         let from = SocketAddr::new(local_to(address)?.ip(), 0);
-        let mut live = live::Options::default();
+        let mut live = settings(options);
         let nanos = options.patience.as_nanos();
         live.configuration.greeting_timeout =
             Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -193,6 +203,7 @@ impl QosConnection {
             connection,
             control,
             data,
+            sending: Mutex::new(()),
             lifetime,
             incoming: Mutex::new(None),
             is_taken: AtomicBool::new(false),
@@ -219,20 +230,24 @@ impl QosConnection {
     /// # Errors
     /// It is longer than was agreed; there is no room in time; or the connection is over.
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
-        let Inner { core, lifetime, write_patience, .. } = self.inner();
+        let Inner { core, data: flow, sending, lifetime, write_patience, .. } = self.inner();
         if data.len() > core.most_sent {
             return Err(too_long(data.len(), core.most_sent, "what was agreed"));
         }
-        let number = core.counter.count(data.len());
-        let header = core.header(number, data.len()).to_tcp();
+        // Numbers are given in the order in which messages leave.
+        let _sending = lock(sending);
+        let header = core.header(core.counter.next(), data.len()).to_tcp();
         let message =
             live::Message { lifetime: *lifetime, ..Bytes::from([&header, data].concat()).into() };
         let sent = match write_patience.load(Relaxed) {
-            0 => self.inner().data.send(message).map_err(NotTaken::Failed),
-            nanos => self.inner().data.send_within(message, Wall::from_nanos(nanos)),
+            0 => flow.send(message).map_err(NotTaken::Failed),
+            nanos => flow.send_within(message, Wall::from_nanos(nanos)),
         };
         match sent {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                core.counter.count_alone(data.len());
+                Ok(())
+            }
             Err(NotTaken::Full) => Err(ErrorKind::WouldBlock.into()),
             Err(NotTaken::Failed(error)) => Err(system(error)),
         }

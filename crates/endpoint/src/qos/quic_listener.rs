@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::core::lock;
 use super::listener::{Accepted, MOST_PENDING};
-use super::quic::{CONTROL, control_flow};
+use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
 use super::{QosConnection, QosOptions, tender};
@@ -94,7 +94,7 @@ impl QosConnection {
         setup::check(&options.offer())?;
         let mut last = SetupError::Io(io::ErrorKind::AddrNotAvailable.into());
         for address in at.to_socket_addrs()? {
-            let live = live::Options::default();
+            let live = settings(&options);
             match Listener::bind(address, identity, token.clone(), &live) {
                 Ok(listener) => {
                     let bell = Arc::new(Bell::default());

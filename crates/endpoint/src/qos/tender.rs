@@ -11,9 +11,7 @@ use ontempo_foundation::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::{Control, Core, lock};
-use super::events::Event;
 use super::incoming::INTERVAL;
-use super::network::Standing;
 use super::report;
 use crate::monitor::{Carrier, ProcessReport, Publisher, folder_to_publish};
 use crate::udp::Clock;
@@ -135,22 +133,11 @@ fn tend(connection: &dyn Tended) {
         connection.tell(&control);
     }
     let changed = lock(&core.reserved).poll();
-    publish_changes(core, &changed);
+    core.publish_reservations(&changed);
     let is_gone = lock(&core.incoming).silent_for(core.clock.now()) > GONE;
     if is_gone && core.carrier == Carrier::Udp {
         core.close();
         connection.hang_up();
-    }
-}
-
-/// Tells the application of reservations that have come or gone.
-pub(super) fn publish_changes(core: &Core, changed: &[Standing]) {
-    for standing in changed {
-        core.publish(&Event::Reservation {
-            direction: standing.direction(),
-            state: standing.state,
-            reason: standing.reason.clone(),
-        });
     }
 }
 

@@ -49,6 +49,7 @@ const SPECIFICATION: usize = Parameter::ALL.len() * 9;
 const OFFER: usize = 2 * SPECIFICATION;
 const STATUS: usize = (11 + Parameter::ALL.len()) * 8 + 10;
 const CHANGE: usize = 4 + SPECIFICATION;
+const REFUSED: usize = 160;
 
 /// Sixteen bytes that only who has seen them can send.
 pub type Cookie = [u8; 16];
@@ -122,6 +123,8 @@ pub enum Kind {
     Change = 3,
     /// The end.
     Bye = 4,
+    /// A [`Refused`].
+    Refused = 5,
 }
 
 impl Kind {
@@ -132,6 +135,7 @@ impl Kind {
             2 => Ok(Self::Pong),
             3 => Ok(Self::Change),
             4 => Ok(Self::Bye),
+            5 => Ok(Self::Refused),
             _ => Err(WireError::Malformed),
         }
     }
@@ -144,6 +148,7 @@ impl Kind {
             Self::Pong => Some(16),
             Self::Change => Some(CHANGE),
             Self::Bye => Some(0),
+            Self::Refused => Some(REFUSED),
         }
     }
 }
@@ -281,6 +286,13 @@ pub struct Change {
     pub number: u32,
     /// What it asks for now.
     pub send: Specification,
+}
+
+/// The receiver's reservation was refused: why, filled up with zeros on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// A sentence, of which 160 bytes are told.
+    pub reason: String,
 }
 
 /// Stands for nothing measured.
@@ -563,5 +575,28 @@ impl Change {
         let mut read = Octets(bytes);
         let change = Self { number: read.u32()?, send: read.specification()? };
         read.end().map(|()| change)
+    }
+}
+
+impl Refused {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut end = self.reason.len().min(REFUSED);
+        while !self.reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut bytes = self.reason.as_bytes()[..end].to_vec();
+        bytes.resize(REFUSED, 0);
+        bytes
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Another length, or no text.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == REFUSED);
+        let text = text.ok_or(WireError::Malformed)?;
+        Ok(Self { reason: text.trim_end_matches('\0').replace(char::is_control, " ") })
     }
 }

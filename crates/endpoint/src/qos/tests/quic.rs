@@ -84,6 +84,26 @@ fn what_may_be_lost_is_sent_again_only_where_it_may_still_be_wanted() {
 }
 
 #[test]
+fn a_path_that_is_cut_for_less_than_rec_time_loses_nothing() {
+    let rec_time = Term::coerced(Duration::from_secs(15));
+    let (near, far, relay) = relayed(Specification { rec_time, ..tolerant(None) });
+    let receiving = thread::spawn(move || {
+        let (mut room, mut numbers) = ([0; 1_280], Vec::new());
+        while let Some(message) = far.receive_message(&mut room).unwrap() {
+            numbers.push(message.sequence);
+        }
+        numbers
+    });
+    for number in 0..400 {
+        relay.faults.is_cut.store(u32::from((100..300).contains(&number)), Relaxed);
+        near.send_message(&[3; 1_000]).unwrap();
+        thread::sleep(Wall::from_millis(10));
+    }
+    near.close(Wall::from_secs(20)).unwrap();
+    assert_eq!(receiving.join().unwrap(), (0..400).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
     let (near, far, relay) = relayed(tolerant(Some(5)));
     let (near_events, far_events) = (near.events(), far.events());
