@@ -3,6 +3,7 @@
 mod address;
 mod adus;
 mod arguments;
+mod carried;
 mod check;
 mod columns;
 mod deliver;

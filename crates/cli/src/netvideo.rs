@@ -1,23 +1,21 @@
 //! `ontempo netvideo` and `ontempo tg`: messages at a rate, with and without a quality of service.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::qos::{
-    Accepted, Delivery, Direction, Events, Message, QosListener, QosOptions, QosSocket,
-    QosSocketListener, QosStream, Reserve, SetupError,
-};
+use ontempo_endpoint::qos::{Direction, QosOptions, Reserve, SetupError};
 use ontempo_endpoint::udp::Clock;
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
 use serde_json::json;
 
-use crate::address::resolve;
-use crate::arguments::{NetvideoCommand, Printed, Quality, Service, TgCommand, Transport};
+use crate::arguments::{
+    Known, NetvideoCommand, Printed, Quality, Service, TgCommand, Transport, Trusted,
+};
+use crate::carried::{Carried, Listening};
 use crate::failure::Failure;
 use crate::signals::stop_flag;
 use crate::telling::Teller;
@@ -80,116 +78,28 @@ pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
     }
 }
 
-/// A connection over either transport.
-#[derive(Clone)]
-enum Carried {
-    Tcp(QosStream),
-    Udp(QosSocket),
-}
-
-impl Carried {
-    fn connect(over: Transport, to: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
-        match over {
-            Transport::Tcp => QosStream::connect(to, options).map(Self::Tcp),
-            Transport::Udp => QosSocket::connect(to, options).map(Self::Udp),
-        }
-    }
-
-    fn send(&self, data: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.send_message(data),
-            Self::Udp(socket) => socket.send_message(data),
-        }
-    }
-
-    fn receive(&self, room: &mut [u8]) -> io::Result<Option<Message>> {
-        match self {
-            Self::Tcp(stream) => stream.receive_message(room),
-            Self::Udp(socket) => socket.receive_message(room),
-        }
-    }
-
-    fn set_read_timeout(&self, patience: Wall) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(patience)),
-            Self::Udp(socket) => socket.set_read_timeout(Some(patience)),
-        }
-    }
-
-    fn delivery(&self, direction: Direction) -> Delivery {
-        match self {
-            Self::Tcp(stream) => stream.delivery(direction),
-            Self::Udp(socket) => socket.delivery(direction),
-        }
-    }
-
-    fn agreed(&self, direction: Direction) -> Specification {
-        match self {
-            Self::Tcp(stream) => stream.agreed(direction),
-            Self::Udp(socket) => socket.agreed(direction),
-        }
-    }
-
-    fn events(&self) -> Events {
-        match self {
-            Self::Tcp(stream) => stream.events(),
-            Self::Udp(socket) => socket.events(),
-        }
-    }
-}
-
-/// Where connections come to over either transport.
-enum Listening {
-    Tcp(QosListener),
-    Udp(QosSocketListener),
-}
-
-impl Listening {
-    fn bind(over: Transport, at: SocketAddr, options: QosOptions) -> Result<Self, SetupError> {
-        match over {
-            Transport::Tcp => QosListener::bind(at, options).map(Self::Tcp),
-            Transport::Udp => QosSocket::bind(at, options).map(Self::Udp),
-        }
-    }
-
-    fn local_address(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Tcp(listener) => listener.local_address(),
-            Self::Udp(listener) => Ok(listener.local_address()),
-        }
-    }
-
-    /// The next one with whom there is an agreement; tells of those with whom there is none.
-    fn accept(&self, teller: Teller) -> io::Result<Carried> {
-        loop {
-            let (remote, why) = match self {
-                Self::Tcp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(stream, _) => return Ok(Carried::Tcp(stream)),
-                    Accepted::Refused(remote, why) => (remote, why),
-                },
-                Self::Udp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(socket, _) => return Ok(Carried::Udp(socket)),
-                    Accepted::Refused(remote, why) => (remote, why),
-                },
-            };
-            let what = json!({ "remote": remote.to_string(), "what": why.to_string() });
-            // Where the output is gone, the summary says so.
-            let _ = teller.say("refused", what, &format!("{remote}: {why}"));
-        }
-    }
-}
-
 pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
     match command {
-        NetvideoCommand::Send { to, rate, vary, size, seconds, stdin, quality, printed } => {
+        NetvideoCommand::Send {
+            to,
+            over,
+            trusted,
+            rate,
+            vary,
+            size,
+            seconds,
+            stdin,
+            quality,
+            printed,
+        } => {
             let options = options("netvideo", quality, video(), &[Direction::Sending])?;
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: *stdin };
-            send(Transport::Udp, to, &options, &source, *printed)
+            send((*over, trusted), to, &options, &source, *printed)
         }
-        NetvideoCommand::Receive { listen, stdout, quality, printed } => {
+        NetvideoCommand::Receive { listen, over, known, stdout, quality, printed } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive(Transport::Udp, listen, options, *stdout, *printed)
+            receive((*over, known), listen, options, *stdout, *printed)
         }
     }
 }
@@ -197,13 +107,13 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
 pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
     let options = QosOptions { name: "tg".to_owned(), ..QosOptions::default() };
     match command {
-        TgCommand::Send { to, over, rate, vary, size, seconds, printed } => {
+        TgCommand::Send { to, over, trusted, rate, vary, size, seconds, printed } => {
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: false };
-            send(*over, to, &options, &source, *printed)
+            send((*over, trusted), to, &options, &source, *printed)
         }
-        TgCommand::Receive { listen, over, printed } => {
-            receive(*over, listen, options, false, *printed)
+        TgCommand::Receive { listen, over, known, printed } => {
+            receive((*over, known), listen, options, false, *printed)
         }
     }
 }
@@ -219,7 +129,7 @@ struct Source {
 }
 
 fn send(
-    over: Transport,
+    (over, trusted): (Transport, &Trusted),
     to: &str,
     options: &QosOptions,
     source: &Source,
@@ -230,20 +140,14 @@ fn send(
     }
     let teller = Teller { as_json: printed.json, to_stderr: false, connection: None };
     let stopped = stop_flag()?;
-    let carried = Carried::connect(over, resolve(to, "")?, options).map_err(failed(to))?;
+    let carried = Carried::connect(over, to, trusted, options)?;
     let telling = teller.follow(carried.events());
     teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
     let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
     // The receiver tells of the last interval once that is over.
     thread::sleep(Wall::from_millis(1_200));
     let delivery = carried.delivery(Direction::Sending);
-    let closed = match carried {
-        Carried::Tcp(stream) => stream.close(Wall::from_secs(5)),
-        Carried::Udp(socket) => {
-            drop(socket);
-            Ok(())
-        }
-    };
+    let closed = carried.close(Wall::from_secs(5));
     // It ends with the connection.
     let _ = telling.join();
     teller.summary(&delivery, json!({}))?;
@@ -308,7 +212,7 @@ fn fill(frame: &mut [u8]) -> io::Result<usize> {
 }
 
 fn receive(
-    over: Transport,
+    (over, known): (Transport, &Known),
     listen: &str,
     options: QosOptions,
     to_stdout: bool,
@@ -316,13 +220,10 @@ fn receive(
 ) -> Result<(), Failure> {
     let stopped = stop_flag()?;
     let teller = Teller { as_json: printed.json, to_stderr: to_stdout, connection: None };
-    let at = resolve(listen, "--listen ")?;
-    let named = format!("--listen {listen}");
-    let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    let listening = Listening::bind(over, at, options).map_err(failed(&named))?;
-    let local = listening.local_address().map_err(environment)?;
-    let text = format!("listening at {local}; Ctrl-C ends it");
-    teller.say("listening", json!({ "local": local.to_string() }), &text)?;
+    let listening = Listening::bind(over, listen, known, options)?;
+    listening.tell(teller)?;
+    let environment =
+        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
     let carried = first(listening, teller, &stopped).map_err(environment)?;
     let Some(carried) = carried else {
         return Err(Failure::Interrupted("interrupted; nobody has sent anything".to_owned()));

@@ -2,8 +2,8 @@
 //! the corpus.
 
 use ontempo_endpoint::qos::wire::{
-    Change, Header, Kind, LONGEST_SETUP, PREFACE, Pong, Setup, Status, TCP_HEADER, UDP_HEADER,
-    setup_length,
+    Change, Header, Kind, LONGEST_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER,
+    UDP_HEADER, setup_length,
 };
 
 /// What is read is written as it was.
@@ -22,6 +22,11 @@ fn body(kind: Kind, bytes: &[u8]) {
         Kind::Change => {
             if let Ok(change) = Change::read(bytes) {
                 assert_eq!(change.to_bytes(), bytes);
+            }
+        }
+        Kind::Refused => {
+            if let Ok(refused) = Refused::read(bytes) {
+                assert_eq!(Refused::read(&refused.to_bytes()), Ok(refused));
             }
         }
         Kind::Data | Kind::Bye => {}

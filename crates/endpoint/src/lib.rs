@@ -22,6 +22,7 @@ mod identity;
 pub mod live;
 pub mod media;
 pub mod monitor;
+mod octets;
 mod qlog;
 pub mod qos;
 pub mod quic;

@@ -17,7 +17,8 @@ pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qos::{
-    Gateway, Netvideo, NetvideoCommand, Printed, Quality, Service, Tg, TgCommand, Transport, Way,
+    Gateway, Known, Netvideo, NetvideoCommand, Printed, Quality, Service, Tg, TgCommand, Transport,
+    Trusted, Way,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ontempo_endpoint::Fingerprint;
 use ontempo_foundation::{MessageRate, Percent};
 
 /// What is asked for.
@@ -54,6 +55,11 @@ pub(crate) enum NetvideoCommand {
         /// The receiver: a name or an address, and a port
         #[arg(value_name = "HOST:PORT")]
         to: String,
+        /// What carries them
+        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+        over: Transport,
+        #[command(flatten)]
+        trusted: Trusted,
         /// Frames a second
         #[arg(long, value_name = "RATE", default_value = "80 messages/s")]
         rate: MessageRate,
@@ -79,6 +85,11 @@ pub(crate) enum NetvideoCommand {
         /// Where to receive
         #[arg(long, value_name = "ADDRESS:PORT")]
         listen: String,
+        /// What carries them
+        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+        over: Transport,
+        #[command(flatten)]
+        known: Known,
         /// Write the frames to standard output, and what is told to standard error
         #[arg(long, conflicts_with = "json")]
         stdout: bool,
@@ -96,6 +107,34 @@ pub(crate) enum Transport {
     Tcp,
     /// Datagrams
     Udp,
+    /// Units of QUIC, encrypted
+    Quic,
+}
+
+/// Whom a sender over QUIC trusts.
+#[derive(Debug, Args)]
+pub(crate) struct Trusted {
+    /// Over QUIC: the receiver's fingerprint, which it prints when it starts
+    #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// Over QUIC: trust whoever answers, and tell it the token: for tests
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Over QUIC: what the receiver wants to be known
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) token: Option<String>,
+}
+
+/// By what a receiver over QUIC and its senders are known.
+#[derive(Debug, Args)]
+pub(crate) struct Known {
+    /// Over QUIC: keep certificate and key in this file (PEM), made where it is missing; without it
+    /// they are made anew each time
+    #[arg(long, value_name = "FILE")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Over QUIC: what senders must know
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) token: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +153,8 @@ pub(crate) enum TgCommand {
         /// What carries them
         #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
         over: Transport,
+        #[command(flatten)]
+        trusted: Trusted,
         /// Messages a second
         #[arg(long, value_name = "RATE", default_value = "65.9 messages/s")]
         rate: MessageRate,
@@ -137,6 +178,8 @@ pub(crate) enum TgCommand {
         /// What carries them
         #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
         over: Transport,
+        #[command(flatten)]
+        known: Known,
         #[command(flatten)]
         printed: Printed,
     },

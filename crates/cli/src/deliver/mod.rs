@@ -21,7 +21,7 @@ use ontempo_foundation::Duration;
 use crate::failure::{Failure, environment};
 use crate::output::complain;
 
-pub(crate) use receive::receive;
+pub(crate) use receive::{identity, receive};
 pub(crate) use send::send;
 
 /// The port that is written where none was.
@@ -61,7 +61,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-fn token(text: Option<&str>) -> Result<Token, Failure> {
+pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {
     Token::new(text.unwrap_or_default().as_bytes())
         .map_err(|error| Failure::Input(format!("--token: {error}")))
 }

@@ -97,7 +97,7 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// The certificate and key of a file, or made now, and then kept there.
-fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
+pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     let made = || Identity::make(&["localhost"]).map_err(environment);
     let Some(path) = path else { return made().map(|made| made.identity) };
     let name = path.display();

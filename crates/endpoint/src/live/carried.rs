@@ -15,7 +15,7 @@ use super::flow::{Inbox, Outbox};
 use super::listener::Incoming;
 use super::mailbox::Mailbox;
 use crate::udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Ecn, Next, Protocol, Socket,
+    Clock, CommandError, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket,
     Transmit as UdpTransmit,
 };
 use crate::{
@@ -75,6 +75,7 @@ pub(super) enum Command {
     Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
+    Mark(ConnectionId, Dscp),
     Close(ConnectionId, String),
     End,
 }
@@ -103,6 +104,8 @@ pub(super) struct Carried {
     endpoint: Endpoint,
     held: BTreeMap<ConnectionId, Held>,
     incoming: Option<Arc<Mailbox<Incoming>>>,
+    /// Classes of packets to the peers that have one of their own.
+    classes: BTreeMap<SocketAddr, (ConnectionId, Dscp)>,
     wake: Time,
     /// When the thread ends, whatever is left.
     ends: Time,
@@ -119,6 +122,7 @@ impl Carried {
             endpoint,
             held: BTreeMap::new(),
             incoming,
+            classes: BTreeMap::new(),
             wake: Time::NEVER,
             ends: Time::NEVER,
             room: BytesMut::new(),
@@ -195,6 +199,7 @@ impl Carried {
     }
 
     fn on_closed(&mut self, connection: ConnectionId, reason: &str) {
+        self.classes.retain(|_, (of, _)| *of != connection);
         if let Some(held) = self.held.remove(&connection) {
             end(&held, reason);
         } else if let Some(incoming) = &self.incoming {
@@ -362,6 +367,10 @@ impl Protocol for Carried {
                     let _ = reply.send(all);
                 }
             }
+            Command::Mark(id, dscp) => {
+                let remote = self.endpoint.remote(id);
+                self.classes.extend(remote.map(|remote| (remote, (id, dscp))));
+            }
             Command::Close(id, reason) => self.close(now, id, &reason),
             Command::End => {
                 let ids: Vec<ConnectionId> = self.held.keys().copied().collect();
@@ -392,7 +401,9 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                Next::Transmit(UdpTransmit::from(&transmit))
+                let class = self.classes.get(&transmit.destination);
+                let dscp = class.map(|(_, dscp)| *dscp);
+                Next::Transmit(UdpTransmit { dscp, ..UdpTransmit::from(&transmit) })
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;

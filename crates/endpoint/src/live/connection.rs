@@ -7,7 +7,7 @@ use std::time::Duration as Wall;
 use super::carried::{Begun, Carried, Command, Running, Shared};
 use super::flow::{ReceiveFlow, SendFlow};
 use super::{Error, Options};
-use crate::udp::{Clock, Socket};
+use crate::udp::{Clock, Dscp, Socket};
 use crate::{ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust};
 
 /// A connection to a peer. Dropping it closes it.
@@ -206,6 +206,11 @@ impl Connection {
             let reason = state.closed.clone()?;
             Some(Err(Error::Closed { reason }))
         })
+    }
+
+    /// Gives the packets to the peer, at the address that it now has, a class of their own.
+    pub fn mark(&self, dscp: Dscp) {
+        self.running.ask(Command::Mark(self.id, dscp));
     }
 
     /// The connection as it stands; `None` once it is over.

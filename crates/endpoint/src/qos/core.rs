@@ -4,18 +4,20 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::{Refusal, Specification, Violation, agree};
 
 use super::events::{Event, Events};
 use super::incoming::{Arrival, Incoming};
-use super::network::Reserved;
+use super::network::{Reserved, Standing};
 use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
-use super::wire::{Change, Header, Kind, LONGEST_MESSAGE, Pong, Status, WireError};
+use super::wire::{
+    Change, Header, Kind, LONGEST_MESSAGE, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
+};
 use super::{Direction, QosOptions};
 use crate::monitor::Carrier;
 use crate::udp::{Clock, Dscp};
@@ -29,6 +31,15 @@ const MOST_KEPT: usize = 32;
 /// Takes a lock. A thread that panicked with it has left counts behind that still hold.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same where nobody else has it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// The latest violations of a direction, and how many there were.
@@ -95,8 +106,13 @@ impl Core {
         let incoming = Incoming::new(now, receiving, options.hysteresis, sample, is_measured);
         let ladder = options.ladder.as_ref();
         let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
-        // A datagram's header and IPv6's are not the message's.
-        let most = if carrier == Carrier::Udp { 65_535 - 40 - 8 - 24 } else { LONGEST_MESSAGE };
+        let most = match carrier {
+            Carrier::Tcp => LONGEST_MESSAGE,
+            // A datagram's header and IPv6's are not the message's.
+            Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
+            // What an endpoint takes, unless it is told otherwise.
+            Carrier::Quic => (4 << 20) - TCP_HEADER,
+        };
         static LAST: AtomicU32 = AtomicU32::new(0);
         Self {
             number: LAST.fetch_add(1, Relaxed) + 1,
@@ -164,6 +180,11 @@ impl Core {
                 let pong = Pong { echo: header.sent, arrived: now.as_nanos() };
                 return Ok(Some(Control { kind: Kind::Pong, body: pong.to_bytes() }));
             }
+            Kind::Refused => {
+                let Refused { reason } = Refused::read(body)?;
+                let refused = lock(&self.reserved).on_refused(&reason);
+                self.publish_reservations(&refused);
+            }
             Kind::Pong => {
                 let pong = Pong::read(body)?;
                 let sample = Sample::of_exchange(pong.echo, pong.arrived, header.sent, now);
@@ -220,7 +241,10 @@ impl Core {
             self.publish(&Event::Step { step, agreed });
         }
         let change = change.map(|change| Control { kind: Kind::Change, body: change.to_bytes() });
-        change.into_iter().chain([self.status(now)]).collect()
+        let reason = lock(&self.reserved).refusal();
+        let refused = reason
+            .map(|reason| Control { kind: Kind::Refused, body: Refused { reason }.to_bytes() });
+        change.into_iter().chain(refused).chain([self.status(now)]).collect()
     }
 
     /// Asks for something else in the direction in which this end sends.
@@ -266,6 +290,17 @@ impl Core {
             kept.latest.push((number, violation));
             drop(kept);
             self.publish(&Event::Violation { direction, violation });
+        }
+    }
+
+    /// Tells the application of reservations that have come or gone.
+    pub(super) fn publish_reservations(&self, changed: &[Standing]) {
+        for standing in changed {
+            self.publish(&Event::Reservation {
+                direction: standing.direction(),
+                state: standing.state,
+                reason: standing.reason.clone(),
+            });
         }
     }
 

@@ -1,17 +1,54 @@
 //! What connections over TCP and UDP have alike.
 
+use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration as Wall, Instant};
 
 use super::core::{Core, lock};
-use super::tender;
-use crate::monitor::Reservation;
+use super::network::Reserved;
+use super::setup::{Established, SetupError};
+use super::{QosOptions, tender};
+use crate::monitor::{Carrier, Reservation};
+use crate::udp::{Dscp, Ecn};
+
+/// The state of a connection whose set-up is done, with what is asked of the network.
+pub(super) fn core(
+    carrier: Carrier,
+    addresses: (SocketAddr, SocketAddr),
+    options: &QosOptions,
+    established: &Established,
+) -> Core {
+    let core = Core::new(carrier, addresses, options, established, tender::clock());
+    let directions = (&established.sending, &established.receiving);
+    *lock(&core.reserved) = Reserved::ask(options.reserve, carrier, addresses, directions);
+    core
+}
+
+/// Marks a socket's packets.
+pub(super) fn mark(socket: socket2::SockRef<'_>, is_ipv4: bool, dscp: Dscp) -> io::Result<()> {
+    let class = u32::from(dscp.with(Ecn::NotCapable));
+    if is_ipv4 {
+        return socket.set_tos_v4(class);
+    }
+    // A socket of IPv6 that carries IPv4 has a class for that, too, where the system lets it.
+    let _ = socket.set_tos_v4(class);
+    socket.set_tclass_v6(class)
+}
+
+/// Waits for the reservation of an end that goes on only with one.
+pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), SetupError> {
+    if options.must_reserve {
+        wait_reserved(core, options.patience).map_err(SetupError::NotReserved)?;
+    }
+    Ok(())
+}
 
 /// Waits until both directions are reserved; a sentence says why not.
 pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
     let until = Instant::now() + patience;
     loop {
         let mut reserved = lock(&core.reserved);
-        tender::publish_changes(core, &reserved.poll());
+        core.publish_reservations(&reserved.poll());
         let granted =
             |state| matches!(state, Reservation::ControlledLoad | Reservation::Guaranteed);
         let mut missing = reserved.standing.iter().filter(|one| !granted(one.state)).peekable();

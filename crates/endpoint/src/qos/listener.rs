@@ -14,7 +14,7 @@ use super::wire::{PREFACE, Reason, Setup, WireError, setup_length};
 use super::{QosOptions, QosStream, tender};
 
 /// Set-ups under way at once: beyond, the oldest gives way.
-const MOST_PENDING: usize = 128;
+pub(super) const MOST_PENDING: usize = 128;
 
 /// What has come of one that connects.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! What the network is asked for: a code point on the packets, and a reservation by way of the
 //! host's RSVP daemon.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::Bytes;
@@ -40,14 +42,26 @@ pub(super) struct Standing {
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     client: Option<Client>,
+    /// The daemon has gone: when there is one again, it is asked anew.
+    is_deserted: bool,
     pub(super) standing: Vec<Standing>,
 }
 
-/// How packets are made of the messages of one carrier; TCP with its option of timestamps.
+/// A packet's overhead in QUIC (RFC 9000, sections 17.3 and 19.8; RFC 9001, section 5.3): first
+/// byte and number, 5; the connection's id, 8; a stream's frame, its header and that of a unit,
+/// 30; the tag, 16.
+const QUIC_HEADER: usize = 5 + 8 + 30 + 16;
+
+/// How packets are made of the messages of one carrier; TCP with its option of timestamps, QUIC
+/// with packets as large as all paths let through.
 fn packing(carrier: Carrier, is_ipv4: bool) -> Packing {
     let ip = if is_ipv4 { 20 } else { 40 };
-    let above = if carrier == Carrier::Udp { 8 + UDP_HEADER } else { 32 + TCP_HEADER };
-    Packing { headers: Bytes::new(ip + above as u64), mtu: Bytes::new(1_500) }
+    let (above, mtu) = match carrier {
+        Carrier::Tcp => (32 + TCP_HEADER, 1_500),
+        Carrier::Udp => (8 + UDP_HEADER, 1_500),
+        Carrier::Quic => (8 + QUIC_HEADER + TCP_HEADER, ip + 8 + 1_200),
+    };
+    Packing { headers: Bytes::new(ip + above as u64), mtu: Bytes::new(mtu) }
 }
 
 impl Reserved {
@@ -59,7 +73,7 @@ impl Reserved {
         (local, remote): (SocketAddr, SocketAddr),
         (sending, receiving): (&Specification, &Specification),
     ) -> Self {
-        let protocol = if carrier == Carrier::Udp { 17 } else { 6 };
+        let protocol = if carrier == Carrier::Tcp { 6 } else { 17 };
         let of = |direction, from: SocketAddr, to: SocketAddr, agreed: &Specification| {
             let rated = agreed.max_rate.value.is_some() || agreed.peak_rate.value.is_some();
             rated.then(|| Standing {
@@ -80,40 +94,42 @@ impl Reserved {
             of(Direction::Sending, local, remote, sending),
             of(Direction::Receiving, remote, local, receiving),
         ];
-        let mut asked = Self { client: None, standing: standing.into_iter().flatten().collect() };
+        let mut asked = Self::default();
         if service == Reserve::None {
-            asked.standing.clear();
+            return asked;
         }
-        if !asked.standing.is_empty() {
-            asked.connect();
+        asked.standing.extend(standing.into_iter().flatten());
+        let path = socket();
+        if !asked.standing.is_empty()
+            && let Err(error) = asked.connect(&path)
+        {
+            let reason = format!("no RSVP daemon at {}: {error}", path.display());
+            for standing in &mut asked.standing {
+                standing.end(Reservation::Refused, reason.clone());
+            }
         }
         asked
     }
 
-    fn connect(&mut self) {
-        let path = socket();
-        match Client::connect(&path) {
-            Ok(client) => self.client = Some(client),
-            Err(error) => {
-                let reason = format!("no RSVP daemon at {}: {error}", path.display());
-                for standing in &mut self.standing {
-                    standing.end(Reservation::Refused, reason.clone());
-                }
-                return;
-            }
-        }
-        let Some(client) = &mut self.client else { return };
+    fn connect(&mut self, path: &Path) -> io::Result<()> {
+        let client = self.client.insert(Client::connect(path)?);
         for standing in &mut self.standing {
+            standing.end(Reservation::Requested, String::new());
             let asked = standing.request(None).map(|request| client.ask(request));
             if let Some(Err(error)) = asked {
                 standing.end(Reservation::Refused, error.to_string());
             }
         }
+        Ok(())
     }
 
     /// What has changed since the last time.
     pub(super) fn poll(&mut self) -> Vec<Standing> {
         let mut changed = Vec::new();
+        if self.is_deserted && self.connect(&socket()).is_ok() {
+            self.is_deserted = false;
+            changed.clone_from(&self.standing);
+        }
         while let Some(client) = &mut self.client {
             match client.event(Some(Wall::ZERO)) {
                 Ok(Some(notice)) => {
@@ -125,7 +141,7 @@ impl Reserved {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.client = None;
+                    (self.client, self.is_deserted) = (None, true);
                     for standing in &mut self.standing {
                         standing.end(Reservation::Lost, error.to_string());
                         changed.push(standing.clone());
@@ -134,6 +150,25 @@ impl Reserved {
             }
         }
         changed
+    }
+
+    /// Why what this end receives is not reserved, for the other end.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let standing = self.of(Direction::Receiving)?;
+        (standing.state == Reservation::Refused).then(|| standing.reason.clone())
+    }
+
+    /// The receiver tells that its reservation was refused, which the network tells it alone.
+    pub(super) fn on_refused(&mut self, reason: &str) -> Vec<Standing> {
+        let waits = |standing: &&mut Standing| {
+            standing.direction == Direction::Sending && standing.state == Reservation::Requested
+        };
+        let mut refused = Vec::new();
+        for standing in self.standing.iter_mut().filter(waits) {
+            standing.end(Reservation::Refused, format!("at the receiver: {reason}"));
+            refused.push(standing.clone());
+        }
+        refused
     }
 
     /// That of one direction, where one was asked for.

@@ -1,24 +1,23 @@
 //! Messages over UDP.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
-use super::core::{Control, Core, lock};
+use super::core::{Control, Core, lock, try_lock};
 use super::listener::Accepted;
-use super::network::Reserved;
 use super::setup::{self, Established, SetupError};
-use super::stream::mark;
-use super::tcp::too_long;
+use super::tcp::{COPIED, too_long};
 use super::tender::{self, Tended};
 use super::wire::{
     Header, Kind, LONGEST_CONTROL, LONGEST_SETUP, Offer, Reason, Setup, UDP_HEADER, WireError,
@@ -54,10 +53,21 @@ struct Inner {
     patience: AtomicU64,
 }
 
-/// What was read for the application while it did not read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Reader {
+    /// What was read for the application while it did not read.
     waiting: Option<(Header, Vec<u8>)>,
+    /// Room for any datagram of this connection, and a byte more.
+    room: Box<[u8]>,
+    /// Whether the last message was long: the next is read where it is wanted.
+    is_long: bool,
+}
+
+impl Reader {
+    fn new(most: usize) -> Self {
+        let longest = UDP_HEADER + most.max(LONGEST_CONTROL).max(LONGEST_SETUP) + 1;
+        Self { waiting: None, room: vec![0; longest].into_boxed_slice(), is_long: false }
+    }
 }
 
 /// What a datagram was.
@@ -94,10 +104,7 @@ impl QosSocket {
         socket.connect(address)?;
         let established = ask(&socket, options)?;
         let connected = Self::establish(socket, options, &established)?;
-        if options.must_reserve {
-            let reserved = facade::wait_reserved(connected.core(), options.patience);
-            reserved.map_err(SetupError::NotReserved)?;
-        }
+        facade::must_reserve(connected.core(), options)?;
         Ok(connected)
     }
 
@@ -121,20 +128,17 @@ impl QosSocket {
     ) -> Result<Self, SetupError> {
         socket.set_read_timeout(None)?;
         let addresses = (socket.local_addr()?, socket.peer_addr()?);
-        let core = Core::new(Carrier::Udp, addresses, options, established, tender::clock());
-        mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let directions = (&established.sending, &established.receiving);
-        *lock(&core.reserved) = Reserved::ask(options.reserve, Carrier::Udp, addresses, directions);
+        let core = facade::core(Carrier::Udp, addresses, options, established);
+        facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
+        let reader = Mutex::new(Reader::new(core.most_received));
         let inner = Arc::new(Inner {
             core,
             socket,
             offer: options.offer(),
-            reader: Mutex::new(Reader::default()),
+            reader,
             patience: AtomicU64::new(0),
         });
-        inner.tell(&inner.core.status(inner.core.clock.now()));
-        let tended: Arc<dyn Tended> = inner.clone();
-        tender::register(Arc::downgrade(&tended));
+        tender::look_after(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -178,7 +182,7 @@ impl QosSocket {
         let mut began: Option<Time> = None;
         loop {
             let got = match reader.waiting.take() {
-                None => inner.receive(buffer, RecvFlags::empty()),
+                None => inner.receive(&mut reader, buffer, RecvFlags::empty()),
                 Some((header, data)) => Ok(match buffer.get_mut(..data.len()) {
                     Some(room) => {
                         room.copy_from_slice(&data);
@@ -291,67 +295,115 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
     Err(refusal.map_or(SetupError::Silent, SetupError::Io))
 }
 
+thread_local! {
+    /// A header and a short message, to be sent in one piece.
+    static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sends a datagram by `send`.
+#[inline]
+fn sent(mut send: impl FnMut() -> Result<usize, Errno>) -> io::Result<()> {
+    let mut tried = false;
+    loop {
+        match send() {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            // It is about an earlier one; this one has not been sent.
+            Err(Errno::CONNREFUSED) if !tried => tried = true,
+            Err(Errno::CONNREFUSED) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 impl Inner {
     #[inline]
     fn send(&self, header: &Header, data: &[u8], flags: SendFlags) -> io::Result<()> {
-        let header = header.to_udp(self.core.session);
-        let pieces = [IoSlice::new(&header), IoSlice::new(data)];
         let flags = flags | SendFlags::NOSIGNAL;
-        let mut tried = false;
-        loop {
-            let mut none = SendAncillaryBuffer::default();
-            match rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags) {
-                Ok(_) => return Ok(()),
-                Err(Errno::INTR) => {}
-                // It is about an earlier one; this one has not been sent.
-                Err(Errno::CONNREFUSED) if !tried => tried = true,
-                Err(Errno::CONNREFUSED) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
+        let header = header.to_udp(self.core.session);
+        if data.len() > COPIED {
+            let pieces = [IoSlice::new(&header), IoSlice::new(data)];
+            return sent(|| {
+                let mut none = SendAncillaryBuffer::default();
+                rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags)
+            });
         }
+        PIECE.with_borrow_mut(|piece| {
+            piece.clear();
+            piece.extend_from_slice(&header);
+            piece.extend_from_slice(data);
+            sent(|| rustix::net::send(&self.socket, piece, flags))
+        })
     }
 
-    /// Takes a datagram.
+    /// Takes a datagram. Short ones are copied to their place: that costs less than telling the
+    /// system of several.
     #[inline]
-    fn receive(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Got> {
-        let (mut head, mut tail) = ([0; UDP_HEADER], [0; LONGEST_CONTROL + LONGEST_SETUP]);
-        let most = buffer.len();
-        let mut places =
-            [IoSliceMut::new(&mut head), IoSliceMut::new(buffer), IoSliceMut::new(&mut tail)];
-        let mut none = RecvAncillaryBuffer::default();
-        let got = rustix::net::recvmsg(&self.socket, &mut places, &mut none, flags)?;
-        let Some(length) = got.bytes.checked_sub(UDP_HEADER) else {
+    fn receive(&self, reader: &mut Reader, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Got> {
+        if reader.is_long {
+            return self.receive_long(reader, buffer, flags);
+        }
+        let (got, _) = rustix::net::recv(&self.socket, &mut *reader.room, flags)?;
+        let (head, body) = reader.room[..got].split_at(got.min(UDP_HEADER));
+        let header = Header::of_udp(head, body.len(), self.core.session);
+        let Ok(header @ Header { kind: Kind::Data, .. }) = header else {
+            self.on_other(header, head, body);
             return Ok(Got::Nothing);
         };
-        let header = Header::of_udp(&head, length, self.core.session);
-        if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
-            if length > self.core.most_received {
-                return Ok(Got::Nothing);
-            }
-            let is_whole = length <= most && !got.flags.contains(ReturnFlags::TRUNC);
-            return Ok(if is_whole { Got::Data(header) } else { Got::TooLong(length) });
-        }
-        if length > most + tail.len() {
+        if header.length > self.core.most_received {
             return Ok(Got::Nothing);
         }
+        reader.is_long = header.length > COPIED;
+        let Some(place) = buffer.get_mut(..header.length) else {
+            return Ok(Got::TooLong(header.length));
+        };
+        place.copy_from_slice(body);
+        Ok(Got::Data(header))
+    }
+
+    /// The same for long ones, which are read to their place.
+    fn receive_long(
+        &self,
+        reader: &mut Reader,
+        buffer: &mut [u8],
+        flags: RecvFlags,
+    ) -> io::Result<Got> {
+        let (mut head, most) = ([0; UDP_HEADER], buffer.len());
+        let mut places = [
+            IoSliceMut::new(&mut head),
+            IoSliceMut::new(buffer),
+            IoSliceMut::new(&mut reader.room),
+        ];
+        let mut none = RecvAncillaryBuffer::default();
+        let got = rustix::net::recvmsg(&self.socket, &mut places, &mut none, flags)?.bytes;
+        let (head, length) = (&head[..got.min(UDP_HEADER)], got.saturating_sub(UDP_HEADER));
+        let header = Header::of_udp(head, length, self.core.session);
+        if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
+            reader.is_long = length > COPIED;
+            return Ok(match length {
+                _ if length > self.core.most_received => Got::Nothing,
+                _ if length > most => Got::TooLong(length),
+                _ => Got::Data(header),
+            });
+        }
         let (first, second) = (length.min(most), length.saturating_sub(most));
-        self.on_other(header, &head, [&buffer[..first], &tail[..second]].concat());
+        self.on_other(header, head, &[&buffer[..first], &reader.room[..second]].concat());
         Ok(Got::Nothing)
     }
 
     /// What is none of the application's; strangers' is passed over.
     #[cold]
-    fn on_other(&self, header: Result<Header, WireError>, head: &[u8], body: Vec<u8>) {
+    fn on_other(&self, header: Result<Header, WireError>, head: &[u8], body: &[u8]) {
         match header {
             Ok(header) => {
-                if let Ok(Some(answer)) = self.core.on_control(&header, &body) {
+                if let Ok(Some(answer)) = self.core.on_control(&header, body) {
                     self.tell(&answer);
                 }
             }
             Err(_) if Setup::begins(head) => {
                 // The other end has not heard our answer.
                 if let Ok(Setup::Hello { session, sent, offer, .. }) =
-                    Setup::read(&[head, body.as_slice()].concat())
+                    Setup::read(&[head, body].concat())
                     && session == self.core.session
                 {
                     let now = self.core.clock.now();
@@ -378,38 +430,28 @@ impl Tended for Inner {
         let _ = self.send(&header, body, SendFlags::DONTWAIT);
     }
 
-    fn listen(&self) -> bool {
-        let mut reader = match self.reader.try_lock() {
-            Ok(reader) => reader,
-            Err(TryLockError::Poisoned(reader)) => reader.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
         let mut room = Vec::new();
         // As much at once as an application that reads would be sent in the time.
         for _ in 0..64 {
             if reader.waiting.is_some() {
-                return false;
+                return None;
             }
             room.resize(self.core.most_received, 0);
-            match self.receive(&mut room, RecvFlags::DONTWAIT) {
+            match self.receive(&mut reader, &mut room, RecvFlags::DONTWAIT) {
                 Ok(Got::Data(header)) => {
                     room.truncate(header.length);
                     reader.waiting = Some((header, std::mem::take(&mut room)));
                 }
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
-                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                Err(error) => {
+                    return (error.kind() == ErrorKind::WouldBlock).then(|| self.socket.as_fd());
+                }
             }
         }
-        false
-    }
-
-    fn drain(&self) -> bool {
-        false
-    }
-
-    fn file(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        None
     }
 
     fn hang_up(&self) {

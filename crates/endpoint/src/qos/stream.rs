@@ -3,22 +3,21 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::core::{Control, Core, lock};
-use super::network::Reserved;
+use super::core::{Control, Core, lock, try_lock};
 use super::setup::{self, Established, SetupError};
 use super::tcp::{Reader, Waiting, Writer, damaged, too_long};
 use super::tender::{self, Tended};
 use super::wire::{Header, PREFACE, Setup, setup_length};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use crate::monitor::Carrier;
-use crate::udp::{Dscp, Ecn};
+use crate::udp::Dscp;
 
 /// A stream of messages over TCP whose quality was agreed on and is watched.
 ///
@@ -38,17 +37,6 @@ struct Inner {
     stream: TcpStream,
     writer: Mutex<Writer>,
     reader: Mutex<Reader>,
-}
-
-/// Marks a socket's packets.
-pub(super) fn mark(socket: socket2::SockRef<'_>, is_ipv4: bool, dscp: Dscp) -> io::Result<()> {
-    let class = u32::from(dscp.with(Ecn::NotCapable));
-    if is_ipv4 {
-        return socket.set_tos_v4(class);
-    }
-    // A socket of IPv6 that carries IPv4 has a class for that, too, where the system lets it.
-    let _ = socket.set_tos_v4(class);
-    socket.set_tclass_v6(class)
 }
 
 impl QosStream {
@@ -86,10 +74,7 @@ impl QosStream {
         let established =
             concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
         let connected = Self::establish(stream, options, &established)?;
-        if options.must_reserve {
-            let reserved = facade::wait_reserved(connected.core(), options.patience);
-            reserved.map_err(SetupError::NotReserved)?;
-        }
+        facade::must_reserve(connected.core(), options)?;
         Ok(connected)
     }
 
@@ -103,16 +88,11 @@ impl QosStream {
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
         let addresses = (stream.local_addr()?, stream.peer_addr()?);
-        let core = Core::new(Carrier::Tcp, addresses, options, established, tender::clock());
-        mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let directions = (&established.sending, &established.receiving);
-        *lock(&core.reserved) = Reserved::ask(options.reserve, Carrier::Tcp, addresses, directions);
+        let core = facade::core(Carrier::Tcp, addresses, options, established);
+        facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
         let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
         let inner = Arc::new(Inner { core, stream, writer, reader });
-        // The other end is told of the clocks before the first message.
-        inner.tell(&inner.core.status(inner.core.clock.now()));
-        let tended: Arc<dyn Tended> = inner.clone();
-        tender::register(Arc::downgrade(&tended));
+        tender::look_after(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -266,31 +246,19 @@ impl Tended for Inner {
 
     fn tell(&self, control: &Control) {
         // Whoever holds it writes a message, or waits to: there is no room for ours.
-        let mut writer = match self.writer.try_lock() {
-            Ok(writer) => writer,
-            Err(TryLockError::Poisoned(writer)) => writer.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut writer) = try_lock(&self.writer) else { return };
         writer.tell(&self.stream, &self.core, control);
     }
 
-    fn listen(&self) -> bool {
-        let mut reader = match self.reader.try_lock() {
-            Ok(reader) => reader,
-            Err(TryLockError::Poisoned(reader)) => reader.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
         if reader.has_opened() {
-            return false;
+            return None;
         }
-        match self.open(&mut reader, Waiting::Never) {
-            Ok(_) => false,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
-    }
-
-    fn file(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        let opened = self.open(&mut reader, Waiting::Never);
+        opened
+            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            .then(|| self.stream.as_fd())
     }
 
     fn drain(&self) -> bool {

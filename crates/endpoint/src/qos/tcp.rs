@@ -12,6 +12,14 @@ use super::wire::{Header, Kind, LONGEST_CONTROL, TCP_HEADER};
 /// place.
 const AHEAD: usize = 64 * 1024;
 
+/// Bytes read ahead after a message longer than this: what is read ahead is copied once more.
+const AHEAD_OF_LONG: usize = 2 * 1024;
+const LONG: usize = 16 * 1024;
+
+/// Messages up to this length are put behind their header and written in one piece: copying them
+/// costs less than telling the system of a second piece.
+pub(super) const COPIED: usize = 4 * 1024;
+
 /// Whether a call waits until it can do something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
@@ -36,6 +44,8 @@ pub(super) fn too_long(length: usize, most: usize, what: &str) -> io::Error {
 pub(super) struct Writer {
     /// The rest of a message that the system has taken in part only.
     rest: Vec<u8>,
+    /// A header and a short message.
+    piece: Vec<u8>,
 }
 
 impl Writer {
@@ -49,15 +59,27 @@ impl Writer {
             self.send_rest(stream, Waiting::AsSet)?;
         }
         let header = core.header(core.counter.next(), data.len()).to_tcp();
+        let is_short = data.len() <= COPIED;
+        if is_short {
+            self.piece.clear();
+            self.piece.extend_from_slice(&header);
+            self.piece.extend_from_slice(data);
+        }
         let written = loop {
-            match (&*stream).write_vectored(&[IoSlice::new(&header), IoSlice::new(data)]) {
+            let taken = if is_short {
+                (&*stream).write(&self.piece)
+            } else {
+                (&*stream).write_vectored(&[IoSlice::new(&header), IoSlice::new(data)])
+            };
+            match taken {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => break written,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         };
-        core.counter.count(data.len());
+        // Under the writer's lock.
+        core.counter.count_alone(data.len());
         if written < header.len() + data.len() {
             self.finish(stream, &header, data, written)?;
         }
@@ -138,12 +160,14 @@ pub(super) struct Reader {
     open: Option<(Header, usize)>,
     /// What came of it before the time was up.
     stash: Vec<u8>,
+    /// How much is read ahead: by the last message's length.
+    ahead: usize,
 }
 
 impl Reader {
     pub(super) fn new() -> Self {
         let buffer = vec![0; AHEAD].into_boxed_slice();
-        Self { buffer, start: 0, end: 0, open: None, stash: Vec::new() }
+        Self { buffer, start: 0, end: 0, open: None, stash: Vec::new(), ahead: AHEAD }
     }
 
     fn ahead(&self) -> &[u8] {
@@ -158,7 +182,8 @@ impl Reader {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let room = &mut self.buffer[self.end..];
+        let most = self.buffer.len().min(self.end + self.ahead);
+        let room = &mut self.buffer[self.end..most];
         let got = loop {
             let got = match waiting {
                 Waiting::AsSet => (&*stream).read(room),
@@ -197,6 +222,7 @@ impl Reader {
             let header = Header::of_tcp(header, core.most_received).map_err(damaged)?;
             if header.kind == Kind::Data {
                 self.start += TCP_HEADER;
+                self.ahead = if header.length > LONG { AHEAD_OF_LONG } else { AHEAD };
                 self.open = Some((header, header.length));
                 break;
             }
@@ -231,16 +257,14 @@ impl Reader {
             self.pass_over(stream)?;
             return Err(too_long(length, buffer.len(), "the buffer"));
         }
-        let mut got = std::mem::take(&mut self.stash);
-        buffer[..got.len()].copy_from_slice(&got);
-        let mut filled = got.len();
+        let mut filled = self.stash.len();
+        buffer[..filled].copy_from_slice(&self.stash);
+        self.stash.clear();
         while filled < length {
             match self.some(stream, &mut buffer[filled..length]) {
                 Ok(more) => filled += more,
                 Err(error) => {
-                    got.clear();
-                    got.extend(&buffer[..filled]);
-                    self.stash = got;
+                    self.stash.extend_from_slice(&buffer[..filled]);
                     self.open = Some((header, length - filled));
                     return Err(error);
                 }
@@ -262,7 +286,8 @@ impl Reader {
             return Ok(taken);
         }
         let wanted = room.len();
-        let mut places = [IoSliceMut::new(room), IoSliceMut::new(&mut self.buffer)];
+        let ahead = &mut self.buffer[..self.ahead];
+        let mut places = [IoSliceMut::new(room), IoSliceMut::new(ahead)];
         let got = loop {
             match (&*stream).read_vectored(&mut places) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),

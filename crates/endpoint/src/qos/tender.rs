@@ -11,9 +11,7 @@ use ontempo_foundation::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::{Control, Core, lock};
-use super::events::Event;
 use super::incoming::INTERVAL;
-use super::network::Standing;
 use super::report;
 use crate::monitor::{Carrier, ProcessReport, Publisher, folder_to_publish};
 use crate::udp::Clock;
@@ -30,12 +28,14 @@ pub(super) trait Tended: Send + Sync {
     fn core(&self) -> &Core;
     /// Sends a message of our own, or leaves it where there is no room.
     fn tell(&self, control: &Control);
-    /// Takes what the other end has told; `false` where nothing more is to be heard for now: the
-    /// application reads itself, or a message waits for it.
-    fn listen(&self) -> bool;
+    /// Takes what the other end has told, and answers with the file at which to wait for more;
+    /// `None` where nothing is to be heard for now: another thread reads, or a message waits for
+    /// the application.
+    fn listen(&self) -> Option<BorrowedFd<'_>>;
     /// Takes and drops what comes after the application's end; `false` where no more can.
-    fn drain(&self) -> bool;
-    fn file(&self) -> BorrowedFd<'_>;
+    fn drain(&self) -> bool {
+        false
+    }
     /// Wakes whoever waits for messages.
     fn hang_up(&self);
 }
@@ -58,10 +58,14 @@ pub(super) fn clock() -> Clock {
     *CLOCK.get_or_init(Clock::new)
 }
 
-/// Looks after a connection until it is dropped.
-pub(super) fn register(connection: Weak<dyn Tended>) {
+/// Looks after a connection until it is dropped. The other end is told of the clocks before the
+/// first message.
+pub(super) fn look_after<T: Tended + 'static>(connection: &Arc<T>) {
+    let core = connection.core();
+    connection.tell(&core.status(core.clock.now()));
+    let tended: Arc<dyn Tended> = connection.clone();
     let mut connections = lock(&CONNECTIONS);
-    connections.all.push(connection);
+    connections.all.push(Arc::downgrade(&tended));
     connections.start();
 }
 
@@ -129,7 +133,7 @@ fn tend(connection: &dyn Tended) {
         connection.tell(&control);
     }
     let changed = lock(&core.reserved).poll();
-    publish_changes(core, &changed);
+    core.publish_reservations(&changed);
     let is_gone = lock(&core.incoming).silent_for(core.clock.now()) > GONE;
     if is_gone && core.carrier == Carrier::Udp {
         core.close();
@@ -137,20 +141,10 @@ fn tend(connection: &dyn Tended) {
     }
 }
 
-/// Tells the application of reservations that have come or gone.
-pub(super) fn publish_changes(core: &Core, changed: &[Standing]) {
-    for standing in changed {
-        core.publish(&Event::Reservation {
-            direction: standing.direction(),
-            state: standing.state,
-            reason: standing.reason.clone(),
-        });
-    }
-}
-
 /// Takes what comes within the window, from those whose application does not read.
 fn hear(all: &[Arc<dyn Tended>]) {
-    let mut open: Vec<_> = all.iter().filter(|one| one.listen()).collect();
+    let mut open: Vec<_> =
+        all.iter().filter_map(|one| one.listen().map(|file| (one, file))).collect();
     let until = Instant::now() + WINDOW;
     while !open.is_empty() {
         let left = until.saturating_duration_since(Instant::now());
@@ -158,13 +152,13 @@ fn hear(all: &[Arc<dyn Tended>]) {
             return;
         }
         let mut files: Vec<_> =
-            open.iter().map(|one| PollFd::from_borrowed_fd(one.file(), PollFlags::IN)).collect();
+            open.iter().map(|(_, file)| PollFd::from_borrowed_fd(*file, PollFlags::IN)).collect();
         let left = Timespec { tv_sec: 0, tv_nsec: left.as_nanos().min(999_999_999) as _ };
         if poll(&mut files, Some(&left)).is_err() {
             return;
         }
         let ready: Vec<_> = files.iter().map(|file| !file.revents().is_empty()).collect();
         let mut ready = ready.into_iter();
-        open.retain(|one| !ready.next().unwrap_or(false) || one.listen());
+        open.retain(|(one, _)| !ready.next().unwrap_or(false) || one.listen().is_some());
     }
 }

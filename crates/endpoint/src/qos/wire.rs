@@ -20,6 +20,8 @@
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Specification, Term};
 
+use crate::octets::{Octets, Short};
+
 /// The version that we speak.
 pub const VERSION: u8 = 1;
 
@@ -47,6 +49,7 @@ const SPECIFICATION: usize = Parameter::ALL.len() * 9;
 const OFFER: usize = 2 * SPECIFICATION;
 const STATUS: usize = (11 + Parameter::ALL.len()) * 8 + 10;
 const CHANGE: usize = 4 + SPECIFICATION;
+const REFUSED: usize = 160;
 
 /// Sixteen bytes that only who has seen them can send.
 pub type Cookie = [u8; 16];
@@ -120,14 +123,21 @@ pub enum Kind {
     Change = 3,
     /// The end.
     Bye = 4,
+    /// A [`Refused`].
+    Refused = 5,
 }
 
 impl Kind {
     fn of(byte: u8) -> Result<Self, WireError> {
-        [Self::Data, Self::Status, Self::Pong, Self::Change, Self::Bye]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
-            .ok_or(WireError::Malformed)
+        match byte {
+            0 => Ok(Self::Data),
+            1 => Ok(Self::Status),
+            2 => Ok(Self::Pong),
+            3 => Ok(Self::Change),
+            4 => Ok(Self::Bye),
+            5 => Ok(Self::Refused),
+            _ => Err(WireError::Malformed),
+        }
     }
 
     /// Bytes of its body; `None` for the application's.
@@ -138,6 +148,7 @@ impl Kind {
             Self::Pong => Some(16),
             Self::Change => Some(CHANGE),
             Self::Bye => Some(0),
+            Self::Refused => Some(REFUSED),
         }
     }
 }
@@ -173,7 +184,7 @@ impl Header {
     /// An unknown kind, or a length that its kind cannot have.
     #[inline]
     pub fn of_tcp(bytes: &[u8; TCP_HEADER], most: usize) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let first = read.u32()?;
         let kind = Kind::of((first >> 24) as u8)?;
         let length = (first & 0xff_ffff) as usize;
@@ -200,7 +211,7 @@ impl Header {
     /// Another session or version, an unknown kind, or a length that its kind cannot have.
     #[inline]
     pub fn of_udp(bytes: &[u8], length: usize, session: u64) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let [mark, version, kind, zero] = read.array()?;
         if mark != MARK {
             return Err(WireError::NotOurs);
@@ -277,37 +288,26 @@ pub struct Change {
     pub send: Specification,
 }
 
+/// The receiver's reservation was refused: why, filled up with zeros on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// A sentence, of which 160 bytes are told.
+    pub reason: String,
+}
+
 /// Stands for nothing measured.
 const NONE: u64 = u64::MAX;
 
-/// Takes numbers from the front.
-struct Read<'a>(&'a [u8]);
-
-impl Read<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
-        self.0 = rest;
-        Ok(*first)
+impl From<Short> for WireError {
+    fn from(_: Short) -> Self {
+        Self::Malformed
     }
+}
 
-    fn u8(&mut self) -> Result<u8, WireError> {
-        self.array().map(u8::from_be_bytes)
-    }
-
-    fn u16(&mut self) -> Result<u16, WireError> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        self.array().map(u64::from_be_bytes)
-    }
-
+/// What is written as several numbers, or by a rule of its own.
+impl Octets<'_> {
     fn measured(&mut self) -> Result<Option<u64>, WireError> {
-        self.u64().map(|value| (value != NONE).then_some(value))
+        Ok(Some(self.u64()?).filter(|value| *value != NONE))
     }
 
     /// Whether a parameter has a value (1) and is coerced (2); and the value.
@@ -380,7 +380,7 @@ fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
 /// # Errors
 /// They are none, of another version, or of a length that none has.
 pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
-    let mut read = Read(preface);
+    let mut read = Octets(preface);
     if read.array()? != MAGIC {
         return Err(WireError::NotOurs);
     }
@@ -445,7 +445,7 @@ impl Setup {
         if setup_length(preface)? != body.len() {
             return Err(WireError::Malformed);
         }
-        let mut read = Read(body);
+        let mut read = Octets(body);
         let session = read.u64()?;
         let setup = match preface[5] {
             1 => Self::Hello {
@@ -518,7 +518,7 @@ impl Status {
     /// # Errors
     /// Another length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let (sent_messages, sent_bytes) = (read.u64()?, read.u64()?);
         let (offset, error) = (read.u64()?.cast_signed(), read.measured()?);
         let mut figures = Figures {
@@ -553,7 +553,7 @@ impl Pong {
     /// # Errors
     /// Another length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let pong = Self { echo: read.u64()?, arrived: read.u64()? };
         read.end().map(|()| pong)
     }
@@ -572,8 +572,31 @@ impl Change {
     /// # Errors
     /// Another length, or a specification that cannot be.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut read = Read(bytes);
+        let mut read = Octets(bytes);
         let change = Self { number: read.u32()?, send: read.specification()? };
         read.end().map(|()| change)
+    }
+}
+
+impl Refused {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut end = self.reason.len().min(REFUSED);
+        while !self.reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        let mut bytes = self.reason.as_bytes()[..end].to_vec();
+        bytes.resize(REFUSED, 0);
+        bytes
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Another length, or no text.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == REFUSED);
+        let text = text.ok_or(WireError::Malformed)?;
+        Ok(Self { reason: text.trim_end_matches('\0').replace(char::is_control, " ") })
     }
 }

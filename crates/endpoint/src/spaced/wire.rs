@@ -11,6 +11,7 @@
 use std::fmt;
 
 use super::Totals;
+use crate::octets::{Octets, Short};
 
 /// What each packet begins with.
 const MAGIC: [u8; 2] = *b"OS";
@@ -144,34 +145,9 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Reads numbers off the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    fn u8(&mut self) -> Result<u8, WireError> {
-        self.take().map(u8::from_be_bytes)
-    }
-
-    fn u16(&mut self) -> Result<u16, WireError> {
-        self.take().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, WireError> {
-        self.take().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        self.take().map(u64::from_be_bytes)
-    }
-
-    fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
+impl From<Short> for WireError {
+    fn from(_: Short) -> Self {
+        Self::Malformed
     }
 }
 
@@ -180,8 +156,8 @@ impl<'a> Reader<'a> {
 /// # Errors
 /// It is not ours, of another version, or damaged. Bytes behind a message are ignored.
 pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
-    let mut reader = Reader(bytes);
-    if reader.take() != Ok(MAGIC) {
+    let mut reader = Octets(bytes);
+    if !reader.array().is_ok_and(|first| first == MAGIC) {
         return Err(WireError::NotOurs);
     }
     let (version, kind, session) = (reader.u8()?, reader.u8()?, reader.u64()?);
@@ -190,8 +166,10 @@ pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
     }
     let message = match kind {
         1 if bytes.len() >= HELLO => Message::Hello { stamp: reader.u64()? },
-        2 => Message::Challenge { stamp: reader.u64()?, cookie: reader.take()? },
-        3 => Message::Start { stamp: reader.u64()?, cookie: reader.take()?, proof: reader.take()? },
+        2 => Message::Challenge { stamp: reader.u64()?, cookie: reader.array()? },
+        3 => {
+            Message::Start { stamp: reader.u64()?, cookie: reader.array()?, proof: reader.array()? }
+        }
         4 => Message::Accept { stamp: reader.u64()? },
         5 => Message::Refuse(match reader.u8()? {
             1 => Reason::Token,
@@ -214,7 +192,7 @@ pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
     Ok((session, message))
 }
 
-fn read_report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
+fn read_report(reader: &mut Octets<'_>) -> Result<Report, WireError> {
     let report = Report {
         stretch: reader.u16()?,
         round: reader.u16()?,

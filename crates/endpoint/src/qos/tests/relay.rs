@@ -16,6 +16,8 @@ pub(super) struct Faults {
     /// Messages of the application's that came and that were lost.
     pub(super) passed: AtomicU64,
     pub(super) lost: AtomicU64,
+    /// Of so many datagrams of any kind, towards the server, one is lost; 0: none.
+    pub(super) lose_any_in: AtomicU32,
     /// 1: everything is lost, both ways.
     pub(super) is_cut: AtomicU32,
 }
@@ -63,11 +65,16 @@ fn carry_forth(
     faults: &Faults,
     client: &std::sync::Mutex<Option<SocketAddr>>,
 ) {
-    let (mut room, mut count) = (vec![0; 65_536], 0);
+    let (mut room, mut count, mut all) = (vec![0; 65_536], 0, 0u32);
     let mut held: Option<Vec<u8>> = None;
     while let Ok((got, from)) = front.recv_from(&mut room) {
         *client.lock().unwrap() = Some(from);
         if faults.is_cut.load(Relaxed) == 1 {
+            continue;
+        }
+        all = all.wrapping_add(1);
+        let one_in = faults.lose_any_in.load(Relaxed);
+        if one_in > 0 && all.is_multiple_of(one_in) {
             continue;
         }
         let datagram = &room[..got];

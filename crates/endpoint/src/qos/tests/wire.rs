@@ -97,6 +97,9 @@ proptest! {
         prop_assert_eq!(status.to_bytes().len(), LONGEST_CONTROL);
         let told = Change { number: change, send };
         prop_assert_eq!(Change::read(&told.to_bytes()), Ok(told));
+        let reason = "é".repeat(violated as usize % 80);
+        let refused = Refused { reason };
+        prop_assert_eq!(Refused::read(&refused.to_bytes()), Ok(refused));
         let pong = Pong { echo: numbers[0], arrived: numbers[1] };
         prop_assert_eq!(Pong::read(&pong.to_bytes()), Ok(pong));
     }

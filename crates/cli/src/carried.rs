@@ -1,0 +1,180 @@
+//! Messages over the carrier that the user has chosen.
+
+use std::io;
+use std::time::Duration as Wall;
+
+use ontempo_endpoint::qos::{
+    Accepted, Delivery, Direction, Events, Message, QosConnection, QosConnectionListener,
+    QosListener, QosOptions, QosSocket, QosSocketListener, QosStream,
+};
+use ontempo_endpoint::{Fingerprint, Trust};
+use ontempo_mechanisms::qos::Specification;
+use serde_json::json;
+
+use crate::address::resolve;
+use crate::arguments::{Known, Transport, Trusted};
+use crate::deliver;
+use crate::failure::{Failure, environment};
+use crate::netvideo::failed;
+use crate::telling::Teller;
+
+/// A connection over any carrier.
+#[derive(Clone)]
+pub(crate) enum Carried {
+    Tcp(QosStream),
+    Udp(QosSocket),
+    Quic(QosConnection),
+}
+
+macro_rules! each {
+    ($carried:expr, $end:ident => $what:expr) => {
+        match $carried {
+            Carried::Tcp($end) => $what,
+            Carried::Udp($end) => $what,
+            Carried::Quic($end) => $what,
+        }
+    };
+}
+
+/// By what a sender knows its receiver.
+fn trust(trusted: &Trusted) -> Result<Trust, Failure> {
+    match trusted.fingerprint {
+        Some(fingerprint) => Ok(Trust::Fingerprint(fingerprint)),
+        None if trusted.insecure => Ok(Trust::Anybody),
+        None => Err(Failure::Input(
+            "whom to trust is missing: give --fingerprint, which the receiver prints, or --insecure"
+                .to_owned(),
+        )),
+    }
+}
+
+impl Carried {
+    pub(crate) fn connect(
+        over: Transport,
+        to: &str,
+        trusted: &Trusted,
+        options: &QosOptions,
+    ) -> Result<Self, Failure> {
+        let address = resolve(to, "")?;
+        let connected = match over {
+            Transport::Tcp => QosStream::connect(address, options).map(Self::Tcp),
+            Transport::Udp => QosSocket::connect(address, options).map(Self::Udp),
+            Transport::Quic => {
+                let token = deliver::token(trusted.token.as_deref())?;
+                let host = to.rsplit_once(':').map_or("", |(host, _)| host);
+                let name = host.trim_matches(['[', ']']);
+                let known = (&trust(trusted)?, &token);
+                QosConnection::connect(address, name, known, options).map(Self::Quic)
+            }
+        };
+        connected.map_err(failed(to))
+    }
+
+    pub(crate) fn send(&self, data: &[u8]) -> io::Result<()> {
+        each!(self, end => end.send_message(data))
+    }
+
+    pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Option<Message>> {
+        each!(self, end => end.receive_message(room))
+    }
+
+    pub(crate) fn set_read_timeout(&self, patience: Wall) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(patience)),
+            Self::Udp(socket) => socket.set_read_timeout(Some(patience)),
+            Self::Quic(connection) => {
+                connection.set_read_timeout(Some(patience));
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn delivery(&self, direction: Direction) -> Delivery {
+        each!(self, end => end.delivery(direction))
+    }
+
+    pub(crate) fn agreed(&self, direction: Direction) -> Specification {
+        each!(self, end => end.agreed(direction))
+    }
+
+    pub(crate) fn events(&self) -> Events {
+        each!(self, end => end.events())
+    }
+
+    /// Ends it when the other end has what was sent, where the carrier can tell.
+    pub(crate) fn close(self, patience: Wall) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.close(patience),
+            Self::Udp(_) => Ok(()),
+            Self::Quic(connection) => connection.close(patience),
+        }
+    }
+}
+
+/// Where connections come to over any carrier.
+pub(crate) enum Listening {
+    Tcp(QosListener),
+    Udp(QosSocketListener),
+    Quic(QosConnectionListener, Fingerprint),
+}
+
+impl Listening {
+    pub(crate) fn bind(
+        over: Transport,
+        listen: &str,
+        known: &Known,
+        options: QosOptions,
+    ) -> Result<Self, Failure> {
+        let at = resolve(listen, "--listen ")?;
+        let bound = match over {
+            Transport::Tcp => QosListener::bind(at, options).map(Self::Tcp),
+            Transport::Udp => QosSocket::bind(at, options).map(Self::Udp),
+            Transport::Quic => {
+                let identity = deliver::identity(known.identity.as_deref())?;
+                let token = deliver::token(known.token.as_deref())?;
+                QosConnection::bind(at, (&identity, &token), options)
+                    .map(|listener| Self::Quic(listener, identity.fingerprint()))
+            }
+        };
+        bound.map_err(failed(&format!("--listen {listen}")))
+    }
+
+    /// Tells where it listens, and the fingerprint where there is one.
+    pub(crate) fn tell(&self, teller: Teller) -> Result<(), Failure> {
+        let local = match self {
+            Self::Tcp(listener) => listener.local_address().map_err(environment)?,
+            Self::Udp(listener) => listener.local_address(),
+            Self::Quic(listener, _) => listener.local_address(),
+        };
+        let mut what = json!({ "local": local.to_string() });
+        let mut text = format!("listening at {local}");
+        if let Self::Quic(_, fingerprint) = self {
+            text += &format!(", fingerprint {fingerprint}");
+            what["fingerprint"] = fingerprint.to_string().into();
+        }
+        teller.say("listening", what, &format!("{text}; Ctrl-C ends it"))
+    }
+
+    /// The next one with whom there is an agreement; tells of those with whom there is none.
+    pub(crate) fn accept(&self, teller: Teller) -> io::Result<Carried> {
+        loop {
+            let (remote, why) = match self {
+                Self::Tcp(listener) => match listener.accept_or_refuse()? {
+                    Accepted::Connection(stream, _) => return Ok(Carried::Tcp(stream)),
+                    Accepted::Refused(remote, why) => (remote, why),
+                },
+                Self::Udp(listener) => match listener.accept_or_refuse()? {
+                    Accepted::Connection(socket, _) => return Ok(Carried::Udp(socket)),
+                    Accepted::Refused(remote, why) => (remote, why),
+                },
+                Self::Quic(listener, _) => match listener.accept_or_refuse()? {
+                    Accepted::Connection(one, _) => return Ok(Carried::Quic(one)),
+                    Accepted::Refused(remote, why) => (remote, why),
+                },
+            };
+            let what = json!({ "remote": remote.to_string(), "what": why.to_string() });
+            // Where the output is gone, the summary says so.
+            let _ = teller.say("refused", what, &format!("{remote}: {why}"));
+        }
+    }
+}

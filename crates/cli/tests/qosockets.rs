@@ -1,0 +1,244 @@
+//! QoSockets beside live daemons: two hosts and two routers, real packets, real classes. Needs the
+//! rights of root; the tests say so where they are skipped.
+
+mod common;
+#[allow(dead_code, reason = "the reservations' own tests use the rest")]
+mod reserved;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use common::wait_until;
+use reserved::{BOTTLENECK, Network, can_reserve, run};
+use serde_json::Value;
+
+/// 480 kbit/s of messages, of which at most 5 % may be lost.
+const SPECIFICATION: &str = r#"
+max_rate = "80 messages/s"
+size = "1000 bytes"
+loss = "5 %"
+coerced = true
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// `ontempo netvideo` at a host, and what it tells.
+struct Program {
+    child: Child,
+    lines: Receiver<Value>,
+    seen: Vec<Value>,
+}
+
+impl Program {
+    fn start(network: &Network, host: &str, words: &[&str]) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &network.space(host), env!("CARGO_BIN_EXE_ontempo")]);
+        command.args(["netvideo"]).args(words).args(["--json"]);
+        command.env("ONTEMPO_RSVP_SOCKET", network.place.path(&format!("{host}.sock")));
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let (sender, lines) = channel();
+        let told = BufReader::new(child.stdout.take().expect("a pipe"));
+        std::thread::spawn(move || {
+            for line in told.lines().map_while(Result::ok) {
+                let Ok(value) = serde_json::from_str(&line) else { continue };
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line.
+    #[track_caller]
+    fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Ok(value) = self.lines.recv_timeout(Duration::from_millis(200)) {
+                self.seen.push(value.clone());
+                if is_it(&value) {
+                    return value;
+                }
+            }
+        }
+        panic!("in vain waited for a line; seen: {:?}", self.seen);
+    }
+
+    /// Waits for an event whose text begins so.
+    #[track_caller]
+    fn until_told(&mut self, begins: &str) -> Value {
+        self.until(|value| value["what"].as_str().is_some_and(|what| what.starts_with(begins)))
+    }
+
+    /// Its summary, and how it ended.
+    #[track_caller]
+    fn end(mut self) -> (Value, bool) {
+        let summary = self.until(|value| value["event"] == "summary");
+        (summary, self.child.wait().expect("it ends").success())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn receiver(network: &Network, over: &str, more: &[&str]) -> (Program, String) {
+    let words = ["receive", "--listen", "10.0.3.2:5004", "--over", over];
+    let mut program = Program::start(network, "h2", &[&words, more].concat());
+    let listening = program.until(|value| value["event"] == "listening");
+    let fingerprint = listening["fingerprint"].as_str().unwrap_or_default().to_owned();
+    (program, fingerprint)
+}
+
+fn sender(network: &Network, (over, fingerprint): (&str, &str), more: &[&str]) -> Program {
+    let words = ["send", "10.0.3.2:5004", "--over", over, "--rate", "60 messages/s", "--size"];
+    let mut words = [&words[..], &["1000"], more].concat();
+    if !fingerprint.is_empty() {
+        words.extend(["--fingerprint", fingerprint]);
+    }
+    Program::start(network, "h1", &words)
+}
+
+/// Packets that have passed the one class of a flow at the first router.
+fn passed(network: &Network) -> u64 {
+    let shown = run("tc", &["-n", &network.space("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
+    let (_, of_flow) = shown.split_once("class htb 1:1001").expect("a class of the flow's");
+    let (_, sent) = of_flow.split_once("bytes ").expect("a count");
+    sent.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+/// One flow beside an overload of the routers' link: messages sent, delivered and lost.
+fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64, u64) {
+    let spec = network.place.path("spec.toml").display().to_string();
+    let quality = ["--spec", &spec];
+    let asking = ["--reserve", "controlled-load"];
+    let more = if reserve { [&quality[..], &asking].concat() } else { quality.to_vec() };
+    let (mut there, fingerprint) = receiver(network, over, &more);
+    let must = [&more[..], &["--must-reserve", "--seconds", "3"]].concat();
+    let words = if reserve { &must[..] } else { &[&more[..], &["--seconds", "3"]].concat() };
+    let here = sender(network, (over, &fingerprint), words);
+    if reserve {
+        there.until_told("reservation ControlledLoad");
+        assert_eq!(network.classes("r1", BOTTLENECK).len(), 1, "over {over}");
+        assert_eq!(network.classes("r2", "l3").len(), 1, "over {over}");
+    }
+    let before = if reserve { passed(network) } else { 0 };
+    let flood = network.sending((4001, 5005), 3000, Duration::from_secs(3));
+    let (flood, counted) = std::thread::scope(|scope| {
+        let flood = scope.spawn(flood);
+        std::thread::sleep(Duration::from_millis(2_500));
+        let counted = if reserve { passed(network) - before } else { 0 };
+        (flood.join().expect("it sends"), counted)
+    });
+    assert!(flood.1 < flood.0 * 9 / 10, "no overload: {flood:?}");
+    let (sent, is_well) = here.end();
+    assert!(is_well, "the sender over {over} failed: {sent}");
+    let (got, _) = there.end();
+    eprintln!(
+        "{over}, reserved: {reserve}: {counted} packets in the class; {got}; flood {flood:?}"
+    );
+    if reserve {
+        // 60 messages a second, a packet each.
+        assert!(counted >= 120, "over {over} {counted} packets passed the class in 2.5 s");
+        network.wait_for_teardown("r1", BOTTLENECK);
+        network.wait_for_teardown("r2", "l3");
+    }
+    let number = |name: &str| got[name].as_u64().expect("a number");
+    let sent = sent["sent_messages"].as_u64().expect("a number");
+    (sent, number("messages"), number("lost_messages"))
+}
+
+fn network(test: &str) -> Network {
+    let network = Network::running(test, false);
+    fs::write(network.place.path("spec.toml"), SPECIFICATION).expect("a specification");
+    network
+}
+
+#[test]
+fn a_reserved_flow_passes_an_overload_over_each_carrier_and_leaves_no_trace() {
+    if !can_reserve("a_reserved_flow_passes_an_overload") {
+        return;
+    }
+    let network = network("qospass");
+    for over in ["udp", "tcp", "quic"] {
+        let (sent, got, lost) = beside_an_overload(&network, over, true);
+        assert_eq!((got, lost), (sent, 0), "over {over}, reserved");
+    }
+    let (sent, got, lost) = beside_an_overload(&network, "udp", false);
+    assert!(lost > sent / 10, "unreserved, {got} of {sent} came, {lost} were lost");
+    network.end();
+}
+
+#[test]
+fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_ends() {
+    if !can_reserve("more_than_the_link_has_is_refused") {
+        return;
+    }
+    let network = network("qosmuch");
+    let much = SPECIFICATION.replace("80 messages/s", "200 messages/s");
+    let spec = network.place.path("much.toml");
+    fs::write(&spec, much).expect("a specification");
+    let spec = spec.display().to_string();
+    let more = ["--spec", &spec, "--reserve", "controlled-load"];
+    for over in ["udp", "tcp"] {
+        let (mut there, _) = receiver(&network, over, &more);
+        let mut here = sender(&network, (over, ""), &[&more[..], &["--seconds", "3"]].concat());
+        let reason = "10.0.1.1: the bandwidth is not available";
+        there.until_told(&format!("reservation Refused: {reason}"));
+        here.until_told(&format!("reservation Refused: at the receiver: {reason}"));
+        assert_eq!(network.classes("r1", BOTTLENECK), [""; 0]);
+        let (summary, is_well) = here.end();
+        assert!(is_well, "{summary}");
+        assert!(there.end().0["messages"].as_u64() > Some(100));
+        let (mut there, _) = receiver(&network, over, &more);
+        let mut here = sender(&network, (over, ""), &[&more[..], &["--must-reserve"]].concat());
+        there.until_told("reservation Refused: 10.0.1.1");
+        assert_eq!(here.child.wait().expect("it ends").code(), Some(3), "over {over}");
+        let mut said = String::new();
+        here.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        let told = format!("nothing is reserved: at the receiver: {reason}");
+        assert!(said.contains(&told), "{said}");
+    }
+    network.end();
+}
+
+#[test]
+fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
+    if !can_reserve("a_daemon_that_is_killed_and_started_anew") {
+        return;
+    }
+    let mut network = network("qoskill");
+    let spec = network.place.path("spec.toml").display().to_string();
+    let more = ["--spec", &spec, "--reserve", "controlled-load"];
+    for over in ["udp", "tcp"] {
+        let (mut there, _) = receiver(&network, over, &more);
+        let mut here = sender(&network, (over, ""), &[&more[..], &["--seconds", "8"]].concat());
+        here.until_told("reservation ControlledLoad");
+        there.until_told("reservation ControlledLoad");
+        let class = network.classes("r1", BOTTLENECK);
+        assert_eq!(class.len(), 1);
+        // A router's: it is told anew by refreshes. Hosts': by the applications.
+        network.signal("r1", "-KILL");
+        network.start("r1");
+        wait_until("the router's state", || network.status("r1").census.enforced == 1);
+        for (host, program) in [("h1", &mut here), ("h2", &mut there)] {
+            network.signal(host, "-KILL");
+            program.until_told("reservation Lost: the RSVP daemon cannot be reached");
+            network.start(host);
+            program.until_told("reservation ControlledLoad");
+        }
+        assert_eq!(network.classes("r1", BOTTLENECK), class, "over {over}");
+        let (sent, is_well) = here.end();
+        assert!(is_well, "{sent}");
+        assert_eq!(there.end().0["lost_messages"], 0, "over {over}");
+        network.wait_for_teardown("r1", BOTTLENECK);
+    }
+    network.end();
+}
