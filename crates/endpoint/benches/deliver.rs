@@ -256,12 +256,15 @@ fn whole() -> Done {
 }
 
 fn main() -> Done {
-    let parts: [(&str, fn() -> Done); 4] =
-        [("whole", whole), ("units", units), ("delay", delay), ("many", many)];
     let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    for (name, part) in parts {
-        if asked.is_empty() || asked.iter().any(|asked| asked == name) {
-            part()?;
+    let parts = if asked.is_empty() { vec!["whole", "units", "delay", "many"] } else { Vec::new() };
+    for part in parts.into_iter().chain(asked.iter().map(String::as_str)) {
+        match part {
+            "whole" => whole()?,
+            "units" => units()?,
+            "delay" => delay()?,
+            "many" => many()?,
+            other => return Err(format!("`{other}` is no part: whole, units, delay, many").into()),
         }
     }
     Ok(())

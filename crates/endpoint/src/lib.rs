@@ -16,6 +16,7 @@ mod address;
 mod config;
 mod connection;
 mod endpoint;
+mod events;
 mod flow;
 mod identity;
 #[cfg(unix)]
@@ -39,7 +40,8 @@ pub use connection::{
     Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,
     SendStatistics,
 };
-pub use endpoint::{ConnectFailed, ConnectionId, Endpoint, Event, Poll, Source, Transmit};
+pub use endpoint::{ConnectionId, Endpoint};
+pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
 pub use identity::{
     Fingerprint, Identity, IdentityError, MadeIdentity, Token, TokenTooLong, Trust,

@@ -8,7 +8,8 @@ use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
 use ontempo_network::{Fate, Link};
 
 use super::path::{Mishaps, Path};
-use crate::endpoint::{Endpoint, Poll, Source, Transmit};
+use crate::endpoint::Endpoint;
+use crate::events::{Poll, Source, Transmit};
 
 /// Headers of IPv4 and UDP, which links carry as well.
 const HEADERS: Bytes = Bytes::new(28);
