@@ -1,39 +1,18 @@
 //! The figures of QoS sockets as others read them: net-snmp's agent and tools, and plain HTTP.
 
 mod common;
+mod snmp;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::process::Command;
 
-use common::{Place, interrupt, skipped, wait_until};
+use common::{Killed, Place, has, interrupt, skipped, wait_until};
 use serde_json::json;
+use snmp::{Master, base_modules, own_module};
 
 const ROOT: &str = "1.3.6.1.4.1.8072.9999.9999.2000";
-
-/// A child that is killed when the test ends, however it ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn has(program: &str) -> bool {
-    let asked = format!("command -v {program}");
-    let status = Command::new("sh").args(["-c", &asked]).stdout(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("its address").port()
-}
 
 /// A report of this process's, with as many violations of `max_delay`.
 fn publish(place: &Place, violations: u64) {
@@ -62,62 +41,6 @@ fn publish(place: &Place, violations: u64) {
     fs::rename(folder.join("new"), folder.join(format!("{process}.json"))).expect("in its place");
 }
 
-/// `snmpd` and `snmptrapd` in a place, on ports of their own.
-struct Master {
-    place: Place,
-    port: u16,
-    traps: u16,
-}
-
-impl Master {
-    fn new(test: &str) -> Self {
-        let master = Self { place: Place::new(test, ""), port: free_port(), traps: free_port() };
-        let (folder, port, traps) = (master.place.0.display(), master.port, master.traps);
-        let agent = format!(
-            "agentaddress udp:127.0.0.1:{port}\nrocommunity public\nmaster agentx\n\
-             agentXSocket {folder}/master\ntrap2sink 127.0.0.1:{traps} public\n"
-        );
-        fs::write(master.place.path("snmpd.conf"), agent).expect("a configuration");
-        let traps = "disableAuthorization yes\n";
-        fs::write(master.place.path("snmptrapd.conf"), traps).expect("a configuration");
-        master
-    }
-
-    fn program(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(name);
-        command
-            .args(arguments)
-            .current_dir(&self.place.0)
-            // Nothing is kept between runs, and no module is looked for.
-            .env("SNMP_PERSISTENT_DIR", self.place.path("kept"))
-            .env("MIBS", "");
-        command
-    }
-
-    fn start(&self, name: &str, arguments: &[&str]) -> Killed {
-        let log = fs::File::create(self.place.path(&format!("{name}.log"))).expect("a log");
-        let errors = log.try_clone().expect("a log");
-        let mut command = self.program(name, arguments);
-        Killed(command.stdout(log).stderr(errors).spawn().expect("the program starts"))
-    }
-
-    fn agent(&self) -> Killed {
-        self.start("snmpd", &["-f", "-Lo", "-C", "-c", "snmpd.conf"])
-    }
-
-    fn log(&self, name: &str) -> String {
-        fs::read_to_string(self.place.path(&format!("{name}.log"))).unwrap_or_default()
-    }
-
-    fn ask(&self, tool: &str, name: &str) -> String {
-        let to = format!("127.0.0.1:{}", self.port);
-        let arguments =
-            ["-v2c", "-c", "public", "-On", "-OQ", "-t", "1", "-r", "0", to.as_str(), name];
-        let output = self.program(tool, &arguments).output().expect("the tool starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
 #[test]
 fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     if !["snmpd", "snmptrapd", "snmpwalk"].iter().all(|program| has(program)) {
@@ -125,21 +48,9 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     }
     let master = Master::new("export");
     publish(&master.place, 0);
-    let _traps = master.start(
-        "snmptrapd",
-        &[
-            "-f",
-            "-Lo",
-            "-On",
-            "-C",
-            "-c",
-            "snmptrapd.conf",
-            &format!("udp:127.0.0.1:{}", master.traps),
-        ],
-    );
+    let _traps = master.traps();
     let agent = master.agent();
-    let socket = master.place.path("master");
-    let to = format!("--agentx={}", socket.display());
+    let to = master.to();
     let exporting = Killed(master.place.spawn(&["export", &to, "--folder", "reports"]));
     let count = format!("{ROOT}.1.1.0");
     wait_until("the sub-agent", || master.ask("snmpget", &count).contains("= 1"));
@@ -163,7 +74,7 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 
     // A master that restarts is found again.
     drop(agent);
-    let _ = fs::remove_file(&socket);
+    let _ = fs::remove_file(master.place.path("master"));
     let _agent = master.agent();
     wait_until("the sub-agent again", || master.ask("snmpget", &count).contains("= 1"));
 
@@ -174,14 +85,7 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 
 #[test]
 fn the_module_has_no_fault_that_smilint_finds() {
-    let house = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let fetched = house.join("target/base-mibs");
-    let bases = ["/usr/share/snmp/mibs", "/usr/share/mibs/ietf", "/var/lib/mibs/ietf"];
-    let mut folders = [fetched].into_iter().chain(bases.map(PathBuf::from));
-    let base = folders.find(|folder| {
-        ["SNMPv2-TC", "SNMPv2-TC.txt"].iter().any(|name| folder.join(name).exists())
-    });
-    let (true, Some(base)) = (has("smilint"), base) else {
+    let (true, Some(base)) = (has("smilint"), base_modules()) else {
         return skipped(
             "the_module_has_no_fault_that_smilint_finds",
             "smilint or the modules SNMPv2-SMI, -TC and -CONF are missing; \
@@ -190,7 +94,7 @@ fn the_module_has_no_fault_that_smilint_finds() {
     };
     let output = Command::new("smilint")
         .args(["-l", "6"])
-        .arg(house.join("mibs/ONTEMPO-QOS-MIB.txt"))
+        .arg(own_module())
         .env("SMIPATH", &base)
         .output()
         .expect("smilint starts");

@@ -13,20 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{Ran, skipped, wait_until};
 use ontempo_reservation::local::{MOST_LINE, Notice};
-use reserved::{BOTTLENECK, NODES, Network, SPARE, is_reserved, run, until};
-
-/// True where this process may make namespaces with HTB; otherwise says that `test` is skipped.
-fn can_reserve(test: &str) -> bool {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-    let has = |name: &str| Command::new(name).arg("-V").output().is_ok();
-    let why = match (is_root, has("ip") && has("tc")) {
-        (false, _) => "the rights of root are missing",
-        (_, false) => "iproute2 is missing",
-        _ => return true,
-    };
-    skipped(test, why);
-    false
-}
+use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
 
 /// The round trip between the hosts.
 fn round_trip(network: &Network, to: &str) -> f64 {

@@ -120,10 +120,11 @@ Example:
   ontempo monitor
   ontempo monitor --json --every '5 s'")]
     Monitor(Monitor),
-    /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus
+    /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus, and reservations to SNMP
     #[command(after_help = "\
 SNMP: as a sub-agent of net-snmp's snmpd or any other master agent, by AgentX (RFC 2741); the objects \
-are those of mibs/ONTEMPO-QOS-MIB.txt, and each violation is a notification. A master that goes away is \
+are those of mibs/ONTEMPO-QOS-MIB.txt, and each violation is a notification; of the RSVP daemon, where one \
+runs, those of RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213). A master that goes away is \
 looked for until it is back. Run as root, it makes the folder into which all users' processes report.
 
 Examples:

@@ -5,6 +5,9 @@
 //! h1 --- r1 === r2 --- h2      10 Mbit/s, but 1.5 Mbit/s between the routers
 //! ```
 
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -15,7 +18,7 @@ use ontempo_reservation::local::{Answer, Client, Notice, Request, Status};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::common::{Place, wait_until};
+use crate::common::{Place, skipped, wait_until};
 
 pub(crate) const NODES: [&str; 4] = ["h1", "r1", "r2", "h2"];
 /// Ends of links; the second between the routers is the one that is not used at first.
@@ -30,6 +33,19 @@ pub(crate) struct Network {
     daemons: Vec<(&'static str, Child)>,
     prefix: String,
     v6: bool,
+}
+
+/// True where this process may make namespaces with HTB; otherwise says that `test` is skipped.
+pub(crate) fn can_reserve(test: &str) -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
+    let has = |name: &str| Command::new(name).arg("-V").output().is_ok();
+    let why = match (is_root, has("ip") && has("tc")) {
+        (false, _) => "the rights of root are missing",
+        (_, false) => "iproute2 is missing",
+        _ => return true,
+    };
+    skipped(test, why);
+    false
 }
 
 /// Runs `ip` or `tc` with these words.
@@ -146,7 +162,7 @@ impl Network {
         fs::write(self.place.path(&format!("{node}.toml")), text).expect("a configuration");
     }
 
-    fn socket(&self, node: &str) -> String {
+    pub(crate) fn socket(&self, node: &str) -> String {
         self.place.path(&format!("{node}.sock")).display().to_string()
     }
 

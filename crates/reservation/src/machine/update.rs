@@ -219,7 +219,7 @@ impl<R: Routes> Machine<R> {
             .get(&previous)
             .map_or((Time::NEVER, OurId::default()), |before| (before.refresh_at, before.sent));
         let told = flows.clone();
-        let up = Upstream { handle, style, flows, refresh_at, sent };
+        let up = Upstream { handle, style, flows, refresh_at, sent, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
             self.events.push_back(Event::Reserved { session: *session, style, flows: told });
