@@ -108,7 +108,8 @@ pub(super) struct ResvState {
     pub(super) period: Duration,
     /// The IP TTL that RESV came with, and the one that its sender gave it.
     pub(super) ttls: (u8, u8),
-    /// Set by an application that wants a confirmation, until a previous hop is asked for one.
+    /// Set by an application that wants a confirmation, until previous hops have been asked for
+    /// one of all its senders.
     pub(super) confirm: Option<IpAddr>,
 }
 
