@@ -5,6 +5,7 @@ mod monitor;
 mod probe;
 mod qos;
 mod rsvp;
+mod wrap;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use self::qos::{
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
 };
+pub(crate) use self::wrap::{FlowDirection, Qos, QosCommand, WrappedRun};
 use crate::seeds::Seeds;
 
 /// Will this media arrive on time, over this network, with this transport?
@@ -120,6 +122,8 @@ Example:
   ontempo monitor
   ontempo monitor --json --every '5 s'")]
     Monitor(Monitor),
+    /// Quality of service for programs that know nothing of it
+    Qos(Qos),
     /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus, and reservations to SNMP
     #[command(after_help = "\
 SNMP: as a sub-agent of net-snmp's snmpd or any other master agent, by AgentX (RFC 2741); the objects \
