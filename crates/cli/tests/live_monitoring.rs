@@ -115,6 +115,38 @@ fn netvideo(master: &Master) -> [Killed; 2] {
     [receiver, start(&["send", &at, "--rate", "40 messages/s", "--seconds", "600"])]
 }
 
+/// Each counter, read in four ways one after the other.
+fn check_counters(master: &Master, address: &str, index: u32) {
+    // Counters only grow, so that what is read later is no less: no tolerance is needed.
+    let ways: [&dyn Asked; 4] = [
+        &ByMonitor(master, "receiver"),
+        &BySnmp(master, index),
+        &ByPrometheus(address, index),
+        &ByMonitor(master, "receiver"),
+    ];
+    for counter in COUNTERS {
+        let read = ways.map(|way| {
+            // What the exporter has read is at most 250 ms older than the report.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            way.counter(counter)
+        });
+        assert!(read.is_sorted() && read[0] > 0, "{}: {read:?}", counter.2);
+        eprintln!("{}: {read:?} by monitor, SNMP, Prometheus, monitor", counter.2);
+    }
+}
+
+fn check_what_was_agreed(master: &Master, index: u32) {
+    // What was agreed does not change.
+    let socket = ByMonitor(master, "receiver").socket().expect("the socket");
+    let column = |column: u32| {
+        let said = master.ask("snmpget", &format!("{ROOT}.1.2.1.{column}.{index}"));
+        said.split_once(" = ").map(|(_, value)| value.trim().trim_matches('"').to_owned())
+    };
+    assert_eq!(column(6).as_deref(), socket["socket"]["local"].as_str());
+    assert_eq!(column(7).as_deref(), socket["socket"]["remote"].as_str());
+    assert_eq!(column(8), Some(socket["socket"]["dscp"].to_string()));
+}
+
 #[test]
 fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     let test = "a_live_socket_is_the_same_by_snmp_prometheus_and_monitor";
@@ -147,31 +179,8 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     let index = if role(1).contains("= 2") { 1 } else { 2 };
     assert!(role(index).contains("= 2"), "no receiver: {}", role(index));
 
-    // Counters only grow, so that what is read later is no less: no tolerance is needed.
-    let ways: [&dyn Asked; 4] = [
-        &monitor,
-        &BySnmp(&master, index),
-        &ByPrometheus(address, index),
-        &ByMonitor(&master, "receiver"),
-    ];
-    for counter in COUNTERS {
-        let read = ways.map(|way| {
-            // What the exporter has read is at most 250 ms older than the report.
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            way.counter(counter)
-        });
-        assert!(read.is_sorted() && read[0] > 0, "{}: {read:?}", counter.2);
-        eprintln!("{}: {read:?} by monitor, SNMP, Prometheus, monitor", counter.2);
-    }
-    // What was agreed does not change.
-    let socket = monitor.socket().expect("the socket");
-    let column = |column: u32| {
-        let said = master.ask("snmpget", &format!("{ROOT}.1.2.1.{column}.{index}"));
-        said.split_once(" = ").map(|(_, value)| value.trim().trim_matches('"').to_owned())
-    };
-    assert_eq!(column(6).as_deref(), socket["socket"]["local"].as_str());
-    assert_eq!(column(7).as_deref(), socket["socket"]["remote"].as_str());
-    assert_eq!(column(8), Some(socket["socket"]["dscp"].to_string()));
+    check_counters(&master, address, index);
+    check_what_was_agreed(&master, index);
 
     // The sender is too slow for what was agreed: `int_delay` is the seventh parameter.
     let begun = format!(".{ROOT}.0.1");

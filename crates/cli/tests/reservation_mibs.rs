@@ -103,6 +103,65 @@ fn can_ask(test: &str) -> bool {
     there
 }
 
+/// RSVP-MIB of the router before the receiver's, whose interfaces have these numbers.
+fn check_what_rsvp_knows(walk: &Walk, from: &str, by: &str) {
+    let (h1, h2) = (octets(&[10, 0, 0, 1]), octets(&[10, 0, 3, 2]));
+    let (source, destination) = (octets(&4000u16.to_be_bytes()), octets(&5004u16.to_be_bytes()));
+    let session = walk.only_row("51.1.1");
+    let expected = ["1", &h2, "32", "17", &destination, "1", "1", "1"];
+    assert_eq!(session.values().copied().collect::<Vec<_>>(), expected);
+    let path = walk.only_row("51.1.2");
+    assert_eq!((path[&4], path[&9], path[&11]), (&*h1, &*source, &*h1), "{path:?}");
+    assert_eq!((path[&13], path[&14], path[&15], path[&16]), (from, "500000", "0", "4000"));
+    // R = 500 ms; the previous IP hop is an RSVP hop; nothing on the way is broken.
+    assert_eq!((path[&19], path[&20], path[&23]), ("500", "1", "2"));
+    assert_eq!((path[&28], path[&38], path[&44]), ("1", "1", "1"));
+    assert_ne!(path[&21], "0:0:00:00.00", "the time of the last change");
+    let index = walk.indexes("51.1.2", 2)[0];
+    assert_eq!(walk.indexes("51.1.3", 1), [format!("{index}.{by}")]);
+    let r2 = octets(&[10, 0, 1, 2]);
+    let asked = walk.only_row("51.1.4");
+    assert_eq!((asked[&4], asked[&10], asked[&12]), (&*h1, &*r2, by), "{asked:?}");
+    assert_eq!((asked[&13], asked[&14], asked[&23], asked[&24]), ("5", "500000", "2", "1"));
+    let forwarded = walk.only_row("51.1.5");
+    assert_eq!((forwarded[&10], forwarded[&12], forwarded[&14]), (&*h1, from, "500000"));
+    let interfaces = walk.indexes("51.1.6", 11);
+    assert_eq!(interfaces.len(), 3, "{interfaces:?}");
+    let mut neighbours = vec![format!("{from}.4.10.0.0.1"), format!("{by}.4.10.0.1.2")];
+    neighbours.sort();
+    assert_eq!(walk.indexes("51.1.7", 2), neighbours);
+    assert_eq!(walk.0["51.2.1.0"], "0", "bad packets");
+}
+
+/// INTEGRATED-SERVICES-MIB of it.
+fn check_what_is_enforced(walk: &Walk, by: &str) {
+    let (h1, h2) = (octets(&[10, 0, 0, 1]), octets(&[10, 0, 3, 2]));
+    let allocated = |column: u32| walk.0[&format!("52.1.1.1.{column}.{by}")].as_str();
+    let expected = ["500000", "1350000", "4000", "1", "0", "1"];
+    assert_eq!([1, 2, 3, 4, 5, 6].map(allocated), expected);
+    let flow = walk.only_row("52.1.2");
+    assert_eq!((flow[&3], flow[&4], flow[&5]), ("2", &*h2, &*h1), "{flow:?}");
+    assert_eq!((flow[&12], flow[&14], flow[&17]), (by, "500000", "4097"), "class 1:1001");
+    assert_eq!((flow[&20], flow[&21], flow[&22], flow[&23]), ("0", "0", "2", "5"));
+}
+
+fn check_what_goes_beyond(network: &Network, master: &Master) {
+    // What a flow sends beyond its reservation borrows.
+    let (sent, _) = network.flow((4000, 5004), 1000, Duration::from_secs(2));
+    let beyond = || {
+        let walk = Walk::of(master);
+        let flow = walk.only_row("52.1.2");
+        let number = |column: u32| flow[&column].parse::<u64>().expect("a number");
+        let (best_effort, policed) = (number(20), number(21));
+        assert!(policed >= best_effort, "{flow:?}");
+        best_effort
+    };
+    wait_until("packets beyond the reservation", || beyond() > 0);
+    let beyond = beyond();
+    eprintln!("{beyond} of {sent} packets at 1 Mbit/s went beyond a reservation of 500 kbit/s");
+    assert!((sent / 4..sent).contains(&beyond), "{beyond} of {sent}");
+}
+
 #[test]
 fn a_router_serves_what_it_has_reserved() {
     let test = "a_router_serves_what_it_has_reserved";
@@ -120,54 +179,10 @@ fn a_router_serves_what_it_has_reserved() {
 
     wait_until("the flow", || Walk::of(&master).table("52.1.2").next().is_some());
     let walk = Walk::of(&master);
-    let (h1, h2) = (octets(&[10, 0, 0, 1]), octets(&[10, 0, 3, 2]));
-    let (source, destination) = (octets(&4000u16.to_be_bytes()), octets(&5004u16.to_be_bytes()));
-    let session = walk.only_row("51.1.1");
-    let expected = ["1", &h2, "32", "17", &destination, "1", "1", "1"];
-    assert_eq!(session.values().copied().collect::<Vec<_>>(), expected);
-    let path = walk.only_row("51.1.2");
-    assert_eq!((path[&4], path[&9], path[&11]), (&*h1, &*source, &*h1), "{path:?}");
-    assert_eq!((path[&13], path[&14], path[&15], path[&16]), (&*from, "500000", "0", "4000"));
-    // R = 500 ms; the previous IP hop is an RSVP hop; nothing on the way is broken.
-    assert_eq!((path[&19], path[&20], path[&23]), ("500", "1", "2"));
-    assert_eq!((path[&28], path[&38], path[&44]), ("1", "1", "1"));
-    assert_ne!(path[&21], "0:0:00:00.00", "the time of the last change");
+    check_what_rsvp_knows(&walk, &from, &by);
+    check_what_is_enforced(&walk, &by);
+    check_what_goes_beyond(&network, &master);
     let index = walk.indexes("51.1.2", 2)[0];
-    assert_eq!(walk.indexes("51.1.3", 1), [format!("{index}.{by}")]);
-    let r2 = octets(&[10, 0, 1, 2]);
-    let asked = walk.only_row("51.1.4");
-    assert_eq!((asked[&4], asked[&10], asked[&12]), (&*h1, &*r2, &*by), "{asked:?}");
-    assert_eq!((asked[&13], asked[&14], asked[&23], asked[&24]), ("5", "500000", "2", "1"));
-    let forwarded = walk.only_row("51.1.5");
-    assert_eq!((forwarded[&10], forwarded[&12], forwarded[&14]), (&*h1, &*from, "500000"));
-    let interfaces = walk.indexes("51.1.6", 11);
-    assert_eq!(interfaces.len(), 3, "{interfaces:?}");
-    let mut neighbours = vec![format!("{from}.4.10.0.0.1"), format!("{by}.4.10.0.1.2")];
-    neighbours.sort();
-    assert_eq!(walk.indexes("51.1.7", 2), neighbours);
-    assert_eq!(walk.0["51.2.1.0"], "0", "bad packets");
-    let allocated = |column: u32| walk.0[&format!("52.1.1.1.{column}.{by}")].as_str();
-    let expected = ["500000", "1350000", "4000", "1", "0", "1"];
-    assert_eq!([1, 2, 3, 4, 5, 6].map(allocated), expected);
-    let flow = walk.only_row("52.1.2");
-    assert_eq!((flow[&3], flow[&4], flow[&5]), ("2", &*h2, &*h1), "{flow:?}");
-    assert_eq!((flow[&12], flow[&14], flow[&17]), (&*by, "500000", "4097"), "class 1:1001");
-    assert_eq!((flow[&20], flow[&21], flow[&22], flow[&23]), ("0", "0", "2", "5"));
-
-    // What a flow sends beyond its reservation borrows.
-    let (sent, _) = network.flow((4000, 5004), 1000, Duration::from_secs(2));
-    let beyond = || {
-        let walk = Walk::of(&master);
-        let flow = walk.only_row("52.1.2");
-        let number = |column: u32| flow[&column].parse::<u64>().expect("a number");
-        let (best_effort, policed) = (number(20), number(21));
-        assert!(policed >= best_effort, "{flow:?}");
-        best_effort
-    };
-    wait_until("packets beyond the reservation", || beyond() > 0);
-    let beyond = beyond();
-    eprintln!("{beyond} of {sent} packets at 1 Mbit/s went beyond a reservation of 500 kbit/s");
-    assert!((sent / 4..sent).contains(&beyond), "{beyond} of {sent}");
 
     // GetBulk finds what GetNext finds.
     for root in [RSVP, INT_SRV] {

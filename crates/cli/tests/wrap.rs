@@ -44,6 +44,46 @@ fn report(network: &Network, role: &str) -> Option<Value> {
     sockets.as_array().and_then(|all| all.iter().find(is_it)).map(|one| one["socket"].clone())
 }
 
+/// Writes down what passes the routers' link.
+fn capture(network: &Network, trace: &str) -> Killed {
+    let capture = Command::new("ip")
+        .args([
+            "netns",
+            "exec",
+            &network.space("r1"),
+            "tshark",
+            "-q",
+            "-i",
+            BOTTLENECK,
+            "-w",
+            trace,
+        ])
+        .args(["-f", "tcp port 5201"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Killed(capture.expect("ip is there"))
+}
+
+/// What the packets that carry data bore on the routers' link.
+#[track_caller]
+fn check_marks(trace: &str) {
+    let fields =
+        ["-r", trace, "-T", "fields", "-e", "ip.dsfield.dscp", "-e", "ip.src", "-e", "tcp.len"];
+    let shown = run("tshark", &fields);
+    let of = |source: &str| -> Vec<&str> {
+        let lines = shown.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        lines.filter(|line| line[1] == source && line[2] != "0").map(|line| line[0]).collect()
+    };
+    let sent = of("10.0.0.1");
+    let marked = sent.iter().filter(|dscp| **dscp == AF41).count();
+    eprintln!("{marked} of {} packets with data bear AF41", sent.len());
+    assert!(sent.len() > 100 && marked * 10 >= sent.len() * 9, "{sent:?}");
+    // A listener passes its mark on to what it accepts, so that no packet of the server's lacks it.
+    let answered = of("10.0.3.2");
+    assert!(answered.iter().all(|dscp| *dscp == AF41), "{answered:?}");
+}
+
 #[test]
 fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
     let test = "iperf_is_marked_reserved_for_and_shown_without_knowing";
@@ -57,23 +97,7 @@ fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
     fs::write(network.place.path("flow.toml"), SPECIFICATION).expect("a specification");
     fs::create_dir_all(network.place.path("reports")).expect("a folder");
     let trace = network.place.path("trace.pcapng").display().to_string();
-    let capture = Command::new("ip")
-        .args([
-            "netns",
-            "exec",
-            &network.space("r1"),
-            "tshark",
-            "-q",
-            "-i",
-            BOTTLENECK,
-            "-w",
-            &trace,
-        ])
-        .args(["-f", "tcp port 5201"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let capture = Killed(capture.expect("ip is there"));
+    let capture = capture(&network, &trace);
     wait_until("the capture", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
     let server = ["receive", "--", "iperf3", "-s", "-1", "-p", "5201"];
     let mut server = Killed(wrapped(&network, "h2", &server).spawn().expect("ip is there"));
@@ -101,20 +125,7 @@ fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
     assert_eq!(common::files(&network.place.path("reports")), Vec::<String>::new());
 
     drop(capture);
-    let fields =
-        ["-r", &trace, "-T", "fields", "-e", "ip.dsfield.dscp", "-e", "ip.src", "-e", "tcp.len"];
-    let shown = run("tshark", &fields);
-    let of = |source: &str| -> Vec<&str> {
-        let lines = shown.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-        lines.filter(|line| line[1] == source && line[2] != "0").map(|line| line[0]).collect()
-    };
-    let sent = of("10.0.0.1");
-    let marked = sent.iter().filter(|dscp| **dscp == AF41).count();
-    eprintln!("{marked} of {} packets with data bear AF41", sent.len());
-    assert!(sent.len() > 100 && marked * 10 >= sent.len() * 9, "{sent:?}");
-    // A listener passes its mark on to what it accepts, so that no packet of the server's lacks it.
-    let answered = of("10.0.3.2");
-    assert!(answered.iter().all(|dscp| *dscp == AF41), "{answered:?}");
+    check_marks(&trace);
     network.end();
 }
 
