@@ -28,6 +28,7 @@ mod simulate;
 mod stored;
 mod summary;
 mod telling;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -67,8 +68,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
-        // Its code is that of the command that it runs.
+        // Their code is that of the command that they run.
         Command::Shell(arguments) => return emulate::shell(&arguments),
+        Command::Qos(arguments) => return wrap::qos(&arguments.command),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
 use ontempo_endpoint::monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
-use ontempo_mechanisms::qos::Parameter;
 use serde_json::json;
 
 use crate::arguments::Monitor;
@@ -102,10 +101,8 @@ fn violated(one: &Collected) -> String {
         .parameters
         .iter()
         .filter(|parameter| parameter.violated)
-        .filter_map(|parameter| {
-            Parameter::ALL.get(usize::from(parameter.parameter).wrapping_sub(1))
-        })
-        .map(|parameter| parameter.name())
+        .filter_map(|parameter| parameter.which())
+        .map(|which| which.name())
         .collect();
     if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }

@@ -1,39 +1,19 @@
 //! The figures of QoS sockets as others read them: net-snmp's agent and tools, and plain HTTP.
 
 mod common;
+mod snmp;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
-use common::{Place, interrupt, skipped, wait_until};
-use serde_json::json;
+use common::{Killed, Place, has, interrupt, skipped, wait_until};
+use serde_json::{Value, json};
+use snmp::{Master, base_modules, house, own_module};
 
 const ROOT: &str = "1.3.6.1.4.1.8072.9999.9999.2000";
-
-/// A child that is killed when the test ends, however it ends.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn has(program: &str) -> bool {
-    let asked = format!("command -v {program}");
-    let status = Command::new("sh").args(["-c", &asked]).stdout(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("its address").port()
-}
 
 /// A report of this process's, with as many violations of `max_delay`.
 fn publish(place: &Place, violations: u64) {
@@ -62,62 +42,6 @@ fn publish(place: &Place, violations: u64) {
     fs::rename(folder.join("new"), folder.join(format!("{process}.json"))).expect("in its place");
 }
 
-/// `snmpd` and `snmptrapd` in a place, on ports of their own.
-struct Master {
-    place: Place,
-    port: u16,
-    traps: u16,
-}
-
-impl Master {
-    fn new(test: &str) -> Self {
-        let master = Self { place: Place::new(test, ""), port: free_port(), traps: free_port() };
-        let (folder, port, traps) = (master.place.0.display(), master.port, master.traps);
-        let agent = format!(
-            "agentaddress udp:127.0.0.1:{port}\nrocommunity public\nmaster agentx\n\
-             agentXSocket {folder}/master\ntrap2sink 127.0.0.1:{traps} public\n"
-        );
-        fs::write(master.place.path("snmpd.conf"), agent).expect("a configuration");
-        let traps = "disableAuthorization yes\n";
-        fs::write(master.place.path("snmptrapd.conf"), traps).expect("a configuration");
-        master
-    }
-
-    fn program(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(name);
-        command
-            .args(arguments)
-            .current_dir(&self.place.0)
-            // Nothing is kept between runs, and no module is looked for.
-            .env("SNMP_PERSISTENT_DIR", self.place.path("kept"))
-            .env("MIBS", "");
-        command
-    }
-
-    fn start(&self, name: &str, arguments: &[&str]) -> Killed {
-        let log = fs::File::create(self.place.path(&format!("{name}.log"))).expect("a log");
-        let errors = log.try_clone().expect("a log");
-        let mut command = self.program(name, arguments);
-        Killed(command.stdout(log).stderr(errors).spawn().expect("the program starts"))
-    }
-
-    fn agent(&self) -> Killed {
-        self.start("snmpd", &["-f", "-Lo", "-C", "-c", "snmpd.conf"])
-    }
-
-    fn log(&self, name: &str) -> String {
-        fs::read_to_string(self.place.path(&format!("{name}.log"))).unwrap_or_default()
-    }
-
-    fn ask(&self, tool: &str, name: &str) -> String {
-        let to = format!("127.0.0.1:{}", self.port);
-        let arguments =
-            ["-v2c", "-c", "public", "-On", "-OQ", "-t", "1", "-r", "0", to.as_str(), name];
-        let output = self.program(tool, &arguments).output().expect("the tool starts");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
 #[test]
 fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     if !["snmpd", "snmptrapd", "snmpwalk"].iter().all(|program| has(program)) {
@@ -125,21 +49,9 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     }
     let master = Master::new("export");
     publish(&master.place, 0);
-    let _traps = master.start(
-        "snmptrapd",
-        &[
-            "-f",
-            "-Lo",
-            "-On",
-            "-C",
-            "-c",
-            "snmptrapd.conf",
-            &format!("udp:127.0.0.1:{}", master.traps),
-        ],
-    );
+    let _traps = master.traps();
     let agent = master.agent();
-    let socket = master.place.path("master");
-    let to = format!("--agentx={}", socket.display());
+    let to = master.to();
     let exporting = Killed(master.place.spawn(&["export", &to, "--folder", "reports"]));
     let count = format!("{ROOT}.1.1.0");
     wait_until("the sub-agent", || master.ask("snmpget", &count).contains("= 1"));
@@ -163,7 +75,7 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 
     // A master that restarts is found again.
     drop(agent);
-    let _ = fs::remove_file(&socket);
+    let _ = fs::remove_file(master.place.path("master"));
     let _agent = master.agent();
     wait_until("the sub-agent again", || master.ask("snmpget", &count).contains("= 1"));
 
@@ -174,14 +86,7 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 
 #[test]
 fn the_module_has_no_fault_that_smilint_finds() {
-    let house = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let fetched = house.join("target/base-mibs");
-    let bases = ["/usr/share/snmp/mibs", "/usr/share/mibs/ietf", "/var/lib/mibs/ietf"];
-    let mut folders = [fetched].into_iter().chain(bases.map(PathBuf::from));
-    let base = folders.find(|folder| {
-        ["SNMPv2-TC", "SNMPv2-TC.txt"].iter().any(|name| folder.join(name).exists())
-    });
-    let (true, Some(base)) = (has("smilint"), base) else {
+    let (true, Some(base)) = (has("smilint"), base_modules()) else {
         return skipped(
             "the_module_has_no_fault_that_smilint_finds",
             "smilint or the modules SNMPv2-SMI, -TC and -CONF are missing; \
@@ -190,7 +95,7 @@ fn the_module_has_no_fault_that_smilint_finds() {
     };
     let output = Command::new("smilint")
         .args(["-l", "6"])
-        .arg(house.join("mibs/ONTEMPO-QOS-MIB.txt"))
+        .arg(own_module())
         .env("SMIPATH", &base)
         .output()
         .expect("smilint starts");
@@ -199,9 +104,9 @@ fn the_module_has_no_fault_that_smilint_finds() {
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
-#[test]
-fn prometheus_reads_the_same_figures() {
-    let place = Place::new("prometheus", "");
+/// What the exporter prints of a report with all figures, to who accepts `kind`.
+fn page(test: &str, kind: &str) -> String {
+    let place = Place::new(test, "");
     publish(&place, 1);
     let mut exporting =
         Killed(place.spawn(&["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"]));
@@ -213,11 +118,126 @@ fn prometheus_reads_the_same_figures() {
         said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics");
 
     let mut connection = TcpStream::connect(address).expect("it listens");
-    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").expect("asked");
+    write!(connection, "GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: {kind}\r\n\r\n")
+        .expect("asked");
     let mut page = String::new();
     connection.read_to_string(&mut page).expect("answered");
+    let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    body.to_owned()
+}
+
+#[test]
+fn prometheus_reads_the_same_figures() {
+    let page = page("prometheus", "application/openmetrics-text");
     assert!(page.contains("ontempo_qos_violated{") && page.contains("parameter=\"max_delay\"} 1"));
     assert!(page.contains("ontempo_qos_delay_seconds{"), "{page}");
+    assert!(page.ends_with("# EOF\n"), "{page}");
+}
+
+#[test]
+fn promtool_finds_no_fault_with_the_figures() {
+    if !has("promtool") {
+        return skipped(
+            "promtool_finds_no_fault_with_the_figures",
+            "promtool is missing; Debian's package prometheus has it",
+        );
+    }
+    let page = page("promtool", "*/*");
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut to = promtool.stdin.take().expect("its input");
+    to.write_all(page.as_bytes()).expect("it reads");
+    drop(to);
+    let said = promtool.wait_with_output().expect("it ends");
+    let words = [said.stdout, said.stderr].concat();
+    assert!(said.status.success(), "{}\n{page}", String::from_utf8_lossy(&words));
+}
+
+/// The metrics that a text names.
+fn metrics(text: &str) -> BTreeSet<String> {
+    let is_of_name = |one: char| one.is_ascii_alphanumeric() || one == '_';
+    let words = text.split(|one: char| !is_of_name(one));
+    words.filter(|word| word.starts_with("ontempo_qos_")).map(str::to_owned).collect()
+}
+
+/// All texts below a field of this name.
+fn texts_of<'a>(name: &str, document: &'a Value) -> Vec<&'a str> {
+    let within = |all: &mut dyn Iterator<Item = &'a Value>| -> Vec<&'a str> {
+        all.flat_map(|one| texts_of(name, one)).collect()
+    };
+    match document {
+        Value::Object(fields) => {
+            let own = fields.get(name).and_then(Value::as_str);
+            own.into_iter().chain(within(&mut fields.values())).collect()
+        }
+        Value::Array(all) => within(&mut all.iter()),
+        _ => Vec::new(),
+    }
+}
+
+fn dashboard() -> Value {
+    let path = house().join("dashboards/ontempo-qos.json");
+    let text = fs::read_to_string(path).expect("the dashboard");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn the_dashboard_shows_what_is_printed_and_all_that_is_printed_is_documented() {
+    let page = page("dashboard", "*/*");
+    let samples: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
+    let printed = metrics(&samples.join("\n"));
+    assert!(printed.len() >= 12, "{printed:?}");
+    let dashboard = dashboard();
+    let queries = [texts_of("expr", &dashboard), texts_of("query", &dashboard)].concat();
+    let shown = metrics(&queries.join("\n"));
+    let unknown: Vec<_> = shown.difference(&printed).collect();
+    assert!(unknown.is_empty(), "the dashboard asks for what nobody prints: {unknown:?}");
+    let docs = fs::read_to_string(house().join("docs/qosockets.md")).expect("the page");
+    let undocumented: Vec<_> =
+        printed.iter().filter(|name| !docs.contains(&format!("`{name}`"))).collect();
+    assert!(undocumented.is_empty(), "docs/qosockets.md says nothing of {undocumented:?}");
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_can_lay_out() {
+    let dashboard = dashboard();
+    assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let title = panel["title"].as_str().expect("a title");
+        assert!(
+            ids.insert(panel["id"].as_u64().expect("a number")),
+            "{title}: its id is another's"
+        );
+        let [x, y, w, h] =
+            ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a place"));
+        assert!(x + w <= 24, "{title}: is wider than the grid");
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{title}: lies over another");
+        }
+        let targets = panel["targets"].as_array().expect("queries");
+        let names: BTreeSet<_> = targets.iter().map(|one| one["refId"].to_string()).collect();
+        assert_eq!(names.len(), targets.len(), "{title}: two queries of one name");
+    }
+    let variables = dashboard["templating"]["list"].as_array().expect("variables");
+    let names: BTreeSet<_> = variables.iter().filter_map(|one| one["name"].as_str()).collect();
+    for text in [texts_of("expr", &dashboard), texts_of("uid", &dashboard)].concat() {
+        for used in text.split('$').skip(1) {
+            let used = used.trim_start_matches('{');
+            let end = used.find(|one: char| !one.is_alphanumeric() && one != '_');
+            let used = &used[..end.unwrap_or(used.len())];
+            // Grafana's own begin so.
+            assert!(used.starts_with("__") || names.contains(used), "${used} is no variable");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The applications' connections: lines in, lines out. What they say is the daemon's business.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,7 +34,7 @@ pub(crate) struct Applications {
 struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
-    unsent: Vec<u8>,
+    unsent: VecDeque<u8>,
 }
 
 /// What came of a connection.
@@ -108,7 +108,7 @@ impl Applications {
                 continue;
             }
             self.last += 1;
-            let connection = Connection { stream, received: Vec::new(), unsent: Vec::new() };
+            let connection = Connection { stream, received: Vec::new(), unsent: VecDeque::new() };
             self.open.insert(Id(self.last), connection);
         }
     }
@@ -147,7 +147,7 @@ impl Applications {
     pub(crate) fn flush(&mut self, id: Id) -> bool {
         let Some(known) = self.open.get_mut(&id) else { return false };
         while !known.unsent.is_empty() {
-            match known.stream.write(&known.unsent) {
+            match known.stream.write(known.unsent.as_slices().0) {
                 Ok(sent) => drop(known.unsent.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

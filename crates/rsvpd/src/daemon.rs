@@ -50,6 +50,7 @@ struct Daemon<'a> {
     /// When changes of routes are looked at.
     look_at: Time,
     dropped: BTreeMap<String, u64>,
+    bad_packets: u64,
     packets_in: u64,
     packets_out: u64,
     log: &'a mut dyn FnMut(&str),
@@ -108,6 +109,7 @@ pub fn run(
         purge_at: Time::NEVER,
         look_at: Time::NEVER,
         dropped: BTreeMap::new(),
+        bad_packets: 0,
         packets_in: 0,
         packets_out: 0,
         log,
@@ -280,6 +282,7 @@ impl Daemon<'_> {
         let known = self.dropped.contains_key(reason);
         let kind = if known || self.dropped.len() < MOST_REASONS { reason } else { "others" };
         *self.dropped.entry(kind.to_owned()).or_default() += 1;
+        self.bad_packets += u64::from(from.is_some());
         if !known {
             let from = from.map_or_else(String::new, |(interface, source)| {
                 format!(" from {source} by {}", self.name_of(interface))

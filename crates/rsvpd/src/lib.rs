@@ -17,3 +17,4 @@ mod tc;
 pub use config::Config;
 pub use daemon::run;
 pub use error::DaemonError;
+pub use tc::class_counters;

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{c_int, in_addr, in_pktinfo, in6_addr, in6_pktinfo};
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, recvmsg, sendmsg,
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage,
+    recvmsg, sendmsg,
 };
 use ontempo_reservation::machine::{InterfaceId, Transmit};
 use ontempo_reservation::message::PROTOCOL;
@@ -222,34 +223,21 @@ fn hear_nothing(socket: &Socket) -> io::Result<()> {
 /// Interface, source, TTL, and where in the room the message is.
 type Taken = Option<(InterfaceId, IpAddr, u8, std::ops::Range<usize>)>;
 
-fn take_v4(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
-    let mut pieces = [IoSliceMut::new(room)];
-    let mut control = nix::cmsg_space!(in_pktinfo);
-    let got = recvmsg::<SockaddrIn>(
-        socket.as_raw_fd(),
-        &mut pieces,
-        Some(&mut control),
-        MsgFlags::empty(),
-    )?;
-    let index = got.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::Ipv4PacketInfo(info) => u32::try_from(info.ipi_ifindex).ok(),
-        _ => None,
-    });
-    let (length, cut) = (got.bytes, got.flags.contains(MsgFlags::MSG_TRUNC));
-    let (Some(index), false) = (index, cut) else { return Ok(None) };
-    let Some(header) = room.first_chunk::<20>() else { return Ok(None) };
-    let begins = usize::from(header[0] & 0x0f) * 4;
-    let source = [header[12], header[13], header[14], header[15]];
-    if begins < 20 || length < begins {
-        return Ok(None);
-    }
-    Ok(Some((InterfaceId(index), source.into(), header[8], begins..length)))
+/// What the kernel says of a packet that lies in the room.
+struct Received {
+    length: usize,
+    interface: InterfaceId,
+    /// Its hop limit, where the socket is set to tell (IPv6).
+    limit: Option<u8>,
+    source: Option<IpAddr>,
 }
 
-fn take_v6(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+/// Takes a packet into the room; `None` for one that was cut, or whose interface is not told.
+fn take(socket: &Socket, room: &mut [u8]) -> io::Result<Option<Received>> {
     let mut pieces = [IoSliceMut::new(room)];
+    // IPv4 tells less.
     let mut control = nix::cmsg_space!(in6_pktinfo, c_int);
-    let got = recvmsg::<SockaddrIn6>(
+    let got = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),
         &mut pieces,
         Some(&mut control),
@@ -258,37 +246,42 @@ fn take_v6(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
     let (mut index, mut limit) = (None, None);
     for message in got.cmsgs()? {
         match message {
+            ControlMessageOwned::Ipv4PacketInfo(info) => index = info.ipi_ifindex.try_into().ok(),
             ControlMessageOwned::Ipv6PacketInfo(info) => index = Some(info.ipi6_ifindex),
-            ControlMessageOwned::Ipv6HopLimit(value) => limit = u8::try_from(value).ok(),
+            ControlMessageOwned::Ipv6HopLimit(value) => limit = value.try_into().ok(),
             _ => {}
         }
     }
-    let source = got.address.map(|from| IpAddr::V6(from.ip()));
     let cut = got.flags.contains(MsgFlags::MSG_TRUNC);
-    let (Some(index), Some(limit), Some(source), false) = (index, limit, source, cut) else {
+    let from = got.address.as_ref().and_then(SockaddrStorage::as_sockaddr_in6);
+    let source = from.map(|from| IpAddr::V6(from.ip()));
+    let received =
+        |index| Received { length: got.bytes, interface: InterfaceId(index), limit, source };
+    Ok(index.filter(|_| !cut).map(received))
+}
+
+/// The packet has its IPv4 header.
+fn take_v4(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+    let Some(Received { length, interface, .. }) = take(socket, room)? else { return Ok(None) };
+    let Some(header) = room.first_chunk::<20>() else { return Ok(None) };
+    let begins = usize::from(header[0] & 0x0f) * 4;
+    let source = [header[12], header[13], header[14], header[15]];
+    if begins < 20 || length < begins {
+        return Ok(None);
+    }
+    Ok(Some((interface, source.into(), header[8], begins..length)))
+}
+
+fn take_v6(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
+    let Some(Received { length, interface, limit, source }) = take(socket, room)? else {
         return Ok(None);
     };
-    Ok(Some((InterfaceId(index), source, limit, 0..got.bytes)))
+    Ok(source.zip(limit).map(|(source, limit)| (interface, source, limit, 0..length)))
 }
 
 /// The packet has its IPv6 header and the hop-by-hop options that brought it here.
 fn take_forwarded(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
-    let mut pieces = [IoSliceMut::new(room)];
-    let mut control = nix::cmsg_space!(in6_pktinfo);
-    let got = recvmsg::<SockaddrIn6>(
-        socket.as_raw_fd(),
-        &mut pieces,
-        Some(&mut control),
-        MsgFlags::empty(),
-    )?;
-    let index = got.cmsgs()?.find_map(|message| match message {
-        ControlMessageOwned::Ipv6PacketInfo(info) => Some(info.ipi6_ifindex),
-        _ => None,
-    });
-    let length = got.bytes;
-    let Some(index) = index.filter(|_| !got.flags.contains(MsgFlags::MSG_TRUNC)) else {
-        return Ok(None);
-    };
+    let Some(Received { length, interface, .. }) = take(socket, room)? else { return Ok(None) };
     let Some((header, rest)) = room.get(..length).and_then(|all| all.split_first_chunk()) else {
         return Ok(None);
     };
@@ -300,5 +293,5 @@ fn take_forwarded(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
     }
     let mut source = [0; 16];
     source.copy_from_slice(&header[8..24]);
-    Ok(Some((InterfaceId(index), source.into(), header[7], begins..length)))
+    Ok(Some((interface, source.into(), header[7], begins..length)))
 }

@@ -1,7 +1,10 @@
 //! The program `tc` of iproute2: what it does is documented, and what it refuses it says in words.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
+
+use ontempo_reservation::htb::{Counters, read_counters};
 
 /// Why `tc` did not do all.
 #[derive(Debug)]
@@ -20,6 +23,15 @@ pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
 pub(crate) fn batch_all(lines: &[String]) {
     // What is not there any more need not be removed.
     let _ = run(&["-force", "-batch", "-"], lines);
+}
+
+/// What each class of an interface has done, by its name as `tc` has it. Takes no rights.
+///
+/// # Errors
+/// A sentence, where `tc` cannot be run or knows no such interface.
+pub fn class_counters(interface: &str) -> Result<BTreeMap<String, Counters>, String> {
+    let shown = run(&["-s", "class", "show", "dev", interface], &[]);
+    shown.map(|shown| read_counters(&shown)).map_err(|refused| refused.reason)
 }
 
 /// What `tc KIND show dev NAME` prints.

@@ -6,6 +6,7 @@ mod monitor;
 mod probe;
 mod qos;
 mod rsvp;
+mod wrap;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub(crate) use self::qos::{
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
 };
+pub(crate) use self::wrap::{FlowDirection, Qos, QosCommand, WrappedRun};
 use crate::seeds::Seeds;
 
 /// Will this media arrive on time, over this network, with this transport?
@@ -128,10 +130,13 @@ Example:
   ontempo monitor
   ontempo monitor --json --every '5 s'")]
     Monitor(Monitor),
-    /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus
+    /// Quality of service for programs that know nothing of it
+    Qos(Qos),
+    /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus, and reservations to SNMP
     #[command(after_help = "\
 SNMP: as a sub-agent of net-snmp's snmpd or any other master agent, by AgentX (RFC 2741); the objects \
-are those of mibs/ONTEMPO-QOS-MIB.txt, and each violation is a notification. A master that goes away is \
+are those of mibs/ONTEMPO-QOS-MIB.txt, and each violation is a notification; of the RSVP daemon, where one \
+runs, those of RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213). A master that goes away is \
 looked for until it is back. Run as root, it makes the folder into which all users' processes report.
 
 Examples:

@@ -35,6 +35,9 @@ pub(crate) struct Export {
     /// Serve http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
     pub(crate) prometheus: Option<SocketAddr>,
+    /// Where the RSVP daemon listens; $ONTEMPO_RSVP_SOCKET or /run/ontempo-rsvp.sock where not given
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rsvp: Option<PathBuf>,
     /// Look for reports in this folder alone
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -167,4 +168,27 @@ pub(crate) fn interrupt(child: &Child) {
 /// Says that a test was not done and why, past the harness, which would keep it to itself.
 pub(crate) fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {why}");
+}
+
+/// Whether a program is installed.
+pub(crate) fn has(program: &str) -> bool {
+    let asked = format!("command -v {program}");
+    let status = Command::new("sh").args(["-c", &asked]).stdout(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// A port of loopback that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.local_addr().expect("its address").port()
+}
+
+/// A child that is killed when the test ends, however it ends.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

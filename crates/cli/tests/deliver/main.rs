@@ -12,7 +12,7 @@ use std::process::{Child, ChildStderr, Stdio};
 use std::thread::spawn;
 use std::time::Duration;
 
-use common::{Place, Ran, SCENARIO, interrupt};
+use common::{Place, Ran, SCENARIO, free_port, interrupt};
 use relay::Relay;
 
 /// `ontempo receive`, ended with the test.
@@ -62,11 +62,6 @@ impl Drop for Receiver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A port of loopback that is free.
-pub(crate) fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a port").port()
 }
 
 /// Starts `ontempo send` to `to`.

@@ -5,6 +5,9 @@
 //! h1 --- r1 === r2 --- h2      10 Mbit/s, but 1.5 Mbit/s between the routers
 //! ```
 
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -159,7 +162,7 @@ impl Network {
         fs::write(self.place.path(&format!("{node}.toml")), text).expect("a configuration");
     }
 
-    fn socket(&self, node: &str) -> String {
+    pub(crate) fn socket(&self, node: &str) -> String {
         self.place.path(&format!("{node}.sock")).display().to_string()
     }
 

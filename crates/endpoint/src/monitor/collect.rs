@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::numbers::Numbers;
 use super::{ProcessReport, SocketReport};
 
 /// A report larger than this is not read.
@@ -41,8 +42,7 @@ impl fmt::Display for Skipped {
 /// Reads what the processes of a host publish.
 #[derive(Debug, Default)]
 pub struct Collector {
-    indexes: BTreeMap<(u32, u32), u32>,
-    last_index: u32,
+    indexes: Numbers<(u32, u32)>,
 }
 
 impl Collector {
@@ -67,19 +67,16 @@ impl Collector {
     }
 
     fn numbered(&mut self, reports: impl Iterator<Item = ProcessReport>) -> Vec<Collected> {
-        let known = std::mem::take(&mut self.indexes);
-        let mut collected = Vec::new();
-        for report in reports {
-            for socket in report.sockets {
-                let key = (report.process, socket.id);
-                let index = known.get(&key).copied().unwrap_or_else(|| {
-                    self.last_index = self.last_index % (i32::MAX as u32) + 1;
-                    self.last_index
-                });
-                self.indexes.insert(key, index);
-                collected.push(Collected { index, process: report.process, socket });
-            }
-        }
+        let sockets: Vec<_> = reports
+            .flat_map(|report| {
+                report.sockets.into_iter().map(move |socket| (report.process, socket))
+            })
+            .collect();
+        let indexes = self.indexes.look(sockets.iter().map(|(process, one)| (*process, one.id)));
+        let collected = indexes.into_iter().zip(sockets);
+        let mut collected: Vec<_> = collected
+            .map(|(index, (process, socket))| Collected { index, process, socket })
+            .collect();
         collected.sort_by_key(|one| one.index);
         collected
     }

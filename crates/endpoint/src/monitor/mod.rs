@@ -8,6 +8,7 @@
 pub mod agentx;
 mod collect;
 pub mod mib;
+mod numbers;
 pub mod prometheus;
 mod publish;
 mod report;
@@ -15,7 +16,7 @@ mod report;
 mod tests;
 
 pub use collect::{Collected, Collector, Skipped};
-pub use publish::{Publisher, folder_to_publish, folders_to_collect};
+pub use publish::{FOLDER_VARIABLE, HOST_FOLDER, Publisher, folder_to_publish, folders_to_collect};
 pub use report::{
     Carrier, ParameterReport, ProcessReport, Reservation, Role, SocketReport, ViolationReport,
     from_mib_units, in_mib_units,

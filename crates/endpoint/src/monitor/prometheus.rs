@@ -1,5 +1,5 @@
 //! The same figures for Prometheus: the OpenMetrics text format, by `prometheus-client`, over
-//! plain HTTP.
+//! plain HTTP; the text format before it (0.0.4) for who does not ask for OpenMetrics.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Carrier, Collected, Role, SocketReport};
+use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 
 /// The figures of these sockets as text.
 ///
@@ -26,8 +26,11 @@ pub fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// The media type of what [`text`] returns.
-const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The media type of what [`text`] returns, and the part of it that who wants it names.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPEN_METRICS_NAME: &[u8] = b"application/openmetrics-text";
+/// The media type of what [`plain`] returns.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// A request's head may not be longer.
 const LONGEST_HEAD: usize = 8192;
 
@@ -44,21 +47,53 @@ pub fn answer(
     let head = read_head(&mut connection)?;
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let path = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let (status, body) = match (line.starts_with(b"GET "), path) {
+    let words = "text/plain; charset=utf-8";
+    let (status, kind, body) = match (line.starts_with(b"GET "), path) {
         (true, b"/metrics") => match page() {
-            Ok(text) => ("200 OK", text),
-            Err(error) => ("500 Internal Server Error", format!("{error}\n")),
+            Ok(text) if accepts_open_metrics(&head) => ("200 OK", OPEN_METRICS, text),
+            Ok(text) => ("200 OK", PLAIN, plain(&text)),
+            Err(error) => ("500 Internal Server Error", words, format!("{error}\n")),
         },
-        (true, _) => ("404 Not Found", "the figures are at /metrics\n".to_owned()),
-        (false, _) => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
+        (true, _) => ("404 Not Found", words, "the figures are at /metrics\n".to_owned()),
+        (false, _) => ("405 Method Not Allowed", words, "only GET is answered\n".to_owned()),
     };
-    let kind = if status == "200 OK" { MEDIA_TYPE } else { "text/plain; charset=utf-8" };
     let length = body.len();
     write!(
         connection,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
          Connection: close\r\n\r\n{body}"
     )
+}
+
+/// Whether a request's field `Accept` names OpenMetrics, as Prometheus does since version 2.5.
+fn accepts_open_metrics(head: &[u8]) -> bool {
+    head.split(|byte| *byte == b'\n').any(|line| {
+        let is_field = line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:"));
+        is_field && line.windows(OPEN_METRICS_NAME.len()).any(|part| part == OPEN_METRICS_NAME)
+    })
+}
+
+/// OpenMetrics as the text format 0.0.4: a counter's family has the name of its samples, and
+/// neither units nor the end are told.
+fn plain(open_metrics: &str) -> String {
+    let mut text = String::new();
+    let mut help = None;
+    for line in open_metrics.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, what] => help = Some((name, what)),
+            ["#", "TYPE", name, kind] => {
+                let total = if kind == "counter" { "_total" } else { "" };
+                if let Some((_, what)) = help.take().filter(|(of, _)| *of == name) {
+                    text += &format!("# HELP {name}{total} {what}\n");
+                }
+                text += &format!("# TYPE {name}{total} {kind}\n");
+            }
+            ["#", ..] => {}
+            _ => text += &format!("{line}\n"),
+        }
+    }
+    text
 }
 
 fn read_head(connection: &mut TcpStream) -> io::Result<Vec<u8>> {
@@ -97,10 +132,10 @@ const COUNTERS: [Measure<u64>; 5] = [
 
 const GAUGES: [Measure<Option<f64>>; 5] = [
     (
-        "throughput_bits_per_second",
-        "Payload over time in the last interval, in bits per second",
+        "throughput_bytes_per_second",
+        "Payload over time in the last interval, in bytes per second",
         None,
-        |one| Some(one.throughput),
+        |one| Some(one.throughput / 8.0),
     ),
     ("loss_ratio", "Share of messages lost in the last interval", None, |one| {
         one.loss.map(|percent| percent / 100.0)
@@ -159,11 +194,10 @@ impl Figures {
         if rows.is_empty() {
             return Ok(());
         }
-        let labels_of = |one: &Collected, parameter: u8| {
+        let labels_of = |one: &Collected, parameter: &ParameterReport| {
             let mut labels = labels(one).to_vec();
-            let place = usize::from(parameter).wrapping_sub(1);
-            let name = ontempo_mechanisms::qos::Parameter::ALL.get(place);
-            labels.push(("parameter", name.map_or("unknown", |name| name.name()).to_owned()));
+            let name = parameter.which().map_or("unknown", |which| which.name());
+            labels.push(("parameter", name.to_owned()));
             labels
         };
         let kind = prometheus_client::metrics::MetricType::Gauge;
@@ -171,7 +205,7 @@ impl Figures {
         let mut family = encoder.encode_descriptor("violated", help, None, kind)?;
         for (one, parameter) in &rows {
             let metric = ConstGauge::new(i64::from(parameter.violated));
-            let labels = labels_of(one, parameter.parameter);
+            let labels = labels_of(one, parameter);
             metric.encode(family.encode_family(&labels.as_slice())?)?;
         }
         let kind = prometheus_client::metrics::MetricType::Counter;
@@ -179,7 +213,7 @@ impl Figures {
         let mut family = encoder.encode_descriptor("violations", help, None, kind)?;
         for (one, parameter) in &rows {
             let metric = ConstCounter::new(u64::from(parameter.begun));
-            let labels = labels_of(one, parameter.parameter);
+            let labels = labels_of(one, parameter);
             metric.encode(family.encode_family(&labels.as_slice())?)?;
         }
         Ok(())
@@ -236,6 +270,23 @@ mod tests {
         one.socket.delay = None;
         let text = text(vec![one]).unwrap();
         assert!(!text.contains("ontempo_qos_delay_seconds{"));
+    }
+
+    #[test]
+    fn who_does_not_ask_for_open_metrics_gets_the_text_format_before_it() {
+        let text = plain(&text(vec![collected(1)]).unwrap());
+        for line in [
+            "# HELP ontempo_qos_sent_bytes_total Payload sent",
+            "# TYPE ontempo_qos_sent_bytes_total counter",
+            "# TYPE ontempo_qos_throughput_bytes_per_second gauge",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\nis not in\n{text}");
+        }
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
+        assert!(accepts_open_metrics(
+            b"GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,*/*\r\n\r\n"
+        ));
+        assert!(!accepts_open_metrics(b"GET /metrics HTTP/1.1\r\nAccept: */*\r\n\r\n"));
     }
 
     #[test]

@@ -7,12 +7,22 @@ use std::path::{Path, PathBuf};
 use super::ProcessReport;
 
 /// The folder of a host, for processes that may write there.
-const OF_THE_HOST: &str = "/run/ontempo/qos";
+pub const HOST_FOLDER: &str = "/run/ontempo/qos";
 
-/// Where a process writes its report: the host's folder where there is one that it may write to
-/// (`ontempo rsvpd` and `ontempo export` make it), else one of the user's own.
+/// The variable of the environment that tells processes and collectors of another folder.
+pub const FOLDER_VARIABLE: &str = "ONTEMPO_QOS_FOLDER";
+
+fn told_folder() -> Option<PathBuf> {
+    std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
+}
+
+/// Where a process writes its report: where [`FOLDER_VARIABLE`] says, else the host's folder where
+/// there is one that it may write to (`ontempo export` makes it), else one of the user's own.
 pub fn folder_to_publish() -> Option<PathBuf> {
-    let host = PathBuf::from(OF_THE_HOST);
+    if let Some(told) = told_folder() {
+        return Some(told);
+    }
+    let host = PathBuf::from(HOST_FOLDER);
     if rustix::fs::access(&host, rustix::fs::Access::WRITE_OK).is_ok() {
         return Some(host);
     }
@@ -21,9 +31,13 @@ pub fn folder_to_publish() -> Option<PathBuf> {
     Some(own)
 }
 
-/// Where a collector looks: the host's folder, and those of the users that it can read.
+/// Where a collector looks: where [`FOLDER_VARIABLE`] says, else the host's folder and those of the
+/// users that it can read.
 pub fn folders_to_collect() -> Vec<PathBuf> {
-    let mut folders = vec![PathBuf::from(OF_THE_HOST)];
+    if let Some(told) = told_folder() {
+        return vec![told];
+    }
+    let mut folders = vec![PathBuf::from(HOST_FOLDER)];
     let users = fs::read_dir("/run/user").into_iter().flatten().flatten();
     let mut of_users: Vec<_> = users.map(|user| user.path().join("ontempo/qos")).collect();
     of_users.sort();

@@ -141,6 +141,13 @@ pub struct ViolationReport {
     pub delivered: u64,
 }
 
+impl ParameterReport {
+    /// Which parameter it is; `None` where the report has a number of none.
+    pub fn which(&self) -> Option<Parameter> {
+        Parameter::ALL.get(usize::from(self.parameter).checked_sub(1)?).copied()
+    }
+}
+
 impl ViolationReport {
     /// A report of a violation.
     pub fn of(number: u64, violation: &ontempo_mechanisms::qos::Violation) -> Self {

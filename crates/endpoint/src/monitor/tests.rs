@@ -1,6 +1,12 @@
-//! A socket and a folder to test with.
+//! A socket, a folder and a daemon to test with.
 
 use std::path::PathBuf;
+
+use ontempo_reservation::local::{
+    EnforcedStatus, InterfaceStatus, PathStatus, ProtocolStatus, RequestStatus, ReservationStatus,
+    SessionStatus, Status,
+};
+use ontempo_reservation::message::{FlowSpec, Sender, Session, Style, TrafficSpec};
 
 use super::*;
 
@@ -50,4 +56,103 @@ pub(super) fn socket(id: u32) -> SocketReport {
 
 pub(super) fn collected(index: u32) -> Collected {
     Collected { index, process: 7, socket: SocketReport { id: 1, ..socket(1) } }
+}
+
+/// A router's daemon, with as many reservations from interface 1 to interface 2.
+pub(super) fn status(sessions: u16) -> Status {
+    let interface = |index: u32| InterfaceStatus {
+        name: format!("l{index}"),
+        index,
+        addresses: vec![format!("10.0.{}.1", index - 1).parse().unwrap()],
+        mtu: 1500,
+        rate: 1_500_000,
+        reservable: 1_350_000,
+        reserved: if index == 2 { 500_000 * u64::from(sessions) } else { 0 },
+        latency_us: None,
+        authenticated: false,
+        adopted: 0,
+        enforced: if index == 2 { (0..sessions).map(enforced).collect() } else { Vec::new() },
+    };
+    Status {
+        process: 7,
+        up_s: 10.0,
+        interfaces: vec![interface(1), interface(2)],
+        sessions: (0..sessions).map(session_status).collect(),
+        protocol: ProtocolStatus {
+            refresh_ms: 30_000,
+            refreshes_lost: 3,
+            blockade_periods: 3,
+            settling_ms: 5,
+            ttl: 64,
+        },
+        bad_packets: 7,
+        ..Status::default()
+    }
+}
+
+fn session(number: u16) -> Session {
+    let destination = "10.0.3.2".parse().unwrap();
+    Session { destination, protocol: 17, port: 5004 + number }
+}
+
+fn sender() -> Sender {
+    Sender { address: "10.0.0.1".parse().unwrap(), port: 4000 }
+}
+
+fn traffic() -> TrafficSpec {
+    let peak = f32::INFINITY;
+    TrafficSpec { rate: 62_500.0, burst: 4000.0, peak, smallest: 64, largest: 1500 }
+}
+
+fn enforced(number: u16) -> EnforcedStatus {
+    EnforcedStatus {
+        class: format!("1:{:x}", 0x1001 + number),
+        session: session(number),
+        senders: vec![sender()],
+        rate: 500_000,
+        burst: 4000,
+        flowspec: FlowSpec::ControlledLoad(traffic()),
+    }
+}
+
+/// One of them.
+pub(super) fn session_status(number: u16) -> SessionStatus {
+    let (style, flowspec) = (Style::FixedFilter, FlowSpec::ControlledLoad(traffic()));
+    SessionStatus {
+        session: session(number),
+        paths: vec![PathStatus {
+            sender: sender(),
+            traffic: traffic(),
+            adspec: None,
+            policy: Vec::new(),
+            previous: "10.0.0.1".parse().unwrap(),
+            handle: 9,
+            incoming: Some(1),
+            outgoing: vec![2],
+            send_ttl: 63,
+            rsvp_hop: true,
+            period_ms: 30_000,
+            changed_s: 2.5,
+        }],
+        reservations: vec![ReservationStatus {
+            style,
+            next: "10.0.1.2".parse().unwrap(),
+            interface: Some(2),
+            senders: vec![sender()],
+            flowspec,
+            send_ttl: 64,
+            rsvp_hop: true,
+            period_ms: 30_000,
+            changed_s: 3.0,
+        }],
+        requests: vec![RequestStatus {
+            style,
+            previous: "10.0.0.1".parse().unwrap(),
+            interface: 1,
+            handle: 9,
+            senders: vec![sender()],
+            flowspec,
+            changed_s: 3.0,
+        }],
+    }
 }

@@ -5,6 +5,7 @@
 //! treated. Classes from 1:1000 on are ours: what a daemon before us has left there is taken over
 //! ([`Htb::adopt`]), so that a restart is no gap in enforcement.
 
+mod counters;
 mod filters;
 mod found;
 
@@ -16,6 +17,7 @@ use ontempo_foundation::{Bytes, Rate};
 use crate::machine::{ControlRequest, Handle, Reservation};
 use crate::message::{Sender, Session};
 
+pub use counters::{Counters, read_counters};
 use filters::{Filters, Keys, Place, keys};
 pub use found::{Found, Left, Root, read_found, read_root};
 

@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::client::{Client, ClientError};
 pub use self::status::{
-    Census, EnforcedStatus, InterfaceStatus, PathStatus, ReservationStatus, SessionStatus, Status,
+    Census, EnforcedStatus, InterfaceStatus, PathStatus, ProtocolStatus, RequestStatus,
+    ReservationStatus, SessionStatus, Status,
 };
 use crate::machine::Event;
 use crate::message::{

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::{FlowSpec, Sender, Session, Style, TrafficSpec};
+use crate::message::{AdSpec, FlowSpec, Sender, Session, Style, TrafficSpec};
 
 /// What a daemon knows and enforces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,12 +20,31 @@ pub struct Status {
     pub sessions: Vec<SessionStatus>,
     /// How much is kept.
     pub census: Census,
-    /// Packets not taken, by reason.
+    /// The protocol's constants, as they are here.
+    pub protocol: ProtocolStatus,
+    /// Packets not taken or not sent, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets received and sent.
+    /// Packets received that were not taken.
+    pub bad_packets: u64,
+    /// Packets received.
     pub packets_in: u64,
     /// Packets sent.
     pub packets_out: u64,
+}
+
+/// The constants of the protocol (RFC 2205 sections 3.5 to 3.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtocolStatus {
+    /// R: mean time between refreshes, in milliseconds.
+    pub refresh_ms: u64,
+    /// K: refreshes in a row that may be lost before state ends.
+    pub refreshes_lost: u32,
+    /// Kb: how many refresh periods a refused request stays out of the merge.
+    pub blockade_periods: u32,
+    /// Milliseconds from a change of routes until it is looked at.
+    pub settling_ms: u64,
+    /// TTL of the messages that begin here.
+    pub ttl: u8,
 }
 
 /// Sums over all sessions.
@@ -58,6 +77,8 @@ pub struct InterfaceStatus {
     pub reservable: u64,
     /// What of it is reserved, in bit/s.
     pub reserved: u64,
+    /// Its latency without queueing, in microseconds; `None` where it is not known.
+    pub latency_us: Option<u64>,
     /// Messages must be sealed (RFC 2747).
     pub authenticated: bool,
     /// Classes of a daemon before this one that nobody has confirmed yet.
@@ -79,6 +100,8 @@ pub struct EnforcedStatus {
     pub rate: u64,
     /// The bucket's depth, in bytes.
     pub burst: u64,
+    /// The service, with the traffic that is served.
+    pub flowspec: FlowSpec,
 }
 
 /// A session.
@@ -90,6 +113,8 @@ pub struct SessionStatus {
     pub paths: Vec<PathStatus>,
     /// What is asked for.
     pub reservations: Vec<ReservationStatus>,
+    /// What is asked of previous hops.
+    pub requests: Vec<RequestStatus>,
 }
 
 /// A sender.
@@ -99,12 +124,26 @@ pub struct PathStatus {
     pub sender: Sender,
     /// Its traffic.
     pub traffic: TrafficSpec,
+    /// What the path offers up to here.
+    pub adspec: Option<AdSpec>,
+    /// Its policy data (RFC 2205 section A.13), with their headers; most have none.
+    pub policy: Vec<u8>,
     /// Where its PATH came from; the sender itself for one of this host.
     pub previous: IpAddr,
+    /// The previous hop's own number of the interface that it leaves by.
+    pub handle: u32,
     /// By which interface it came; `None` for a sender of this host.
     pub incoming: Option<u32>,
     /// By which interfaces it leaves.
     pub outgoing: Vec<u32>,
+    /// The TTL in its header.
+    pub send_ttl: u8,
+    /// No hop before this node lacks RSVP.
+    pub rsvp_hop: bool,
+    /// How often it is announced, in milliseconds.
+    pub period_ms: u64,
+    /// When what it says last changed, in seconds from the daemon's start.
+    pub changed_s: f64,
 }
 
 /// A flow that a next hop, or an application of this host, has asked for.
@@ -120,4 +159,31 @@ pub struct ReservationStatus {
     pub senders: Vec<Sender>,
     /// What is asked.
     pub flowspec: FlowSpec,
+    /// The TTL in the message's header.
+    pub send_ttl: u8,
+    /// No hop between lacks RSVP.
+    pub rsvp_hop: bool,
+    /// How often it is asked for, in milliseconds.
+    pub period_ms: u64,
+    /// When what is asked last changed, in seconds from the daemon's start.
+    pub changed_s: f64,
+}
+
+/// A flow that is asked of a previous hop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RequestStatus {
+    /// Which senders share.
+    pub style: Style,
+    /// Who is asked.
+    pub previous: IpAddr,
+    /// By which interface.
+    pub interface: u32,
+    /// The previous hop's own number of the interface that the flow leaves by.
+    pub handle: u32,
+    /// For whom; none stands for anybody.
+    pub senders: Vec<Sender>,
+    /// What is asked.
+    pub flowspec: FlowSpec,
+    /// When what is asked last changed, in seconds from the daemon's start.
+    pub changed_s: f64,
 }

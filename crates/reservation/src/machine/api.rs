@@ -53,7 +53,7 @@ impl<R: Routes> Machine<R> {
             }),
             forwarded: Vec::new(),
             ttl: self.config.ttl,
-            beyond: false,
+            send_ttl: self.config.ttl,
             period: self.config.refresh,
             expires: Time::NEVER,
             source: None,
@@ -107,13 +107,14 @@ impl<R: Routes> Machine<R> {
                 _ => None,
             };
             let filters: BTreeSet<Sender> = flow.filters.iter().copied().collect();
-            (id, Flow { flowspec: flow.flowspec, filters, expires: Time::NEVER })
+            (id, Flow { flowspec: flow.flowspec, filters, expires: Time::NEVER, changed: now })
         };
         let state = Box::new(ResvState {
             style,
             flows: flows.iter().map(entry).collect::<BTreeMap<_, _>>(),
             source: None,
             period: self.config.refresh,
+            ttls: (self.config.ttl, self.config.ttl),
             confirm: confirm.then_some(session.destination),
         });
         self.sessions.entry(session).or_default();

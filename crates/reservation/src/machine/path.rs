@@ -24,7 +24,7 @@ pub(super) struct Announcement {
     pub(super) adspec: Option<AdSpec>,
     pub(super) forwarded: Vec<RawObject>,
     pub(super) ttl: u8,
-    pub(super) beyond: bool,
+    pub(super) send_ttl: u8,
     pub(super) period: Duration,
     pub(super) expires: Time,
     pub(super) source: Option<TheirId>,
@@ -65,7 +65,7 @@ impl<R: Routes> Machine<R> {
             adspec: path.adspec,
             forwarded: message.forwarded.clone(),
             ttl: heard.ttl,
-            beyond: message.send_ttl != heard.ttl,
+            send_ttl: message.send_ttl,
             period: path.refresh,
             expires: now + self.config.lifetime(path.refresh),
             source: heard.their_id(message, hop.address),
@@ -125,10 +125,13 @@ impl<R: Routes> Machine<R> {
                 }
                 let changed = path.differs(&new);
                 path.replace(new);
+                if changed {
+                    path.changed = now;
+                }
                 (changed, outgoing != path.outgoing)
             }
             None => {
-                let path = Box::new(PathState::of(new, outgoing.clone()));
+                let path = Box::new(PathState::of(now, new, outgoing.clone()));
                 state.paths.insert(*sender, path);
                 (true, false)
             }
@@ -284,7 +287,7 @@ impl<R: Routes> Machine<R> {
 pub(super) const TOO_MANY: u16 = 2;
 
 impl PathState {
-    fn of(new: Announcement, outgoing: Vec<NextHop>) -> Self {
+    fn of(now: Time, new: Announcement, outgoing: Vec<NextHop>) -> Self {
         let Announcement { incoming, hop, traffic, adspec, forwarded, .. } = new;
         Self {
             incoming,
@@ -293,7 +296,7 @@ impl PathState {
             adspec,
             forwarded,
             ttl: new.ttl,
-            beyond: new.beyond,
+            send_ttl: new.send_ttl,
             period: new.period,
             expires: new.expires,
             outgoing,
@@ -302,13 +305,15 @@ impl PathState {
             sent: BTreeMap::new(),
             source: None,
             blockade: None,
+            changed: now,
         }
     }
 
     /// Whether others must hear of it.
     fn differs(&self, new: &Announcement) -> bool {
-        (self.incoming, self.hop, self.traffic, self.adspec, self.beyond)
-            != (new.incoming, new.hop, new.traffic, new.adspec, new.beyond)
+        let beyond = new.send_ttl != new.ttl;
+        (self.incoming, self.hop, self.traffic, self.adspec, self.beyond())
+            != (new.incoming, new.hop, new.traffic, new.adspec, beyond)
             || self.forwarded != new.forwarded
             // In a routing loop each round has less, until it ends there.
             || self.ttl != new.ttl
@@ -321,7 +326,7 @@ impl PathState {
             self.blockade = None;
         }
         (self.incoming, self.hop, self.traffic, self.adspec) = (incoming, hop, traffic, adspec);
-        (self.forwarded, self.ttl, self.beyond) = (forwarded, new.ttl, new.beyond);
+        (self.forwarded, self.ttl, self.send_ttl) = (forwarded, new.ttl, new.send_ttl);
         (self.period, self.expires) = (new.period, new.expires);
     }
 }

@@ -1,39 +1,101 @@
 //! What a node knows, for its operator.
 
+use ontempo_foundation::{Duration, Time};
+
 use super::Machine;
 use super::boundary::{InterfaceId, Routes};
-use crate::local::{PathStatus, ReservationStatus, SessionStatus};
+use super::state::{Neighbour, PathState, ResvState, SessionState, Upstream};
+use crate::local::{PathStatus, RequestStatus, ReservationStatus, SessionStatus};
+use crate::message::{RawObject, Sender, Session, class};
 
 impl<R: Routes> Machine<R> {
     /// All sessions, in order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
-        let index = |id: InterfaceId| (id != InterfaceId::LOCAL).then_some(id.0);
-        self.sessions.iter().map(move |(session, state)| SessionStatus {
-            session: *session,
-            paths: state
-                .paths
-                .iter()
-                .map(|(sender, path)| PathStatus {
-                    sender: *sender,
-                    traffic: path.traffic,
-                    previous: path.hop.address,
-                    incoming: index(path.incoming),
-                    outgoing: path.outgoing.iter().filter_map(|hop| index(hop.interface)).collect(),
-                })
-                .collect(),
-            reservations: state
-                .reservations
-                .iter()
-                .flat_map(|((interface, next), resv)| {
-                    resv.flows.values().map(move |flow| ReservationStatus {
-                        style: resv.style,
-                        next: *next,
-                        interface: index(*interface),
-                        senders: flow.filters.iter().copied().collect(),
-                        flowspec: flow.flowspec,
-                    })
-                })
-                .collect(),
-        })
+        self.sessions.iter().map(|(session, state)| described(session, state))
     }
+}
+
+fn described(session: &Session, state: &SessionState) -> SessionStatus {
+    let requests = state.upstream.iter().flat_map(|(previous, up)| requested(previous, up));
+    SessionStatus {
+        session: *session,
+        paths: state.paths.iter().map(|(sender, path)| announced(sender, path)).collect(),
+        reservations: state
+            .reservations
+            .iter()
+            .flat_map(|(next, resv)| asked(next, resv))
+            .collect(),
+        requests: requests.collect(),
+    }
+}
+
+fn announced(sender: &Sender, path: &PathState) -> PathStatus {
+    PathStatus {
+        sender: *sender,
+        traffic: path.traffic,
+        adspec: path.adspec,
+        policy: policy(&path.forwarded),
+        previous: path.hop.address,
+        handle: path.hop.interface,
+        incoming: index(path.incoming),
+        outgoing: path.outgoing.iter().filter_map(|hop| index(hop.interface)).collect(),
+        send_ttl: path.send_ttl,
+        rsvp_hop: !path.beyond(),
+        period_ms: millis(path.period),
+        changed_s: seconds(path.changed),
+    }
+}
+
+fn asked(next: &Neighbour, resv: &ResvState) -> impl Iterator<Item = ReservationStatus> {
+    resv.flows.values().map(move |flow| ReservationStatus {
+        style: resv.style,
+        next: next.1,
+        interface: index(next.0),
+        senders: flow.filters.iter().copied().collect(),
+        flowspec: flow.flowspec,
+        send_ttl: resv.ttls.1,
+        rsvp_hop: resv.ttls.0 == resv.ttls.1,
+        period_ms: millis(resv.period),
+        changed_s: seconds(flow.changed),
+    })
+}
+
+/// Nothing where the previous hop is an application of this node: it is told by an event.
+fn requested(previous: &Neighbour, up: &Upstream) -> impl Iterator<Item = RequestStatus> {
+    index(previous.0).into_iter().flat_map(move |interface| {
+        up.flows.iter().map(move |flow| RequestStatus {
+            style: up.style,
+            previous: previous.1,
+            interface,
+            handle: up.handle,
+            senders: flow.filters.clone(),
+            flowspec: flow.flowspec,
+            changed_s: seconds(up.changed),
+        })
+    })
+}
+
+/// Policy data as they stood in their message, with their headers (RFC 2205 section 3.1.2).
+fn policy(objects: &[RawObject]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for object in objects.iter().filter(|object| object.class == class::POLICY_DATA) {
+        // What came in a message is no longer than a message may be.
+        let length = u16::try_from(object.body.len() + 4).unwrap_or(u16::MAX);
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([object.class, object.ctype]);
+        bytes.extend(&object.body);
+    }
+    bytes
+}
+
+fn index(id: InterfaceId) -> Option<u32> {
+    (id != InterfaceId::LOCAL).then_some(id.0)
+}
+
+fn millis(period: Duration) -> u64 {
+    period.as_nanos() / 1_000_000
+}
+
+fn seconds(at: Time) -> f64 {
+    at.as_nanos() as f64 / 1e9
 }

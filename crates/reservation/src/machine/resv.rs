@@ -51,6 +51,7 @@ impl<R: Routes> Machine<R> {
             }
             let (changed, refused) = machine.take_resv(now, state, next, resv);
             if let Some(known) = state.reservations.get_mut(&next) {
+                known.ttls = (heard.ttl, message.send_ttl);
                 // What was refused is not kept, so its number must not refresh anything.
                 let theirs = theirs.filter(|_| !refused);
                 if known.source != theirs {
@@ -97,12 +98,13 @@ impl<R: Routes> Machine<R> {
                 flows: BTreeMap::new(),
                 source: None,
                 period: resv.refresh,
+                ttls: (0, 0),
                 confirm: None,
             })
         });
         known.period = resv.refresh;
         for asked in &resv.flows {
-            match self.take_flow(state, next, resv, asked, expires) {
+            match self.take_flow(now, state, next, resv, asked, expires) {
                 Ok(new) => changed |= new,
                 Err((cause, in_place)) => {
                     refused = true;
@@ -133,6 +135,7 @@ impl<R: Routes> Machine<R> {
     /// stays, and lives on by this very message (RFC 2205 section 3.5: InPlace).
     fn take_flow(
         &mut self,
+        now: Time,
         state: &mut SessionState,
         next: Neighbour,
         resv: &Resv,
@@ -153,7 +156,7 @@ impl<R: Routes> Machine<R> {
             Style::FixedFilter => asked.filters.first().copied(),
             _ => None,
         };
-        let flow = Flow { flowspec: asked.flowspec, filters, expires };
+        let flow = Flow { flowspec: asked.flowspec, filters, expires, changed: now };
         let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
         let before = known.flows.get_mut(&flow_id).map(|before| {
             before.expires = expires;
@@ -164,7 +167,7 @@ impl<R: Routes> Machine<R> {
             return Err((Cause::NoSender, in_place));
         }
         fits.map_err(|cause| (cause, in_place))?;
-        if before.as_ref() == Some(&flow) {
+        if before.as_ref().is_some_and(|before| before.asks_as(&flow)) {
             return Ok(false);
         }
         known.flows.insert(flow_id, flow);

@@ -190,7 +190,7 @@ impl<R: Routes> Machine<R> {
                 refresh: self.config.refresh,
                 sender: *sender,
                 traffic: path.traffic,
-                adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.beyond)),
+                adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.beyond())),
             });
             let owner = Owner::Path(*session, *sender, by);
             ours.id = self.send(now, envelope, body, &path.forwarded, Some(owner));

@@ -64,8 +64,8 @@ pub(super) struct PathState {
     pub(super) forwarded: Vec<RawObject>,
     /// The IP TTL that PATH came with.
     pub(super) ttl: u8,
-    /// A hop before this node does not speak RSVP.
-    pub(super) beyond: bool,
+    /// The TTL that its sender gave it.
+    pub(super) send_ttl: u8,
     pub(super) period: Duration,
     /// [`Time::NEVER`] for the node's own senders.
     pub(super) expires: Time,
@@ -78,11 +78,18 @@ pub(super) struct PathState {
     pub(super) source: Option<TheirId>,
     /// A request of at least this much was refused upstream (RFC 2205 section 3.5).
     pub(super) blockade: Option<(FlowSpec, Time)>,
+    /// When what is announced last changed.
+    pub(super) changed: Time,
 }
 
 impl PathState {
     pub(super) fn previous(&self) -> Neighbour {
         (self.incoming, self.hop.address)
+    }
+
+    /// A hop before this node does not speak RSVP (RFC 2205 section 3.8).
+    pub(super) fn beyond(&self) -> bool {
+        self.send_ttl != self.ttl
     }
 
     /// Whether a reservation on the interface is one on the sender's way.
@@ -99,16 +106,28 @@ pub(super) struct ResvState {
     pub(super) flows: BTreeMap<FlowId, Flow>,
     pub(super) source: Option<TheirId>,
     pub(super) period: Duration,
-    /// Set by an application that wants a confirmation, until a previous hop is asked for one.
+    /// The IP TTL that RESV came with, and the one that its sender gave it.
+    pub(super) ttls: (u8, u8),
+    /// Set by an application that wants a confirmation, until previous hops have been asked for
+    /// one of all its senders.
     pub(super) confirm: Option<IpAddr>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) flowspec: FlowSpec,
     /// None under WF.
     pub(super) filters: BTreeSet<Sender>,
     pub(super) expires: Time,
+    /// When what is asked for last changed.
+    pub(super) changed: Time,
+}
+
+impl Flow {
+    /// Whether both ask for the same.
+    pub(super) fn asks_as(&self, other: &Self) -> bool {
+        (self.flowspec, &self.filters) == (other.flowspec, &other.filters)
+    }
 }
 
 /// Traffic-control state (TCSB).
@@ -130,6 +149,8 @@ pub(super) struct Upstream {
     pub(super) flows: Vec<Descriptor>,
     pub(super) refresh_at: Time,
     pub(super) sent: OurId,
+    /// When what is asked for last changed.
+    pub(super) changed: Time,
 }
 
 impl SessionState {

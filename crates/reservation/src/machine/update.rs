@@ -9,7 +9,7 @@ use super::Machine;
 use super::admission::Share;
 use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
 use super::merge::{enforced, flow_ids, given_up, wanted};
-use super::state::{FlowId, Installed, Neighbour, OurId, SessionState, Upstream};
+use super::state::{Flow, FlowId, Installed, Neighbour, OurId, SessionState, Upstream};
 use super::timers::Timer;
 use crate::message::{Cause, Descriptor, ErrorSpec, Sender, Session, Style};
 
@@ -43,7 +43,12 @@ impl<R: Routes> Machine<R> {
         for neighbour in previous {
             asked |= self.ask(now, session, state, neighbour, confirm.or(waiting));
         }
-        if let Some(resv) = state.reservations.get_mut(&local).filter(|_| asked) {
+        // While a sender is waited for, what is asked for it then is to be confirmed, too.
+        let known =
+            |flow: &Flow| flow.filters.iter().all(|sender| state.paths.contains_key(sender));
+        if let Some(resv) = state.reservations.get_mut(&local).filter(|_| asked)
+            && resv.flows.values().all(known)
+        {
             resv.confirm = None;
         }
         asked
@@ -219,7 +224,7 @@ impl<R: Routes> Machine<R> {
             .get(&previous)
             .map_or((Time::NEVER, OurId::default()), |before| (before.refresh_at, before.sent));
         let told = flows.clone();
-        let up = Upstream { handle, style, flows, refresh_at, sent };
+        let up = Upstream { handle, style, flows, refresh_at, sent, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
             self.events.push_back(Event::Reserved { session: *session, style, flows: told });

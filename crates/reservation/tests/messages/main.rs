@@ -1,9 +1,13 @@
 //! Messages as bytes: what is written is read back, any bytes are read or refused.
 
+#[path = "../../../foundation/testing/corpus.rs"]
+mod corpus;
 mod dissector;
 #[path = "../../fuzz/exercise.rs"]
 mod exercise;
 mod strategy;
+
+use std::path::Path;
 
 use ontempo_reservation::message::{
     Body, HEADER_LENGTH, Message, ParseError, Unknown, checksum, class,
@@ -76,12 +80,8 @@ fn a_rate_that_is_no_number_is_malformed() {
 
 #[test]
 fn every_file_of_the_corpus_and_of_the_regressions_is_answered() {
-    for folder in ["corpus", "regressions"] {
-        let path = format!("{}/fuzz/{folder}/rsvp_message", env!("CARGO_MANIFEST_DIR"));
-        for file in std::fs::read_dir(&path).unwrap() {
-            exercise::rsvp_message(&std::fs::read(file.unwrap().path()).unwrap());
-        }
-    }
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
+    corpus::feed(&fuzz, "rsvp_message", exercise::rsvp_message);
 }
 
 proptest! {

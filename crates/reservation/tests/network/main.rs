@@ -101,6 +101,29 @@ fn a_reservation_stands_within_three_round_trips_over_two_routers() {
 }
 
 #[test]
+fn a_sender_that_comes_later_is_confirmed_like_the_first() {
+    let mut world = World::new(1, 4, &LINE, Settings::default());
+    let to = session(world.host(3));
+    let senders = [4000, 4001].map(|port| Sender { address: world.host(0), port });
+    let flows: Vec<Descriptor> =
+        senders.iter().flat_map(|sender| fixed(load(50_000.0), *sender)).collect();
+    world
+        .call(3, |machine, now| machine.reserve(now, to, Style::FixedFilter, &flows, true))
+        .expect("the request is right");
+    for sender in senders {
+        world
+            .call(0, |machine, now| machine.announce(now, to, sender, traffic(50_000.0)))
+            .expect("the request is right");
+        world.run_for(RTT * 3);
+    }
+    let confirmed = world.events.iter().filter_map(|(_, node, event)| match event {
+        Event::Confirmed { flows, .. } if *node == 3 => Some(flows.len()),
+        _ => None,
+    });
+    assert_eq!(confirmed.collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn the_advertisement_collects_what_the_path_offers() {
     let (mut world, ..) = line(Settings::default(), 50_000.0);
     world.run_for(RTT);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::Time;
 use ontempo_reservation::local::{
-    Answer, Census, EnforcedStatus, InterfaceStatus, Notice, Question, Reply, Request, Status,
-    question,
+    Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
+    Request, Status, question,
 };
 use ontempo_reservation::machine::{Event, InterfaceId, Machine};
 use ontempo_reservation::message::{AdSpec, Sender, Session, TrafficSpec};
 use rustix::event::PollFlags;
 
-use super::Daemon;
+use super::{Daemon, SETTLING};
 use crate::applications::Id;
 use crate::routes::Kernel;
 
@@ -223,6 +223,7 @@ impl Daemon<'_> {
 
     fn status(&self) -> Status {
         let census = self.machine.census();
+        let machine = self.config.machine();
         Status {
             process: std::process::id(),
             up_s: self.started.elapsed().as_secs_f64(),
@@ -234,7 +235,15 @@ impl Daemon<'_> {
                 reservations: census.reservations,
                 enforced: census.enforced,
             },
+            protocol: ProtocolStatus {
+                refresh_ms: machine.refresh.as_nanos() / 1_000_000,
+                refreshes_lost: machine.refreshes_lost,
+                blockade_periods: machine.blockade_periods,
+                settling_ms: SETTLING.as_nanos() / 1_000_000,
+                ttl: machine.ttl,
+            },
             dropped: self.dropped.clone(),
+            bad_packets: self.bad_packets,
             packets_in: self.packets_in,
             packets_out: self.packets_out,
         }
@@ -250,6 +259,7 @@ impl Daemon<'_> {
             senders: reservation.filters.clone(),
             rate: reservation.rate.as_bits_per_sec(),
             burst: reservation.burst.get(),
+            flowspec: reservation.flowspec,
         });
         InterfaceStatus {
             name: name.to_owned(),
@@ -259,6 +269,7 @@ impl Daemon<'_> {
             rate: config.rate.as_bits_per_sec(),
             reservable: config.reservable().as_bits_per_sec(),
             reserved: self.machine.reserved(id).as_bits_per_sec(),
+            latency_us: config.latency.map(|latency| latency.as_nanos() / 1_000),
             authenticated: config.secret.is_some(),
             adopted: self.enforcement.adopted(id),
             enforced: enforced.collect(),

@@ -3,6 +3,8 @@
 //! [`Agent`] is the protocol without a socket. [`serve`] gives it one, and connects again when
 //! the master goes away.
 
+mod pdu;
+
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,15 +13,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-pub use agentx::encodings::Value;
-use agentx::encodings::{VarBind, VarBindList};
+use agentx::encodings::{SearchRange, VarBindList};
 use agentx::pdu::{
     Close, CloseReason, Get, GetBulk, GetNext, Header, Notify, Open, Ping, Register, ResError,
     Response, Type,
 };
 
-use super::mib::Objects;
-pub use super::mib::Oid;
+use super::mib::{MODULES, Objects, Oid, Value};
+use pdu::Reply;
 
 /// The fixed part of every message (RFC 2741, 6.1).
 const HEADER: usize = 20;
@@ -63,7 +64,8 @@ impl From<io::Error> for Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
-    Registering,
+    /// The module of this place.
+    Registering(usize),
     Serving,
 }
 
@@ -73,6 +75,7 @@ pub struct Agent {
     stage: Stage,
     session: u32,
     packet: u32,
+    up: Duration,
 }
 
 impl Agent {
@@ -81,15 +84,22 @@ impl Agent {
     /// # Errors
     /// None that can happen: the message has a fixed length.
     pub fn open() -> io::Result<(Self, Vec<u8>)> {
-        let mut open = Open::new(Oid::root().to_message(), "ontempo: delivered quality of service");
+        let [.., own] = MODULES;
+        let id = Oid::of(&[own.root]).to_message();
+        let mut open = Open::new(id, "ontempo: delivered quality of service, reservations");
         open.header.packet_id = 1;
-        let agent = Self { stage: Stage::Opening, session: 0, packet: 1 };
+        let agent = Self { stage: Stage::Opening, session: 0, packet: 1, up: Duration::ZERO };
         Ok((agent, open.to_bytes()?))
     }
 
     /// Whether the master knows what is served here.
     pub fn is_serving(&self) -> bool {
         self.stage == Stage::Serving
+    }
+
+    /// How long the master had been up when it last said so.
+    pub fn up(&self) -> Duration {
+        self.up
     }
 
     fn stamp(&mut self, header: &mut Header) {
@@ -102,11 +112,10 @@ impl Agent {
     ///
     /// # Errors
     /// Where they do not fit into a message.
-    pub fn notify(&mut self, objects: Vec<(Oid, Value)>) -> io::Result<Vec<u8>> {
-        let bind = |(name, value): (Oid, Value)| VarBind::new(name.to_message(), value);
-        let mut notify = Notify::new(VarBindList(objects.into_iter().map(bind).collect()));
+    pub fn notify(&mut self, objects: &[(Oid, Value)]) -> io::Result<Vec<u8>> {
+        let mut notify = Notify::new(VarBindList::default());
         self.stamp(&mut notify.header);
-        notify.to_bytes()
+        pdu::with_objects(notify.to_bytes()?, objects)
     }
 
     /// A message that only asks whether the master is there.
@@ -139,19 +148,19 @@ impl Agent {
         let bad = |_| malformed("a message that is cut short or of unknown parts");
         let answered = match header.ty {
             Type::Response => {
-                let response = Response::from_bytes(message).map_err(bad)?;
-                return self.on_response(&header, &response);
+                let reply = Reply::read(message).map_err(bad)?;
+                return self.on_response(&header, &reply);
             }
             Type::Close => return Err(Ended::ByMaster("closed the session".to_owned())),
             Type::Get => {
                 let get = Get::from_bytes(message).map_err(bad)?;
-                let names = get.sr.0.iter().map(|range| &range.start);
-                names
-                    .map(|id| {
-                        let name = Oid::from_message(id)?;
-                        Some(VarBind::new(name.to_message(), objects.get(&name)))
-                    })
-                    .collect::<Option<Vec<_>>>()
+                let names = get.sr.0.iter().map(|range| Oid::from_message(&range.start));
+                let found = names.map(|name| {
+                    let name = name?;
+                    let value = objects.get(&name);
+                    Some((name, value))
+                });
+                found.collect::<Option<Vec<_>>>()
             }
             Type::GetNext => {
                 let get = GetNext::from_bytes(message).map_err(bad)?;
@@ -159,62 +168,65 @@ impl Agent {
                 ranges.map(|range| next(objects, range)).collect::<Option<Vec<_>>>()
             }
             Type::GetBulk => bulk(objects, &GetBulk::from_bytes(message).map_err(bad)?),
-            Type::TestSet => return not_writable(&header).map(Some).map_err(Ended::Io),
+            Type::TestSet => return Ok(Some(pdu::refusal(&header, NOT_WRITABLE)?)),
             // Nothing was set, so nothing has to be undone (RFC 2741, 7.2.4.4: no answer).
             Type::CleanupSet => return Ok(None),
             _ => None,
         };
-        let mut response = Response::from_header(&header);
-        match answered {
-            Some(answered) => response.vb = Some(VarBindList(answered)),
-            None => response.res_error = ResError::ParseError,
-        }
-        Ok(Some(response.to_bytes()?))
+        let Some(answered) = answered else {
+            let mut response = Response::from_header(&header);
+            response.res_error = ResError::ParseError;
+            return Ok(Some(response.to_bytes()?));
+        };
+        Ok(Some(pdu::response(&header, &answered)?))
     }
 
-    fn on_response(
-        &mut self,
-        header: &Header,
-        response: &Response,
-    ) -> Result<Option<Vec<u8>>, Ended> {
-        let fine = response.res_error == ResError::NoAgentXError;
+    fn on_response(&mut self, header: &Header, reply: &Reply) -> Result<Option<Vec<u8>>, Ended> {
+        self.up = Duration::from_millis(u64::from(reply.up) * 10);
+        let fine = reply.error == ResError::NoAgentXError;
         match (self.stage, fine) {
             (Stage::Opening, true) => {
                 self.session = header.session_id;
-                self.stage = Stage::Registering;
-                let mut register = Register::new(Oid::root().to_message());
-                self.stamp(&mut register.header);
-                Ok(Some(register.to_bytes()?))
+                self.register(0)
             }
-            (Stage::Registering, true) => {
-                self.stage = Stage::Serving;
-                Ok(None)
-            }
-            (Stage::Opening | Stage::Registering, false) => {
-                Err(Ended::ByMaster(format!("refused: {:?}", response.res_error)))
+            (Stage::Registering(place), true) => self.register(place + 1),
+            (Stage::Opening | Stage::Registering(_), false) => {
+                Err(Ended::ByMaster(format!("refused: {:?}", reply.error)))
             }
             // A master that has restarted does not know the session.
-            (Stage::Serving, false) if response.res_error == ResError::NotOpen => {
+            (Stage::Serving, false) if reply.error == ResError::NotOpen => {
                 Err(Ended::ByMaster("has forgotten the session".to_owned()))
             }
             (Stage::Serving, _) => Ok(None),
         }
     }
+
+    /// Registers the module of this place; after the last one the session serves.
+    fn register(&mut self, place: usize) -> Result<Option<Vec<u8>>, Ended> {
+        let Some(module) = MODULES.get(place) else {
+            self.stage = Stage::Serving;
+            return Ok(None);
+        };
+        self.stage = Stage::Registering(place);
+        let mut register = Register::new(Oid::of(&[module.root]).to_message());
+        self.stamp(&mut register.header);
+        Ok(Some(register.to_bytes()?))
+    }
 }
 
 /// The object after the start of a range; its start with `EndOfMibView` where there is none.
 /// `None` where a name is longer than names may be.
-fn next(objects: &Objects, range: &agentx::encodings::SearchRange) -> Option<VarBind> {
+fn next(objects: &Objects, range: &SearchRange) -> Option<(Oid, Value)> {
     let start = Oid::from_message(&range.start)?;
     let end = Oid::from_message(&range.end)?;
     Some(match objects.next(&start, range.start.include != 0, &end) {
-        Some((name, value)) => VarBind::new(name.to_message(), value.clone()),
-        None => VarBind::new(start.to_message(), Value::EndOfMibView),
+        Some(found) => found.clone(),
+        None => (start, Value::EndOfMibView),
     })
 }
 
 /// RFC 2741, 7.2.3.3.
-fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<VarBind>> {
+fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<(Oid, Value)>> {
     let mut ranges = asked.sr.0.clone();
     let once = usize::from(asked.non_repeaters).min(ranges.len());
     let mut found: Vec<_> =
@@ -225,23 +237,12 @@ fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<VarBind>> {
             break;
         }
         for range in repeated.iter_mut() {
-            let bind = next(objects, range)?;
-            range.start = bind.name.clone();
-            found.push(bind);
+            let (name, value) = next(objects, range)?;
+            range.start = name.to_message();
+            found.push((name, value));
         }
     }
     Some(found)
-}
-
-fn not_writable(header: &Header) -> io::Result<Vec<u8>> {
-    let mut response = Response::from_header(header);
-    response.res_index = 1;
-    let mut bytes = response.to_bytes()?;
-    // After the header: sysUpTime, then the error, in the byte order that we send.
-    if let Some(error) = bytes.get_mut(HEADER + 4..HEADER + 6) {
-        error.copy_from_slice(&NOT_WRITABLE.to_le_bytes());
-    }
-    Ok(bytes)
 }
 
 /// Where a master agent listens.
@@ -308,6 +309,9 @@ impl Connection for TcpStream {
 
 /// What a sub-agent tells, asked anew at every turn.
 pub trait Source {
+    /// A session stands; the master has been up for so long. Time stamps count from its start.
+    fn begun(&mut self, up: Duration);
+
     /// The objects as they are now.
     fn objects(&mut self) -> &Objects;
 
@@ -341,10 +345,14 @@ fn converse(mut connection: impl Connection, source: &mut impl Source) -> Result
     let mut received = Vec::new();
     let mut heard = Instant::now();
     let mut pinged = heard;
+    let mut begun = false;
     while !source.stopped() {
         if agent.is_serving() {
+            if !std::mem::replace(&mut begun, true) {
+                source.begun(agent.up());
+            }
             for objects in source.notifications() {
-                connection.write_all(&agent.notify(objects)?)?;
+                connection.write_all(&agent.notify(&objects)?)?;
             }
         }
         if read_some(&mut connection, &mut received)? {
@@ -410,11 +418,17 @@ fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
 
 #[cfg(test)]
 mod tests {
-    use agentx::encodings::{ID, SearchRange, SearchRangeList};
+    use agentx::encodings::{ID, SearchRangeList, Value as Read, VarBind};
     use proptest::prelude::*;
 
     use super::super::tests::collected;
     use super::*;
+
+    fn objects() -> Objects {
+        let mut objects = Objects::default();
+        objects.set_sockets(&[collected(1)], 0);
+        objects
+    }
 
     fn response(to: &[u8], session: u32, error: ResError) -> Vec<u8> {
         let mut response = Response::from_header(&Header::from_bytes(to).unwrap());
@@ -426,16 +440,19 @@ mod tests {
     fn serving() -> Agent {
         let nothing = Objects::default();
         let (mut agent, open) = Agent::open().unwrap();
-        let register = agent.handle(&response(&open, 9, ResError::NoAgentXError), &nothing);
-        let register = register.unwrap().unwrap();
-        let done = agent.handle(&response(&register, 9, ResError::NoAgentXError), &nothing);
+        let mut asked = open;
+        for _ in MODULES {
+            let register = agent.handle(&response(&asked, 9, ResError::NoAgentXError), &nothing);
+            asked = register.unwrap().unwrap();
+        }
+        let done = agent.handle(&response(&asked, 9, ResError::NoAgentXError), &nothing);
         assert_eq!(done.unwrap(), None);
         assert!(agent.is_serving());
         agent
     }
 
     #[test]
-    fn a_session_is_opened_and_the_tree_registered() {
+    fn a_session_is_opened_and_the_modules_are_registered() {
         let ping = serving().ping().unwrap();
         assert_eq!(Header::from_bytes(&ping).unwrap().session_id, 9);
     }
@@ -450,13 +467,13 @@ mod tests {
 
     #[test]
     fn a_bulk_walks_until_the_end() {
-        let objects = Objects::new(&[collected(1)], 0);
+        let objects = objects();
         let start: ID = "1.3.6.1.4.1.8072.9999.9999.2000".parse().unwrap();
         let mut bulk = GetBulk::new(SearchRangeList(vec![SearchRange::new(start, ID::default())]));
         bulk.max_repetitions = 100;
         let answer = serving().handle(&bulk.to_bytes().unwrap(), &objects).unwrap().unwrap();
         let binds = Response::from_bytes(&answer).unwrap().vb.unwrap().0;
-        let ends = binds.iter().filter(|bind| bind.data == Value::EndOfMibView).count();
+        let ends = binds.iter().filter(|bind| bind.data == Read::EndOfMibView).count();
         assert_eq!((binds.len(), ends), (100, 100 - (1 + 21 + 12)));
     }
 
@@ -479,8 +496,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let objects = Objects::new(&[collected(1)], 0);
-            let _ = serving().handle(&bytes, &objects);
+            let _ = serving().handle(&bytes, &objects());
             let mut received = bytes;
             let _ = take_message(&mut received);
         }
@@ -493,7 +509,7 @@ mod tests {
             let mut message = vec![1, kind, flags, 0];
             message.extend([0; 16]);
             message.extend(payload);
-            let _ = serving().handle(&message, &Objects::new(&[collected(1)], 0));
+            let _ = serving().handle(&message, &objects());
         }
     }
 }

@@ -1,0 +1,116 @@
+//! What the host's connections carry, as `ss` of iproute2 tells it.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+
+use ontempo_endpoint::monitor::Carrier;
+
+/// A connected socket.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Flow {
+    pub(super) inode: u64,
+    pub(super) carrier: Carrier,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    /// `None` over UDP, whose packets the kernel does not count for a socket.
+    pub(super) carried: Option<Carried>,
+}
+
+/// What a TCP connection has carried; bytes are payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// With those sent again.
+    pub(super) sent_bytes: u64,
+    pub(super) acknowledged_bytes: u64,
+    pub(super) received_bytes: u64,
+    /// With those sent again.
+    pub(super) segments_out: u64,
+    pub(super) delivered_segments: u64,
+    pub(super) segments_in: u64,
+}
+
+/// The connected sockets of this network.
+///
+/// # Errors
+/// A sentence, where `ss` cannot be run.
+pub(super) fn established() -> Result<Vec<Flow>, String> {
+    let output =
+        Command::new("ss").args(["-tuneiOH"]).output().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                "the program `ss` is missing, so that nothing is monitored or reserved; install it \
+                 with: sudo apt-get install iproute2"
+                    .to_owned()
+            }
+            _ => format!("cannot run `ss`: {error}"),
+        })?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(read).collect())
+}
+
+/// `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`
+fn read(line: &str) -> Option<Flow> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &words[..] else { return None };
+    let value = |name: &str| {
+        let found = rest.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
+        found.and_then(|value| value.parse::<u64>().ok())
+    };
+    let (carrier, carried) = match *kind {
+        "udp" => (Carrier::Udp, None),
+        "tcp" => {
+            let count = |name| value(name).unwrap_or(0);
+            let carried = Carried {
+                sent_bytes: count("bytes_sent"),
+                acknowledged_bytes: count("bytes_acked"),
+                received_bytes: count("bytes_received"),
+                segments_out: count("data_segs_out"),
+                delivered_segments: count("delivered"),
+                segments_in: count("data_segs_in"),
+            };
+            (Carrier::Tcp, Some(carried))
+        }
+        _ => return None,
+    };
+    let (local, remote) = (address(local)?, address(remote)?);
+    Some(Flow { inode: value("ino")?, carrier, local, remote, carried })
+}
+
+/// `10.0.0.1:80`, `[fd00::1]:80`, with `%eth0` before the port where the address needs it. An IPv4
+/// address within IPv6 is the former.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.split('%').next()?.trim_start_matches('[').trim_end_matches(']');
+    let host: IpAddr = host.parse().ok()?;
+    Some(SocketAddr::new(host.to_canonical(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_read_with_what_they_carried() {
+        let line = "tcp   ESTAB 0      0      10.0.0.1:4000 10.0.3.2:5201 ino:917 sk:1001 cgroup:/ \
+                    <-> ts sack cubic rto:204 rtt:0.1/0.02 bytes_sent:9000 bytes_retrans:1000 \
+                    bytes_acked:7001 bytes_received:37 segs_out:9 data_segs_out:8 data_segs_in:1 \
+                    delivered:6";
+        let flow = read(line).unwrap();
+        assert_eq!((flow.inode, flow.carrier), (917, Carrier::Tcp));
+        assert_eq!(flow.remote, "10.0.3.2:5201".parse().unwrap());
+        let expected = Carried {
+            sent_bytes: 9000,
+            acknowledged_bytes: 7001,
+            received_bytes: 37,
+            segments_out: 8,
+            delivered_segments: 6,
+            segments_in: 1,
+        };
+        assert_eq!(flow.carried, Some(expected));
+        let line = "udp ESTAB 0 0 [::ffff:10.0.0.1]:5353 [::ffff:10.0.0.2]:53 uid:7 ino:2 sk:3 <->";
+        let flow = read(line).unwrap();
+        assert_eq!((flow.carrier, flow.carried), (Carrier::Udp, None));
+        assert_eq!(flow.local, "10.0.0.1:5353".parse().unwrap());
+        assert_eq!(address("[fe80::1]%eth0:80"), Some("[fe80::1]:80".parse().unwrap()));
+        assert_eq!(read("tcp TIME-WAIT 0 0 10.0.0.1:1 10.0.0.2:2 ino:0 sk:1"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! `ontempo qos run` with programs that know nothing of it: what their packets bear on the wire, what is
+//! reserved for them and shown of them. Namespaces need the rights of root; the test says so where it
+//! is skipped.
+
+mod common;
+mod reserved;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{Killed, Place, has, skipped, wait_until};
+use reserved::{BOTTLENECK, Network, can_reserve, run};
+use serde_json::Value;
+
+/// 40 packets of 1,332 bytes a second with their headers, 426 kbit/s; marked AF41, code point 34.
+const SPECIFICATION: &str = r#"max_rate = "40 messages/s"
+size = "1280 bytes"
+max_delay = "100 ms"
+"#;
+const AF41: &str = "34";
+
+/// A program at a node, run by `ontempo qos run` there.
+fn wrapped(network: &Network, node: &str, words: &[&str]) -> Command {
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", &network.space(node), env!("CARGO_BIN_EXE_ontempo"), "qos", "run"])
+        .args(["--spec", "flow.toml", "--reserve", "--direction"])
+        .args(words)
+        .current_dir(&network.place.0)
+        .env("ONTEMPO_RSVP_SOCKET", network.socket(node))
+        .env("ONTEMPO_QOS_FOLDER", network.place.path("reports"))
+        .stdout(Stdio::null());
+    command
+}
+
+/// The report of a connection in one direction, if there is one with traffic.
+fn report(network: &Network, role: &str) -> Option<Value> {
+    let ran = network.place.run(&["monitor", "--json", "--once", "--folder", "reports"]);
+    let sockets = ran.succeeds().json()["sockets"].take();
+    let is_it = |one: &&Value| {
+        let socket = &one["socket"];
+        socket["role"] == role && socket["throughput"].as_f64() > Some(100e3)
+    };
+    sockets.as_array().and_then(|all| all.iter().find(is_it)).map(|one| one["socket"].clone())
+}
+
+/// Writes down what passes the routers' link.
+fn capture(network: &Network, trace: &str) -> Killed {
+    let capture = Command::new("ip")
+        .args([
+            "netns",
+            "exec",
+            &network.space("r1"),
+            "tshark",
+            "-q",
+            "-i",
+            BOTTLENECK,
+            "-w",
+            trace,
+        ])
+        .args(["-f", "tcp port 5201"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Killed(capture.expect("ip is there"))
+}
+
+/// What the packets that carry data bore on the routers' link.
+#[track_caller]
+fn check_marks(trace: &str) {
+    let fields =
+        ["-r", trace, "-T", "fields", "-e", "ip.dsfield.dscp", "-e", "ip.src", "-e", "tcp.len"];
+    let shown = run("tshark", &fields);
+    let of = |source: &str| -> Vec<&str> {
+        let lines = shown.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        lines.filter(|line| line[1] == source && line[2] != "0").map(|line| line[0]).collect()
+    };
+    let sent = of("10.0.0.1");
+    let marked = sent.iter().filter(|dscp| **dscp == AF41).count();
+    eprintln!("{marked} of {} packets with data bear AF41", sent.len());
+    assert!(sent.len() > 100 && marked * 10 >= sent.len() * 9, "{sent:?}");
+    // A listener passes its mark on to what it accepts, so that no packet of the server's lacks it.
+    let answered = of("10.0.3.2");
+    assert!(answered.iter().all(|dscp| *dscp == AF41), "{answered:?}");
+}
+
+#[test]
+fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
+    let test = "iperf_is_marked_reserved_for_and_shown_without_knowing";
+    if !can_reserve(test) {
+        return;
+    }
+    if !["iperf3", "tshark", "ss"].iter().all(|program| has(program)) {
+        return skipped(test, "iperf3, tshark or ss is missing");
+    }
+    let network = Network::running("wrap", false);
+    fs::write(network.place.path("flow.toml"), SPECIFICATION).expect("a specification");
+    fs::create_dir_all(network.place.path("reports")).expect("a folder");
+    let trace = network.place.path("trace.pcapng").display().to_string();
+    let capture = capture(&network, &trace);
+    wait_until("the capture", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
+    let server = ["receive", "--", "iperf3", "-s", "-1", "-p", "5201"];
+    let mut server = Killed(wrapped(&network, "h2", &server).spawn().expect("ip is there"));
+    wait_until("the server", || !network.exec("h2", "ss -tlnH sport = :5201").is_empty());
+    let client = [
+        "send", "--", "iperf3", "-c", "10.0.3.2", "-p", "5201", "-t", "8", "-b", "350k", "-l",
+        "1280",
+    ];
+    let mut client = Killed(wrapped(&network, "h1", &client).spawn().expect("ip is there"));
+
+    // A connection for control and one for data.
+    wait_until("both reservations", || network.classes("r1", BOTTLENECK).len() == 2);
+    eprintln!("reserved: {:?}", network.classes("r1", BOTTLENECK));
+    for role in ["sender", "receiver"] {
+        let is_reserved = |one: &Value| one["reservation"] == "controlled-load";
+        wait_until(role, || report(&network, role).as_ref().is_some_and(is_reserved));
+        let shown = report(&network, role).expect("it goes on");
+        assert_eq!((&shown["name"], &shown["dscp"]), (&"iperf3".into(), &34.into()), "{shown}");
+        let throughput = shown["throughput"].as_f64().expect("a number");
+        eprintln!("{role}: {:.0} kbit/s of 350", throughput / 1e3);
+    }
+    assert_eq!(client.0.wait().expect("it ends").code(), Some(0));
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(0));
+    network.wait_for_teardown("r1", BOTTLENECK);
+    assert_eq!(common::files(&network.place.path("reports")), Vec::<String>::new());
+
+    drop(capture);
+    check_marks(&trace);
+    network.end();
+}
+
+#[test]
+fn the_programs_own_end_is_told() {
+    let place = Place::new("wrapped", "");
+    fs::write(place.path("flow.toml"), SPECIFICATION).expect("a specification");
+    let run =
+        |words: &[&str]| place.run(&[&["qos", "run", "--spec", "flow.toml", "--"], words].concat());
+    assert_eq!(run(&["sh", "-c", "exit 7"]).code, Some(7));
+    assert_eq!(run(&["sh", "-c", "kill -9 $$"]).code, Some(128 + 9));
+    run(&["no-such-program"]).fails(2, &["no-such-program: cannot be run"]);
+    place.run(&["qos", "run", "--spec", "flow.toml"]).fails(2, &["COMMAND"]);
+    fs::write(place.path("flow.toml"), "min_rate = \"40 messages/s\"\n").expect("a specification");
+    let words = ["qos", "run", "--spec", "flow.toml", "--reserve", "--", "true"];
+    place.run(&words).fails(2, &["flow.toml: a reservation needs size"]);
+}

@@ -1,0 +1,161 @@
+//! The objects of ONTEMPO-QOS-MIB (`mibs/ONTEMPO-QOS-MIB.txt`).
+
+use super::super::{Carrier, Collected, Reservation, Role, ViolationReport};
+use super::{Module, Oid, Part, Value, gauge, row, text, ticks, truth};
+
+/// `ontempoQosMIB`.
+const ROOT: [u32; 10] = [1, 3, 6, 1, 4, 1, 8072, 9999, 9999, 2000];
+const SOCKETS: [u32; 3] = [1, 1, 0];
+const SOCKET_ENTRY: [u32; 3] = [1, 2, 1];
+const PARAMETER_ENTRY: [u32; 3] = [1, 3, 1];
+/// `snmpTrapOID.0` (RFC 3418).
+const TRAP: [u32; 11] = [1, 3, 6, 1, 6, 3, 1, 1, 4, 1, 0];
+
+pub(super) const MODULE: Module = Module {
+    root: &ROOT,
+    parts: &[
+        Part { entry: &[1], columns: &[(1, 1)] },
+        Part { entry: &SOCKET_ENTRY, columns: &[(2, 22)] },
+        Part { entry: &PARAMETER_ENTRY, columns: &[(2, 7)] },
+    ],
+};
+
+const SOCKET_NAME: u32 = 2;
+const PARAMETER_ASKED: u32 = 2;
+const PARAMETER_DELIVERED: u32 = 4;
+
+/// The objects of these sockets; time stamps count from `started_ms`.
+pub(super) fn objects(sockets: &[Collected], started_ms: u64) -> Vec<(Oid, Value)> {
+    let mut objects = vec![(Oid::of(&[&ROOT, &SOCKETS]), gauge(sockets.len()))];
+    for one in sockets {
+        objects.extend(row(&ROOT, &SOCKET_ENTRY, &[one.index], columns_of_socket(one, started_ms)));
+        for parameter in &one.socket.parameters {
+            let columns = [
+                (PARAMETER_ASKED, gauge(parameter.asked)),
+                (3, truth(parameter.coerced)),
+                (PARAMETER_DELIVERED, gauge(parameter.delivered.unwrap_or(0))),
+                (5, truth(parameter.violated)),
+                (6, Value::Counter32(parameter.begun)),
+                (7, ticks(parameter.changed_ms, started_ms)),
+            ];
+            let index = [one.index, parameter.parameter.into()];
+            objects.extend(row(&ROOT, &PARAMETER_ENTRY, &index, columns));
+        }
+    }
+    objects
+}
+
+/// The objects of a notification that a violation of one socket begins or ends.
+pub fn notification(one: &Collected, violation: &ViolationReport) -> Vec<(Oid, Value)> {
+    let kind = if violation.begins { 1 } else { 2 };
+    let parameter = [one.index, violation.parameter.into()];
+    let of_parameter = |column| Oid::of(&[&ROOT, &PARAMETER_ENTRY, &[column], &parameter]);
+    let name = Oid::of(&[&ROOT, &SOCKET_ENTRY, &[SOCKET_NAME, one.index]]);
+    vec![
+        (Oid::of(&[&TRAP]), Value::ObjectIdentifier(Oid::of(&[&ROOT, &[0, kind]]))),
+        (name, text(&one.socket.name, 255)),
+        (of_parameter(PARAMETER_ASKED), gauge(violation.asked)),
+        (of_parameter(PARAMETER_DELIVERED), gauge(violation.delivered)),
+    ]
+}
+
+fn columns_of_socket(one: &Collected, started_ms: u64) -> [(u32, Value); 21] {
+    let socket = &one.socket;
+    let role = match socket.role {
+        Role::Sender => 1,
+        Role::Receiver => 2,
+    };
+    let carrier = match socket.carrier {
+        Carrier::Tcp => 1,
+        Carrier::Udp => 2,
+        Carrier::Quic => 3,
+    };
+    let reservation = match socket.reservation {
+        Reservation::None => 1,
+        Reservation::Requested => 2,
+        Reservation::ControlledLoad => 3,
+        Reservation::Guaranteed => 4,
+        Reservation::Refused => 5,
+        Reservation::Lost => 6,
+    };
+    let begun = socket.parameters.iter().fold(0u32, |sum, one| sum.wrapping_add(one.begun));
+    [
+        (SOCKET_NAME, text(&socket.name, 255)),
+        (3, Value::Gauge32(one.process)),
+        (4, Value::Integer(role)),
+        (5, Value::Integer(carrier)),
+        (6, text(&socket.local, 64)),
+        (7, text(&socket.remote, 64)),
+        (8, Value::Gauge32(socket.dscp.into())),
+        (9, Value::Integer(reservation)),
+        (10, text(&socket.reason, 255)),
+        (11, ticks(Some(socket.opened_ms), started_ms)),
+        (12, Value::Counter64(socket.sent_messages)),
+        (13, Value::Counter64(socket.sent_bytes)),
+        (14, Value::Counter64(socket.messages)),
+        (15, Value::Counter64(socket.bytes)),
+        (16, Value::Counter64(socket.lost_messages)),
+        (17, scaled(Some(socket.throughput), 1e-3)),
+        (18, scaled(socket.loss, 1e3)),
+        (19, scaled(socket.delay, 1e6)),
+        (20, scaled(socket.delay_error, 1e6)),
+        (21, scaled(socket.jitter, 1e6)),
+        (22, Value::Counter32(begun)),
+    ]
+}
+
+/// A measure in the MIB's unit; what is not known is 0.
+fn scaled(value: Option<f64>, factor: f64) -> Value {
+    // A cast saturates, and takes what is not a number for 0.
+    Value::Gauge32((value.unwrap_or(0.0) * factor).round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::collected;
+    use super::super::Objects;
+    use super::*;
+
+    fn served(sockets: &[Collected]) -> Objects {
+        let mut objects = Objects::default();
+        objects.set_sockets(sockets, 0);
+        objects
+    }
+
+    fn walked(objects: &Objects) -> Vec<Oid> {
+        let (mut at, end) = (Oid::of(&[&ROOT]), Oid::default());
+        let mut names = Vec::new();
+        while let Some((name, _)) = objects.next(&at, false, &end) {
+            names.push(name.clone());
+            at = name.clone();
+        }
+        names
+    }
+
+    #[test]
+    fn a_walk_meets_every_object_once_column_by_column() {
+        let objects = served(&[collected(3), collected(1000)]);
+        let names = walked(&objects);
+        assert_eq!(names.len(), 1 + 2 * 21 + 2 * 2 * 6);
+        assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(names[1], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 3]]));
+        assert_eq!(names[2], Oid::of(&[&ROOT, &SOCKET_ENTRY, &[2, 1000]]));
+    }
+
+    #[test]
+    fn what_is_not_there_says_whether_its_column_is() {
+        let objects = served(&[collected(1)]);
+        let of = |column, index| objects.get(&Oid::of(&[&ROOT, &SOCKET_ENTRY, &[column, index]]));
+        assert_eq!(of(2, 9), Value::NoSuchInstance);
+        assert_eq!(of(1, 1), Value::NoSuchObject, "the index is not accessible");
+    }
+
+    #[test]
+    fn values_are_in_the_units_of_the_module() {
+        let objects = served(&[collected(1)]);
+        let column = |column| objects.get(&Oid::of(&[&ROOT, &SOCKET_ENTRY, &[column, 1]]));
+        assert_eq!(column(17), Value::Gauge32(614), "kilobits per second");
+        assert_eq!(column(19), Value::Gauge32(12_500), "microseconds");
+        assert_eq!(column(2), Value::OctetString(b"caf? 1".to_vec()));
+    }
+}
