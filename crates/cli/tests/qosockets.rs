@@ -2,7 +2,6 @@
 //! rights of root; the tests say so where they are skipped.
 
 mod common;
-#[allow(dead_code, reason = "the reservations' own tests use the rest")]
 mod reserved;
 
 use std::fs;
