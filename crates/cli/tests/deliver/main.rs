@@ -176,7 +176,7 @@ fn both_sides_leave_traces_and_a_place_that_takes_none_is_told_before_anything_b
         let is_it = |path: &&std::path::PathBuf| path.to_string_lossy().ends_with(side);
         let trace = fs::read(all.iter().find(is_it).expect("a trace")).expect("read");
         let records = trace.split(|byte| *byte == 0x1e).skip(1);
-        let json = records.map(|one| serde_json::from_slice::<serde_json::Value>(one));
+        let json = records.map(serde_json::from_slice::<serde_json::Value>);
         assert!(json.inspect(|one| assert!(one.is_ok())).count() > 50);
     }
 }
