@@ -21,7 +21,8 @@ from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.programs import program
 from ontempo.lab.real_time import emulate
 
-from .film import CACHE, FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
+from ..ffmpeg import CACHE
+from .film import FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
 from .playlog import Ending, Event, Told, connection, control, ending, events, silences, stalls
 
 HERE = Path(__file__).parent
