@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from ontempo._native import QosEvents
-from ontempo.live.bridge import Bridge, Watched
+from ontempo.live.bridge import Watched
 
 from .specification import Specification, specification
 
@@ -73,12 +73,8 @@ class Reservation:
 Event: TypeAlias = Violation | Step | Changed | Reservation
 
 
-class Events(Watched):
+class Events(Watched[QosEvents]):
     """The events of a connection from when this was asked for; ends with the connection."""
-
-    def __init__(self, native: QosEvents, bridge: Bridge) -> None:
-        super().__init__(native, bridge)
-        self._native = native
 
     def __aiter__(self) -> Self:
         return self
