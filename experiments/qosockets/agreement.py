@@ -53,10 +53,8 @@ def _start(testbed: Testbed, *, coerced: bool) -> tuple[Program, Program]:
     at = f"{ends(0)[1]}:{PORT + coerced}"
     asked = ["--reserve", "controlled-load", "--json", "--spec"]
     words = [program(), "netvideo", "receive", "--listen", at, *asked]
-    receiver = testbed.run(
-        f"receiver-{coerced}", "ws0", *words, _specification(testbed, "receiver", coerced=coerced)
-    )
-    receiver.wait_for("listening")
+    specification = _specification(testbed, "receiver", coerced=coerced)
+    receiver = testbed.serve(f"receiver-{coerced}", "ws0", *words, specification)
     words = [program(), "netvideo", "send", at, "--size", "1000", "--rate", "50 messages/s"]
     specification = _specification(testbed, "sender", coerced=coerced)
     sender = testbed.run(
@@ -72,7 +70,7 @@ def _coerced(testbed: Testbed) -> list[dict[str, object]]:
         agreed = one.wait_for("agreed")["specification"]["peak_rate"]
         state = one.wait_for("reservation")["state"]
         told = f"reservation: {state}"
-        reserved = "1:1001" in testbed.classes()
+        reserved = testbed.is_reserved()
         rows.append(_row(True, end, agreed, told, reserved, None))
     sender.finish(PATIENCE_S)
     return rows
@@ -85,7 +83,7 @@ def _firm(testbed: Testbed) -> list[dict[str, object]]:
     except subprocess.TimeoutExpired as error:
         raise UnfitEnvironmentError("the sender did not end") from error
     told = {"sender": sender.complaint(), "receiver": receiver.wait_for("refused")["what"]}
-    reserved = "1:1001" in testbed.classes()
+    reserved = testbed.is_reserved()
     return [
         _row(False, end, None, told[end], reserved, code if end == "sender" else None)
         for end in ("sender", "receiver")
