@@ -14,7 +14,7 @@ from ontempo.live.errors import NotConnectedError
 
 from .errors import DisagreementError
 from .events import Direction, Events, Reservation
-from .specification import QosOptions, Specification, specification
+from .specification import QosOptions, Specification
 
 __all__ = ["Carrier", "Connection", "Delivery", "Message", "connect"]
 
@@ -131,7 +131,7 @@ class Connection(Watched[QosLink], Closing):
 
     def agreed(self, direction: Direction) -> Specification:
         """What was agreed for a direction; a change shows here."""
-        return specification(self._native.agreed(direction))
+        return Specification(**self._native.agreed(direction))
 
     def change(self, asked: Specification) -> Specification:
         """Ask for something else of what this end sends; the size of messages stays.
@@ -139,7 +139,7 @@ class Connection(Watched[QosLink], Closing):
         Answers what both ends have agreed on. Raises `DisagreementError` where they do not:
         nothing changes.
         """
-        return specification(self._native.change(asked))
+        return Specification(**self._native.change(asked))
 
     def delivery(self, direction: Direction) -> Delivery:
         """What was delivered in a direction, by the last interval's end."""

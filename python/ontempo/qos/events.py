@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypeAlias
 from ontempo._native import QosEvents
 from ontempo.live.bridge import Watched
 
-from .specification import Specification, specification
+from .specification import Specification
 
 __all__ = ["Changed", "Direction", "Event", "Events", "Reservation", "Step", "Violation"]
 
@@ -92,9 +92,9 @@ class Events(Watched[QosEvents]):
                 return Violation(*rest)
             case "step":
                 down, rung, agreed = rest
-                return Step(down, rung, specification(agreed))
+                return Step(down, rung, Specification(**agreed))
             case "changed":
                 direction, agreed = rest
-                return Changed(direction, specification(agreed))
+                return Changed(direction, Specification(**agreed))
             case _:
                 return Reservation(*rest)
