@@ -83,7 +83,8 @@ pub(crate) fn two_curves(
     lines.extend(labels(places, gap, inner));
     let key = |curve: &Curve<'_>| format!("{} {}", curve.letters.0, curve.name);
     let both = if meet { format!("    {BOTH} both") } else { String::new() };
-    lines.push(format!("{:MARGIN$}{}    {}{both}, over the {axis}", "", key(left), key(right)));
+    lines.push(format!("{:MARGIN$}over the {axis}:", ""));
+    lines.push(format!("{:MARGIN$}{}    {}{both}", "", key(left), key(right)));
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
