@@ -1,7 +1,6 @@
 """Sender and receiver of a video ask for different rates: coerced, and not (section II.B.4)."""
 
 import subprocess
-import time
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import LOOK_EVERY_S, PATIENCE_S, Program, Testbed
+from .testbed import PATIENCE_S, Program, Testbed
 
 ASKED = {"sender": 64, "receiver": 60}
 """Peak rates in messages of 1,000 bytes a second: kilobytes a second."""
@@ -76,11 +75,7 @@ def _coerced(testbed: Testbed) -> list[dict[str, object]]:
     sender.finish(PATIENCE_S)
     receiver.interrupt()
     # What is seen next must not be of this.
-    until = time.monotonic() + PATIENCE_S
-    while "1:1001" in testbed.classes():
-        if time.monotonic() > until:
-            raise UnfitEnvironmentError("the reservation did not end with its application")
-        time.sleep(LOOK_EVERY_S)
+    testbed.wait_for_reservation(False, "the reservation did not end with its application")
     return rows
 
 

@@ -18,7 +18,7 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import BOTTLENECK, LOOK_EVERY_S, PATIENCE_S, Program, Testbed
+from .testbed import BOTTLENECK, PATIENCE_S, Program, Testbed
 
 REC_TIME_S = 5.0
 """What NetVideo asks for: the longest that recovery may take."""
@@ -147,11 +147,7 @@ def _start(testbed: Testbed, part: str) -> tuple[Program, Program]:
 
 
 def _until_reserved(testbed: Testbed) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not testbed.is_reserved():
-        if time.monotonic() > until:
-            raise UnfitEnvironmentError("the reservation did not come back")
-        time.sleep(LOOK_EVERY_S)
+    testbed.wait_for_reservation(True, "the reservation did not come back")
 
 
 def _restart(testbed: Testbed, mark: Callable[[str], None]) -> None:

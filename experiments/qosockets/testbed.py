@@ -229,6 +229,14 @@ class Testbed:
         """Whether there is a reservation at the slow link."""
         return f"class htb {RESERVED} " in self.classes()
 
+    def wait_for_reservation(self, wanted: bool, otherwise: str) -> None:
+        """Wait until there is one, or none; `UnfitEnvironmentError` where that does not come."""
+        until = time.monotonic() + PATIENCE_S
+        while self.is_reserved() != wanted:
+            if time.monotonic() > until:
+                raise UnfitEnvironmentError(otherwise)
+            time.sleep(LOOK_EVERY_S)
+
     def change_burst(self, burst: int) -> None:
         """Let the reservation at the slow link send so many bytes at once."""
         node, interface = BOTTLENECK
