@@ -21,7 +21,7 @@ import ontempo as ot
 
 from .animation import animate
 from .jpeg import Cut, JpegError, cut, layout
-from .picture import make_jpeg, paint
+from .picture import chosen
 from .send import DELIVERIES
 
 __all__ = [
@@ -186,9 +186,7 @@ def _arguments() -> argparse.Namespace:
 def _main(arguments: argparse.Namespace) -> None:
     if arguments.out.exists():
         raise RuntimeError(f"{arguments.out} is there already: choose another folder for --out")
-    name, picture = "the picture", make_jpeg(paint())
-    if arguments.picture is not None:
-        name, picture = str(arguments.picture), arguments.picture.read_bytes()
+    picture, name = chosen(arguments.picture)
     pieces = cut(picture, name)
     way = Way(arguments.loss, arguments.round_trip, arguments.rate, arguments.duration)
     print(f"{len(picture)} bytes, {len(pieces.intervals)} restart intervals")

@@ -2,11 +2,12 @@
 
 import io
 import math
+from pathlib import Path
 from random import Random
 
 from PIL import Image, ImageDraw, ImageFilter
 
-__all__ = ["make_jpeg", "paint"]
+__all__ = ["chosen", "make_jpeg", "paint"]
 
 _Colour = tuple[int, int, int]
 
@@ -40,6 +41,11 @@ def make_jpeg(image: Image.Image, units: int = 10, quality: int = 90) -> bytes:
         file, "JPEG", quality=quality, subsampling="4:2:0", restart_marker_blocks=units
     )
     return file.getvalue()
+
+
+def chosen(file: Path | None) -> tuple[bytes, str]:
+    """The bytes of a JPEG and what messages call it: a file's, or of the picture drawn here."""
+    return (file.read_bytes(), str(file)) if file else (make_jpeg(paint()), "the picture")
 
 
 def _between(one: _Colour, other: _Colour, share: float) -> _Colour:

@@ -13,7 +13,7 @@ from pathlib import Path
 import ontempo as ot
 
 from .jpeg import Cut, JpegError, cut
-from .picture import make_jpeg, paint
+from .picture import chosen
 
 __all__ = ["DELIVERIES", "DRAWN", "LABEL", "send"]
 
@@ -60,10 +60,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    if arguments.picture is None:
-        picture = cut(make_jpeg(paint()))
-    else:
-        picture = cut(arguments.picture.read_bytes(), str(arguments.picture))
+    picture = cut(*chosen(arguments.picture))
     options = ot.Options(congestion=arguments.congestion, greeting_timeout_s=10)
     async with ot.connect(
         arguments.to, trust=arguments.fingerprint, token=arguments.token, options=options

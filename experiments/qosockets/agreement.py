@@ -1,7 +1,6 @@
 """Sender and receiver of a video ask for different rates: coerced, and not (section II.B.4)."""
 
 import subprocess
-import time
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +11,7 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import LOOK_EVERY_S, PATIENCE_S, Program, Testbed
+from .testbed import PATIENCE_S, Program, Testbed
 
 ASKED = {"sender": 64, "receiver": 60}
 """Peak rates in messages of 1,000 bytes a second: kilobytes a second."""
@@ -54,10 +53,8 @@ def _start(testbed: Testbed, *, coerced: bool) -> tuple[Program, Program]:
     at = f"{ends(0)[1]}:{PORT + coerced}"
     asked = ["--reserve", "controlled-load", "--json", "--spec"]
     words = [program(), "netvideo", "receive", "--listen", at, *asked]
-    receiver = testbed.run(
-        f"receiver-{coerced}", "ws0", *words, _specification(testbed, "receiver", coerced=coerced)
-    )
-    receiver.wait_for("listening")
+    specification = _specification(testbed, "receiver", coerced=coerced)
+    receiver = testbed.serve(f"receiver-{coerced}", "ws0", *words, specification)
     words = [program(), "netvideo", "send", at, "--size", "1000", "--rate", "50 messages/s"]
     specification = _specification(testbed, "sender", coerced=coerced)
     sender = testbed.run(
@@ -73,16 +70,12 @@ def _coerced(testbed: Testbed) -> list[dict[str, object]]:
         agreed = one.wait_for("agreed")["specification"]["peak_rate"]
         state = one.wait_for("reservation")["state"]
         told = f"reservation: {state}"
-        reserved = "1:1001" in testbed.classes()
+        reserved = testbed.is_reserved()
         rows.append(_row(True, end, agreed, told, reserved, None))
     sender.finish(PATIENCE_S)
     receiver.interrupt()
     # What is seen next must not be of this.
-    until = time.monotonic() + PATIENCE_S
-    while "1:1001" in testbed.classes():
-        if time.monotonic() > until:
-            raise UnfitEnvironmentError("the reservation did not end with its application")
-        time.sleep(LOOK_EVERY_S)
+    testbed.wait_for_reservation(False, "the reservation did not end with its application")
     return rows
 
 
@@ -93,7 +86,7 @@ def _firm(testbed: Testbed) -> list[dict[str, object]]:
     except subprocess.TimeoutExpired as error:
         raise UnfitEnvironmentError("the sender did not end") from error
     told = {"sender": sender.complaint(), "receiver": receiver.wait_for("refused")["what"]}
-    reserved = "1:1001" in testbed.classes()
+    reserved = testbed.is_reserved()
     return [
         _row(False, end, None, told[end], reserved, code if end == "sender" else None)
         for end in ("sender", "receiver")

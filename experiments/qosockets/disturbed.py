@@ -18,7 +18,7 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import BOTTLENECK, LOOK_EVERY_S, PATIENCE_S, Program, Testbed
+from .testbed import BOTTLENECK, PATIENCE_S, Program, Testbed
 
 REC_TIME_S = 5.0
 """What NetVideo asks for: the longest that recovery may take."""
@@ -129,46 +129,32 @@ def _start(testbed: Testbed, part: str) -> tuple[Program, Program]:
         specification.write_text(OVER, "utf-8")
         asked += ["--spec", str(specification)]
         rate = "100 messages/s"
-    receiver = testbed.run(
+    receiver = testbed.serve(
         "receiver", "ws0", program(), "netvideo", "receive", "--listen", at, *asked
     )
-    receiver.wait_for("listening")
     words = [program(), "netvideo", "send", at, "--rate", rate, "--seconds", "3600", *asked]
     sender = testbed.run("sender", "ws1", *words)
     sender.wait_for("reservation", lambda one: one["state"] == "controlled load")
     for index in range(2):
         sink = f"{ends(1 + index)[1]}:{PORT}"
-        there = testbed.run(
+        testbed.serve(
             f"tg.{index}.sink", "ws0", program(), "tg", "receive", "--listen", sink, "--json"
         )
-        there.wait_for("listening")
         testbed.run(
             f"tg.{index}", "ws1", program(), "tg", "send", sink, "--seconds", "3600", "--json"
         )
     return sender, receiver
 
 
-def _is_reserved(testbed: Testbed) -> bool:
-    return "class htb 1:1001" in testbed.classes()
-
-
-def _until(holds: Callable[[], bool], otherwise: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until:
-            raise UnfitEnvironmentError(otherwise)
-        time.sleep(LOOK_EVERY_S)
-
-
 def _until_reserved(testbed: Testbed) -> None:
-    _until(lambda: _is_reserved(testbed), "the reservation did not come back")
+    testbed.wait_for_reservation(True, "the reservation did not come back")
 
 
 def _restart(testbed: Testbed, mark: Callable[[str], None]) -> None:
     """A router's daemon ends, and with it its classes and all it knows; it comes back."""
     node, _ = BOTTLENECK
     testbed.stop_daemon(node)
-    if _is_reserved(testbed):
+    if testbed.is_reserved():
         raise UnfitEnvironmentError("the daemon left its class behind")
     mark("cut")
     time.sleep(1.0)

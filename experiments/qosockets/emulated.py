@@ -109,8 +109,8 @@ def overhead_cells(scale: Scale) -> list[Cell]:
     """Test A1 of both applications over plain sockets, and as it is."""
     found = []
     for seed in range(RUNS[scale]):
-        for application in ("nv", "dirm"):
-            ours = played_cell(APPLICATIONS[application], "A1", scale, seed)
+        for application in APPLICATIONS.values():
+            ours = played_cell(application, "A1", scale, seed)
             plain = replace(ours, real=Emulation())
             if application == "dirm":
                 spans = SPANS[scale]["dirm", False]

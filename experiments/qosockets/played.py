@@ -13,9 +13,9 @@ from ontempo.lab.cells import Cell
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.programs import program
 
+from .grid import HERE
 from .testbed import Program, Testbed, Told, classes_of
 
-HERE = Path(__file__).parent
 SLIDESHOW = HERE.parents[1] / "examples" / "slideshow"
 QUALITY = HERE / "images.toml"
 
@@ -130,10 +130,9 @@ def _video(testbed: Testbed, test: Test) -> Flow:
     """NetVideo: 60 packets a second on average and at most 80, as the scenario says."""
     at = f"{ends(0)[1]}:{PORT}"
     told = [*_quality(test), "--json", "--messages"]
-    receiver = testbed.run(
+    receiver = testbed.serve(
         "nv.0.sink", "ws0", program(), "netvideo", "receive", "--listen", at, *told
     )
-    receiver.wait_for("listening")
     rate = ["--rate", "60 messages/s", "--vary", "25 %", "--seconds", str(ENDLESS_S)]
     sender = testbed.run("nv.0.source", "ws1", program(), "netvideo", "send", at, *rate, *told)
     return Flow("nv", 0, sender, receiver)
@@ -145,8 +144,8 @@ def _generator(testbed: Testbed, over: str, group: str, index: int, pair: int) -
     at = f"{ends(pair)[1]}:{PORT}"
     told = ["--over", over, "--json", "--messages"]
     name = f"{group}.{index}"
-    receiver = testbed.run(f"{name}.sink", back, program(), "tg", "receive", "--listen", at, *told)
-    receiver.wait_for("listening")
+    receive = [program(), "tg", "receive", "--listen", at, *told]
+    receiver = testbed.serve(f"{name}.sink", back, *receive)
     rate = ["--rate", "65.918 messages/s", "--vary", "10 %", "--seconds", str(ENDLESS_S)]
     sender = testbed.run(f"{name}.source", there, program(), "tg", "send", at, *rate, *told)
     return Flow(group, index, sender, receiver)
@@ -158,10 +157,9 @@ def _images(testbed: Testbed, test: Test) -> Flow:
     is_direct = test.application == "direct"
     if is_direct:
         web = f"{ends(0)[0]}:{WEB}"
-    server = testbed.run(
+    testbed.serve(
         "slides.server", "ws1", sys.executable, str(SLIDESHOW / "server.py"), "--listen", web
     )
-    server.wait_for("listening")
     if not is_direct:
         _gateways(testbed, test, web, far)
     words = [str(SLIDESHOW / "client.py"), web, "--seconds", str(ENDLESS_S), "--json"]
@@ -173,10 +171,8 @@ def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
     """One beside the server, one beside the client, which takes it for the server."""
     asked = ["--spec", str(QUALITY), "--way", test.reserved or "back", *_quality(test), "--json"]
     words = [program(), "gateway", "--listen"]
-    near_server = testbed.run("gateway.source", "ws1", *words, far, "--server", web, *asked)
-    near_server.wait_for("listening")
-    near_client = testbed.run("gateway.sink", "ws0", *words, web, "--to", far, *asked)
-    near_client.wait_for("listening")
+    testbed.serve("gateway.source", "ws1", *words, far, "--server", web, *asked)
+    testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *asked)
 
 
 @dataclass(frozen=True)

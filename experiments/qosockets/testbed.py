@@ -11,8 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ontempo.lab.cells import Cell
 from ontempo.lab.errors import UnfitEnvironmentError
@@ -31,11 +30,16 @@ INTERFACES = {
 BOTTLENECK = ("r11", "to-r10")
 """Where what goes from ws1 to ws0 waits."""
 
+RESERVED = "1:1001"
+"""The class of the first reservation there."""
+
 REFRESH = "1 s"
 """R of RSVP: as short as to see state end and come back within a run."""
 
 PATIENCE_S = 10.0
 LOOK_EVERY_S = 0.02
+
+T = TypeVar("T")
 
 Told = dict[str, Any]
 """One thing that a program has told, with the name of its `event`."""
@@ -70,14 +74,16 @@ class Program:
 
     def wait_for(self, event: str, holds: Callable[[Told], bool] = lambda _: True) -> Told:
         """Wait until it tells of something; `UnfitEnvironmentError` where it does not."""
+        return self.until(lambda: next(filter(holds, self.of(event)), None), f"told of no {event}")
+
+    def until(self, look: Callable[[], T | None], otherwise: str) -> T:
+        """Wait until there is something; `UnfitEnvironmentError` where it ends before."""
         until = time.monotonic() + PATIENCE_S
-        while True:
-            found = next(filter(holds, self.of(event)), None)
-            if found is not None:
-                return found
+        while (found := look()) is None:
             if self.process.poll() is not None or time.monotonic() > until:
-                raise UnfitEnvironmentError(f"{self.name} told of no {event}: {self.complaint()}")
+                raise UnfitEnvironmentError(f"{self.name} {otherwise}: {self.complaint()}")
             time.sleep(LOOK_EVERY_S)
+        return found
 
     def complaint(self) -> str:
         """The last that it complained of, or how it ended."""
@@ -147,12 +153,7 @@ class Testbed:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.take_down()
 
     def take_down(self) -> None:
@@ -194,6 +195,12 @@ class Testbed:
         self.programs.append(started)
         return started
 
+    def serve(self, name: str, node: str, *words: str) -> Program:
+        """The same, of a program to which others connect: wait until it listens."""
+        started = self.run(name, node, *words)
+        started.wait_for("listening")
+        return started
+
     def socket(self, node: str) -> Path:
         """Where a node's daemon listens to applications."""
         return self.folder / f"{node}.sock"
@@ -207,11 +214,7 @@ class Testbed:
         config.write_text("\n".join(lines) + "\n", "utf-8")
         command = [*URGENT, *self.inside(node, program(), "rsvpd", str(config))]
         self.daemons[node] = daemon = Program(f"rsvpd-{node}", command, self.folder, {})
-        until = time.monotonic() + PATIENCE_S
-        while not self.socket(node).exists():
-            if daemon.process.poll() is not None or time.monotonic() > until:
-                raise UnfitEnvironmentError(f"rsvpd at {node}: {daemon.complaint()}")
-            time.sleep(LOOK_EVERY_S)
+        daemon.until(lambda: self.socket(node).exists() or None, "does not serve")
 
     def stop_daemon(self, node: str) -> None:
         """End a node's RSVP daemon."""
@@ -222,12 +225,26 @@ class Testbed:
         node, interface = where
         return self.look(node, "tc", "-s", "class", "show", "dev", interface)
 
+    def is_reserved(self) -> bool:
+        """Whether there is a reservation at the slow link."""
+        return f"class htb {RESERVED} " in self.classes()
+
+    def wait_for_reservation(self, wanted: bool, otherwise: str) -> None:
+        """Wait until there is one, or none; `UnfitEnvironmentError` where that does not come."""
+        until = time.monotonic() + PATIENCE_S
+        while self.is_reserved() != wanted:
+            if time.monotonic() > until:
+                raise UnfitEnvironmentError(otherwise)
+            time.sleep(LOOK_EVERY_S)
+
     def change_burst(self, burst: int) -> None:
         """Let the reservation at the slow link send so many bytes at once."""
         node, interface = BOTTLENECK
-        line = next(line for line in self.classes().splitlines() if "htb 1:1001 " in line)
+        line = next(line for line in self.classes().splitlines() if f"htb {RESERVED} " in line)
         rate = line.split(" rate ")[1].split()[0]
-        words = f"tc class change dev {interface} parent 1:1 classid 1:1001 htb prio 7 rate {rate}"
+        words = (
+            f"tc class change dev {interface} parent 1:1 classid {RESERVED} htb prio 7 rate {rate}"
+        )
         self.look(node, *words.split(), "ceil", "1500kbit", "burst", str(burst), "cburst", "3000")
 
     def solaris(self, nodes: Sequence[str] = ("ws0", "ws1")) -> None:

@@ -6,37 +6,21 @@ import gc
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from coroutines import GARBAGE, refused, run, there
 
 import ontempo as ot
 from ontempo import _native
 from ontempo.live.bridge import bridge
 
 SOON_S = 10.0
-GARBAGE: Any = 9
 MANY = ot.Options(receive_flows=256)
-
-Run = Callable[[], Awaitable[None]]
-
-
-def run(main: Run) -> None:
-    """Run a test's coroutine; what takes long has hung."""
-
-    async def within() -> None:
-        async with asyncio.timeout(30):
-            await main()
-
-    asyncio.run(within(), debug=False)
-
-
-def there(listener: ot.Listener) -> str:
-    return f"127.0.0.1:{listener.local[1]}"
 
 
 @asynccontextmanager
@@ -495,11 +479,7 @@ def test_what_is_no_unit_is_refused(
 def test_garbage_is_refused_with_a_sentence(
     call: Callable[[], Any], error: type[Exception], sentence: str
 ) -> None:
-    async def main() -> None:
-        with pytest.raises(error, match=sentence):
-            await call()
-
-    run(main)
+    refused(call, error, sentence)
 
 
 @pytest.mark.parametrize(

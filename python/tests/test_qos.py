@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from coroutines import GARBAGE, refused, run, there
 
 import ontempo as ot
 from ontempo import qos
@@ -17,23 +18,8 @@ CARRIERS: tuple[Carrier, ...] = ("tcp", "udp")
 VIDEO = qos.Specification(
     min_rate=60, max_rate=80, size=1280, max_delay_s=0.1, loss_percent=5, coerced=("max_rate",)
 )
-GARBAGE: Any = 9
 
 each_carrier = pytest.mark.parametrize("carrier", CARRIERS)
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a test's coroutine; what takes long has hung."""
-
-    async def within() -> None:
-        async with asyncio.timeout(30):
-            await main()
-
-    asyncio.run(within())
-
-
-def there(listener: qos.Listener) -> str:
-    return f"127.0.0.1:{listener.local[1]}"
 
 
 @asynccontextmanager
@@ -351,8 +337,4 @@ def test_what_is_no_specification_is_refused(
 def test_garbage_is_refused_with_a_sentence(
     call: Callable[[], Any], error: type[Exception], sentence: str
 ) -> None:
-    async def main() -> None:
-        with pytest.raises(error, match=sentence):
-            await call()
-
-    run(main)
+    refused(call, error, sentence)

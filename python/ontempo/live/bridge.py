@@ -6,8 +6,7 @@ that packets leave on time whatever Python does, and nothing hangs when the inte
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from types import TracebackType
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -26,12 +25,15 @@ class Keyed(Protocol):
         """Its key."""
 
 
+N = TypeVar("N", bound=Keyed)
+
+
 class Bridge:
     """What one event loop is told."""
 
     def __init__(self) -> None:
         self.waker = Waker()
-        self.watched: WeakValueDictionary[int, Watched] = WeakValueDictionary()
+        self.watched: WeakValueDictionary[int, Watched[Any]] = WeakValueDictionary()
 
     def tell(self) -> None:
         """Wake who waits for what has changed."""
@@ -52,10 +54,11 @@ def bridge() -> Bridge:
     return found
 
 
-class Watched:
-    """Something whose changes can be waited for."""
+class Watched(Generic[N]):
+    """A native object whose changes can be waited for."""
 
-    def __init__(self, native: Keyed, bridge: Bridge) -> None:
+    def __init__(self, native: N, bridge: Bridge) -> None:
+        self._native = native
         self._bridge = bridge
         self._waiting: list[asyncio.Future[None]] = []
         bridge.watched[native.key] = self
@@ -91,41 +94,3 @@ async def answered(bridge: Bridge, answer: Answer) -> Any:
     """
     (result,) = await Watched(answer, bridge).until(answer.take)
     return result
-
-
-class Closing(Protocol):
-    """What an ``async with`` block closes."""
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-
-C = TypeVar("C", bound=Closing)
-
-
-class Opening(Generic[C]):
-    """Something that is being opened: awaited, or entered by ``async with``, which closes it."""
-
-    def __init__(self, open_it: Callable[[], Awaitable[C]]) -> None:
-        self._open = open_it
-        self._opened: C | None = None
-
-    def __await__(self) -> Generator[Any, None, C]:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> C:
-        self._opened = await self
-        return self._opened
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._opened is not None:
-            await self._opened.__aexit__(kind, error, traceback)

@@ -3,13 +3,13 @@
 import asyncio
 import socket
 import time
-from types import TracebackType
 from typing import Self
 
 from ontempo._native import LiveConnection, Trust, begin
 
-from .bridge import Bridge, Opening, Watched, answered, bridge
+from .bridge import Bridge, Watched, answered, bridge
 from .checks import Data, address, secret
+from .contexts import Closing, Opening
 from .errors import ClosedError, NotConnectedError
 from .flow import ReceiveFlow, SendFlow
 from .options import FlowConfig, Options
@@ -18,7 +18,7 @@ from .statistics import ConnectionStatistics
 __all__ = ["Connection", "connect"]
 
 
-class Connection(Watched):
+class Connection(Watched[LiveConnection], Closing):
     """A connection to a peer: ``async for`` yields the flows that the peer opens.
 
     As a context (``async with``) it is closed at the end of the block; one that nobody has any
@@ -27,7 +27,6 @@ class Connection(Watched):
 
     def __init__(self, native: LiveConnection, bridge: Bridge) -> None:
         super().__init__(native, bridge)
-        self._native = native
         # Clocks are the system's monotonic one, counted from some zero.
         self._zero_s = time.monotonic() - native.now_s()
         self._turn = asyncio.Lock()
@@ -106,17 +105,6 @@ class Connection(Watched):
         if closing is not None:
             await answered(self._bridge, closing)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
 
 def connect(
     address: str,
@@ -149,7 +137,7 @@ async def _connect(
         trust = Trust.fingerprint(trust)
     name = name or host or ""
     failed: NotConnectedError | None = None
-    for remote in await resolve(host or name, port, socket.SOCK_DGRAM):
+    for remote in await resolve(host or name, port):
         try:
             return await _connect_to(remote, name, trust, token, options)
         except NotConnectedError as error:
@@ -157,14 +145,15 @@ async def _connect(
     raise failed or NotConnectedError(f"{host}: this name has no address")
 
 
-async def resolve(host: str, port: int, kind: socket.SocketKind) -> list[tuple[str, int]]:
+async def resolve(host: str, port: int) -> list[tuple[str, int]]:
     """The addresses of a host, in the system's order of preference.
 
     Raises `NotConnectedError` where there is no such host.
     """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=kind)
+        # One kind of socket, whichever: of each address one is enough.
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
         raise NotConnectedError(f"{host}: no such name: {error}") from error
     return list(dict.fromkeys((str(address[0]), port) for *_, address in found))

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from ontempo._native import LiveReceiveFlow, LiveSendFlow
@@ -50,7 +49,7 @@ class Dropped:
     """Its number within the flow."""
 
 
-class SendFlow(Watched):
+class SendFlow(Watched[LiveSendFlow]):
     """A flow that this side sends.
 
     As a context (``async with``) it is finished at the end of the block and, where the block did
@@ -59,7 +58,6 @@ class SendFlow(Watched):
 
     def __init__(self, native: LiveSendFlow, bridge: Bridge, config: FlowConfig) -> None:
         super().__init__(native, bridge)
-        self._native = native
         self._config = config
         self._turn = asyncio.Lock()
 
@@ -129,18 +127,13 @@ class SendFlow(Watched):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         self.finish()
         if error is None:
             await self.settled()
 
 
-class ReceiveFlow(Watched):
+class ReceiveFlow(Watched[LiveReceiveFlow]):
     """A flow that the peer sends: ``async for`` yields its units as they are delivered.
 
     What is not taken keeps the peer from sending more than both sides' limits.
@@ -148,7 +141,6 @@ class ReceiveFlow(Watched):
 
     def __init__(self, native: LiveReceiveFlow, bridge: Bridge, zero_s: float) -> None:
         super().__init__(native, bridge)
-        self._native = native
         self._zero_s = zero_s
         self._turn = asyncio.Lock()
         order, reliability, label = native.config()

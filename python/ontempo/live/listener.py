@@ -1,19 +1,23 @@
 """Taking connections."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
-from ontempo._native import Identity, LiveConnection, LiveListener, bind
+from ontempo._native import Answer, Identity, LiveConnection, LiveListener, Waker, bind
 
-from .bridge import Bridge, Opening, Watched, answered, bridge
+from .bridge import Bridge, Keyed, Watched, answered, bridge
 from .checks import Data, address, secret
 from .connection import Connection
+from .contexts import Closing, Opening
 from .errors import ClosedError
 from .options import Options
 
-__all__ = ["Listener", "Refused", "listen"]
+__all__ = ["Door", "Listener", "Refused", "listen"]
+
+C = TypeVar("C")
+L_co = TypeVar("L_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,28 @@ class Refused:
     """Why, in words."""
 
 
-class Listener(Watched):
-    """Takes connections at a UDP port: ``async for`` yields those that can be used.
+class NativeDoor(Keyed, Protocol[L_co]):
+    """What the compiled core listens by."""
 
-    As a context (``async with``) it is closed at the end of the block. Connections outlive it.
-    """
+    @property
+    def local(self) -> tuple[str, int]:
+        """Its address and port."""
 
-    def __init__(self, native: LiveListener, bridge: Bridge, identity: Identity) -> None:
+    def try_accept(self, waker: Waker) -> L_co | tuple[tuple[str, int] | None, str] | None:
+        """Who came next: one to talk to, or one who was refused; ``None`` where nobody did."""
+
+    def close(self, waker: Waker) -> Answer | None:
+        """Take no more; ``None`` where that is so already."""
+
+
+class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
+    """Takes those who come, each as a connection of its kind, or refuses them."""
+
+    def __init__(
+        self, native: NativeDoor[L_co], bridge: Bridge, connection: Callable[[L_co, Bridge], C]
+    ) -> None:
         super().__init__(native, bridge)
-        self._native = native
-        self._identity = identity
+        self._connection = connection
         self._turn = asyncio.Lock()
 
     @property
@@ -43,12 +59,7 @@ class Listener(Watched):
         """Where it listens: an address and a port."""
         return self._native.local
 
-    @property
-    def fingerprint(self) -> str:
-        """Its certificate's fingerprint, by which a client can know it."""
-        return self._identity.fingerprint
-
-    async def arrival(self) -> Connection | Refused:
+    async def arrival(self) -> C | Refused:
         """Wait for the next who comes, be it one who is refused.
 
         Raises `ClosedError` once the listener is closed.
@@ -56,25 +67,25 @@ class Listener(Watched):
         async with self._turn:
             return await self.until(self._next)
 
-    def _next(self) -> Connection | Refused | None:
+    def _next(self) -> C | Refused | None:
         found = self._native.try_accept(self._bridge.waker)
-        if isinstance(found, LiveConnection):
-            return Connection(found, self._bridge)
-        return None if found is None else Refused(*found)
+        if isinstance(found, tuple):
+            return Refused(*found)
+        return None if found is None else self._connection(found, self._bridge)
 
-    async def accept(self) -> Connection:
+    async def accept(self) -> C:
         """Wait for the next connection that can be used.
 
         Raises `ClosedError` once the listener is closed.
         """
-        while not isinstance(found := await self.arrival(), Connection):
+        while isinstance(found := await self.arrival(), Refused):
             pass
         return found
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Connection:
+    async def __anext__(self) -> C:
         try:
             return await self.accept()
         except ClosedError:
@@ -87,16 +98,21 @@ class Listener(Watched):
         if closing is not None:
             await answered(self._bridge, closing)
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+class Listener(Door[LiveConnection, Connection]):
+    """Takes connections at a UDP port: ``async for`` yields those that can be used.
+
+    As a context (``async with``) it is closed at the end of the block. Connections outlive it.
+    """
+
+    def __init__(self, native: LiveListener, bridge: Bridge, identity: Identity) -> None:
+        super().__init__(native, bridge, Connection)
+        self._identity = identity
+
+    @property
+    def fingerprint(self) -> str:
+        """Its certificate's fingerprint, by which a client can know it."""
+        return self._identity.fingerprint
 
 
 def listen(

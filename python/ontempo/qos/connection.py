@@ -2,20 +2,19 @@
 
 import asyncio
 import json
-import socket
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from ontempo._native import QosLink, qos_connect
-from ontempo.live.bridge import Bridge, Opening, Watched, answered, bridge
+from ontempo.live.bridge import Bridge, Watched, answered, bridge
 from ontempo.live.checks import Data, address, octets, seconds
 from ontempo.live.connection import resolve
-from ontempo.live.errors import ClosedError, NotConnectedError
+from ontempo.live.contexts import Closing, Opening
+from ontempo.live.errors import NotConnectedError
 
 from .errors import DisagreementError
 from .events import Direction, Events, Reservation
-from .specification import QosOptions, Specification, specification
+from .specification import QosOptions, Specification
 
 __all__ = ["Carrier", "Connection", "Delivery", "Message", "connect"]
 
@@ -61,7 +60,7 @@ class Delivery:
     """Mean jitter in the last interval, in seconds (equation 5)."""
 
 
-class Connection(Watched):
+class Connection(Watched[QosLink], Closing):
     """A connection of messages: ``async for`` yields those that come.
 
     As a context (``async with``) it is closed at the end of the block.
@@ -69,7 +68,6 @@ class Connection(Watched):
 
     def __init__(self, native: QosLink, bridge: Bridge) -> None:
         super().__init__(native, bridge)
-        self._native = native
         self._sending = asyncio.Lock()
         self._receiving = asyncio.Lock()
 
@@ -133,7 +131,7 @@ class Connection(Watched):
 
     def agreed(self, direction: Direction) -> Specification:
         """What was agreed for a direction; a change shows here."""
-        return specification(self._native.agreed(direction))
+        return Specification(**self._native.agreed(direction))
 
     def change(self, asked: Specification) -> Specification:
         """Ask for something else of what this end sends; the size of messages stays.
@@ -141,7 +139,7 @@ class Connection(Watched):
         Answers what both ends have agreed on. Raises `DisagreementError` where they do not:
         nothing changes.
         """
-        return specification(self._native.change(asked))
+        return Specification(**self._native.change(asked))
 
     def delivery(self, direction: Direction) -> Delivery:
         """What was delivered in a direction, by the last interval's end."""
@@ -174,17 +172,6 @@ class Connection(Watched):
         if closing is not None:
             await answered(self._bridge, closing)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
 
 def carrier_name(carrier: Carrier) -> Carrier:
     """The carrier, if it is one."""
@@ -207,9 +194,8 @@ def connect(
 async def _connect(at: str, options: QosOptions, carrier: Carrier) -> Connection:
     host, port = address(at, listening=False)
     made = bridge()
-    kind = socket.SOCK_STREAM if carrier == "tcp" else socket.SOCK_DGRAM
     failed: NotConnectedError | None = None
-    for remote in await resolve(host or "", port, kind):
+    for remote in await resolve(host or "", port):
         try:
             native = await answered(made, qos_connect(carrier, remote, options, made.waker))
             return Connection(native, made)
@@ -217,4 +203,4 @@ async def _connect(at: str, options: QosOptions, carrier: Carrier) -> Connection
             raise
         except NotConnectedError as error:
             failed = failed or error
-    raise failed or ClosedError(f"{host}: this name has no address")
+    raise failed or NotConnectedError(f"{host}: this name has no address")

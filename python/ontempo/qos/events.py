@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from ontempo._native import QosEvents
-from ontempo.live.bridge import Bridge, Watched
+from ontempo.live.bridge import Watched
 
-from .specification import Specification, specification
+from .specification import Specification
 
 __all__ = ["Changed", "Direction", "Event", "Events", "Reservation", "Step", "Violation"]
 
@@ -73,12 +73,8 @@ class Reservation:
 Event: TypeAlias = Violation | Step | Changed | Reservation
 
 
-class Events(Watched):
+class Events(Watched[QosEvents]):
     """The events of a connection from when this was asked for; ends with the connection."""
-
-    def __init__(self, native: QosEvents, bridge: Bridge) -> None:
-        super().__init__(native, bridge)
-        self._native = native
 
     def __aiter__(self) -> Self:
         return self
@@ -96,9 +92,9 @@ class Events(Watched):
                 return Violation(*rest)
             case "step":
                 down, rung, agreed = rest
-                return Step(down, rung, specification(agreed))
+                return Step(down, rung, Specification(**agreed))
             case "changed":
                 direction, agreed = rest
-                return Changed(direction, specification(agreed))
+                return Changed(direction, Specification(**agreed))
             case _:
                 return Reservation(*rest)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ontempo._native import qos_check, qos_read
 from ontempo.live.checks import seconds, whole
@@ -81,12 +81,7 @@ def read(path: str | PathLike[str]) -> Specification:
 
     Raises `SpecificationError` with file, line and field where it is none.
     """
-    return specification(qos_read(path))
-
-
-def specification(fields: dict[str, Any]) -> Specification:
-    """The specification of these fields, which is agreed on and need not be checked."""
-    return Specification(**fields)
+    return Specification(**qos_read(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 
 use super::bridge::{Answer, Kept, Place, Waker};
 use super::failure;
-use super::options::choice;
+use super::options::{choice, name};
 use super::statistics::{ReceiveStatistics, SendStatistics};
 
 const ORDERS: [(&str, DeliveryOrder); 3] = [
@@ -34,10 +34,6 @@ pub(super) fn config(order: &str, reliability: &str, label: String) -> PyResult<
     let order = choice("order", order, &ORDERS)?;
     let reliability = choice("reliability", reliability, &RELIABILITIES)?;
     Ok(FlowConfig { order, reliability, label })
-}
-
-fn name<T: PartialEq>(known: &[(&'static str, T)], value: &T) -> &'static str {
-    known.iter().find(|(_, known)| known == value).map_or("", |&(name, _)| name)
 }
 
 pub(super) fn seconds(time: Time) -> f64 {

@@ -21,7 +21,7 @@ pub(crate) use identity::{Identity, Trust};
 pub(crate) use listener::{LiveListener, bind};
 pub(crate) use options::{check_options, choice, default_options};
 
-mod errors {
+pub(crate) mod errors {
     use pyo3::import_exception;
 
     import_exception!(ontempo.live.errors, BindError);
@@ -47,6 +47,11 @@ fn failure(error: Error) -> PyErr {
 }
 
 /// The exception of what this side has closed.
-fn closed() -> PyErr {
-    failure(Error::Closed { reason: "it was closed by this side".to_owned() })
+pub(crate) fn closed() -> PyErr {
+    over("it was closed by this side")
+}
+
+/// The exception of a connection that is over.
+pub(crate) fn over(reason: &str) -> PyErr {
+    failure(Error::Closed { reason: reason.to_owned() })
 }

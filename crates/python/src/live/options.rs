@@ -43,6 +43,11 @@ pub(crate) fn choice<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> P
     })
 }
 
+/// The name of a value.
+pub(super) fn name<T: PartialEq>(known: &[(&'static str, T)], value: &T) -> &'static str {
+    known.iter().find(|(_, known)| known == value).map_or("", |&(name, _)| name)
+}
+
 fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{field}: {error}"))
 }
@@ -73,11 +78,10 @@ impl Given {
     }
 
     fn of(all: &Configuration) -> Self {
-        let acknowledge = ACKNOWLEDGE.iter().find(|(_, request)| *request == all.acknowledge);
         Self {
             congestion: CongestionName::name(all.congestion).to_owned(),
             initial_window: all.initial_window.get(),
-            acknowledge: acknowledge.map_or("", |&(name, _)| name).to_owned(),
+            acknowledge: name(&ACKNOWLEDGE, &all.acknowledge).to_owned(),
             idle_timeout_s: all.idle_timeout.as_secs_f64(),
             keep_alive_s: all.keep_alive.map(Duration::as_secs_f64),
             greeting_timeout_s: all.greeting_timeout.as_secs_f64(),

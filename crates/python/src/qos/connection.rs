@@ -12,12 +12,12 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use super::carried::Carried;
-use super::errors::{ClosedError, DisagreementError, UnitError};
+use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::failure;
 use super::figures::{Delivered, direction, reservation_name};
 use super::specification::{Given, GivenOptions};
-use crate::live::{Answer, Place, Waker, address, lock, parts};
+use crate::live::{Answer, Place, Waker, address, closed, lock, over, parts};
 
 /// What lies ready for the program at most; beyond, the network is not read.
 const MOST_READY: usize = 256;
@@ -195,8 +195,14 @@ impl QosLink {
     }
 
     fn get(&self) -> PyResult<Carried> {
-        let closed = || ClosedError::new_err("the connection is over: it was closed by this side");
         lock(&self.carried).clone().ok_or_else(closed)
+    }
+
+    fn start_reading(&self) -> PyResult<()> {
+        if std::mem::replace(&mut lock(&self.threads).reads, true) {
+            return Ok(());
+        }
+        self.start("read", read)
     }
 
     fn start(&self, name: &str, work: fn(&Carried, &Shared)) -> PyResult<()> {
@@ -224,7 +230,7 @@ impl QosLink {
         }
         self.shared.change(|state| {
             if let Some(reason) = &state.failed {
-                return Err(ClosedError::new_err(format!("the connection is over: {reason}")));
+                return Err(over(reason));
             }
             if state.is_writing {
                 return Ok(false);
@@ -238,7 +244,7 @@ impl QosLink {
     fn has_sent(&self) -> PyResult<bool> {
         let state = lock(&self.shared.state);
         match &state.failed {
-            Some(reason) => Err(ClosedError::new_err(format!("the connection is over: {reason}"))),
+            Some(reason) => Err(over(reason)),
             None if state.is_closed => {
                 drop(state);
                 self.get().map(|_| true)
@@ -252,11 +258,7 @@ impl QosLink {
         &self,
         py: Python<'py>,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, u64, f64)>> {
-        let mut threads = lock(&self.threads);
-        if !std::mem::replace(&mut threads.reads, true) {
-            self.start("read", read)?;
-        }
-        drop(threads);
+        self.start_reading()?;
         let mut state = lock(&self.shared.state);
         if let Some(Came(data, sequence, delay_s)) = state.ready.pop_front() {
             state.ready_bytes -= data.len();
@@ -266,9 +268,7 @@ impl QosLink {
         }
         match &state.ended {
             Some(Ok(())) => Err(PyStopAsyncIteration::new_err(())),
-            Some(Err(reason)) => {
-                Err(ClosedError::new_err(format!("the connection is over: {reason}")))
-            }
+            Some(Err(reason)) => Err(over(reason)),
             None => {
                 drop(state);
                 self.get().map(|_| None)
@@ -320,10 +320,7 @@ impl QosLink {
     fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<Answer>> {
         let patience = Wall::from_secs_f64(patience_s);
         if patience_s > 0.0 && self.get().is_ok_and(|carried| carried.is_tcp()) {
-            let mut threads = lock(&self.threads);
-            if !std::mem::replace(&mut threads.reads, true) {
-                self.start("read", read)?;
-            }
+            self.start_reading()?;
         }
         let Some(carried) = lock(&self.carried).take() else { return Ok(None) };
         let shared = Arc::clone(&self.shared);

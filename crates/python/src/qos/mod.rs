@@ -22,10 +22,8 @@ pub(crate) use specification::{qos_check, qos_read};
 mod errors {
     use pyo3::import_exception;
 
-    import_exception!(ontempo.live.errors, BindError);
-    import_exception!(ontempo.live.errors, ClosedError);
-    import_exception!(ontempo.live.errors, NotConnectedError);
-    import_exception!(ontempo.live.errors, UnitError);
+    pub(super) use crate::live::errors::{BindError, ClosedError, NotConnectedError, UnitError};
+
     import_exception!(ontempo.qos.errors, DisagreementError);
     import_exception!(ontempo.qos.errors, SpecificationError);
 }
