@@ -31,7 +31,7 @@ pub(crate) struct Rsvp {
 pub(crate) enum RsvpCommand {
     /// List sessions, reservations and classes of this host's daemon
     #[command(after_help = "\
-Example:
+Examples:
   ontempo rsvp status
   ontempo rsvp status --json | jq '.interfaces[].reserved'")]
     Status(Json),
@@ -39,7 +39,7 @@ Example:
     #[command(after_help = "\
 What is announced is the token bucket of the flow's packets, with their IP headers.
 
-Example:
+Examples:
   ontempo rsvp send 10.0.0.3:5004 --from 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp send '[fd00::3]:5004' --from '[fd00::2]:4000' --rate '600 kbit/s' --burst '4000 B'")]
     Send(Announce),
