@@ -395,26 +395,3 @@ pub(crate) struct Unload {
     #[arg(long)]
     pub(crate) force: bool,
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::Arguments;
-
-    /// This command and those below it whose help has no example of it.
-    fn without_example(command: &clap::Command, before: &str) -> Vec<String> {
-        let name = format!("{before}{}", command.get_name());
-        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let examples = help.split_once("\nExample").map_or(help.as_str(), |(_, after)| after);
-        let lacks = !help.contains("Example") || !examples.contains(&name);
-        let below = command.get_subcommands();
-        let below = below.flat_map(|one| without_example(one, &format!("{name} ")));
-        lacks.then(|| name.clone()).into_iter().chain(below).collect()
-    }
-
-    #[test]
-    fn every_help_has_an_example() {
-        assert_eq!(without_example(&Arguments::command(), ""), [""; 0]);
-    }
-}

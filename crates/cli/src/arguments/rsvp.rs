@@ -51,8 +51,7 @@ senders share. Without --sender it is wf, with --sender ff.
 Examples:
   ontempo rsvp reserve 10.0.0.3:5004 --sender 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp reserve 10.0.0.3:5004 --style wf --rate '1 Mbit/s' --burst '4000 B'
-  ontempo rsvp reserve 10.0.0.3:5004 --sender 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B' \
---guaranteed '800 kbit/s'")]
+  ontempo rsvp reserve 10.0.0.3:5004 --rate '600 kbit/s' --burst '4000 B' --guaranteed '800 kbit/s'")]
     Reserve(Reserve),
 }
 
