@@ -1,24 +1,26 @@
 //! What the command line asks of QoS sockets.
 
-use ontempo_endpoint::qos::{Direction, QosOptions, Reserve, SetupError};
+use std::path::Path;
+
+use ontempo_endpoint::qos::{self, Direction, QosOptions, Reserve, SetupError};
 use ontempo_mechanisms::qos::Specification;
 
 use crate::arguments::{Quality, Service};
 use crate::failure::Failure;
 
-/// What is asked for in a direction; `otherwise` where no file is named.
+/// The specification in a file.
+pub(crate) fn read(path: &Path) -> Result<Specification, Failure> {
+    qos::read(path).map_err(|error| Failure::Input(error.to_string()))
+}
+
+/// What is asked for in these directions; `otherwise` where no file is named.
 pub(crate) fn options(
     name: &str,
     quality: &Quality,
     otherwise: Specification,
     directions: &[Direction],
 ) -> Result<QosOptions, Failure> {
-    let asked = match &quality.spec {
-        Some(path) => {
-            ontempo_endpoint::qos::read(path).map_err(|error| Failure::Input(error.to_string()))?
-        }
-        None => otherwise,
-    };
+    let asked = quality.spec.as_deref().map_or(Ok(otherwise), read)?;
     let of =
         |direction| if directions.contains(&direction) { asked } else { Specification::default() };
     Ok(QosOptions {

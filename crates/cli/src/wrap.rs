@@ -26,6 +26,7 @@ use self::sockets::Marker;
 use crate::arguments::{FlowDirection, QosCommand, WrappedRun};
 use crate::failure::Failure;
 use crate::output::complain;
+use crate::quality::read;
 use crate::signals::set_by;
 
 /// How often new sockets are looked for: what leaves earlier is not marked.
@@ -40,8 +41,7 @@ pub(crate) fn qos(command: &QosCommand) -> Result<ExitCode, Failure> {
 }
 
 fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
-    let asked = ontempo_endpoint::qos::read(&arguments.spec)
-        .map_err(|error| Failure::Input(error.to_string()))?;
+    let asked = read(&arguments.spec)?;
     let dscp = mapping::dscp(&asked).bits();
     let mut marker = Marker::new(dscp);
     let mut reservations = Reservations::new(arguments, &asked)?;

@@ -4,7 +4,7 @@ mod adus;
 mod deliver;
 mod monitor;
 mod probe;
-mod qos;
+mod qosockets;
 mod rsvp;
 mod wrap;
 
@@ -17,7 +17,7 @@ pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
-pub(crate) use self::qos::{
+pub(crate) use self::qosockets::{
     At, Gateway, Netvideo, NetvideoCommand, Printed, Quality, Receiver, Service, Tg, TgCommand,
     Transport, Way,
 };

@@ -1,4 +1,4 @@
-//! `ontempo netvideo`, `ontempo tg`, `ontempo gateway`.
+//! The programs that use QoSockets: `ontempo netvideo`, `ontempo tg`, `ontempo gateway`.
 
 use std::path::PathBuf;
 
