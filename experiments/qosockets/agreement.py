@@ -1,6 +1,7 @@
 """Sender and receiver of a video ask for different rates: coerced, and not (section II.B.4)."""
 
 import subprocess
+import time
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import PATIENCE_S, Program, Testbed
+from .testbed import LOOK_EVERY_S, PATIENCE_S, Program, Testbed
 
 ASKED = {"sender": 64, "receiver": 60}
 """Peak rates in messages of 1,000 bytes a second: kilobytes a second."""
@@ -28,7 +29,7 @@ SCHEMA = {
 
 def agreement_cells() -> list[Cell]:
     """One run of both."""
-    way = Measurement("agreement", write_agreement)
+    way = Measurement("agreement", write_agreement, (("apart", "yes"),))
     return [Cell(HERE / "nv.toml", ('duration="20 s"',), 0, (), 12.0, way)]
 
 
@@ -75,6 +76,13 @@ def _coerced(testbed: Testbed) -> list[dict[str, object]]:
         reserved = "1:1001" in testbed.classes()
         rows.append(_row(True, end, agreed, told, reserved, None))
     sender.finish(PATIENCE_S)
+    receiver.interrupt()
+    # What is seen next must not be of this.
+    until = time.monotonic() + PATIENCE_S
+    while "1:1001" in testbed.classes():
+        if time.monotonic() > until:
+            raise UnfitEnvironmentError("the reservation did not end with its application")
+        time.sleep(LOOK_EVERY_S)
     return rows
 
 

@@ -82,6 +82,7 @@ def test_an_unknown_claim_is_answered_with_near_ones(tmp_path: Path, name: str, 
 def test_a_published_claim_without_code_is_answered_as_such(tmp_path: Path) -> None:
     experiments = tmp_path / "experiments"
     shutil.copytree(EXPERIMENTS / "pert", experiments / "pert")
+    shutil.copy(EXPERIMENTS / "ffmpeg.py", experiments)
     (experiments / "rows.toml").write_text(
         """
         [pert]

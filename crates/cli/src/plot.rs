@@ -82,16 +82,9 @@ pub(crate) fn two_curves(
     lines.push(format!("{:>MARGIN$}{}+", "+", "-".repeat(inner)));
     lines.extend(labels(places, gap, inner));
     let key = |curve: &Curve<'_>| format!("{} {}", curve.letters.0, curve.name);
-    let mut keys = vec![key(left), key(right)];
-    keys.extend(meet.then(|| format!("{BOTH} both")));
-    let whole = format!("{}, over the {axis}", keys.join("    "));
-    // Where they do not fit on one line, each has its own.
-    if MARGIN + whole.len() > width {
-        keys.push(format!("over the {axis}"));
-    } else {
-        keys = vec![whole];
-    }
-    lines.extend(keys.iter().map(|key| format!("{:MARGIN$}{key}", "")));
+    let both = if meet { format!("    {BOTH} both") } else { String::new() };
+    lines.push(format!("{:MARGIN$}over the {axis}:", ""));
+    lines.push(format!("{:MARGIN$}{}    {}{both}", "", key(left), key(right)));
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 

@@ -64,9 +64,9 @@ impl Program {
         panic!("in vain waited for a line; seen: {:?}", self.seen);
     }
 
-    /// Waits until its reservation stands so, for a reason that begins so.
+    /// Waits until the reservation is told to be in a state, for a reason that begins so.
     #[track_caller]
-    fn until_reservation(&mut self, state: &str, reason: &str) {
+    fn until_reserved(&mut self, state: &str, reason: &str) {
         self.until(|value| {
             value["event"] == "reservation"
                 && value["state"] == state
@@ -118,7 +118,7 @@ fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64
     let words = if reserve { &must[..] } else { &[&more[..], &["--seconds", "3"]].concat() };
     let here = sender(network, (over, &fingerprint), words);
     if reserve {
-        there.until_reservation("controlled load", "");
+        there.until_reserved("controlled load", "");
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 1, "over {over}");
         assert_eq!(network.classes("r2", "l3").len(), 1, "over {over}");
     }
@@ -184,15 +184,15 @@ fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_end
         let (mut there, _) = receiver(&network, over, &more);
         let mut here = sender(&network, (over, ""), &[&more[..], &["--seconds", "3"]].concat());
         let reason = "10.0.1.1: the bandwidth is not available";
-        there.until_reservation("refused", reason);
-        here.until_reservation("refused", &format!("at the receiver: {reason}"));
+        there.until_reserved("refused", reason);
+        here.until_reserved("refused", &format!("at the receiver: {reason}"));
         assert_eq!(network.classes("r1", BOTTLENECK), [""; 0]);
         let (summary, is_well) = here.end();
         assert!(is_well, "{summary}");
         assert!(there.end().0["messages"].as_u64() > Some(100));
         let (mut there, _) = receiver(&network, over, &more);
         let mut here = sender(&network, (over, ""), &[&more[..], &["--must-reserve"]].concat());
-        there.until_reservation("refused", "10.0.1.1");
+        there.until_reserved("refused", "10.0.1.1");
         assert_eq!(here.child.0.wait().expect("it ends").code(), Some(3), "over {over}");
         let mut said = String::new();
         here.child.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -213,8 +213,8 @@ fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
     for over in ["udp", "tcp"] {
         let (mut there, _) = receiver(&network, over, &more);
         let mut here = sender(&network, (over, ""), &[&more[..], &["--seconds", "8"]].concat());
-        here.until_reservation("controlled load", "");
-        there.until_reservation("controlled load", "");
+        here.until_reserved("controlled load", "");
+        there.until_reserved("controlled load", "");
         let class = network.classes("r1", BOTTLENECK);
         assert_eq!(class.len(), 1);
         // A router's: it is told anew by refreshes. Hosts': by the applications.
@@ -223,9 +223,9 @@ fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
         wait_until("the router's state", || network.status("r1").census.enforced == 1);
         for (host, program) in [("h1", &mut here), ("h2", &mut there)] {
             network.signal(host, "-KILL");
-            program.until_reservation("lost", "the RSVP daemon cannot be reached");
+            program.until_reserved("lost", "the RSVP daemon cannot be reached");
             network.start(host);
-            program.until_reservation("controlled load", "");
+            program.until_reserved("controlled load", "");
         }
         assert_eq!(network.classes("r1", BOTTLENECK), class, "over {over}");
         let (sent, is_well) = here.end();

@@ -1,9 +1,11 @@
-//! As `corpus.rs`, for QoS sockets.
+//! As `corpus.rs`, for QoS sockets and what is told of them.
 
 #[path = "../../foundation/testing/corpus.rs"]
 mod corpus;
 #[path = "../fuzz/exercise_qos.rs"]
 mod exercise;
+#[path = "../fuzz/exercise_agentx.rs"]
+mod exercise_agentx;
 
 use std::path::Path;
 
@@ -19,4 +21,9 @@ fn the_corpus_of_streams_is_read() {
 #[test]
 fn the_corpus_of_datagrams_is_read() {
     feed("qos_udp", exercise::qos_udp);
+}
+
+#[test]
+fn the_corpus_of_a_master_agent_is_read() {
+    feed("agentx", exercise_agentx::agentx);
 }

@@ -394,8 +394,12 @@ fn read_some(connection: &mut impl Connection, received: &mut Vec<u8>) -> Result
     }
 }
 
-/// The first whole message of what was received.
-fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
+/// The first whole message of what was received, which is taken from it; `None` where the rest of
+/// it is still to come.
+///
+/// # Errors
+/// What was received does not begin as a message does.
+pub fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
     if received.len() < HEADER {
         return Ok(None);
     }
