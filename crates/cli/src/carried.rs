@@ -12,10 +12,10 @@ use ontempo_mechanisms::qos::Specification;
 use serde_json::json;
 
 use crate::address::resolve;
-use crate::arguments::{Known, Transport, Trusted};
+use crate::arguments::{At, Receiver, Transport};
 use crate::deliver;
 use crate::failure::{Failure, environment};
-use crate::netvideo::failed;
+use crate::quality::failed;
 use crate::telling::Teller;
 
 /// A connection over any carrier.
@@ -37,10 +37,10 @@ macro_rules! each {
 }
 
 /// By what a sender knows its receiver.
-fn trust(trusted: &Trusted) -> Result<Trust, Failure> {
-    match trusted.fingerprint {
+fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
+    match receiver.fingerprint {
         Some(fingerprint) => Ok(Trust::Fingerprint(fingerprint)),
-        None if trusted.insecure => Ok(Trust::Anybody),
+        None if receiver.insecure => Ok(Trust::Anybody),
         None => Err(Failure::Input(
             "whom to trust is missing: give --fingerprint, which the receiver prints, or --insecure"
                 .to_owned(),
@@ -49,21 +49,17 @@ fn trust(trusted: &Trusted) -> Result<Trust, Failure> {
 }
 
 impl Carried {
-    pub(crate) fn connect(
-        over: Transport,
-        to: &str,
-        trusted: &Trusted,
-        options: &QosOptions,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<Self, Failure> {
+        let to = receiver.to.as_str();
         let address = resolve(to, "")?;
-        let connected = match over {
+        let connected = match receiver.over {
             Transport::Tcp => QosStream::connect(address, options).map(Self::Tcp),
             Transport::Udp => QosSocket::connect(address, options).map(Self::Udp),
             Transport::Quic => {
-                let token = deliver::token(trusted.token.as_deref())?;
+                let token = deliver::token(receiver.token.as_deref())?;
                 let host = to.rsplit_once(':').map_or("", |(host, _)| host);
                 let name = host.trim_matches(['[', ']']);
-                let known = (&trust(trusted)?, &token);
+                let known = (&trust(receiver)?, &token);
                 QosConnection::connect(address, name, known, options).map(Self::Quic)
             }
         };
@@ -119,24 +115,19 @@ pub(crate) enum Listening {
 }
 
 impl Listening {
-    pub(crate) fn bind(
-        over: Transport,
-        listen: &str,
-        known: &Known,
-        options: QosOptions,
-    ) -> Result<Self, Failure> {
-        let at = resolve(listen, "--listen ")?;
-        let bound = match over {
-            Transport::Tcp => QosListener::bind(at, options).map(Self::Tcp),
-            Transport::Udp => QosSocket::bind(at, options).map(Self::Udp),
+    pub(crate) fn bind(at: &At, options: QosOptions) -> Result<Self, Failure> {
+        let address = resolve(&at.listen, "--listen ")?;
+        let bound = match at.over {
+            Transport::Tcp => QosListener::bind(address, options).map(Self::Tcp),
+            Transport::Udp => QosSocket::bind(address, options).map(Self::Udp),
             Transport::Quic => {
-                let identity = deliver::identity(known.identity.as_deref())?;
-                let token = deliver::token(known.token.as_deref())?;
-                QosConnection::bind(at, (&identity, &token), options)
+                let identity = deliver::identity(at.identity.as_deref())?;
+                let token = deliver::token(at.token.as_deref())?;
+                QosConnection::bind(address, (&identity, &token), options)
                     .map(|listener| Self::Quic(listener, identity.fingerprint()))
             }
         };
-        bound.map_err(failed(&format!("--listen {listen}")))
+        bound.map_err(failed(&format!("--listen {}", at.listen)))
     }
 
     /// Tells where it listens, and the fingerprint where there is one.

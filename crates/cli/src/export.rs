@@ -17,10 +17,10 @@ use ontempo_endpoint::monitor::agentx::{self, Address, Source};
 use ontempo_endpoint::monitor::mib::{Objects, Oid, Value, qos::notification};
 use ontempo_endpoint::monitor::{Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, prometheus};
 
-use self::daemon::{Daemon, since_1970_ms};
+use self::daemon::Daemon;
 use crate::arguments::Export;
 use crate::failure::Failure;
-use crate::monitor::folders;
+use crate::monitor::{folders, since_1970_ms};
 use crate::output::{complain, emit};
 use crate::signals::stop_flag;
 

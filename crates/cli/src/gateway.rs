@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -16,9 +14,9 @@ use serde_json::json;
 use crate::address::resolve;
 use crate::arguments::{Gateway, Way};
 use crate::failure::Failure;
-use crate::netvideo::{LOOK_EVERY, failed, options};
 use crate::output::complain;
-use crate::signals::stop_flag;
+use crate::quality::{failed, options};
+use crate::signals::{stop_flag, unless_stopped};
 use crate::telling::{Teller, word};
 
 /// Connections carried at once.
@@ -81,26 +79,10 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
         };
     let text = format!("listening at {local}; Ctrl-C ends it");
     carrying.teller(None).say("listening", json!({ "local": local.to_string() }), &text)?;
-    let ended = until_stopped(carrying.clone(), work, &stopped);
+    let carried_by = carrying.clone();
+    let failed = unless_stopped(&stopped, move || work(carried_by));
     carrying.summaries()?;
-    ended.map_err(environment)
-}
-
-/// Works on a thread of its own, since to accept is to wait, which no signal ends.
-fn until_stopped(
-    carrying: Carrying,
-    work: impl FnOnce(Carrying) -> io::Error + Send + 'static,
-    stopped: &AtomicBool,
-) -> io::Result<()> {
-    let (give, take) = mpsc::sync_channel(1);
-    thread::spawn(move || give.send(work(carrying)));
-    loop {
-        match take.recv_timeout(LOOK_EVERY) {
-            Ok(error) => return Err(error),
-            Err(RecvTimeoutError::Timeout) if !stopped.load(Relaxed) => {}
-            Err(_) => return Ok(()),
-        }
-    }
+    failed.map_or(Ok(()), |error| Err(environment(error)))
 }
 
 /// Carries plain connections to the other gateway.

@@ -19,6 +19,7 @@ mod output;
 mod plot;
 mod probe;
 mod progress;
+mod quality;
 mod rsvp;
 mod runs;
 mod seeds;

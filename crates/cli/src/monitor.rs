@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
 use ontempo_endpoint::monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
+use ontempo_endpoint::udp::Clock;
 use serde_json::json;
 
 use crate::arguments::Monitor;
@@ -39,6 +40,11 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         // A signal ends the sleep late by one turn at most.
         std::thread::sleep(every);
     }
+}
+
+/// Milliseconds since 1970, as reports have their times.
+pub(crate) fn since_1970_ms() -> u64 {
+    Clock::wall() / 1_000_000
 }
 
 /// Where reports are looked for.

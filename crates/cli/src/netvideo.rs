@@ -2,26 +2,21 @@
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::qos::{Direction, QosOptions, Reserve, SetupError};
+use ontempo_endpoint::qos::{Direction, QosOptions};
 use ontempo_endpoint::udp::Clock;
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
 use serde_json::json;
 
-use crate::arguments::{
-    Known, NetvideoCommand, Printed, Quality, Service, TgCommand, Transport, Trusted,
-};
+use crate::arguments::{At, NetvideoCommand, Printed, Receiver, TgCommand};
 use crate::carried::{Carried, Listening};
 use crate::failure::Failure;
-use crate::signals::stop_flag;
+use crate::quality::options;
+use crate::signals::{stop_flag, unless_stopped};
 use crate::telling::Teller;
-
-/// How often it is looked whether to stop.
-pub(crate) const LOOK_EVERY: Wall = Wall::from_millis(100);
 
 /// What the paper's NetVideo asks for (qosockets, III.B.1), all of it coerced.
 fn video() -> Specification {
@@ -40,66 +35,17 @@ fn video() -> Specification {
     }
 }
 
-/// What is asked for in a direction; `otherwise` where no file is named.
-pub(crate) fn options(
-    name: &str,
-    quality: &Quality,
-    otherwise: Specification,
-    directions: &[Direction],
-) -> Result<QosOptions, Failure> {
-    let asked = match &quality.spec {
-        Some(path) => {
-            ontempo_endpoint::qos::read(path).map_err(|error| Failure::Input(error.to_string()))?
-        }
-        None => otherwise,
-    };
-    let of =
-        |direction| if directions.contains(&direction) { asked } else { Specification::default() };
-    Ok(QosOptions {
-        name: name.to_owned(),
-        send: of(Direction::Sending),
-        receive: of(Direction::Receiving),
-        reserve: match quality.reserve {
-            Service::None => Reserve::None,
-            Service::ControlledLoad => Reserve::ControlledLoad,
-            Service::Guaranteed => Reserve::Guaranteed,
-        },
-        must_reserve: quality.must_reserve,
-        ..QosOptions::default()
-    })
-}
-
-pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
-    move |error| match error {
-        SetupError::Contradiction(_) | SetupError::Disagreement(_) => {
-            Failure::Input(format!("{what}: {error}"))
-        }
-        _ => Failure::Environment(format!("{what}: {error}")),
-    }
-}
-
 pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
     match command {
-        NetvideoCommand::Send {
-            to,
-            over,
-            trusted,
-            rate,
-            vary,
-            size,
-            seconds,
-            stdin,
-            quality,
-            printed,
-        } => {
+        NetvideoCommand::Send { receiver, rate, vary, size, seconds, stdin, quality, printed } => {
             let options = options("netvideo", quality, video(), &[Direction::Sending])?;
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: *stdin };
-            send((*over, trusted), to, &options, &source, *printed)
+            send(receiver, &options, &source, *printed)
         }
-        NetvideoCommand::Receive { listen, over, known, stdout, quality, printed } => {
+        NetvideoCommand::Receive { at, stdout, quality, printed } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive((*over, known), listen, options, *stdout, *printed)
+            receive(at, options, *stdout, *printed)
         }
     }
 }
@@ -107,14 +53,12 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
 pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
     let options = QosOptions { name: "tg".to_owned(), ..QosOptions::default() };
     match command {
-        TgCommand::Send { to, over, trusted, rate, vary, size, seconds, printed } => {
+        TgCommand::Send { receiver, rate, vary, size, seconds, printed } => {
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: false };
-            send((*over, trusted), to, &options, &source, *printed)
+            send(receiver, &options, &source, *printed)
         }
-        TgCommand::Receive { listen, over, known, printed } => {
-            receive((*over, known), listen, options, false, *printed)
-        }
+        TgCommand::Receive { at, printed } => receive(at, options, false, *printed),
     }
 }
 
@@ -129,8 +73,7 @@ struct Source {
 }
 
 fn send(
-    (over, trusted): (Transport, &Trusted),
-    to: &str,
+    receiver: &Receiver,
     options: &QosOptions,
     source: &Source,
     printed: Printed,
@@ -140,7 +83,7 @@ fn send(
     }
     let teller = Teller { as_json: printed.json, to_stderr: false, connection: None };
     let stopped = stop_flag()?;
-    let carried = Carried::connect(over, to, trusted, options)?;
+    let carried = Carried::connect(receiver, options)?;
     let telling = teller.follow(carried.events());
     teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
     let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
@@ -151,7 +94,7 @@ fn send(
     // It ends with the connection.
     let _ = telling.join();
     teller.summary(&delivery, json!({}))?;
-    sent.and(closed).map_err(|error| Failure::Environment(format!("{to}: {error}")))
+    sent.and(closed).map_err(|error| Failure::Environment(format!("{}: {error}", receiver.to)))
 }
 
 fn send_all(
@@ -211,20 +154,15 @@ fn fill(frame: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-fn receive(
-    (over, known): (Transport, &Known),
-    listen: &str,
-    options: QosOptions,
-    to_stdout: bool,
-    printed: Printed,
-) -> Result<(), Failure> {
+fn receive(at: &At, options: QosOptions, to_stdout: bool, printed: Printed) -> Result<(), Failure> {
     let stopped = stop_flag()?;
     let teller = Teller { as_json: printed.json, to_stderr: to_stdout, connection: None };
-    let listening = Listening::bind(over, listen, known, options)?;
+    let listening = Listening::bind(at, options)?;
     listening.tell(teller)?;
     let environment =
-        |error: io::Error| Failure::Environment(format!("--listen {listen}: {error}"));
-    let carried = first(listening, teller, &stopped).map_err(environment)?;
+        |error: io::Error| Failure::Environment(format!("--listen {}: {error}", at.listen));
+    let carried = unless_stopped(&stopped, move || listening.accept(teller));
+    let carried = carried.transpose().map_err(environment)?;
     let Some(carried) = carried else {
         return Err(Failure::Interrupted("interrupted; nobody has sent anything".to_owned()));
     };
@@ -239,24 +177,6 @@ fn receive(
     let _ = telling.join();
     teller.summary(&delivery, json!({}))?;
     received.map_err(environment)
-}
-
-/// The first connection; `None` where nobody comes until it is to stop.
-fn first(
-    listening: Listening,
-    teller: Teller,
-    stopped: &AtomicBool,
-) -> io::Result<Option<Carried>> {
-    let (give, take) = mpsc::sync_channel(1);
-    // To accept is to wait, which no signal ends; it ends with the process.
-    thread::spawn(move || give.send(listening.accept(teller)));
-    loop {
-        match take.recv_timeout(LOOK_EVERY) {
-            Ok(accepted) => return accepted.map(Some),
-            Err(RecvTimeoutError::Timeout) if !stopped.load(Relaxed) => {}
-            Err(_) => return Ok(None),
-        }
-    }
 }
 
 fn receive_all(

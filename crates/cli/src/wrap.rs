@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ontempo_reservation::qos as mapping;
@@ -26,6 +26,8 @@ use self::sockets::Marker;
 use crate::arguments::{FlowDirection, QosCommand, WrappedRun};
 use crate::failure::Failure;
 use crate::output::complain;
+use crate::quality::read;
+use crate::signals::set_by;
 
 /// How often new sockets are looked for: what leaves earlier is not marked.
 const TURN: Duration = Duration::from_millis(20);
@@ -39,8 +41,7 @@ pub(crate) fn qos(command: &QosCommand) -> Result<ExitCode, Failure> {
 }
 
 fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
-    let asked = ontempo_endpoint::qos::read(&arguments.spec)
-        .map_err(|error| Failure::Input(error.to_string()))?;
+    let asked = read(&arguments.spec)?;
     let dscp = mapping::dscp(&asked).bits();
     let mut marker = Marker::new(dscp);
     let mut reservations = Reservations::new(arguments, &asked)?;
@@ -48,13 +49,10 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
         return Err(Failure::Input("no command is given".to_owned()));
     };
     let mut reports = Reports::new(program, dscp, arguments.direction);
-    let watch = |error| Failure::Environment(format!("cannot watch for signals: {error}"));
     // A Ctrl-C is for the program, which has it from the terminal.
-    signal_hook::flag::register(SIGINT, Arc::default()).map_err(watch)?;
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&ended)).map_err(watch)?;
-    }
+    set_by(&[SIGINT], &Arc::default())?;
+    let ended = Arc::default();
+    set_by(&[SIGTERM, SIGHUP], &ended)?;
     // What the program leaves behind when it is not waited for stays in the family.
     set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| Failure::Environment(format!("cannot adopt processes: {error}")))?;

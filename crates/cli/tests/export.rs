@@ -1,12 +1,12 @@
 //! The figures of QoS sockets as others read them: net-snmp's agent and tools, and plain HTTP.
 
 mod common;
+mod prometheus;
 mod snmp;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use common::{Killed, Place, has, interrupt, skipped, wait_until};
@@ -110,21 +110,7 @@ fn page(test: &str, kind: &str) -> String {
     publish(&place, 1);
     let mut exporting =
         Killed(place.spawn(&["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"]));
-    let mut said = [0; 128];
-    let out = exporting.0.stdout.as_mut().expect("its output");
-    let count = out.read(&mut said).expect("it says where");
-    let said = String::from_utf8_lossy(&said[..count]).into_owned();
-    let address =
-        said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics");
-
-    let mut connection = TcpStream::connect(address).expect("it listens");
-    write!(connection, "GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: {kind}\r\n\r\n")
-        .expect("asked");
-    let mut page = String::new();
-    connection.read_to_string(&mut page).expect("answered");
-    let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
-    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    body.to_owned()
+    prometheus::page(&prometheus::address_of(&mut exporting), kind)
 }
 
 #[test]

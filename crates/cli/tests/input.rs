@@ -116,14 +116,37 @@ fn a_folder_without_a_whole_run_has_no_summary() {
     place.run(&["summary", "absent"]).fails(2, &["cannot read absent"]);
 }
 
+/// The commands that a help lists, with what is before them.
+fn commands(help: &str, before: &[&str]) -> Vec<Vec<String>> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| {
+        // What goes on with an explanation stands further in.
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        (!name.is_empty() && name != "help").then_some(name)
+    });
+    names.map(|name| before.iter().copied().chain([name]).map(str::to_owned).collect()).collect()
+}
+
+/// Checks the help of a command and of those below it; answers how many there are.
+#[track_caller]
+fn check_help(place: &Place, words: &[&str]) -> usize {
+    let help = place.run(&[words, &["--help"]].concat());
+    let example = format!("ontempo {}", words.join(" "));
+    let lines = help.succeeds().out.lines().skip_while(|line| !line.starts_with("Example"));
+    assert!(lines.skip(1).any(|line| line.contains(&example)), "{example}: {}", help.out);
+    let below = commands(&help.out, words);
+    let count = |words: &Vec<String>| {
+        check_help(place, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    1 + below.iter().map(count).sum::<usize>()
+}
+
 #[test]
 fn each_command_explains_itself_with_an_example() {
     let place = Place::new("help", SCENARIO);
-    for command in ["check", "simulate", "summary", "schema", "reference"] {
-        let help = place.run(&[command, "--help"]);
-        let example = format!("ontempo {command}");
-        let lines = help.succeeds().out.lines().skip_while(|line| !line.starts_with("Example"));
-        assert!(lines.skip(1).any(|line| line.contains(&example)), "{}", help.out);
-    }
+    let count = check_help(&place, &[]);
+    assert!(count > 30, "{count} commands");
+    // It is not listed.
+    check_help(&place, &["adus"]);
     assert!(place.run(&["--help"]).succeeds().out.contains("130"));
 }

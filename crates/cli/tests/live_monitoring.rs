@@ -2,11 +2,10 @@
 //! from `ontempo monitor`, and a violation at `snmptrapd`.
 
 mod common;
+mod prometheus;
 mod snmp;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use common::{Killed, free_port, has, interrupt, skipped, wait_until};
@@ -85,11 +84,7 @@ impl Asked for ByMonitor<'_> {
 }
 
 fn page(address: &str) -> String {
-    let mut connection = TcpStream::connect(address).expect("it listens");
-    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").expect("asked");
-    let mut page = String::new();
-    connection.read_to_string(&mut page).expect("answered");
-    page
+    prometheus::page(address, "*/*")
 }
 
 /// `ontempo netvideo`, both ends over loopback, which report into the place's folder `reports`.
@@ -160,12 +155,7 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     let to = master.to();
     let words = ["export", &to, "--prometheus", "127.0.0.1:0", "--folder", "reports"];
     let mut exporting = Killed(master.place.spawn(&words));
-    let mut said = [0; 128];
-    let out = exporting.0.stdout.as_mut().expect("its output");
-    let count = out.read(&mut said).expect("it says where");
-    let said = String::from_utf8_lossy(&said[..count]).into_owned();
-    let address =
-        said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics");
+    let address = &prometheus::address_of(&mut exporting);
 
     // Both ends, one of them with messages that have come.
     let monitor = ByMonitor(&master, "receiver");

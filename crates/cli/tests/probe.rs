@@ -2,47 +2,24 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::process::{Child, Command};
 use std::time::Duration;
 
-use common::{Place, SCENARIO};
-use serde_json::Value;
+use common::{Listening, Place, Ran, SCENARIO, interrupt};
 
-/// A listener, ended with the test, and where it listens.
-struct Listener(Child, String);
-
-impl Listener {
-    fn start(place: &Place, more: &[&str]) -> Self {
-        let arguments = ["probe", "--listen", "127.0.0.1:0", "--json"];
-        let mut child = place.spawn(&[&arguments, more].concat());
-        let mut line = String::new();
-        let out = child.stdout.take().expect("its output");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        let local = said["local"].as_str().expect("an address").to_owned();
-        Self(child, local)
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn listener(place: &Place, more: &[&str]) -> Listening {
+    Listening::start(place, &[&["probe", "--listen", "127.0.0.1:0"], more].concat())
 }
 
 #[test]
 fn throughput_and_loss_are_measured_for_each_spacing() {
     let place = Place::new("probe-measures", SCENARIO);
-    let listener = Listener::start(&place, &["--token", "secret"]);
-    let to = listener.1.as_str();
+    let listener = listener(&place, &["--token", "secret"]);
+    let to = listener.local.as_str();
     let more =
         ["--spacing", "1 ms,2 ms,psp-damped", "--seconds", "1", "--token", "secret", "--json"];
-    let output = place.command(&[&["probe", to], &more[..]].concat()).output().expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ran = place.run(&[&["probe", to], &more[..]].concat());
+    let said = ran.succeeds().json();
     let rows = said["spacings"].as_array().expect("rows");
     assert_eq!(rows.len(), 3);
     for (row, spacing) in rows.iter().zip([1e-3, 2e-3]) {
@@ -58,8 +35,8 @@ fn throughput_and_loss_are_measured_for_each_spacing() {
 #[test]
 fn what_is_wrong_is_told_in_a_sentence() {
     let place = Place::new("probe-refusals", SCENARIO);
-    let listener = Listener::start(&place, &["--token", "secret"]);
-    let to = listener.1.as_str();
+    let listener = listener(&place, &["--token", "secret"]);
+    let to = listener.local.as_str();
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let nobody = silent.local_addr().expect("an address").to_string();
     for (arguments, code, words) in [
@@ -71,26 +48,21 @@ fn what_is_wrong_is_told_in_a_sentence() {
         (vec!["probe", "--listen", to], 3, "is taken by another program"),
         (vec!["probe", to, "--spacing", "fast"], 2, "a spacing is a time, psp, or psp-damped"),
     ] {
-        let output = place.command(&arguments).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        place.run(&arguments).fails(code, &[words]);
     }
 }
 
 #[test]
 fn ctrl_c_leaves_what_was_measured() {
     let place = Place::new("probe-interrupt", SCENARIO);
-    let listener = Listener::start(&place, &[]);
-    let to = listener.1.as_str();
+    let listener = listener(&place, &[]);
+    let to = listener.local.as_str();
     let more = ["--spacing", "1 ms,5 ms", "--seconds", "2"];
     let child = place.spawn(&[&["probe", to], &more[..]].concat());
     std::thread::sleep(Duration::from_millis(3_500));
-    let ended = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(ended.is_ok_and(|status| status.success()));
-    let output = child.wait_with_output().expect("it ends");
-    let table = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(130), "{table}");
-    assert!(table.lines().any(|line| line.starts_with("1 ms ")), "{table}");
-    assert!(table.contains("5 ms (part)"), "{table}");
+    interrupt(&child);
+    let ended = Ran::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(ended.out.lines().any(|line| line.starts_with("1 ms ")), "{ended:?}");
+    assert!(ended.out.contains("5 ms (part)"), "{ended:?}");
 }

@@ -6,11 +6,11 @@ mod reserved;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::wait_until;
+use common::{Killed, wait_until};
 use reserved::{BOTTLENECK, Network, can_reserve, run};
 use serde_json::Value;
 
@@ -26,21 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// `ontempo netvideo` at a host, and what it tells.
 struct Program {
-    child: Child,
+    child: Killed,
     lines: Receiver<Value>,
     seen: Vec<Value>,
 }
 
 impl Program {
     fn start(network: &Network, host: &str, words: &[&str]) -> Self {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &network.space(host), env!("CARGO_BIN_EXE_ontempo")]);
-        command.args(["netvideo"]).args(words).args(["--json"]);
-        command.env("ONTEMPO_RSVP_SOCKET", network.place.path(&format!("{host}.sock")));
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut command = network.ontempo(host, &[&["netvideo"], words, &["--json"]].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Killed(command.spawn().expect("it starts"));
         let (sender, lines) = channel();
-        let told = BufReader::new(child.stdout.take().expect("a pipe"));
+        let told = BufReader::new(child.0.stdout.take().expect("a pipe"));
         std::thread::spawn(move || {
             for line in told.lines().map_while(Result::ok) {
                 let Ok(value) = serde_json::from_str(&line) else { continue };
@@ -73,7 +70,7 @@ impl Program {
         self.until(|value| {
             value["event"] == "reservation"
                 && value["state"] == state
-                && value["reason"].as_str().is_some_and(|told| told.starts_with(reason))
+                && value["reason"].as_str().is_some_and(|why| why.starts_with(reason))
         });
     }
 
@@ -81,14 +78,7 @@ impl Program {
     #[track_caller]
     fn end(mut self) -> (Value, bool) {
         let summary = self.until(|value| value["event"] == "summary");
-        (summary, self.child.wait().expect("it ends").success())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        (summary, self.child.0.wait().expect("it ends").success())
     }
 }
 
@@ -203,9 +193,9 @@ fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_end
         let (mut there, _) = receiver(&network, over, &more);
         let mut here = sender(&network, (over, ""), &[&more[..], &["--must-reserve"]].concat());
         there.until_reserved("refused", "10.0.1.1");
-        assert_eq!(here.child.wait().expect("it ends").code(), Some(3), "over {over}");
+        assert_eq!(here.child.0.wait().expect("it ends").code(), Some(3), "over {over}");
         let mut said = String::new();
-        here.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        here.child.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
         let told = format!("nothing is reserved: at the receiver: {reason}");
         assert!(said.contains(&told), "{said}");
     }

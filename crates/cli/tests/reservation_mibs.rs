@@ -7,7 +7,7 @@ mod reserved;
 mod snmp;
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Killed, has, skipped, wait_until};
@@ -75,12 +75,9 @@ fn octets(octets: &[u8]) -> String {
 
 /// `ontempo export` at a node, which asks the node's daemon.
 fn export(network: &Network, node: &str, master: &Master) -> Killed {
-    let mut command = Command::new("ip");
-    command
-        .args(["netns", "exec", &network.space(node), env!("CARGO_BIN_EXE_ontempo"), "export"])
-        .args([&master.to(), "--folder", "nowhere", "--rsvp", &network.socket(node)])
-        .current_dir(&master.place.0)
-        .stdout(Stdio::null());
+    let words = ["export", &master.to(), "--folder", "nowhere", "--rsvp", &network.socket(node)];
+    let mut command = network.ontempo(node, &words);
+    command.current_dir(&master.place.0).stdout(Stdio::null());
     let exporting = Killed(command.spawn().expect("ip is there"));
     let bad_packets = format!(".{RSVP}.2.1.0");
     wait_until("the sub-agent", || master.ask("snmpwalk", RSVP).contains(&bad_packets));

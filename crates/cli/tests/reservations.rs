@@ -257,8 +257,9 @@ fn tshark_finds_nothing_malformed_in_a_real_reservation() {
     for v6 in [false, true] {
         let network = Network::running(if v6 { "sharksix" } else { "sharkfour" }, v6);
         let file = network.place.path("packets.pcap").display().to_string();
-        let mut capture = Command::new("ip")
-            .args(["netns", "exec", &network.space("r1"), "tshark", "-q", "-i", "l0", "-i", "l1"])
+        let mut capture = network
+            .program("r1", "tshark")
+            .args(["-q", "-i", "l0", "-i", "l1"])
             .args(["-f", "ip proto 46 or ip6", "-w", &file])
             .stderr(Stdio::piped())
             .spawn()

@@ -21,13 +21,11 @@ const AF41: &str = "34";
 
 /// A program at a node, run by `ontempo qos run` there.
 fn wrapped(network: &Network, node: &str, words: &[&str]) -> Command {
-    let mut command = Command::new("ip");
+    let mut command = network.ontempo(node, &["qos", "run"]);
     command
-        .args(["netns", "exec", &network.space(node), env!("CARGO_BIN_EXE_ontempo"), "qos", "run"])
         .args(["--spec", "flow.toml", "--reserve", "--direction"])
         .args(words)
         .current_dir(&network.place.0)
-        .env("ONTEMPO_RSVP_SOCKET", network.socket(node))
         .env("ONTEMPO_QOS_FOLDER", network.place.path("reports"))
         .stdout(Stdio::null());
     command
@@ -46,18 +44,9 @@ fn report(network: &Network, role: &str) -> Option<Value> {
 
 /// Writes down what passes the routers' link.
 fn capture(network: &Network, trace: &str) -> Killed {
-    let capture = Command::new("ip")
-        .args([
-            "netns",
-            "exec",
-            &network.space("r1"),
-            "tshark",
-            "-q",
-            "-i",
-            BOTTLENECK,
-            "-w",
-            trace,
-        ])
+    let capture = network
+        .program("r1", "tshark")
+        .args(["-q", "-i", BOTTLENECK, "-w", trace])
         .args(["-f", "tcp port 5201"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -15,8 +15,14 @@ pub(crate) struct Adus {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdusCommand {
     /// Send units of one size, and print when each left
+    #[command(after_help = "\
+Example:
+  ontempo adus send host.example:4435 --count 500 --delivery out-of-sequence")]
     Send(AdusSend),
     /// Receive them, process each for some time, and print when each came and was done
+    #[command(after_help = "\
+Example:
+  ontempo adus receive --listen :4435 --processing '12 ms'")]
     Receive(AdusReceive),
 }
 

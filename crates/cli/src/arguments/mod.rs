@@ -4,7 +4,7 @@ mod adus;
 mod deliver;
 mod monitor;
 mod probe;
-mod qos;
+mod qosockets;
 mod rsvp;
 mod wrap;
 
@@ -17,9 +17,9 @@ pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
-pub(crate) use self::qos::{
-    Gateway, Known, Netvideo, NetvideoCommand, Printed, Quality, Service, Tg, TgCommand, Transport,
-    Trusted, Way,
+pub(crate) use self::qosockets::{
+    At, Gateway, Netvideo, NetvideoCommand, Printed, Quality, Receiver, Service, Tg, TgCommand,
+    Transport, Way,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
@@ -96,7 +96,13 @@ Examples:
     Probe(Probe),
     /// Send or receive application data units and print the times of each
     /// (docs/experiments-rr3216.md)
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        after_help = "\
+Examples:
+  ontempo adus receive --listen :4435                                 # on one machine
+  ontempo adus send host.example:4435                                 # on the other"
+    )]
     Adus(Adus),
     /// Send media to `ontempo receive` on another machine, on time and encrypted
     #[command(after_help = "\
@@ -121,16 +127,23 @@ Examples:
   ontempo receive --listen :4433 --to - | ffplay -")]
     Receive(Receive),
     /// Congestion control of this machine's kernel: load PERT, watch it, remove it
+    #[command(after_help = "\
+Examples:
+  sudo ontempo kernel load pert
+  sudo ontempo kernel status")]
     Kernel(Kernel),
     /// Show what the QoS sockets of this host ask for and get
     #[command(after_help = "\
 On a terminal it is drawn anew twice a second, until Ctrl-C; elsewhere it is printed once.
 
-Example:
+Examples:
   ontempo monitor
   ontempo monitor --json --every '5 s'")]
     Monitor(Monitor),
     /// Quality of service for programs that know nothing of it
+    #[command(after_help = "\
+Example:
+  ontempo qos run --spec video.toml -- iperf3 -c host.example")]
     Qos(Qos),
     /// Serve the figures of this host's QoS sockets to SNMP and to Prometheus, and reservations to SNMP
     #[command(after_help = "\
@@ -160,8 +173,11 @@ Example:
   sudo ontempo rsvpd /etc/ontempo/rsvpd.toml")]
     Rsvpd(Rsvpd),
     /// Ask this host's RSVP daemon: what is reserved, and for a reservation by hand
+    #[command(after_help = "\
+Example:
+  ontempo rsvp status")]
     Rsvp(Rsvp),
-    /// Send or receive frames of video over UDP with a quality of service, and count them
+    /// Send or receive frames of video with a quality of service, and count them
     #[command(after_help = "\
 What is asked for where no --spec is given is what the paper on QoSockets asked for: 60 to 80 frames a \
 second of at most 1,280 bytes within 100 ms, 5 % lost at most.
@@ -170,7 +186,7 @@ Examples:
   ontempo netvideo receive --listen 0.0.0.0:5004                      # on one machine
   ontempo netvideo send host.example:5004 --seconds 30                # on the other")]
     Netvideo(Netvideo),
-    /// Send or receive messages at a rate, over TCP or UDP, to load a path
+    /// Send or receive messages at a rate, to load a path
     #[command(after_help = "\
 Examples:
   ontempo tg receive --listen 0.0.0.0:5005 --over udp
@@ -178,11 +194,13 @@ Examples:
     Tg(Tg),
     /// Carry TCP connections of any client and server over a connection with a quality of service
     #[command(after_help = "\
-The gateway near the clients has --to, the one near the server --server.
+The gateway near the clients has --to, the one near the server --server. Both ask for what --spec says of \
+the way that --way names; without --spec they ask for nothing.
 
 Examples:
   ontempo gateway --listen 127.0.0.1:8080 --to far.example:7070       # near the client
-  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80         # near the server")]
+  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80         # near the server
+  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80 --spec images.toml --way back")]
     Gateway(Gateway),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
@@ -312,15 +330,24 @@ pub(crate) enum KernelCommand {
 It stays until it is unloaded or the machine is shut down. Every key of --set: docs/kernel.md
 
 Examples:
-  ontempo kernel load pert
-  ontempo kernel load pert --as pert_slow --set t-min=\"10 ms\" --set t-max=\"20 ms\"
+  sudo ontempo kernel load pert
+  sudo ontempo kernel load pert --as pert_slow --set t-min=\"10 ms\" --set t-max=\"20 ms\"
   iperf3 --client server.example --congestion pert")]
     Load(Load),
     /// List what is loaded, with the settings that are not the defaults
+    #[command(after_help = "\
+Example:
+  sudo ontempo kernel list")]
     List(Json),
     /// Show what each socket's congestion control knows
+    #[command(after_help = "\
+Example:
+  sudo ontempo kernel status pert --json")]
     Status(Status),
     /// Remove what was loaded
+    #[command(after_help = "\
+Example:
+  sudo ontempo kernel unload pert")]
     Unload(Unload),
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Rsvp {
 pub(crate) enum RsvpCommand {
     /// List sessions, reservations and classes of this host's daemon
     #[command(after_help = "\
-Example:
+Examples:
   ontempo rsvp status
   ontempo rsvp status --json | jq '.interfaces[].reserved'")]
     Status(Json),
@@ -39,7 +39,7 @@ Example:
     #[command(after_help = "\
 What is announced is the token bucket of the flow's packets, with their IP headers.
 
-Example:
+Examples:
   ontempo rsvp send 10.0.0.3:5004 --from 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp send '[fd00::3]:5004' --from '[fd00::2]:4000' --rate '600 kbit/s' --burst '4000 B'")]
     Send(Announce),
@@ -51,8 +51,7 @@ senders share. Without --sender it is wf, with --sender ff.
 Examples:
   ontempo rsvp reserve 10.0.0.3:5004 --sender 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp reserve 10.0.0.3:5004 --style wf --rate '1 Mbit/s' --burst '4000 B'
-  ontempo rsvp reserve 10.0.0.3:5004 --sender 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B' \
---guaranteed '800 kbit/s'")]
+  ontempo rsvp reserve 10.0.0.3:5004 --rate '600 kbit/s' --burst '4000 B' --guaranteed '800 kbit/s'")]
     Reserve(Reserve),
 }
 

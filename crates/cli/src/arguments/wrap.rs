@@ -22,7 +22,7 @@ the other end is to be run in the same way. `ontempo monitor` shows the throughp
 All ends with the program; the exit code is the program's.
 
 Example:
-  ontempo qos run --spec video.toml --reserve --direction send -- curl -T film.ts http://host.example/")]
+  ontempo qos run --spec video.toml --reserve --direction send -- curl -T film.ts host.example")]
     Run(WrappedRun),
 }
 

@@ -2,12 +2,13 @@
 //! the daemon, which has the rights of root, need not know of SNMP, nor wait for anybody.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use ontempo_endpoint::monitor::mib::{Classes, Oid, Reservations, Value};
 use ontempo_reservation::local::{self, Answer, Client, ClientError, Request, Status};
 use ontempo_rsvpd::class_counters;
 
+use crate::monitor::since_1970_ms;
 use crate::output::complain;
 
 /// How old what is shown may be, at least.
@@ -82,9 +83,4 @@ impl Daemon {
 fn classes(status: &Status) -> Classes {
     let enforced = status.interfaces.iter().filter(|one| !one.enforced.is_empty());
     enforced.filter_map(|one| Some((one.index, class_counters(&one.name).ok()?))).collect()
-}
-
-pub(super) fn since_1970_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use ontempo_endpoint::monitor::{ProcessReport, Publisher, Role, SocketReport, folder_to_publish};
 
 use super::reservations::Reservations;
 use super::traffic::{Carried, Flow};
 use crate::arguments::FlowDirection;
+use crate::monitor::since_1970_ms;
 use crate::output::complain;
 
 /// One direction of a socket.
@@ -132,9 +133,4 @@ impl Reports {
             complain(why);
         }
     }
-}
-
-fn since_1970_ms() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

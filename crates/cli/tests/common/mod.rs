@@ -4,11 +4,13 @@
 #![allow(dead_code)]
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 /// A dumbbell whose lines the tests count on; it drops packets within its three seconds.
 pub(crate) const SCENARIO: &str = r#"title = "Video and bulk"
@@ -119,7 +121,7 @@ impl Ran {
     }
 
     #[track_caller]
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).expect("standard output is one JSON document")
     }
 }
@@ -191,4 +193,41 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A program that listens, killed where the test ends before it.
+pub(crate) struct Listening {
+    pub(crate) child: Killed,
+    out: BufReader<ChildStdout>,
+    /// Where it listens.
+    pub(crate) local: String,
+}
+
+impl Listening {
+    /// Starts it, with `--json`, where no RSVP daemon is.
+    pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.command(&[arguments, &["--json"]].concat());
+        command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Killed(command.spawn().expect("the program starts"));
+        let mut out = BufReader::new(child.0.stdout.take().expect("its output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(said["event"], "listening");
+        let local = said["local"].as_str().expect("an address").to_owned();
+        Self { child, out, local }
+    }
+
+    /// Waits for its end: all that it told since, and its exit code.
+    pub(crate) fn end(mut self) -> (Vec<Value>, Option<i32>) {
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).expect("text");
+        (json_lines(&text), self.child.0.wait().expect("it ends").code())
+    }
+}
+
+/// JSON documents, one a line.
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }

@@ -18,7 +18,7 @@ use ontempo_reservation::local::{Answer, Client, Notice, Request, Status};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::common::{Place, skipped, wait_until};
+use crate::common::{Place, has, skipped, wait_until};
 
 pub(crate) const NODES: [&str; 4] = ["h1", "r1", "r2", "h2"];
 /// Ends of links; the second between the routers is the one that is not used at first.
@@ -38,7 +38,6 @@ pub(crate) struct Network {
 /// True where this process may make namespaces with HTB; otherwise says that `test` is skipped.
 pub(crate) fn can_reserve(test: &str) -> bool {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-    let has = |name: &str| Command::new(name).arg("-V").output().is_ok();
     let why = match (is_root, has("ip") && has("tc")) {
         (false, _) => "the rights of root are missing",
         (_, false) => "iproute2 is missing",
@@ -166,10 +165,23 @@ impl Network {
         self.place.path(&format!("{node}.sock")).display().to_string()
     }
 
+    /// A program at a node.
+    pub(crate) fn program(&self, node: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(node), program]);
+        command
+    }
+
+    /// `ontempo` at a node, whose daemon is the one that it finds.
+    pub(crate) fn ontempo(&self, node: &str, words: &[&str]) -> Command {
+        let mut command = self.program(node, env!("CARGO_BIN_EXE_ontempo"));
+        command.args(words).env("ONTEMPO_RSVP_SOCKET", self.socket(node));
+        command
+    }
+
     /// The command that runs a node's daemon.
     pub(crate) fn daemon(&self, node: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space(node), env!("CARGO_BIN_EXE_ontempo"), "rsvpd"]);
+        let mut command = self.ontempo(node, &["rsvpd"]);
         command.arg(self.place.path(&format!("{node}.toml")));
         command
     }

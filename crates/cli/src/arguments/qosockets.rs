@@ -1,4 +1,4 @@
-//! `ontempo netvideo`, `ontempo tg`, `ontempo gateway`.
+//! The programs that use QoSockets: `ontempo netvideo`, `ontempo tg`, `ontempo gateway`.
 
 use std::path::PathBuf;
 
@@ -51,15 +51,14 @@ pub(crate) struct Netvideo {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetvideoCommand {
     /// Send frames
+    #[command(after_help = "\
+Examples:
+  ontempo netvideo send host.example:5004 --seconds 30
+  ontempo netvideo send host.example:5004 --spec video.toml --reserve controlled-load
+  ontempo netvideo send host.example:5004 --over quic --fingerprint HEX --json --messages")]
     Send {
-        /// The receiver: a name or an address, and a port
-        #[arg(value_name = "HOST:PORT")]
-        to: String,
-        /// What carries them
-        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-        over: Transport,
         #[command(flatten)]
-        trusted: Trusted,
+        receiver: Receiver,
         /// Frames a second
         #[arg(long, value_name = "RATE", default_value = "80 messages/s")]
         rate: MessageRate,
@@ -81,15 +80,13 @@ pub(crate) enum NetvideoCommand {
         printed: Printed,
     },
     /// Receive the frames of one sender
+    #[command(after_help = "\
+Examples:
+  ontempo netvideo receive --listen 0.0.0.0:5004
+  ontempo netvideo receive --listen 0.0.0.0:5004 --spec video.toml --reserve controlled-load")]
     Receive {
-        /// Where to receive
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        listen: String,
-        /// What carries them
-        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-        over: Transport,
         #[command(flatten)]
-        known: Known,
+        at: At,
         /// Write the frames to standard output, and what is told to standard error
         #[arg(long, conflicts_with = "json")]
         stdout: bool,
@@ -111,9 +108,15 @@ pub(crate) enum Transport {
     Quic,
 }
 
-/// Whom a sender over QUIC trusts.
+/// The receiver of messages, and what carries them.
 #[derive(Debug, Args)]
-pub(crate) struct Trusted {
+pub(crate) struct Receiver {
+    /// The receiver: a name or an address, and a port
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) to: String,
+    /// What carries the messages
+    #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+    pub(crate) over: Transport,
     /// Over QUIC: the receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -125,9 +128,15 @@ pub(crate) struct Trusted {
     pub(crate) token: Option<String>,
 }
 
-/// By what a receiver over QUIC and its senders are known.
+/// Where messages come to, and what carries them.
 #[derive(Debug, Args)]
-pub(crate) struct Known {
+pub(crate) struct At {
+    /// Where to receive
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: String,
+    /// What carries the messages
+    #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
+    pub(crate) over: Transport,
     /// Over QUIC: keep certificate and key in this file (PEM), made where it is missing; without it
     /// they are made anew each time
     #[arg(long, value_name = "FILE")]
@@ -146,15 +155,12 @@ pub(crate) struct Tg {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TgCommand {
     /// Send messages
+    #[command(after_help = "\
+Example:
+  ontempo tg send host.example:5005 --over tcp --rate '200 messages/s' --seconds 60")]
     Send {
-        /// The receiver: a name or an address, and a port
-        #[arg(value_name = "HOST:PORT")]
-        to: String,
-        /// What carries them
-        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-        over: Transport,
         #[command(flatten)]
-        trusted: Trusted,
+        receiver: Receiver,
         /// Messages a second
         #[arg(long, value_name = "RATE", default_value = "65.9 messages/s")]
         rate: MessageRate,
@@ -171,15 +177,12 @@ pub(crate) enum TgCommand {
         printed: Printed,
     },
     /// Receive the messages of one sender
+    #[command(after_help = "\
+Example:
+  ontempo tg receive --listen 0.0.0.0:5005 --over tcp --json")]
     Receive {
-        /// Where to receive
-        #[arg(long, value_name = "ADDRESS:PORT")]
-        listen: String,
-        /// What carries them
-        #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-        over: Transport,
         #[command(flatten)]
-        known: Known,
+        at: At,
         #[command(flatten)]
         printed: Printed,
     },

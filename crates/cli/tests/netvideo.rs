@@ -6,51 +6,9 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout};
 
-use common::{Place, Ran, interrupt};
+use common::{Listening, Place, Ran, interrupt, json_lines};
 use serde_json::Value;
-
-/// A program that listens, killed where the test ends before it.
-struct Listening {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    local: String,
-}
-
-impl Listening {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
-        let mut command = place.command(&[arguments, &["--json"]].concat());
-        command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let mut out = BufReader::new(child.stdout.take().expect("its output"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("a line");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        assert_eq!(said["event"], "listening");
-        let local = said["local"].as_str().expect("an address").to_owned();
-        Self { child, out, local }
-    }
-
-    /// Waits for its end: all that it told since, and its exit code.
-    fn end(mut self) -> (Vec<Value>, Option<i32>) {
-        let mut text = String::new();
-        self.out.read_to_string(&mut text).expect("text");
-        (lines(&text), self.child.wait().expect("it ends").code())
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
-}
 
 fn of<'a>(told: &'a [Value], event: &str) -> Vec<&'a Value> {
     told.iter().filter(|one| one["event"] == event).collect()
@@ -71,7 +29,7 @@ fn a_video_is_carried_and_both_ends_tell_of_each_message_and_of_the_agreement() 
     let rate = ["--rate", "60 messages/s", "--vary", "25 %", "--seconds", "1"];
     let to = ["netvideo", "send", receiver.local.as_str()];
     let ran = run(&place, &[&to[..], &rate, &["--json", "--messages"]].concat());
-    let sent = lines(&ran.succeeds().out);
+    let sent = json_lines(&ran.succeeds().out);
     let (received, code) = receiver.end();
     assert_eq!(code, Some(0));
     let numbers = |told: &[Value], event| -> Vec<u64> {
@@ -124,7 +82,7 @@ fn without_an_rsvp_daemon_a_flow_goes_on_and_says_so_unless_it_must_reserve() {
     let receiver = Listening::start(&place, &listen);
     let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
     let ran = run(&place, &[&send[..], &asked, &["--json"]].concat());
-    let told = lines(&ran.succeeds().out);
+    let told = json_lines(&ran.succeeds().out);
     assert_eq!(of(&told, "summary")[0]["lost_messages"], 0);
 }
 
@@ -155,7 +113,7 @@ fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
     assert!(back == sent, "what comes back is what was sent");
     // The connection is still there.
     for (gateway, sending) in [(near_client, false), (near_server, true)] {
-        interrupt(&gateway.child);
+        interrupt(&gateway.child.0);
         let (told, code) = gateway.end();
         assert_eq!(code, Some(0), "{told:?}");
         // Of the way back only, each message no longer than was asked for.
@@ -179,7 +137,7 @@ fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
 fn ctrl_c_ends_who_waits_and_leaves_what_was_counted() {
     let place = Place::new("qos-interrupt", "");
     let waiting = Listening::start(&place, &["tg", "receive", "--listen", "127.0.0.1:0"]);
-    interrupt(&waiting.child);
+    interrupt(&waiting.child.0);
     assert_eq!(waiting.end(), (Vec::new(), Some(130)));
     let receiver = Listening::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0"]);
     let send = ["netvideo", "send", &receiver.local, "--seconds", "3600", "--json", "--messages"];
@@ -194,7 +152,7 @@ fn ctrl_c_ends_who_waits_and_leaves_what_was_counted() {
     let mut text = String::new();
     out.read_to_string(&mut text).expect("text");
     assert_eq!(sending.wait().expect("it ends").code(), Some(0));
-    assert_eq!(of(&lines(&text), "summary").len(), 1, "{text}");
+    assert_eq!(of(&json_lines(&text), "summary").len(), 1, "{text}");
     let (received, code) = receiver.end();
     assert_eq!((of(&received, "summary").len(), code), (1, Some(0)));
 }

@@ -1,0 +1,27 @@
+//! The figures that `ontempo export --prometheus` serves.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::common::Killed;
+
+/// Where an exporter serves its page, as it says when it starts.
+pub(crate) fn address_of(exporting: &mut Killed) -> String {
+    let mut said = [0; 128];
+    let out = exporting.0.stdout.as_mut().expect("its output");
+    let count = out.read(&mut said).expect("it says where");
+    let said = String::from_utf8_lossy(&said[..count]);
+    said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics").to_owned()
+}
+
+/// The page, to who accepts `kind`.
+pub(crate) fn page(address: &str, kind: &str) -> String {
+    let mut connection = TcpStream::connect(address).expect("it listens");
+    write!(connection, "GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: {kind}\r\n\r\n")
+        .expect("asked");
+    let mut page = String::new();
+    connection.read_to_string(&mut page).expect("answered");
+    let (head, body) = page.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    body.to_owned()
+}
