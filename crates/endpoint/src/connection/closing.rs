@@ -56,8 +56,7 @@ impl Connection {
         self.stage = Stage::Closed;
         self.touched = true;
         self.urgent = true;
-        // Before that, nobody has proved the peer's address (RFC 9000, section 8.1).
-        let is_proved = !self.stack.is_handshaking() && self.moved.is_none();
+        let is_proved = self.is_proved();
         let reason = Buffer::copy_from_slice(&reason.as_bytes()[..reason.len().min(200)]);
         self.stack.close(self.epoch.instant(now), VarInt::from_u32(code), reason);
         if is_proved {

@@ -25,6 +25,7 @@ use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
+use crate::udp::Dscp;
 use crate::wire::WireError;
 use clocks::Clocks;
 use closing::{LastWord, told_reason};
@@ -185,6 +186,7 @@ pub struct Connection {
     pub(super) answered: Time,
     tried: Time,
     last_word: LastWord,
+    dscp: Option<Dscp>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -225,6 +227,7 @@ impl Connection {
             answered: now,
             tried: now,
             last_word: LastWord::default(),
+            dscp: None,
             stack,
             config,
             token,
@@ -311,6 +314,15 @@ impl Connection {
     /// True while units can be sent and received.
     pub fn is_open(&self) -> bool {
         self.stage == Stage::Open
+    }
+
+    /// Gives the packets to the peer a class of their own, whatever address it moves to.
+    pub fn mark(&mut self, dscp: Dscp) {
+        self.dscp = Some(dscp);
+    }
+
+    pub(crate) fn dscp(&self) -> Option<Dscp> {
+        self.dscp
     }
 
     /// Changes the keys that packets are sealed with.

@@ -61,6 +61,12 @@ impl Connection {
         Some(remote)
     }
 
+    /// True where the peer is known to receive what is sent to its address.
+    pub(super) fn is_proved(&mut self) -> bool {
+        let acks = self.stack.stats().frame_tx.acks;
+        !self.stack.is_handshaking() && self.moved.is_none_or(|moved| acks > moved.acks)
+    }
+
     /// True where the peer asks for proof of this side's address, for the first time that this
     /// is asked: the answer must not wait (RFC 9000, section 8.2.2), the less so as the stack
     /// answers the last question only.

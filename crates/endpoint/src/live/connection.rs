@@ -208,7 +208,7 @@ impl Connection {
         })
     }
 
-    /// Gives the packets to the peer, at the address that it now has, a class of their own.
+    /// Gives the packets to the peer a class of their own, whatever address it moves to.
     pub fn mark(&self, dscp: Dscp) {
         self.running.ask(Command::Mark(self.id, dscp));
     }
