@@ -6,6 +6,7 @@ use noq_proto::PathId;
 use ontempo_foundation::{Duration, Time};
 
 use super::{Connection, Stage};
+use crate::quic::span;
 
 /// A change of the peer's address that may not have been proved.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +78,7 @@ impl Connection {
 
     fn round_trips(&self, count: u64) -> Duration {
         let round_trip = self.stack.rtt(PathId::ZERO).unwrap_or_default();
-        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(nanos.saturating_mul(count))
+        span(round_trip) * count
     }
 
     /// When a client that hears nothing tries harder. Whatever is sent is answered within a round

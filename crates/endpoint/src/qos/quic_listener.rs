@@ -12,7 +12,7 @@ use super::listener::{Accepted, MOST_PENDING};
 use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
-use super::{QosConnection, QosOptions, tender};
+use super::{QosConnection, QosOptions, facade, tender};
 use crate::live::{self, Connection, Listener, ReceiveFlow};
 use crate::{Delivery, Identity, Token};
 
@@ -92,20 +92,13 @@ impl QosConnection {
         options: QosOptions,
     ) -> Result<QosConnectionListener, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = SetupError::Io(io::ErrorKind::AddrNotAvailable.into());
-        for address in at.to_socket_addrs()? {
-            let live = settings(&options);
-            match Listener::bind(address, identity, token.clone(), &live) {
-                Ok(listener) => {
-                    let bell = Arc::new(Bell::default());
-                    listener.on_change(bell.hook());
-                    let pending = Mutex::default();
-                    return Ok(QosConnectionListener { listener, options, pending, bell });
-                }
-                Err(error) => last = error.into(),
-            }
-        }
-        Err(last)
+        let live = settings(&options);
+        let listener = facade::first(at, |address| {
+            Ok(Listener::bind(address, identity, token.clone(), &live)?)
+        })?;
+        let bell = Arc::new(Bell::default());
+        listener.on_change(bell.hook());
+        Ok(QosConnectionListener { listener, options, pending: Mutex::default(), bell })
     }
 }
 

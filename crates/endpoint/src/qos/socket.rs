@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -23,8 +23,9 @@ use super::wire::{
 };
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use crate::monitor::Carrier;
+use crate::quic::span;
 use crate::spaced::random;
-use crate::udp::Dscp;
+use crate::udp::{Dscp, any_for};
 
 /// The first wait for an answer; each further one is twice as long.
 const FIRST_WAIT: Wall = Wall::from_millis(200);
@@ -80,23 +81,11 @@ impl QosSocket {
     /// As [`QosStream::connect`](super::QosStream::connect).
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = SetupError::Io(ErrorKind::AddrNotAvailable.into());
-        for address in to.to_socket_addrs()? {
-            match Self::connect_one(address, options) {
-                Err(error @ (SetupError::Io(_) | SetupError::Silent)) => last = error,
-                done => return done,
-            }
-        }
-        Err(last)
+        facade::first(to, |address| Self::connect_one(address, options))
     }
 
     fn connect_one(address: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
-        let any = if address.is_ipv4() {
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
-        } else {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
-        };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind(any_for(address))?;
         socket.connect(address)?;
         let established = ask(&socket, options)?;
         let connected = Self::establish(socket, options, &established)?;
@@ -222,8 +211,8 @@ impl QosSocket {
     /// Zero, or what the system says.
     pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
         self.inner().socket.set_read_timeout(patience)?;
-        let nanos = patience.map_or(0, |patience| patience.as_nanos());
-        self.inner().patience.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+        let nanos = patience.map_or(0, |patience| span(patience).as_nanos());
+        self.inner().patience.store(nanos, Relaxed);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Where flows of messages over UDP begin.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, Weak};
 use ontempo_foundation::Time;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
-use super::QosOptions;
 use super::core::lock;
 use super::listener::Accepted;
 use super::setup::{self, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
 use super::tender;
 use super::wire::{LONGEST_SETUP, Offer, Reason, Setup, WireError};
+use super::{QosOptions, facade};
 use crate::spaced::{CookieJar, random};
 
 /// Connections that a listener has at once.
@@ -41,19 +41,10 @@ fn shared(at: SocketAddr) -> io::Result<RawSocket> {
 impl QosSocketListener {
     pub(super) fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-        for address in at.to_socket_addrs()? {
-            match shared(address) {
-                Ok(socket) => {
-                    let socket = UdpSocket::from(socket);
-                    let local = socket.local_addr()?;
-                    let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
-                    return Ok(Self { socket, local, options, jar, accepted: Mutex::default() });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last.into())
+        let socket: UdpSocket = facade::first(at, |address| Ok(shared(address)?.into()))?;
+        let local = socket.local_addr()?;
+        let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
+        Ok(Self { socket, local, options, jar, accepted: Mutex::default() })
     }
 
     /// The address that it listens at.
