@@ -66,3 +66,13 @@ fn a_peer_is_told_though_the_word_of_closing_is_lost() {
         assert!(soon > least, "told in time: {soon}");
     }
 }
+
+#[test]
+fn the_word_of_closing_is_said_once_where_the_peer_answers_it() {
+    let (mut world, closes) = closed(1, 0.0).expect("connected");
+    let before = world.network.passages().iter().filter(|p| p.left < closes).count();
+    world.run(closes + Duration::from_secs(5), |_| false);
+    let said = &world.network.passages()[before..];
+    assert_eq!(said.iter().filter(|passage| passage.from == SERVER).count(), 1, "{said:?}");
+    assert_eq!(world.network.endpoint(SERVER).connections(), 0);
+}
