@@ -23,6 +23,7 @@ use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
 use crate::identity::{Identity, IdentityError, Token, Trust};
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
+use crate::udp::Dscp;
 
 /// A connection of an endpoint. Never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -295,11 +296,12 @@ impl Endpoint {
             }
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             let step = kept.connection.poll_transmit(now, out);
+            let dscp = kept.connection.dscp();
             self.settle(place);
             match step {
                 Step::Transmit(transmit) => {
                     self.queue(place);
-                    if let Some(transmit) = self.addressed(&transmit) {
+                    if let Some(transmit) = self.addressed(&transmit, dscp) {
                         return Poll::Transmit(transmit);
                     }
                     out.clear();
@@ -416,20 +418,21 @@ impl Endpoint {
     fn respond(&mut self, transmit: &noq_proto::Transmit, bytes: &[u8]) {
         if self.responses.len() < MOST_RESPONSES
             && let Some(bytes) = bytes.get(..transmit.size)
-            && let Some(transmit) = self.addressed(transmit)
+            && let Some(transmit) = self.addressed(transmit, None)
         {
             self.responses.push_back((transmit, bytes.to_vec()));
         }
     }
 
     /// A transmission to where it goes in truth; `None` where nobody knows that any more.
-    fn addressed(&self, transmit: &noq_proto::Transmit) -> Option<Transmit> {
+    fn addressed(&self, transmit: &noq_proto::Transmit, dscp: Option<Dscp>) -> Option<Transmit> {
         Some(Transmit {
             destination: self.aliases.real(transmit.destination)?,
             local: transmit.src_ip,
             ecn: transmit.ecn,
             size: transmit.size,
             segment: transmit.segment_size,
+            dscp,
         })
     }
 

@@ -10,6 +10,7 @@ use crate::connection::{ReceiveStatistics, SendStatistics, Told};
 use crate::endpoint::ConnectionId;
 use crate::flow::{FlowConfig, FlowId};
 use crate::identity::IdentityError;
+use crate::udp::Dscp;
 
 /// What an endpoint tells.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,6 +114,8 @@ pub struct Transmit {
     pub size: usize,
     /// Where there are several datagrams, the size of each but the last.
     pub segment: Option<usize>,
+    /// The class of the connection that it is of; `None` where it has none of its own.
+    pub dscp: Option<Dscp>,
 }
 
 /// What an endpoint answers that is asked what to send.

@@ -1,6 +1,7 @@
 //! A connection: QUIC below, flows of units above.
 
 mod clocks;
+mod closing;
 mod control;
 mod gate;
 #[cfg(test)]
@@ -16,8 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::Bytes as Buffer;
-use noq_proto::{ConnectionError, Event as StackEvent, PathId, StreamEvent, VarInt};
+use noq_proto::{Event as StackEvent, PathId, StreamEvent};
 use ontempo_foundation::{Bytes, Time};
 
 use crate::config::Configuration;
@@ -25,8 +25,10 @@ use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
 use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
+use crate::udp::Dscp;
 use crate::wire::WireError;
 use clocks::Clocks;
+use closing::{LastWord, told_reason};
 use control::Control;
 use gate::{AckGate, Gate};
 use moved::Moved;
@@ -183,6 +185,8 @@ pub struct Connection {
     /// When the peer last said something, on a stream or in a datagram.
     pub(super) answered: Time,
     tried: Time,
+    last_word: LastWord,
+    dscp: Option<Dscp>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -222,6 +226,8 @@ impl Connection {
             heard: now,
             answered: now,
             tried: now,
+            last_word: LastWord::default(),
+            dscp: None,
             stack,
             config,
             token,
@@ -310,6 +316,15 @@ impl Connection {
         self.stage == Stage::Open
     }
 
+    /// Gives the packets to the peer a class of their own, whatever address it moves to.
+    pub fn mark(&mut self, dscp: Dscp) {
+        self.dscp = Some(dscp);
+    }
+
+    pub(crate) fn dscp(&self) -> Option<Dscp> {
+        self.dscp
+    }
+
     /// Changes the keys that packets are sealed with.
     pub fn update_keys(&mut self) {
         self.touched = true;
@@ -356,19 +371,6 @@ impl Connection {
     /// The peer's address, as the stack was told it.
     pub(crate) fn told_remote(&self) -> Option<std::net::SocketAddr> {
         Some(self.stack.network_path(PathId::ZERO).ok()?.remote())
-    }
-
-    fn close_with(&mut self, now: Time, code: u32, reason: &str) {
-        if self.stage == Stage::Closed {
-            return;
-        }
-        self.stage = Stage::Closed;
-        self.touched = true;
-        self.urgent = true;
-        let reason = Buffer::copy_from_slice(&reason.as_bytes()[..reason.len().min(200)]);
-        self.stack.close(self.epoch.instant(now), VarInt::from_u32(code), reason);
-        self.sending = Sending::default();
-        self.receiving = Receiving::default();
     }
 
     fn fail(&mut self, now: Time, violation: Violation) {
@@ -518,8 +520,9 @@ impl Connection {
         let Some(transmit) = self.stack.poll_transmit(self.epoch.instant(now), most, out) else {
             self.urgent = false;
             self.acks.release();
-            return Step::Nothing;
+            return self.say_again(now, out).map_or(Step::Nothing, Step::Transmit);
         };
+        self.last_word.keep(&transmit, out);
         self.probes = self.probes.saturating_sub(1);
         let account = self.account.read();
         let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
@@ -554,37 +557,10 @@ impl Connection {
                 wake = wake.min(self.silent_at()).min(self.answerless_at());
                 wake = wake.min(self.control.next_question(self.config.clock_interval));
             }
-            Stage::Closed => {}
+            Stage::Closed => wake = wake.min(self.last_word.next()),
         }
         wake
     }
-}
-
-fn told_reason(reason: &ConnectionError) -> String {
-    match reason {
-        ConnectionError::ApplicationClosed(close) => {
-            let said = String::from_utf8_lossy(&close.reason).into_owned();
-            match u32::try_from(close.error_code.into_inner()) {
-                Ok(close_code::DONE) => format!("the peer closed: {said}"),
-                Ok(close_code::TOKEN) => "the peer refused our token".to_owned(),
-                _ => format!("the peer gave up: {said}"),
-            }
-        }
-        ConnectionError::TransportError(error) if is_tls(error.code.into()) => {
-            let said = error.reason.trim_start_matches("unexpected error: ");
-            format!("the peer's certificate is not trusted, or TLS failed: {said}")
-        }
-        ConnectionError::ConnectionClosed(close) if is_tls(close.error_code.into()) => {
-            "the peer does not trust our certificate, or TLS failed".to_owned()
-        }
-        ConnectionError::TimedOut => "nothing is heard of the peer any more".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// True for QUIC's errors that stand for TLS alerts (RFC 9001, section 4.8).
-fn is_tls(code: u64) -> bool {
-    (0x100..0x200).contains(&code)
 }
 
 /// Flows by their number.

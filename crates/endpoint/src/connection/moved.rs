@@ -6,6 +6,7 @@ use noq_proto::PathId;
 use ontempo_foundation::{Duration, Time};
 
 use super::{Connection, Stage};
+use crate::quic::span;
 
 /// A change of the peer's address that may not have been proved.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,12 @@ impl Connection {
         Some(remote)
     }
 
+    /// True where the peer is known to receive what is sent to its address.
+    pub(super) fn is_proved(&mut self) -> bool {
+        let acks = self.stack.stats().frame_tx.acks;
+        !self.stack.is_handshaking() && self.moved.is_none_or(|moved| acks > moved.acks)
+    }
+
     /// True where the peer asks for proof of this side's address, for the first time that this
     /// is asked: the answer must not wait (RFC 9000, section 8.2.2), the less so as the stack
     /// answers the last question only.
@@ -71,8 +78,7 @@ impl Connection {
 
     fn round_trips(&self, count: u64) -> Duration {
         let round_trip = self.stack.rtt(PathId::ZERO).unwrap_or_default();
-        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(nanos.saturating_mul(count))
+        span(round_trip) * count
     }
 
     /// When a client that hears nothing tries harder. Whatever is sent is answered within a round

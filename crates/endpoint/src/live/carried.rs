@@ -104,8 +104,6 @@ pub(super) struct Carried {
     endpoint: Endpoint,
     held: BTreeMap<ConnectionId, Held>,
     incoming: Option<Arc<Mailbox<Incoming>>>,
-    /// Classes of packets to the peers that have one of their own.
-    classes: BTreeMap<SocketAddr, (ConnectionId, Dscp)>,
     wake: Time,
     /// When the thread ends, whatever is left.
     ends: Time,
@@ -122,7 +120,6 @@ impl Carried {
             endpoint,
             held: BTreeMap::new(),
             incoming,
-            classes: BTreeMap::new(),
             wake: Time::NEVER,
             ends: Time::NEVER,
             room: BytesMut::new(),
@@ -199,7 +196,6 @@ impl Carried {
     }
 
     fn on_closed(&mut self, connection: ConnectionId, reason: &str) {
-        self.classes.retain(|_, (of, _)| *of != connection);
         if let Some(held) = self.held.remove(&connection) {
             end(&held, reason);
         } else if let Some(incoming) = &self.incoming {
@@ -368,8 +364,9 @@ impl Protocol for Carried {
                 }
             }
             Command::Mark(id, dscp) => {
-                let remote = self.endpoint.remote(id);
-                self.classes.extend(remote.map(|remote| (remote, (id, dscp))));
+                if let Some(found) = self.endpoint.connection(id) {
+                    found.mark(dscp);
+                }
             }
             Command::Close(id, reason) => self.close(now, id, &reason),
             Command::End => {
@@ -401,9 +398,7 @@ impl Protocol for Carried {
         match poll {
             Poll::Transmit(transmit) => {
                 buffer.truncate(transmit.size);
-                let class = self.classes.get(&transmit.destination);
-                let dscp = class.map(|(_, dscp)| *dscp);
-                Next::Transmit(UdpTransmit { dscp, ..UdpTransmit::from(&transmit) })
+                Next::Transmit(UdpTransmit::from(&transmit))
             }
             Poll::WaitUntil(until) => {
                 self.wake = until;
@@ -441,7 +436,7 @@ impl From<&Transmit> for UdpTransmit {
                 Some(EcnCodepoint::Ect1) => Ecn::Capable1,
                 Some(EcnCodepoint::Ce) => Ecn::Congestion,
             },
-            dscp: None,
+            dscp: transmit.dscp,
             segment: transmit.segment.and_then(|size| u16::try_from(size).ok()),
         }
     }

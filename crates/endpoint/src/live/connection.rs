@@ -1,13 +1,13 @@
 //! A connection, as programs use it.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
 use super::carried::{Begun, Carried, Command, Running, Shared};
 use super::flow::{ReceiveFlow, SendFlow};
 use super::{Error, Options};
-use crate::udp::{Clock, Dscp, Socket};
+use crate::udp::{Clock, Dscp, Socket, any_for};
 use crate::{ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust};
 
 /// A connection to a peer. Dropping it closes it.
@@ -69,11 +69,7 @@ impl Pending {
         token: Token,
         options: &Options,
     ) -> Result<Self, Error> {
-        let any = match remote {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        };
-        let caller = Caller::bind(any, options)?;
+        let caller = Caller::bind(any_for(remote), options)?;
         Self::begin_on(&caller.running, remote, name, trust, token)
     }
 
@@ -208,7 +204,7 @@ impl Connection {
         })
     }
 
-    /// Gives the packets to the peer, at the address that it now has, a class of their own.
+    /// Gives the packets to the peer a class of their own, whatever address it moves to.
     pub fn mark(&self, dscp: Dscp) {
         self.running.ask(Command::Mark(self.id, dscp));
     }

@@ -9,7 +9,7 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 
 /// A value that threads change and wait for.
 #[derive(Default)]
-pub(super) struct Mailbox<T> {
+pub(crate) struct Mailbox<T> {
     value: Mutex<T>,
     changed: Condvar,
     /// Threads that wait; changed only by who has the value. To wake nobody costs a system call.
@@ -26,7 +26,7 @@ fn guard<'a, T>(
 }
 
 impl<T> Mailbox<T> {
-    pub(super) fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
             changed: Condvar::new(),
@@ -37,12 +37,12 @@ impl<T> Mailbox<T> {
     }
 
     /// The value, to be looked at, or changed without anybody being told.
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         guard(self.value.lock())
     }
 
     /// Changes the value and tells those who wait.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let (changed, waiting) = {
             let mut value = self.lock();
             (change(&mut value), self.waiting.load(Ordering::Relaxed))
@@ -61,7 +61,7 @@ impl<T> Mailbox<T> {
 
     /// Waits until `ready` answers something, which it then returns; `None` when `limit`, where
     /// there is one, is over.
-    pub(super) fn wait<R>(
+    pub(crate) fn wait<R>(
         &self,
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut T) -> Option<R>,
@@ -89,7 +89,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Calls `hook` at each change from now on, on the thread that changes.
-    pub(super) fn set_hook(&self, hook: Hook) {
+    pub(crate) fn set_hook(&self, hook: Hook) {
         *guard(self.hook.lock()) = Some(hook);
         self.has_hook.store(true, Ordering::Release);
     }

@@ -13,7 +13,7 @@ mod carried;
 mod connection;
 mod flow;
 mod listener;
-mod mailbox;
+pub(crate) mod mailbox;
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! What connections over TCP and UDP have alike.
+//! What connections have alike, whatever carries them.
 
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration as Wall, Instant};
 
 use super::core::{Core, lock};
@@ -22,6 +22,21 @@ pub(super) fn core(
     let directions = (&established.sending, &established.receiving);
     *lock(&core.reserved) = Reserved::ask(options.reserve, carrier, addresses, directions);
     core
+}
+
+/// What the first address answers at which neither the system nor silence says no.
+pub(super) fn first<C>(
+    addresses: impl ToSocketAddrs,
+    mut begin: impl FnMut(SocketAddr) -> Result<C, SetupError>,
+) -> Result<C, SetupError> {
+    let mut last = SetupError::Io(ErrorKind::AddrNotAvailable.into());
+    for address in addresses.to_socket_addrs()? {
+        match begin(address) {
+            Err(error @ (SetupError::Io(_) | SetupError::Silent)) => last = error,
+            done => return done,
+        }
+    }
+    Err(last)
 }
 
 /// Marks a socket's packets.

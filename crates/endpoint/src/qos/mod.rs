@@ -24,6 +24,7 @@ mod quic_listener;
 mod report;
 mod setup;
 mod socket;
+mod socket_listener;
 mod stream;
 mod tcp;
 mod tender;
@@ -40,6 +41,7 @@ pub use {
     quic::QosConnection,
     quic_listener::QosConnectionListener,
     setup::{Disagreement, SetupError},
-    socket::{QosSocket, QosSocketListener},
+    socket::QosSocket,
+    socket_listener::QosSocketListener,
     stream::QosStream,
 };

@@ -20,7 +20,8 @@ use super::wire::{Header, Kind, Setup, TCP_HEADER, WireError};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use crate::live::{self, Caller, Connection, NotTaken, ReceiveFlow, SendFlow};
 use crate::monitor::Carrier;
-use crate::udp::Dscp;
+use crate::quic::span;
+use crate::udp::{Dscp, any_for};
 use crate::{DeliveryOrder, FlowConfig, Reliability, Token, Trust};
 
 /// What the flows are called: that of the set-up and of what the ends tell each other, and that
@@ -119,8 +120,7 @@ pub(super) fn settings(options: &QosOptions) -> live::Options {
 
 /// The address from which the system reaches another.
 fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
-    let any: SocketAddr = if remote.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
-    let socket = UdpSocket::bind(any)?;
+    let socket = UdpSocket::bind(any_for(remote))?;
     socket.connect(remote)?;
     socket.local_addr()
 }
@@ -138,14 +138,8 @@ impl QosConnection {
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = SetupError::Io(ErrorKind::AddrNotAvailable.into());
-        for address in to.to_socket_addrs()? {
-            match Self::connect_one(address, name, (trust, token), options) {
-                Err(error @ (SetupError::Io(_) | SetupError::Silent)) => last = error,
-                done => return done,
-            }
-        }
-        Err(last)
+        let known = (trust, token);
+        facade::first(to, |address| Self::connect_one(address, name, known, options))
     }
 
     fn connect_one(
@@ -157,9 +151,7 @@ impl QosConnection {
         let until = Instant::now() + options.patience;
         let from = SocketAddr::new(local_to(address)?.ip(), 0);
         let mut live = settings(options);
-        let nanos = options.patience.as_nanos();
-        live.configuration.greeting_timeout =
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        live.configuration.greeting_timeout = span(options.patience);
         let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
         let (clock, session) = (tender::clock(), crate::spaced::random());
         let control = connection.open_flow(control_flow())?;
@@ -321,8 +313,7 @@ impl QosConnection {
 }
 
 fn set(patience: &AtomicU64, to: Option<Wall>) {
-    let nanos = to.map_or(0, |to| to.as_nanos().max(1));
-    patience.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+    patience.store(to.map_or(0, |to| span(to).as_nanos().max(1)), Relaxed);
 }
 
 facade::methods!(QosConnection);

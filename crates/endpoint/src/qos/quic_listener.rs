@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
@@ -12,7 +12,8 @@ use super::listener::{Accepted, MOST_PENDING};
 use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
-use super::{QosConnection, QosOptions, tender};
+use super::{QosConnection, QosOptions, facade, tender};
+use crate::live::mailbox::Mailbox;
 use crate::live::{self, Connection, Listener, ReceiveFlow};
 use crate::{Delivery, Identity, Token};
 
@@ -24,7 +25,7 @@ pub struct QosConnectionListener {
     listener: Listener,
     options: QosOptions,
     pending: Mutex<Vec<Pending>>,
-    bell: Arc<Bell>,
+    bell: Bell,
 }
 
 impl std::fmt::Debug for QosConnectionListener {
@@ -33,34 +34,12 @@ impl std::fmt::Debug for QosConnectionListener {
     }
 }
 
-/// Rung where there may be something new.
-#[derive(Default)]
-struct Bell {
-    has_rung: Mutex<bool>,
-    rings: Condvar,
-}
+/// True where there may be something new.
+type Bell = Arc<Mailbox<bool>>;
 
-impl Bell {
-    fn hook(self: &Arc<Self>) -> impl Fn() + Send + Sync + 'static {
-        let bell = self.clone();
-        move || {
-            *lock(&bell.has_rung) = true;
-            bell.rings.notify_all();
-        }
-    }
-
-    fn wait(&self, until: Option<Instant>) {
-        let mut has_rung = lock(&self.has_rung);
-        while !std::mem::take(&mut *has_rung) {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left == Some(Wall::ZERO) {
-                return;
-            }
-            let day = Wall::from_secs(86_400);
-            let waited = self.rings.wait_timeout(has_rung, left.unwrap_or(day));
-            has_rung = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        }
-    }
+fn ringing(bell: &Bell) -> impl Fn() + Send + Sync + 'static {
+    let bell = bell.clone();
+    move || bell.change(|has_rung| *has_rung = true)
 }
 
 /// Somebody who has connected and not yet said all, or has not heard our refusal.
@@ -92,20 +71,13 @@ impl QosConnection {
         options: QosOptions,
     ) -> Result<QosConnectionListener, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = SetupError::Io(io::ErrorKind::AddrNotAvailable.into());
-        for address in at.to_socket_addrs()? {
-            let live = settings(&options);
-            match Listener::bind(address, identity, token.clone(), &live) {
-                Ok(listener) => {
-                    let bell = Arc::new(Bell::default());
-                    listener.on_change(bell.hook());
-                    let pending = Mutex::default();
-                    return Ok(QosConnectionListener { listener, options, pending, bell });
-                }
-                Err(error) => last = error.into(),
-            }
-        }
-        Err(last)
+        let live = settings(&options);
+        let listener = facade::first(at, |address| {
+            Ok(Listener::bind(address, identity, token.clone(), &live)?)
+        })?;
+        let bell = Bell::default();
+        listener.on_change(ringing(&bell));
+        Ok(QosConnectionListener { listener, options, pending: Mutex::default(), bell })
     }
 }
 
@@ -152,7 +124,9 @@ impl QosConnectionListener {
                     }
                 }
             }
-            self.bell.wait(pending.iter().map(|one| one.until).min());
+            let until = pending.iter().map(|one| one.until).min();
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            self.bell.wait(left, |has_rung| std::mem::take(has_rung).then_some(()));
         }
     }
 
@@ -162,7 +136,7 @@ impl QosConnectionListener {
             if pending.len() == MOST_PENDING {
                 pending.remove(0);
             }
-            connection.on_change(self.bell.hook());
+            connection.on_change(ringing(&self.bell));
             let until = Instant::now() + self.options.patience;
             pending.push(Pending { connection, told: None, is_refused: false, until });
         }
@@ -170,7 +144,7 @@ impl QosConnectionListener {
 }
 
 impl Pending {
-    fn progress(&mut self, options: &QosOptions, bell: &Arc<Bell>) -> Progress {
+    fn progress(&mut self, options: &QosOptions, bell: &Bell) -> Progress {
         if self.connection.is_closed().is_some() {
             return Progress::Drops;
         }
@@ -181,7 +155,7 @@ impl Pending {
             match self.connection.accept_flow_within(Wall::ZERO) {
                 None => return Progress::Waits,
                 Some(Ok(told)) if told.config().label == CONTROL => {
-                    told.on_change(bell.hook());
+                    told.on_change(ringing(bell));
                     self.told = Some(told);
                 }
                 Some(_) => return Progress::Drops,

@@ -2,36 +2,33 @@
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::core::{Control, Core, lock, try_lock};
-use super::listener::Accepted;
 use super::setup::{self, Established, SetupError};
+use super::socket_listener::QosSocketListener;
 use super::tcp::{COPIED, too_long};
 use super::tender::{self, Tended};
 use super::wire::{
-    Header, Kind, LONGEST_CONTROL, LONGEST_SETUP, Offer, Reason, Setup, UDP_HEADER, WireError,
+    Header, Kind, LONGEST_CONTROL, LONGEST_SETUP, Offer, Setup, UDP_HEADER, WireError,
 };
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use crate::monitor::Carrier;
-use crate::spaced::{CookieJar, random};
-use crate::udp::Dscp;
+use crate::quic::span;
+use crate::spaced::random;
+use crate::udp::{Dscp, any_for};
 
 /// The first wait for an answer; each further one is twice as long.
 const FIRST_WAIT: Wall = Wall::from_millis(200);
-
-/// Connections that a listener has at once.
-const MOST_CONNECTIONS: usize = 1_024;
 
 /// A flow of messages over UDP whose quality was agreed on and is watched.
 ///
@@ -43,7 +40,7 @@ pub struct QosSocket(Arc<Handle>);
 struct Handle(Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     core: Core,
     socket: UdpSocket,
     /// What this end has offered: an answer that was lost is given again.
@@ -84,23 +81,11 @@ impl QosSocket {
     /// As [`QosStream::connect`](super::QosStream::connect).
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = SetupError::Io(ErrorKind::AddrNotAvailable.into());
-        for address in to.to_socket_addrs()? {
-            match Self::connect_one(address, options) {
-                Err(error @ (SetupError::Io(_) | SetupError::Silent)) => last = error,
-                done => return done,
-            }
-        }
-        Err(last)
+        facade::first(to, |address| Self::connect_one(address, options))
     }
 
     fn connect_one(address: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
-        let any = if address.is_ipv4() {
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
-        } else {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
-        };
-        let socket = UdpSocket::bind(any)?;
+        let socket = UdpSocket::bind(any_for(address))?;
         socket.connect(address)?;
         let established = ask(&socket, options)?;
         let connected = Self::establish(socket, options, &established)?;
@@ -121,7 +106,7 @@ impl QosSocket {
         QosSocketListener::bind(at, options)
     }
 
-    fn establish(
+    pub(super) fn establish(
         socket: UdpSocket,
         options: &QosOptions,
         established: &Established,
@@ -142,7 +127,7 @@ impl QosSocket {
         Ok(Self(Arc::new(Handle(inner))))
     }
 
-    fn inner(&self) -> &Inner {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.0.0
     }
 
@@ -226,8 +211,8 @@ impl QosSocket {
     /// Zero, or what the system says.
     pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
         self.inner().socket.set_read_timeout(patience)?;
-        let nanos = patience.map_or(0, |patience| patience.as_nanos());
-        self.inner().patience.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+        let nanos = patience.map_or(0, |patience| span(patience).as_nanos());
+        self.inner().patience.store(nanos, Relaxed);
         Ok(())
     }
 }
@@ -235,7 +220,7 @@ impl QosSocket {
 facade::methods!(QosSocket);
 
 /// What the other end's host has said of an earlier datagram: the next may come through.
-fn is_passing(error: &io::Error) -> bool {
+pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Interrupted
@@ -471,140 +456,5 @@ impl AsFd for QosSocket {
     /// Readable also when what comes is no message of the application's.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner().socket.as_fd()
-    }
-}
-
-/// Waits for flows over UDP.
-#[derive(Debug)]
-pub struct QosSocketListener {
-    socket: UdpSocket,
-    local: SocketAddr,
-    options: QosOptions,
-    jar: CookieJar,
-    accepted: Mutex<Vec<(SocketAddr, u64, Weak<Inner>)>>,
-}
-
-/// A socket at an address that others of this user may share: a flow's own, beside the listener's.
-fn shared(at: SocketAddr) -> io::Result<RawSocket> {
-    let socket = RawSocket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&at.into())?;
-    Ok(socket)
-}
-
-impl QosSocketListener {
-    fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
-        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-        for address in at.to_socket_addrs()? {
-            match shared(address) {
-                Ok(socket) => {
-                    let socket = UdpSocket::from(socket);
-                    let local = socket.local_addr()?;
-                    let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
-                    return Ok(Self { socket, local, options, jar, accepted: Mutex::default() });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last.into())
-    }
-
-    /// The address that it listens at.
-    pub fn local_address(&self) -> SocketAddr {
-        self.local
-    }
-
-    /// Waits for the next flow on which there is an agreement.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn accept(&self) -> io::Result<(QosSocket, SocketAddr)> {
-        loop {
-            if let Accepted::Connection(socket, remote) = self.accept_or_refuse()? {
-                return Ok((socket, remote));
-            }
-        }
-    }
-
-    /// Waits for the next flow, or for somebody with whom there is no agreement. Nothing is kept
-    /// of those who have not shown that they receive what is sent to their address.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
-        let mut room = [0; LONGEST_SETUP + 1];
-        loop {
-            let (got, remote) = match self.socket.recv_from(&mut room) {
-                Ok(got) => got,
-                Err(error) if is_passing(&error) => continue,
-                Err(error) => return Err(error),
-            };
-            let now = tender::clock().now();
-            match Setup::read(&room[..got]) {
-                Ok(Setup::Hello { session, cookie, sent, offer }) => {
-                    if !self.jar.knows(now, remote, session, &cookie) {
-                        let cookie = self.jar.bake(now, remote, session);
-                        self.answer(remote, &Setup::Challenge { session, cookie });
-                    } else if let Some(accepted) = self.begin(remote, session, sent, offer, now)? {
-                        return Ok(accepted);
-                    }
-                }
-                // No answer is longer than what it answers.
-                Err(WireError::Version(_)) if got >= LONGEST_SETUP => {
-                    let (reason, offer) = (Reason::Version, self.options.offer());
-                    self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn answer(&self, remote: SocketAddr, answer: &Setup) {
-        // Who does not hear it asks again.
-        let _ = self.socket.send_to(&answer.to_bytes(), remote);
-    }
-
-    /// Somebody who is there asks: `None` where nothing new comes of it.
-    fn begin(
-        &self,
-        remote: SocketAddr,
-        session: u64,
-        sent: u64,
-        peer: Offer,
-        now: Time,
-    ) -> io::Result<Option<Accepted<QosSocket>>> {
-        let mut all = lock(&self.accepted);
-        all.retain(|(_, _, connection)| connection.strong_count() > 0);
-        if all.iter().any(|(address, of, _)| (*address, *of) == (remote, session)) {
-            return Ok(None);
-        }
-        let offer = self.options.offer();
-        if all.len() >= MOST_CONNECTIONS {
-            self.answer(remote, &Setup::Refuse { session, reason: Reason::Busy, offer });
-            return Ok(None);
-        }
-        let (answer, settled) = setup::answer(&offer, session, sent, peer, now);
-        let established = match settled {
-            Ok(established) => established,
-            Err(both) => {
-                self.answer(remote, &answer);
-                let both = SetupError::Disagreement(Box::new(both));
-                return Ok(Some(Accepted::Refused(remote, both)));
-            }
-        };
-        let socket = shared(self.local)?;
-        socket.connect(&remote.into())?;
-        let connected = QosSocket::establish(socket.into(), &self.options, &established);
-        let connected = connected.map_err(io::Error::from)?;
-        self.answer(remote, &answer);
-        all.push((remote, session, Arc::downgrade(&connected.0.0)));
-        Ok(Some(Accepted::Connection(connected, remote)))
-    }
-}
-
-impl AsFd for QosSocketListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -47,14 +47,8 @@ impl QosStream {
     /// speaks something else, or does not answer in time; a reservation that must be is not had.
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
-        let mut last = None;
-        for address in to.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, options.patience) {
-                Ok(stream) => return Self::begin(stream, options),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()).into())
+        let connect = |address| Ok(TcpStream::connect_timeout(&address, options.patience)?);
+        Self::begin(facade::first(to, connect)?, options)
     }
 
     fn begin(stream: TcpStream, options: &QosOptions) -> Result<Self, SetupError> {

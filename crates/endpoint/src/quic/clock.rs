@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Duration, Time};
 
 /// The instant that is called [`Time::ZERO`].
 ///
@@ -26,7 +26,11 @@ impl Epoch {
 
     /// `instant` as the mechanisms want it.
     pub fn time(self, instant: Instant) -> Time {
-        let nanos = instant.saturating_duration_since(self.0).as_nanos();
-        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        Time::ZERO + span(instant.saturating_duration_since(self.0))
     }
+}
+
+/// `wall` as the mechanisms want it.
+pub(crate) fn span(wall: std::time::Duration) -> Duration {
+    Duration::from_nanos(u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -10,6 +10,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
 use super::account::SharedAccount;
 use super::adapter::Pacing;
+use super::clock::span;
 
 /// Makes the controllers of another factory, and keeps an account of them.
 pub(crate) struct ForeignFactory {
@@ -73,8 +74,7 @@ impl Controller for Foreign {
         rtt: &RttEstimator,
     ) {
         self.inner.on_ack(now, sent, bytes, number, app_limited, rtt);
-        let nanos = u64::try_from(rtt.get().as_nanos()).unwrap_or(u64::MAX);
-        self.record(Some(Duration::from_nanos(nanos)));
+        self.record(Some(span(rtt.get())));
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, limited: bool, largest: Option<u64>) {

@@ -15,6 +15,7 @@ mod watch;
 pub use account::{Account, SharedAccount};
 pub use adapter::{Adapter, Factory, Log, Pacing, SharedLog};
 pub use clock::Epoch;
+pub(crate) use clock::span;
 pub(crate) use fixed::StaticWindow;
 pub(crate) use foreign::ForeignFactory;
 pub(crate) use spaced::SpacedFactory;

@@ -27,7 +27,7 @@ use ontempo_mechanisms::spacing::{Report, ReportCounter, Spacing, SpacingParamet
 
 use super::account::SharedAccount;
 use super::adapter::Pacing;
-use super::clock::Epoch;
+use super::clock::{Epoch, span};
 use super::outstanding::Outstanding;
 
 /// Makes a [`Spaced`] for each path of the stack.
@@ -178,7 +178,6 @@ impl Controller for Spaced {
         rtt: &RttEstimator,
     ) {
         let (now, sent) = (self.epoch.time(now), self.epoch.time(sent));
-        let nanos = u64::try_from(rtt.get().as_nanos()).unwrap_or(u64::MAX);
         if self.base_rtt.is_none() {
             let base = now.since(sent);
             self.base_rtt = Some(base);
@@ -189,7 +188,7 @@ impl Controller for Spaced {
         if let Some(packet) = self.take(found) {
             self.counter.on_packet(packet.number);
         }
-        self.record(Some(Duration::from_nanos(nanos)));
+        self.record(Some(span(rtt.get())));
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, _: Option<u64>) {

@@ -10,6 +10,7 @@ use ontempo_network::{Fate, Link};
 use super::path::{Mishaps, Path};
 use crate::endpoint::Endpoint;
 use crate::events::{Poll, Source, Transmit};
+use crate::udp::Dscp;
 
 /// Headers of IPv4 and UDP, which links carry as well.
 const HEADERS: Bytes = Bytes::new(28);
@@ -57,6 +58,8 @@ pub struct Passage {
     pub size: usize,
     /// True where a bit of it is flipped.
     pub damaged: bool,
+    /// The class of its connection, where that has one.
+    pub dscp: Option<Dscp>,
 }
 
 /// Endpoints, links between them, and a clock.
@@ -232,20 +235,21 @@ impl Network {
         for payload in bytes[..transmit.size].chunks(segment) {
             // Nobody has the address: it is lost.
             if let Some(to) = to {
-                self.offer(from, to, transmit.ecn, payload);
+                self.offer(from, to, transmit, payload);
             }
         }
     }
 
-    fn offer(&mut self, from: usize, to: usize, ecn: Option<EcnCodepoint>, payload: &[u8]) {
+    fn offer(&mut self, from: usize, to: usize, transmit: &Transmit, payload: &[u8]) {
         let Some(route) = self.routes.get(&(from, to)) else { return };
         let way = &mut self.ways[*route];
         let (left, size) = (self.now, payload.len());
-        let passed = way.pass(left, ecn, payload);
+        let passed = way.pass(left, transmit.ecn, payload);
         if let Some(passages) = &mut self.passages {
             let arrives = passed.as_ref().map(|passed| passed.at);
             let damaged = passed.as_ref().is_some_and(|passed| passed.damaged);
-            passages.push(Passage { from, to, left, arrives, size, damaged });
+            let dscp = transmit.dscp;
+            passages.push(Passage { from, to, left, arrives, size, damaged, dscp });
         }
         let Some(Passed { at, again, ecn, payload, .. }) = passed else { return };
         let address = self.nodes[from].address;

@@ -24,6 +24,7 @@ pub use class::{Dscp, Ecn, UnknownDscp};
 pub use clock::Clock;
 pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics};
 pub use protocol::{Datagram, Next, Protocol, Transmit};
+pub(crate) use socket::any_for;
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions};
 
 #[cfg(test)]

@@ -236,12 +236,7 @@ impl Socket {
     /// # Errors
     /// No such path is known, or the system does not tell.
     pub fn path_mtu(&self, destination: SocketAddr) -> io::Result<Bytes> {
-        let any = if destination.is_ipv4() {
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
-        } else {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
-        };
-        let asking = UdpSocket::bind(any)?;
+        let asking = UdpSocket::bind(any_for(destination))?;
         asking.connect(destination)?;
         mtu_of(&asking, destination)
     }
@@ -359,6 +354,14 @@ impl Reader {
 /// EINVAL for a kernel or a socket that has no such thing.
 fn is_refusal_of_batches(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(code) if code == libc::EIO || code == libc::EINVAL)
+}
+
+/// Any free port of any address from which `remote` can be reached.
+pub(crate) fn any_for(remote: SocketAddr) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! Connections over a simulated network.
 
 mod basics;
+mod closing;
 mod hostile;
 mod published;
 mod seeds;

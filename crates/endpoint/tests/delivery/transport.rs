@@ -1,13 +1,14 @@
 //! What a connection does to the network: acknowledgements, marks, spacing.
 
 use ontempo_endpoint::simulated::{Passage, Path};
+use ontempo_endpoint::udp::Dscp;
 use ontempo_endpoint::{
     AckRequest, Configuration, CongestionName, ConnectionStatistics, FlowConfig, Outgoing,
 };
 use ontempo_foundation::{Duration, Rate, Time};
 
 use crate::basics::content;
-use crate::world::{CLIENT, SERVER, World};
+use crate::world::{CLIENT, SERVER, World, address};
 
 const UNITS: u64 = 2000;
 
@@ -111,4 +112,30 @@ fn psp_spaces_its_packets_and_pacing_spreads_those_of_a_window() {
     println!("without a gap: paced {paced:.3}, unpaced {unpaced:.3}");
     assert!(unpaced > 0.3, "{unpaced}");
     assert!(paced < 0.8 * unpaced, "{paced} of {unpaced}");
+}
+
+#[test]
+fn the_class_of_a_connection_outlasts_the_peers_address_until_the_last_word() {
+    let mut world = World::new(1, &path(), &path(), &Configuration::default());
+    world.connect();
+    world.connection(SERVER).expect("open").mark(Dscp::VIDEO);
+    let marked_from = world.now();
+    world.network.rebind(CLIENT, address(3));
+    let flow = world.open_flow(FlowConfig::default());
+    let now = world.now();
+    let unit = Outgoing { data: content(0, 5000), ..Outgoing::default() };
+    world.client().send(now, flow, unit).expect("there is room");
+    world.client().finish_flow(flow);
+    world.network.flush(CLIENT);
+    assert!(world.run(Time::from_secs_f64(10.0), |world| world.has_ended(flow)));
+    let (closes, before) = (world.now(), world.network.passages().len());
+    world.connection(SERVER).expect("open").close(closes, "had all");
+    world.network.flush(SERVER);
+    assert_eq!(world.network.passages().len(), before + 1);
+    let of = |node| world.network.passages().iter().filter(move |p| p.from == node);
+    for passage in of(SERVER) {
+        let is_marked = passage.dscp == Some(Dscp::VIDEO);
+        assert_eq!(is_marked, passage.left >= marked_from, "{passage:?}");
+    }
+    assert!(of(CLIENT).all(|passage| passage.dscp.is_none()));
 }
