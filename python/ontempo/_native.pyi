@@ -423,11 +423,23 @@ class QosDoor:
     def close(self, waker: Waker) -> Answer:
         """Take no more."""
 
-def qos_connect(carrier: str, remote: tuple[str, int], options: QosOptions, waker: Waker) -> Answer:
-    """A `QosLink` to an address."""
+def qos_connect(
+    carrier: str,
+    remote: tuple[str, int],
+    options: QosOptions,
+    known: tuple[str, Trust, bytes] | None,
+    waker: Waker,
+) -> Answer:
+    """A `QosLink` to an address; over QUIC to somebody of this name, with a token."""
 
-def qos_bind(carrier: str, at: tuple[str | None, int], options: QosOptions, waker: Waker) -> Answer:
-    """A `QosDoor` at an address, or at every one of IPv4."""
+def qos_bind(
+    carrier: str,
+    at: tuple[str | None, int],
+    options: QosOptions,
+    known: tuple[Identity, bytes] | None,
+    waker: Waker,
+) -> Answer:
+    """A `QosDoor` at an address, or at every one of IPv4; over QUIC with a token."""
 
 def qos_check(specification: Specification) -> None:
     """Raise `SpecificationError` where a specification contradicts itself."""

@@ -14,12 +14,13 @@ import ontempo as ot
 from ontempo import qos
 from ontempo.qos.connection import Carrier
 
-CARRIERS: tuple[Carrier, ...] = ("tcp", "udp")
+CARRIERS: tuple[Carrier, ...] = ("tcp", "udp", "quic")
 VIDEO = qos.Specification(
     min_rate=60, max_rate=80, size=1280, max_delay_s=0.1, loss_percent=5, coerced=("max_rate",)
 )
 
 each_carrier = pytest.mark.parametrize("carrier", CARRIERS)
+each_that_loses_nothing = pytest.mark.parametrize("carrier", ["tcp", "quic"])
 
 
 @asynccontextmanager
@@ -29,7 +30,9 @@ async def pair(
     """Both ends of a connection."""
     async with (
         qos.listen("127.0.0.1:0", far, carrier=carrier) as listener,
-        qos.connect(there(listener), near, carrier=carrier) as connection,
+        qos.connect(
+            there(listener), near, carrier=carrier, trust=listener.fingerprint
+        ) as connection,
         await listener.accept() as accepted,
     ):
         yield connection, accepted
@@ -83,8 +86,9 @@ def test_a_disagreement_is_told_at_both_ends(carrier: Carrier) -> None:
         more = qos.QosOptions(send=qos.Specification(max_rate=80))
         firm = qos.QosOptions(receive=qos.Specification(max_rate=70))
         async with qos.listen("127.0.0.1:0", firm, carrier=carrier) as listener:
+            trust = listener.fingerprint
             with pytest.raises(qos.DisagreementError, match="sending: max_rate") as told:
-                await qos.connect(there(listener), more, carrier=carrier)
+                await qos.connect(there(listener), more, carrier=carrier, trust=trust)
             refused = await listener.arrival()
             assert isinstance(refused, qos.Refused)
             assert "receiving: max_rate" in refused.reason
@@ -155,9 +159,10 @@ def test_a_change_is_agreed_on_and_told(carrier: Carrier) -> None:
     run(main)
 
 
-def test_a_program_that_takes_nothing_holds_the_sender_back_over_tcp() -> None:
+@each_that_loses_nothing
+def test_a_program_that_takes_nothing_holds_the_sender_back(carrier: Carrier) -> None:
     async def main() -> None:
-        async with pair("tcp") as (near, far):
+        async with pair(carrier) as (near, far):
             size = min(near.most_sent, 60_000)
             sent = 0
             with suppress(TimeoutError):
@@ -226,19 +231,93 @@ def test_closing_ends_the_other_end_s_loop_and_all_waiting(carrier: Carrier) -> 
     run(main)
 
 
-def test_closing_with_patience_waits_until_all_has_come() -> None:
+@each_that_loses_nothing
+def test_closing_with_patience_waits_until_all_has_come(carrier: Carrier) -> None:
     async def main() -> None:
-        async with pair("tcp") as (near, far):
+        async with pair(carrier) as (near, far):
             for _ in range(200):
                 await near.send(bytes(1000))
             closing = asyncio.create_task(near.close(patience_s=10))
             await asyncio.sleep(0.05)
+            assert not closing.done()
             got = [message async for message in far]
             assert len(got) == 200
-            assert not closing.done()
-            await far.close()
+            if carrier == "tcp":  # which knows only of the other end's closing
+                assert not closing.done()
+                await far.close()
             async with asyncio.timeout(2):
                 await closing
+
+    run(main)
+
+
+@each_that_loses_nothing
+def test_two_ends_that_close_with_patience_do_not_wait_for_each_other(carrier: Carrier) -> None:
+    async def main() -> None:
+        async with pair(carrier) as (near, far):
+            for _ in range(200):
+                await near.send(bytes(1000))
+                await far.send(bytes(1000))
+            async with asyncio.timeout(5):
+                await asyncio.gather(near.close(patience_s=20), far.close(patience_s=20))
+
+    run(main)
+
+
+def test_over_quic_the_ends_know_each_other() -> None:
+    async def main() -> None:
+        identity = ot.Identity.self_made(["film.example"])
+        listening = qos.listen("127.0.0.1:0", carrier="quic", identity=identity, token="open")
+        async with listening as listener:
+            assert listener.fingerprint == identity.fingerprint
+            at, trust = there(listener), ot.Trust.fingerprint(identity.fingerprint)
+            for token in ("guess", b""):
+                with pytest.raises(ot.NotConnectedError, match="the peer refused our token"):
+                    await qos.connect(at, carrier="quic", trust=trust, token=token)
+            other = ot.Identity.self_made().fingerprint
+            with pytest.raises(ot.NotConnectedError, match="certificate"):
+                await qos.connect(at, carrier="quic", trust=other, token="open")
+            async with (
+                qos.connect(at, carrier="quic", trust=trust, token=b"open") as near,
+                await listener.accept() as far,
+            ):
+                assert near.remote == far.local
+
+    run(main)
+
+
+def test_over_quic_who_sends_to_an_end_that_has_closed_is_told() -> None:
+    async def main() -> None:
+        async with pair("quic") as (near, far):
+            await far.close()
+            assert await near.receive() is None
+            with pytest.raises(ot.ClosedError, match=r"^the connection is over: the peer closed: "):
+                await _send_on(near)
+
+    async def _send_on(connection: qos.Connection) -> None:
+        while True:
+            await connection.send(b"a message")
+            await asyncio.sleep(0.01)
+
+    run(main)
+
+
+def test_over_quic_a_name_counts_where_trust_looks_at_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "identity.pem"
+        identity = ot.Identity.kept(path)  # for localhost
+        trust = ot.Trust.roots(path.read_bytes())
+        async with qos.listen("127.0.0.1:0", carrier="quic", identity=identity) as listener:
+            at = there(listener)
+            async with qos.connect(at, carrier="quic", trust=trust, name="localhost") as near:
+                assert near.remote == listener.local
+            with pytest.raises(ot.NotConnectedError, match="certificate"):
+                await qos.connect(at, carrier="quic", trust=trust, name="other.example")
+        other = tmp_path / "other.pem"
+        ot.Identity.kept(other)
+        mixed = ot.Identity.from_pem(path.read_bytes(), other.read_bytes())
+        with pytest.raises(ot.IdentityError):
+            await qos.listen("127.0.0.1:0", carrier="quic", identity=mixed)
 
     run(main)
 
@@ -254,9 +333,15 @@ def test_a_closed_listener_ends_its_loop_and_frees_its_port(carrier: Carrier) ->
             await listener.close()
             assert await ending == 0
             await listener.close()
-            await asyncio.sleep(0.1)
-            async with qos.listen(f"127.0.0.1:{port}", carrier=carrier) as again:
-                assert again.local[1] == port
+            again = await _again(f"127.0.0.1:{port}", carrier)
+            assert again.local[1] == port
+            await again.close()
+
+    async def _again(at: str, carrier: Carrier) -> qos.Listener:
+        while True:  # it ends a moment after it is closed
+            with suppress(ot.BindError):
+                return await qos.listen(at, carrier=carrier)
+            await asyncio.sleep(0.01)
 
     async def _count(listener: qos.Listener) -> int:
         return len([connection async for connection in listener])
@@ -268,11 +353,14 @@ def test_nobody_there_and_a_port_that_is_taken_are_told() -> None:
     async def main() -> None:
         options = qos.QosOptions(patience_s=0.3)
         for carrier in CARRIERS:
+            trust = ot.Trust.anybody() if carrier == "quic" else None
             with pytest.raises(ot.NotConnectedError):
-                await qos.connect("127.0.0.1:9", options, carrier=carrier)
-        async with qos.listen("127.0.0.1:0") as listener:
-            with pytest.raises(ot.BindError, match=f"no listener at {there(listener)}"):
-                await qos.listen(there(listener))
+                await qos.connect("127.0.0.1:9", options, carrier=carrier, trust=trust)
+            async with qos.listen("127.0.0.1:0", carrier=carrier) as listener:
+                assert (listener.fingerprint is None) == (carrier != "quic")
+                if carrier != "udp":  # whose connections share the listener's port
+                    with pytest.raises(ot.BindError, match=f"no listener at {there(listener)}"):
+                        await qos.listen(there(listener), carrier=carrier)
         must = qos.QosOptions(send=VIDEO, reserve="controlled-load", must_reserve=True)
         async with qos.listen("127.0.0.1:0") as listener:
             with pytest.raises(ot.NotConnectedError, match="nothing is reserved"):
@@ -320,8 +408,40 @@ def test_what_is_no_specification_is_refused(
 @pytest.mark.parametrize(
     ("call", "error", "sentence"),
     [
-        (lambda: qos.connect("h:1", carrier=GARBAGE), ValueError, "carrier is 9: one of tcp, udp"),
+        (
+            lambda: qos.connect("h:1", carrier=GARBAGE),
+            ValueError,
+            "carrier is 9: one of tcp, udp, quic",
+        ),
         (lambda: qos.connect("h"), ValueError, "'h': the port is missing"),
+        (lambda: qos.connect("h:1", carrier="quic"), ValueError, "trust is missing"),
+        (
+            lambda: qos.connect("h:1", carrier="quic", trust=GARBAGE),
+            TypeError,
+            "trust is 9: a fingerprint's text, or a Trust",
+        ),
+        (
+            lambda: qos.connect("h:1", trust="0" * 64),
+            ValueError,
+            "trust is given, but carrier is 'tcp': trust is for 'quic'",
+        ),
+        (
+            lambda: qos.connect("h:1", carrier="udp", token="open"),
+            ValueError,
+            "token is given, but carrier is 'udp'",
+        ),
+        (lambda: qos.connect("h:1", name="h"), ValueError, "name is given, but carrier is 'tcp'"),
+        (lambda: qos.listen(":0", token=b"open"), ValueError, "token is given, but carrier"),
+        (
+            lambda: qos.listen(":0", carrier="udp", identity=ot.Identity.self_made()),
+            ValueError,
+            "identity is given, but carrier is 'udp': identity is for 'quic'",
+        ),
+        (
+            lambda: qos.listen(":0", carrier="quic", token="x" * 257),
+            ValueError,
+            "a token has at most 256 bytes",
+        ),
         (
             lambda: qos.listen("127.0.0.1:0", qos.QosOptions(dscp="best")),
             ValueError,

@@ -131,10 +131,7 @@ async def _connect(
     at: str, trust: Trust | str, token: bytes, name: str | None, options: Options
 ) -> Connection:
     host, port = address(at, listening=False)
-    if not isinstance(trust, Trust):
-        if not isinstance(trust, str):
-            raise TypeError(f"trust is {trust!r}: a fingerprint's text, or a Trust")
-        trust = Trust.fingerprint(trust)
+    trust = trusted(trust)
     name = name or host or ""
     failed: NotConnectedError | None = None
     for remote in await resolve(host or name, port):
@@ -143,6 +140,15 @@ async def _connect(
         except NotConnectedError as error:
             failed = failed or error
     raise failed or NotConnectedError(f"{host}: this name has no address")
+
+
+def trusted(trust: Trust | str) -> Trust:
+    """By what the peer is known: itself, or by its certificate's fingerprint."""
+    if isinstance(trust, Trust):
+        return trust
+    if not isinstance(trust, str):
+        raise TypeError(f"trust is {trust!r}: a fingerprint's text, or a Trust")
+    return Trust.fingerprint(trust)
 
 
 async def resolve(host: str, port: int) -> list[tuple[str, int]]:

@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
-from ontempo._native import QosLink, qos_connect
+from ontempo._native import QosLink, Trust, qos_connect
 from ontempo.live.bridge import Bridge, Watched, answered, bridge
-from ontempo.live.checks import Data, address, octets, seconds
-from ontempo.live.connection import resolve
+from ontempo.live.checks import Data, address, octets, seconds, secret
+from ontempo.live.connection import resolve, trusted
 from ontempo.live.contexts import Closing, Opening
 from ontempo.live.errors import NotConnectedError
 
@@ -18,7 +18,7 @@ from .specification import QosOptions, Specification
 
 __all__ = ["Carrier", "Connection", "Delivery", "Message", "connect"]
 
-Carrier: TypeAlias = Literal["tcp", "udp"]
+Carrier: TypeAlias = Literal["tcp", "udp", "quic"]
 """What carries the messages."""
 
 
@@ -164,8 +164,9 @@ class Connection(Watched[QosLink], Closing):
     async def close(self, patience_s: float = 0.0) -> None:
         """Close it.
 
-        With `patience_s`, in seconds, what was handed over is sent first, and over TCP the other
-        end may take so long to have it all and to close; what still comes is dropped.
+        With `patience_s`, in seconds, what was handed over is sent first, and the other end may
+        take so long: over TCP to have it all and to close, over QUIC to have it all. What still
+        comes is dropped.
         """
         patience_s = seconds("patience_s", patience_s, above=False)
         closing = self._native.close(patience_s, self._bridge.waker)
@@ -175,30 +176,75 @@ class Connection(Watched[QosLink], Closing):
 
 def carrier_name(carrier: Carrier) -> Carrier:
     """The carrier, if it is one."""
-    if carrier not in ("tcp", "udp"):
-        raise ValueError(f"carrier is {carrier!r}: one of tcp, udp")
+    if carrier not in ("tcp", "udp", "quic"):
+        raise ValueError(f"carrier is {carrier!r}: one of tcp, udp, quic")
     return carrier
 
 
+def only_quic(carrier: Carrier, **given: object) -> None:
+    """Raise `ValueError` where another carrier is given what only QUIC knows of."""
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"{name} is given, but carrier is {carrier!r}: {name} is for 'quic'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """Who should be at the other end of a connection over QUIC."""
+
+    trust: Trust | str | None
+    token: bytes
+    name: str | None
+
+    def known(self, carrier: Carrier, host: str) -> tuple[str, Trust, bytes] | None:
+        """What the compiled core wants of it; ``None`` where the carrier is not QUIC."""
+        if carrier != "quic":
+            only_quic(carrier, trust=self.trust is not None, token=self.token, name=self.name)
+            return None
+        if self.trust is None:
+            raise ValueError("trust is missing: with carrier 'quic', a fingerprint or a Trust")
+        return self.name or host, trusted(self.trust), self.token
+
+
 def connect(
-    address: str, options: QosOptions | None = None, *, carrier: Carrier = "tcp"
+    address: str,
+    options: QosOptions | None = None,
+    *,
+    carrier: Carrier = "tcp",
+    trust: Trust | str | None = None,
+    token: str | Data = b"",
+    name: str | None = None,
 ) -> Opening[Connection]:
     """Connect to ``HOST:PORT`` and agree with the other end: awaited, or entered by ``async with``.
 
+    With `carrier` ``"quic"``, and only then, as for `ontempo.connect`: `trust` says by what the
+    other end is known, its certificate's fingerprint (64 hexadecimal digits) or a `Trust`; without
+    it there is no connection. `token` is what it wants to be known, at most 256 bytes. `name` is
+    whom its certificate is for, where trust looks at that; the address's host where not given.
+
     Raises `DisagreementError` where the ends do not agree, and `NotConnectedError` where nobody
-    answers within `QosOptions.patience_s`, or a reservation that must be is not had.
+    answers within `QosOptions.patience_s`, a reservation that must be is not had, or, over QUIC,
+    the other end refuses the token or is not who it should be.
     """
-    return Opening(lambda: _connect(address, options or QosOptions(), carrier_name(carrier)))
+    return Opening(
+        lambda: _connect(
+            address,
+            options or QosOptions(),
+            carrier_name(carrier),
+            _Peer(trust, secret(token), name),
+        )
+    )
 
 
-async def _connect(at: str, options: QosOptions, carrier: Carrier) -> Connection:
+async def _connect(at: str, options: QosOptions, carrier: Carrier, peer: _Peer) -> Connection:
     host, port = address(at, listening=False)
+    known = peer.known(carrier, host or "")
     made = bridge()
     failed: NotConnectedError | None = None
     for remote in await resolve(host or "", port):
         try:
-            native = await answered(made, qos_connect(carrier, remote, options, made.waker))
-            return Connection(native, made)
+            connecting = qos_connect(carrier, remote, options, known, made.waker)
+            return Connection(await answered(made, connecting), made)
         except DisagreementError:
             raise
         except NotConnectedError as error:

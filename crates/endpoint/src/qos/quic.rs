@@ -94,18 +94,14 @@ impl From<live::Error> for SetupError {
     }
 }
 
-/// As programs over TCP are told of it.
+/// As programs over TCP are told of it; what it was is inside.
 fn system(error: live::Error) -> io::Error {
     match error {
         live::Error::System(error) => error,
         live::Error::Bind(error) => error.error,
-        live::Error::NotConnected { .. } => {
-            io::Error::new(ErrorKind::ConnectionRefused, error.to_string())
-        }
-        live::Error::Closed { .. } => {
-            io::Error::new(ErrorKind::ConnectionAborted, error.to_string())
-        }
-        other => io::Error::other(other.to_string()),
+        live::Error::NotConnected { .. } => io::Error::new(ErrorKind::ConnectionRefused, error),
+        live::Error::Closed { .. } => io::Error::new(ErrorKind::ConnectionAborted, error),
+        other => io::Error::other(other),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn parts(address: SocketAddr) -> (String, u16) {
     (address.ip().to_string(), address.port())
 }
 
-pub(super) fn token(bytes: &[u8]) -> PyResult<Token> {
+pub(crate) fn token(bytes: &[u8]) -> PyResult<Token> {
     Token::new(bytes).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -17,7 +17,7 @@ fn unusable(error: &endpoint::IdentityError) -> PyErr {
 
 /// A certificate and its private key.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct Identity(pub(super) endpoint::Identity);
+pub(crate) struct Identity(pub(crate) endpoint::Identity);
 
 #[pymethods]
 impl Identity {
@@ -77,7 +77,7 @@ fn kept(path: &Path) -> PyResult<endpoint::Identity> {
 
 /// By what a client knows its server.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct Trust(pub(super) endpoint::Trust);
+pub(crate) struct Trust(pub(crate) endpoint::Trust);
 
 #[pymethods]
 impl Trust {

@@ -15,7 +15,7 @@ use ontempo_endpoint::live::Error;
 use pyo3::PyErr;
 
 pub(crate) use bridge::{Answer, Place, Waker, lock};
-pub(crate) use connection::{LiveConnection, LivePending, address, begin, parts};
+pub(crate) use connection::{LiveConnection, LivePending, address, begin, parts, token};
 pub(crate) use flow::{LiveReceiveFlow, LiveSendFlow};
 pub(crate) use identity::{Identity, Trust};
 pub(crate) use listener::{LiveListener, bind};

@@ -6,49 +6,78 @@ use std::time::Duration as Wall;
 
 use ontempo_endpoint::monitor::{Reservation, SocketReport};
 use ontempo_endpoint::qos::{
-    Delivery, Direction, Events, Message, QosOptions, QosSocket, QosStream, SetupError,
+    Delivery, Direction, Events, Message, QosConnection, QosOptions, QosSocket, QosStream,
+    SetupError,
 };
+use ontempo_endpoint::{Token, Trust};
 use ontempo_mechanisms::qos::{Refusal, Specification};
+use pyo3::PyErr;
+use pyo3::exceptions::PyValueError;
 
 /// How long a thread waits for the network before it looks whether the connection is closed.
 const LOOK_EVERY: Wall = Wall::from_millis(200);
+
+/// What a connection is begun by.
+pub(super) enum Calling {
+    Tcp,
+    Udp,
+    /// Whom to connect to, and by what the ends know each other.
+    Quic(String, Trust, Token),
+}
+
+/// The exception of a carrier that is none, or lacks what it needs.
+pub(super) fn no_carrier(name: &str) -> PyErr {
+    PyValueError::new_err(format!("no connection over `{name}` with these arguments"))
+}
 
 /// A connection. A clone is the same one.
 #[derive(Clone)]
 pub(super) enum Carried {
     Tcp(QosStream),
     Udp(QosSocket),
+    Quic(QosConnection),
 }
 
-/// Calls a method that both kinds have.
+/// Calls a method that all kinds have.
 macro_rules! each {
     ($carried:expr, $one:ident => $call:expr) => {
         match $carried {
             Carried::Tcp($one) => $call,
             Carried::Udp($one) => $call,
+            Carried::Quic($one) => $call,
         }
     };
 }
 
 impl Carried {
     pub(super) fn connect(
-        is_udp: bool,
+        calling: &Calling,
         to: SocketAddr,
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
-        if is_udp {
-            QosSocket::connect(to, options).map(Self::Udp)
-        } else {
-            QosStream::connect(to, options).map(Self::Tcp)
+        match calling {
+            Calling::Tcp => QosStream::connect(to, options).map(Self::Tcp),
+            Calling::Udp => QosSocket::connect(to, options).map(Self::Udp),
+            Calling::Quic(name, trust, token) => {
+                QosConnection::connect(to, name, (trust, token), options).map(Self::Quic)
+            }
         }
     }
 
     /// Has waiting threads look now and then.
     pub(super) fn look_around(&self) -> io::Result<()> {
-        if let Self::Tcp(stream) = self {
-            stream.set_write_timeout(Some(LOOK_EVERY))?;
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(Some(LOOK_EVERY))?;
+                stream.set_read_timeout(Some(LOOK_EVERY))
+            }
+            Self::Udp(socket) => socket.set_read_timeout(Some(LOOK_EVERY)),
+            Self::Quic(connection) => {
+                connection.set_write_timeout(Some(LOOK_EVERY));
+                connection.set_read_timeout(Some(LOOK_EVERY));
+                Ok(())
+            }
         }
-        each!(self, one => one.set_read_timeout(Some(LOOK_EVERY)))
     }
 
     pub(super) fn send(&self, data: &[u8]) -> io::Result<()> {
@@ -61,14 +90,18 @@ impl Carried {
 
     /// Says that nothing more will be sent, where the carrier can.
     pub(super) fn finish(&self) {
-        if let Self::Tcp(stream) = self {
-            // The other end may have closed already.
-            let _ = stream.shutdown(Shutdown::Write);
+        match self {
+            Self::Tcp(stream) => {
+                // The other end may have closed already.
+                let _ = stream.shutdown(Shutdown::Write);
+            }
+            Self::Udp(_) => {}
+            Self::Quic(connection) => connection.finish(),
         }
     }
 
-    pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Self::Tcp(_))
+    pub(super) fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp(_))
     }
 
     pub(super) fn agreed(&self, direction: Direction) -> Specification {

@@ -11,13 +11,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::carried::Carried;
+use super::carried::{Calling, Carried, no_carrier};
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
-use super::failure;
 use super::figures::{Delivered, direction, reservation_name};
 use super::specification::{Given, GivenOptions};
-use crate::live::{Answer, Place, Waker, address, closed, lock, over, parts};
+use super::{failure, reason};
+use crate::live::{Answer, Place, Trust, Waker, address, closed, lock, over, parts, token};
 
 /// What lies ready for the program at most; beyond, the network is not read.
 const MOST_READY: usize = 256;
@@ -37,7 +37,19 @@ struct State {
     /// What is being sent, or waits to be.
     slot: Option<PyBackedBytes>,
     failed: Option<String>,
+    /// What still comes is dropped.
+    is_ending: bool,
     is_closed: bool,
+}
+
+impl State {
+    fn has_sent(&self) -> bool {
+        !self.is_writing || self.failed.is_some()
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended.is_some() || self.failed.is_some()
+    }
 }
 
 struct Shared {
@@ -56,6 +68,20 @@ impl Shared {
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something, but not for ever: `false` where it does not come.
+    fn wait_until(&self, until: Instant, is_so: fn(&State) -> bool) -> bool {
+        let mut state = lock(&self.state);
+        while !is_so(&state) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 }
 
@@ -83,6 +109,9 @@ fn read(carried: &Carried, shared: &Shared) {
             Ok(Some(message)) => {
                 let data = buffer[..message.length].to_vec();
                 shared.change(|state| {
+                    if state.is_ending {
+                        return;
+                    }
                     state.ready_bytes += data.len();
                     let delay_s = message.delay.as_secs_f64();
                     state.ready.push_back(Came(data, message.sequence, delay_s));
@@ -91,7 +120,7 @@ fn read(carried: &Carried, shared: &Shared) {
             Ok(None) => return shared.change(|state| state.ended = Some(Ok(()))),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                return shared.change(|state| state.ended = Some(Err(error.to_string())));
+                return shared.change(|state| state.ended = Some(Err(reason(&error))));
             }
         }
     }
@@ -126,24 +155,33 @@ fn write(carried: &Carried, shared: &Shared) {
         shared.change(|state| {
             state.is_writing = false;
             if let Err(error) = sent {
-                state.failed = Some(error.to_string());
+                state.failed = Some(reason(&error));
             }
         });
     }
 }
 
-/// Connects to an address; answers a `QosLink`.
+/// Connects to an address; answers a `QosLink`. Over QUIC whom to connect to, whom to trust and a
+/// token are `known`.
 #[pyfunction]
 pub(crate) fn qos_connect(
     carrier: &str,
     remote: (String, u16),
     options: GivenOptions,
+    known: Option<(String, Py<Trust>, PyBackedBytes)>,
     waker: Py<Waker>,
 ) -> PyResult<Answer> {
     let (remote, options) = (address(&remote.0, remote.1)?, options.options()?);
-    let is_udp = carrier == "udp";
+    let calling = match (carrier, known) {
+        ("tcp", None) => Calling::Tcp,
+        ("udp", None) => Calling::Udp,
+        ("quic", Some((name, trust, secret))) => {
+            Calling::Quic(name, trust.get().0.clone(), token(&secret)?)
+        }
+        _ => return Err(no_carrier(carrier)),
+    };
     let place = waker.get().place();
-    let work = move || Carried::connect(is_udp, remote, &options);
+    let work = move || Carried::connect(&calling, remote, &options);
     waker.get().later(work, move |py, connected| {
         let link = QosLink::new(connected.map_err(|error| failure(&error))?, place)?;
         Ok(Py::new(py, link)?.into_any())
@@ -316,10 +354,10 @@ impl QosLink {
     }
 
     /// Closes it; answers when what was sent has been handed over and, within `patience_s`, the
-    /// other end has closed, too.
+    /// other end has closed, too, or over QUIC has taken it all.
     fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<Answer>> {
         let patience = Wall::from_secs_f64(patience_s);
-        if patience_s > 0.0 && self.get().is_ok_and(|carried| carried.is_tcp()) {
+        if patience_s > 0.0 && self.get().is_ok_and(|carried| !carried.is_udp()) {
             self.start_reading()?;
         }
         let Some(carried) = lock(&self.carried).take() else { return Ok(None) };
@@ -342,24 +380,23 @@ impl Drop for QosLink {
     }
 }
 
-/// Waits until what was handed over has been sent and, over TCP, the other end has closed, too.
-/// What still comes is dropped.
+/// Waits until what was handed over has been sent and, over TCP, the other end has closed, too, or
+/// over QUIC has taken it all. What still comes is dropped.
 fn await_end(carried: &Carried, shared: &Shared, until: Instant) {
-    let mut has_finished = false;
-    let mut state = lock(&shared.state);
-    loop {
-        (state.ready, state.ready_bytes) = (VecDeque::new(), 0);
-        shared.changed.notify_all();
-        if !state.is_writing && !has_finished {
-            has_finished = true;
-            carried.finish();
+    shared.change(|state| {
+        (state.ready, state.ready_bytes, state.is_ending) = (VecDeque::new(), 0, true);
+    });
+    if !shared.wait_until(until, State::has_sent) {
+        return;
+    }
+    carried.finish();
+    // What is not so in time ends all the same.
+    match carried {
+        Carried::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
+        Carried::Udp(_) => {}
+        Carried::Quic(connection) => {
+            let left = until.saturating_duration_since(Instant::now());
+            drop(connection.clone().close(left));
         }
-        let is_over = has_finished && (!carried.is_tcp() || state.ended.is_some());
-        let left = until.saturating_duration_since(Instant::now());
-        if is_over || state.failed.is_some() || left.is_zero() {
-            return;
-        }
-        let waited = shared.changed.wait_timeout(state, left);
-        state = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
 }

@@ -8,16 +8,19 @@ use std::thread;
 use std::time::Duration as Wall;
 
 use ontempo_endpoint::qos::{
-    Accepted, QosListener, QosOptions, QosSocket, QosSocketListener, SetupError,
+    Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
+    QosSocketListener, SetupError,
 };
+use ontempo_endpoint::{Token, Trust};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
-use super::carried::Carried;
+use super::carried::{Calling, Carried, no_carrier};
 use super::connection::QosLink;
 use super::errors::{BindError, ClosedError};
-use super::failure;
 use super::specification::GivenOptions;
-use crate::live::{Answer, Place, Waker, address, lock, parts};
+use super::{failure, inside};
+use crate::live::{Answer, Identity, Place, Waker, address, lock, parts, token};
 
 /// Those who came and wait to be taken; more are closed, the newest first.
 const MOST_WAITING: usize = 256;
@@ -28,21 +31,46 @@ const LAST_CALL: Wall = Wall::from_secs(1);
 enum Listening {
     Tcp(QosListener),
     Udp(QosSocketListener),
+    Quic(QosConnectionListener),
 }
 
-impl Listening {
-    fn bind(is_udp: bool, at: SocketAddr, options: QosOptions) -> Result<Self, SetupError> {
-        if is_udp {
-            QosSocket::bind(at, options).map(Self::Udp)
-        } else {
-            QosListener::bind(at, options).map(Self::Tcp)
+/// What a listener is bound by.
+enum Binding {
+    Tcp,
+    Udp,
+    Quic(Py<Identity>, Token),
+}
+
+impl Binding {
+    fn bind(&self, at: SocketAddr, options: QosOptions) -> Result<Listening, SetupError> {
+        match self {
+            Self::Tcp => QosListener::bind(at, options).map(Listening::Tcp),
+            Self::Udp => QosSocket::bind(at, options).map(Listening::Udp),
+            Self::Quic(identity, token) => {
+                QosConnection::bind(at, (&identity.get().0, token), options).map(Listening::Quic)
+            }
         }
     }
 
+    /// How we ourselves connect to it.
+    fn calling(&self) -> Calling {
+        match self {
+            Self::Tcp => Calling::Tcp,
+            Self::Udp => Calling::Udp,
+            Self::Quic(identity, token) => {
+                let trust = Trust::Fingerprint(identity.get().0.fingerprint());
+                Calling::Quic("localhost".to_owned(), trust, token.clone())
+            }
+        }
+    }
+}
+
+impl Listening {
     fn local(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_address(),
             Self::Udp(listener) => Ok(listener.local_address()),
+            Self::Quic(listener) => Ok(listener.local_address()),
         }
     }
 
@@ -59,6 +87,7 @@ impl Listening {
         match self {
             Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Tcp)),
             Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Udp)),
+            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Quic)),
         }
     }
 }
@@ -92,31 +121,41 @@ fn take(listening: &Listening, waiting: &Mutex<Waiting>, place: &Place) {
     }
 }
 
-/// Listens at an address; answers a `QosDoor`.
+/// Listens at an address; answers a `QosDoor`. Over QUIC a certificate and a token are `known`.
 #[pyfunction]
 pub(crate) fn qos_bind(
     carrier: &str,
     at: (Option<String>, u16),
     options: GivenOptions,
+    known: Option<(Py<Identity>, PyBackedBytes)>,
     waker: Py<Waker>,
 ) -> PyResult<Answer> {
     let any = || SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), at.1);
     let at = at.0.map_or_else(|| Ok(any()), |host| address(&host, at.1))?;
-    let (options, is_udp) = (options.options()?, carrier == "udp");
+    let options = options.options()?;
+    let binding = match (carrier, known) {
+        ("tcp", None) => Binding::Tcp,
+        ("udp", None) => Binding::Udp,
+        ("quic", Some((identity, secret))) => Binding::Quic(identity, token(&secret)?),
+        _ => return Err(no_carrier(carrier)),
+    };
     let place = waker.get().place();
     let work = move || {
-        let listening = Listening::bind(is_udp, at, options)?;
+        let listening = binding.bind(at, options)?;
         let local = listening.local()?;
         let waiting = Arc::<Mutex<Waiting>>::default();
         let (told, key) = (Arc::clone(&waiting), place.key);
         thread::Builder::new()
             .name("ontempo-accept".to_owned())
             .spawn(move || take(&listening, &told, &place))?;
-        Ok(QosDoor { waiting, key, local: parts(local), is_udp, address: local })
+        let calling = Mutex::new(Some(binding.calling()));
+        Ok(QosDoor { waiting, key, local: parts(local), calling, address: local })
     };
     waker.get().later(work, move |py, bound: Result<_, SetupError>| {
         let door = bound.map_err(|error| match error {
-            SetupError::Io(error) => BindError::new_err(format!("no listener at {at}: {error}")),
+            SetupError::Io(error) if inside(&error).is_none() => {
+                BindError::new_err(format!("no listener at {at}: {error}"))
+            }
             other => failure(&other),
         })?;
         Ok(Py::new(py, door)?.into_any())
@@ -131,7 +170,8 @@ pub(crate) struct QosDoor {
     key: u64,
     #[pyo3(get)]
     local: (String, u16),
-    is_udp: bool,
+    /// How we ourselves connect to it, once.
+    calling: Mutex<Option<Calling>>,
     address: SocketAddr,
 }
 
@@ -145,18 +185,18 @@ pub(crate) enum Arrival {
 impl QosDoor {
     /// Ends the thread, which waits for somebody: that is ourselves.
     fn end(&self) -> impl FnOnce() + Send + 'static {
-        let is_first = !std::mem::replace(&mut lock(&self.waiting).is_closed, true);
-        let (is_udp, mut address) = (self.is_udp, self.address);
+        lock(&self.waiting).is_closed = true;
+        let (calling, mut address) = (lock(&self.calling).take(), self.address);
         match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             _ => {}
         }
         move || {
-            if is_first {
+            if let Some(calling) = calling {
                 let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
                 // Whatever comes of it, the thread has been woken.
-                drop(Carried::connect(is_udp, address, &options));
+                drop(Carried::connect(&calling, address, &options));
             }
         }
     }

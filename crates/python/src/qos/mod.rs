@@ -11,6 +11,9 @@ mod figures;
 mod listener;
 mod specification;
 
+use std::io;
+
+use ontempo_endpoint::live;
 use ontempo_endpoint::qos::SetupError;
 use pyo3::PyErr;
 
@@ -22,10 +25,25 @@ pub(crate) use specification::{qos_check, qos_read};
 mod errors {
     use pyo3::import_exception;
 
-    pub(super) use crate::live::errors::{BindError, ClosedError, NotConnectedError, UnitError};
+    pub(super) use crate::live::errors::{
+        BindError, ClosedError, IdentityError, NotConnectedError, UnitError,
+    };
 
     import_exception!(ontempo.qos.errors, DisagreementError);
     import_exception!(ontempo.qos.errors, SpecificationError);
+}
+
+/// What QUIC said.
+fn inside(error: &io::Error) -> Option<&live::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Why a connection is over.
+fn reason(error: &io::Error) -> String {
+    match inside(error) {
+        Some(live::Error::Closed { reason }) => reason.clone(),
+        _ => error.to_string(),
+    }
 }
 
 /// The exception that a failed set-up is.
@@ -34,6 +52,9 @@ fn failure(error: &SetupError) -> PyErr {
     match error {
         SetupError::Contradiction(_) => errors::SpecificationError::new_err(sentence),
         SetupError::Disagreement(_) => errors::DisagreementError::new_err(sentence),
+        SetupError::Io(error) if matches!(inside(error), Some(live::Error::Identity(_))) => {
+            errors::IdentityError::new_err(sentence)
+        }
         _ => errors::NotConnectedError::new_err(sentence),
     }
 }
