@@ -90,7 +90,9 @@ fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
     wait_until("the capture", || fs::metadata(&trace).is_ok_and(|file| file.len() > 0));
     let server = ["receive", "--", "iperf3", "-s", "-1", "-p", "5201"];
     let mut server = Killed(wrapped(&network, "h2", &server).spawn().expect("ip is there"));
-    wait_until("the server", || !network.exec("h2", "ss -tlnH sport = :5201").is_empty());
+    // What it accepts before its listening socket is marked, some 100 ms, bears no mark.
+    let marked = || network.exec("h2", "ss -tlnH --tos sport = :5201").contains("tos:0x88");
+    wait_until("the server, marked", marked);
     let client = [
         "send", "--", "iperf3", "-c", "10.0.3.2", "-p", "5201", "-t", "8", "-b", "350k", "-l",
         "1280",
