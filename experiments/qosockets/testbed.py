@@ -79,11 +79,15 @@ class Program:
     def until(self, look: Callable[[], T | None], otherwise: str) -> T:
         """Wait until there is something; `UnfitEnvironmentError` where it ends before."""
         until = time.monotonic() + PATIENCE_S
-        while (found := look()) is None:
-            if self.process.poll() is not None or time.monotonic() > until:
+        while True:
+            # Before the look: what it told last is there when it has ended.
+            is_over = self.process.poll() is not None or time.monotonic() > until
+            found = look()
+            if found is not None:
+                return found
+            if is_over:
                 raise UnfitEnvironmentError(f"{self.name} {otherwise}: {self.complaint()}")
             time.sleep(LOOK_EVERY_S)
-        return found
 
     def complaint(self) -> str:
         """The last that it complained of, or how it ended."""
