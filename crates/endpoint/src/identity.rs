@@ -4,6 +4,10 @@
 //! known by those who signed it. Who may connect is a shared token's matter.
 
 use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -25,6 +29,12 @@ pub enum IdentityError {
     Pem(&'static str, rustls::pki_types::pem::Error),
     /// The certificate, its key or the trusted certificates cannot be used.
     Unusable(rustls::Error),
+    /// The file that keeps it cannot be read.
+    Read(PathBuf, io::Error),
+    /// The file that is to keep it cannot be written.
+    Write(PathBuf, io::Error),
+    /// What the file has is no identity.
+    In(PathBuf, Box<Self>),
 }
 
 impl fmt::Display for IdentityError {
@@ -33,6 +43,9 @@ impl fmt::Display for IdentityError {
             Self::Make(error) => write!(f, "no certificate could be made: {error}"),
             Self::Pem(what, error) => write!(f, "the {what} is not valid PEM: {error}"),
             Self::Unusable(error) => write!(f, "the certificate or key cannot be used: {error}"),
+            Self::Read(path, error) => write!(f, "{}: cannot read it: {error}", path.display()),
+            Self::Write(path, error) => write!(f, "{}: cannot write it: {error}", path.display()),
+            Self::In(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }
 }
@@ -94,14 +107,6 @@ pub struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
-/// A certificate of our own making as text, to be kept in a file.
-pub struct MadeIdentity {
-    /// Its certificate and its private key, in PEM.
-    pub pem: String,
-    /// The same, to be used.
-    pub identity: Identity,
-}
-
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("fingerprint", &self.fingerprint()).finish_non_exhaustive()
@@ -114,14 +119,33 @@ impl Identity {
     /// # Errors
     /// Where a name is not one, or the system gives no random numbers.
     pub fn self_made(names: &[&str]) -> Result<Self, IdentityError> {
-        Self::make(names).map(|made| made.identity)
+        Self::make(names).map(|(identity, _)| identity)
     }
 
-    /// The same, with its text.
+    /// The identity that the file at `path` keeps, certificate and key in PEM. Where there is no
+    /// file, one is made for these names and kept there, for nobody else to read.
     ///
     /// # Errors
-    /// As [`self_made`](Self::self_made).
-    pub fn make(names: &[&str]) -> Result<MadeIdentity, IdentityError> {
+    /// Where the file cannot be read or written, or has something else in it; as
+    /// [`self_made`](Self::self_made).
+    pub fn kept(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
+        match fs::read(path) {
+            Ok(pem) => Self::from_pem(&pem, &pem)
+                .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let (identity, pem) = Self::make(names)?;
+                let mut options = OpenOptions::new();
+                let file = options.write(true).create_new(true).mode(0o600).open(path);
+                file.and_then(|mut file| file.write_all(pem.as_bytes()))
+                    .map_err(|error| IdentityError::Write(path.to_owned(), error))?;
+                Ok(identity)
+            }
+            Err(error) => Err(IdentityError::Read(path.to_owned(), error)),
+        }
+    }
+
+    /// One for these names, and its text: certificate and key in PEM.
+    fn make(names: &[&str]) -> Result<(Self, String), IdentityError> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key =
             rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).map_err(IdentityError::Make)?;
@@ -131,7 +155,7 @@ impl Identity {
         let pem = made.pem() + &key.serialize_pem();
         let key = PrivateKeyDer::try_from(key.serialize_der())
             .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_owned())))?;
-        Ok(MadeIdentity { pem, identity: Self { chain: vec![made.der().clone()], key } })
+        Ok((Self { chain: vec![made.der().clone()], key }, pem))
     }
 
     /// The certificate chain and private key of two files in PEM.

@@ -43,9 +43,7 @@ pub use connection::{
 pub use endpoint::{ConnectionId, Endpoint};
 pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
-pub use identity::{
-    Fingerprint, Identity, IdentityError, MadeIdentity, Token, TokenTooLong, Trust,
-};
+pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenTooLong, Trust};
 pub use noq_proto::EcnCodepoint;
 pub use qlog::{Qlog, QlogError};
 pub use wire::AckRequest;

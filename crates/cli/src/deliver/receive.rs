@@ -1,8 +1,5 @@
 //! `ontempo receive`.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -12,7 +9,7 @@ use ontempo_endpoint::live::{
     Accepted, Connection, Listener, Message, Options, ReceiveFlow, SendFlow,
 };
 use ontempo_endpoint::udp::SocketOptions;
-use ontempo_endpoint::{Delivery, FlowConfig, Identity, ReceiveStatistics};
+use ontempo_endpoint::{Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics};
 use ontempo_foundation::Duration;
 use serde_json::json;
 
@@ -98,26 +95,15 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// The certificate and key of a file, or made now, and then kept there.
 pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
-    let made = || Identity::make(&["localhost"]).map_err(environment);
-    let Some(path) = path else { return made().map(|made| made.identity) };
-    let name = path.display();
-    match fs::read(path) {
-        Ok(pem) => Identity::from_pem(&pem, &pem)
-            .map_err(|error| Failure::Input(format!("--identity {name}: {error}"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let made = made()?;
-            let mut options = OpenOptions::new();
-            // Nobody else may read the key.
-            let file = options.write(true).create_new(true).mode(0o600).open(path);
-            file.and_then(|mut file| file.write_all(made.pem.as_bytes())).map_err(|error| {
-                Failure::Environment(format!("--identity {name}: cannot write it: {error}"))
-            })?;
-            Ok(made.identity)
+    let names = ["localhost"];
+    let Some(path) = path else { return Identity::self_made(&names).map_err(environment) };
+    Identity::kept(path, &names).map_err(|error| match error {
+        IdentityError::In(..) => Failure::Input(format!("--identity {error}")),
+        IdentityError::Read(..) | IdentityError::Write(..) => {
+            Failure::Environment(format!("--identity {error}"))
         }
-        Err(error) => {
-            Err(Failure::Environment(format!("--identity {name}: cannot read it: {error}")))
-        }
-    }
+        error => environment(error),
+    })
 }
 
 impl Receiver<'_> {

@@ -1,9 +1,6 @@
 //! Who an endpoint is, and whom it trusts.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ontempo_endpoint as endpoint;
 use pyo3::exceptions::PyValueError;
@@ -41,7 +38,8 @@ impl Identity {
     /// The certificate and key of a file, made where the file is missing.
     #[staticmethod]
     fn kept(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| kept(&path)).map(Self)
+        let kept = py.detach(|| endpoint::Identity::kept(&path, &["localhost"]));
+        kept.map(Self).map_err(|error| unusable(&error))
     }
 
     /// The SHA-256 of the certificate, as 64 hexadecimal digits.
@@ -52,26 +50,6 @@ impl Identity {
 
     fn __repr__(&self) -> String {
         format!("<Identity {}>", self.0.fingerprint())
-    }
-}
-
-fn kept(path: &Path) -> PyResult<endpoint::Identity> {
-    let name = path.display();
-    match fs::read(path) {
-        Ok(pem) => endpoint::Identity::from_pem(&pem, &pem)
-            .map_err(|error| IdentityError::new_err(format!("{name}: {error}"))),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let made =
-                endpoint::Identity::make(&["localhost"]).map_err(|error| unusable(&error))?;
-            let mut options = OpenOptions::new();
-            // Nobody else may read the key.
-            let file = options.write(true).create_new(true).mode(0o600).open(path);
-            file.and_then(|mut file| file.write_all(made.pem.as_bytes())).map_err(|error| {
-                IdentityError::new_err(format!("{name}: cannot write it: {error}"))
-            })?;
-            Ok(made.identity)
-        }
-        Err(error) => Err(IdentityError::new_err(format!("{name}: cannot read it: {error}"))),
     }
 }
 
