@@ -16,8 +16,8 @@ RST = range(0xD0, 0xD8)
 BASELINE, EXTENDED, PROGRESSIVE = 0xC0, 0xC1, 0xC2
 OTHER_FRAMES = {*range(0xC3, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
-_MOST_PIXELS = 1 << 26
-_MOST_SIDE = 65_500  # what libjpeg decodes
+_MAX_PIXELS = 1 << 26
+_MAX_SIDE = 65_500  # what libjpeg decodes
 _BITS = 8
 _ALL_FREQUENCIES = bytes([0, 63, 0])
 
@@ -174,8 +174,8 @@ def _layout(begin: int, frame: bytes, scan: bytes, interval: int) -> Layout:
         raise JpegError(f"it has {bits} bits a sample: 8 are drawn here")
     if height == 0 or width == 0 or components not in (1, 3, 4):
         raise JpegError(f"its frame is damaged: {width} by {height}, {components} components")
-    if width * height > _MOST_PIXELS:
-        raise JpegError(f"it has {width} by {height} pixels: at most {_MOST_PIXELS} are drawn here")
+    if width * height > _MAX_PIXELS:
+        raise JpegError(f"it has {width} by {height} pixels: at most {_MAX_PIXELS} are drawn here")
     if len(scan) != 4 + 2 * components or scan[0] != components or scan[-3:] != _ALL_FREQUENCIES:
         raise JpegError("it has several scans: save it as a baseline JPEG with one")
     if interval == 0:
@@ -188,8 +188,8 @@ def _layout(begin: int, frame: bytes, scan: bytes, interval: int) -> Layout:
     across = 1 if components == 1 else max(across for across, _ in factors)
     down = 1 if components == 1 else max(down for _, down in factors)
     head = Layout(width, height, 8 * across, 8 * down, interval, begin + 1)
-    if len(head.span(0)) * head.unit_width > _MOST_SIDE:
-        raise JpegError(f"its restart intervals are too long: at most {_MOST_SIDE} pixels in a row")
+    if len(head.span(0)) * head.unit_width > _MAX_SIDE:
+        raise JpegError(f"its restart intervals are too long: at most {_MAX_SIDE} pixels in a row")
     return head
 
 

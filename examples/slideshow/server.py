@@ -15,7 +15,7 @@ import socket
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SMALLEST, LARGEST = 18_000, 58_000
+MIN_BYTES, MAX_BYTES = 18_000, 58_000
 """Bytes of an image (qosockets, III.C)."""
 
 WIDTH = 200
@@ -78,8 +78,8 @@ def main() -> None:
     """Serve until Ctrl-C."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--listen", type=address, default=("127.0.0.1", 8000), metavar="HOST:PORT")
-    parser.add_argument("--smallest", type=int, default=SMALLEST, metavar="BYTES")
-    parser.add_argument("--largest", type=int, default=LARGEST, metavar="BYTES")
+    parser.add_argument("--smallest", type=int, default=MIN_BYTES, metavar="BYTES")
+    parser.add_argument("--largest", type=int, default=MAX_BYTES, metavar="BYTES")
     parser.add_argument("--seed", type=int, default=0, help="other sizes for the same numbers")
     asked = parser.parse_args()
     if not 100 <= asked.smallest <= asked.largest:  # noqa: PLR2004

@@ -42,7 +42,7 @@ ENTRY = struct.Struct("=qI")
 
 _SO_TIMESTAMPNS, _SO_RXQ_OVFL = 35, 40
 _TIMESPEC = struct.Struct("=qq")
-_LARGEST = 65_536
+_MAX_DATAGRAM = 65_536
 
 LOOK_EVERY_S = 0.1
 
@@ -169,7 +169,7 @@ def record(inlet: socket.socket, until: float) -> tuple[bytearray, int]:
     inlet.settimeout(LOOK_EVERY_S)
     while time.monotonic() < until:
         try:
-            datagram, notes, _, _ = inlet.recvmsg(_LARGEST, 128)
+            datagram, notes, _, _ = inlet.recvmsg(_MAX_DATAGRAM, 128)
         except TimeoutError:
             continue
         stamp_ns = time.time_ns()

@@ -131,7 +131,7 @@ def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Fi
 BESIDE = 0.045
 """Between the marks of two contenders at one path, so that equal ones are all seen."""
 
-MOST_SHOWN_S = 3.0
+MAX_SHOWN_S = 3.0
 """Where a plot of latencies ends: HTTP over losses would leave no room for the others."""
 
 
@@ -144,7 +144,7 @@ def _view(rows: pl.DataFrame, contenders: Sequence[Contender], quantity: str) ->
         for row in rows.filter(contender=one.name).iter_rows(named=True):
             value = bad_share(row) if quantity == "bad" else row[quantity]
             if quantity == "latency_p99_s":
-                value = min(value, MOST_SHOWN_S)
+                value = min(value, MAX_SHOWN_S)
             points[row["path"] + beside] = exact(value)
         series.append(Series(one.shown, colour, points, style="none", symbol=symbol))
     return View("", series)

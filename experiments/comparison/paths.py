@@ -14,7 +14,7 @@ BURST_PACKETS = 4
 QUEUE_PACKETS = 100
 """Of the bottleneck: 135 ms of full packets at twice the stream's rate, 340 ms at 0.8 times."""
 
-LEAST_LATENCY_MS, LATENCY_RTTS = 120, 4
+MIN_LATENCY_MS, LATENCY_RTTS = 120, 4
 """What contenders with a receiver's buffer are given: as SRT's makers and users advise."""
 
 MARGIN_MS = 60
@@ -38,7 +38,7 @@ class Path:
     @property
     def latency_ms(self) -> int:
         """The buffer by the rule: four round trips, and not less than 120 ms."""
-        return max(LEAST_LATENCY_MS, LATENCY_RTTS * self.rtt_ms)
+        return max(MIN_LATENCY_MS, LATENCY_RTTS * self.rtt_ms)
 
     def playout_ms(self, buffer_ms: int) -> float:
         """From when a frame was sent to when it is late, behind such a buffer."""

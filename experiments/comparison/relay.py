@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _RTP = struct.Struct("!BBHII")
 _VERSION, _MP2T, _SSRC, _CLOCK_HZ = 0x80, 33, 0x6F6E7465, 90_000
-_LARGEST = 65_536
+_MAX_DATAGRAM = 65_536
 _PACKET, _PER_DATAGRAM = 188, 7
 _LOCAL = "127.0.0.1"
 
@@ -38,7 +38,7 @@ def rtp_send(inlet: str, peer: str, port: str) -> None:
     with udp() as taken, udp() as out:
         taken.bind((_LOCAL, int(inlet)))
         for number in itertools.count():
-            datagram = taken.recv(_LARGEST)
+            datagram = taken.recv(_MAX_DATAGRAM)
             stamp = int(time.monotonic() * _CLOCK_HZ) & 0xFFFF_FFFF
             header = _RTP.pack(_VERSION, _MP2T, number & 0xFFFF, stamp, _SSRC)
             out.sendto(header + datagram, (peer, int(port)))
@@ -49,7 +49,7 @@ def rtp_receive(port: str, outlet: str) -> None:
     with udp() as taken, udp() as out:
         taken.bind(("", int(port)))
         while True:
-            out.sendto(taken.recv(_LARGEST)[_RTP.size :], (_LOCAL, int(outlet)))
+            out.sendto(taken.recv(_MAX_DATAGRAM)[_RTP.size :], (_LOCAL, int(outlet)))
 
 
 class Server(ThreadingHTTPServer):
@@ -69,7 +69,7 @@ class Server(ThreadingHTTPServer):
         with udp() as taken:
             taken.bind((_LOCAL, inlet))
             while True:
-                datagram = taken.recv(_LARGEST)
+                datagram = taken.recv(_MAX_DATAGRAM)
                 for reader in self.readers:
                     reader.put(datagram)
 
@@ -122,7 +122,7 @@ def http_read(peer: str, port: str, outlet: str) -> None:
         break
     waiting = b""
     with udp() as out, contextlib.suppress(OSError, http.client.HTTPException):
-        while data := response.read1(_LARGEST):
+        while data := response.read1(_MAX_DATAGRAM):
             waiting += data
             while len(waiting) >= _PACKET:
                 size = min(len(waiting) // _PACKET, _PER_DATAGRAM) * _PACKET

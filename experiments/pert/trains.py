@@ -16,7 +16,7 @@ STEADY_S = 30.0
 SAME_S = 1e-8
 """Times closer than this are one: a table's times are rounded to nanoseconds."""
 
-LARGEST, WEIGHT, TOLERANCE, LONGEST_S = 4, 0.9, 2.0, 0.5
+MAX_TRAIN, WEIGHT, TOLERANCE, MAX_WAIT_S = 4, 0.9, 2.0, 0.5
 """Algorithms 1 to 3: packets to an ACK, weight of the old mean, timer; RFC 1122's longest hold."""
 
 
@@ -139,5 +139,5 @@ class AdaptiveReceiver:
         if self._held >= self._threshold or self._interval is None:
             self._answer(now)
         else:
-            self._deadline = min(now + TOLERANCE * self._interval, self._held_since + LONGEST_S)
-        self._threshold = min(self._threshold + 1, LARGEST)
+            self._deadline = min(now + TOLERANCE * self._interval, self._held_since + MAX_WAIT_S)
+        self._threshold = min(self._threshold + 1, MAX_TRAIN)

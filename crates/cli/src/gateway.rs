@@ -20,7 +20,7 @@ use crate::signals::{stop_flag, unless_stopped};
 use crate::telling::{Teller, word};
 
 /// Connections carried at once.
-const MOST_CARRIED: usize = 512;
+const MAX_CARRIED: usize = 512;
 
 /// The connections that are carried, by their number.
 #[derive(Clone)]
@@ -135,8 +135,8 @@ impl Carrying {
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
         let mut all = self.lock();
-        if all.now.len() >= MOST_CARRIED {
-            complain(&format!("{remote}: {MOST_CARRIED} connections are carried already"));
+        if all.now.len() >= MAX_CARRIED {
+            complain(&format!("{remote}: {MAX_CARRIED} connections are carried already"));
             return;
         }
         all.last += 1;

@@ -10,7 +10,7 @@ const BOTH: char = '*';
 const MARGIN: usize = 9;
 
 /// Letters that a place on the axis takes at least.
-const LEAST: usize = 4;
+const MIN_WIDTH: usize = 4;
 
 /// A curve, from 0 to `most`.
 pub(crate) struct Curve<'a> {
@@ -55,7 +55,7 @@ pub(crate) fn two_curves(
     right: &Curve<'_>,
     width: usize,
 ) -> String {
-    let inner = width.saturating_sub(2 * MARGIN).max(LEAST * places.len());
+    let inner = width.saturating_sub(2 * MARGIN).max(MIN_WIDTH * places.len());
     let gap = inner / places.len().max(1);
     let column = |place: usize| gap / 2 + place * gap;
     let mut field = vec![vec![' '; inner]; LINES];

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// The most seeds of one study.
-const MOST: u64 = 1_000_000;
+const MAX_SEEDS: u64 = 1_000_000;
 
 /// Seeds, each once, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl FromStr for Seeds {
             if first > last {
                 return Err(format!("`{part}` runs backwards; write {last}..{first}"));
             }
-            if last - first >= MOST || seeds.len() as u64 + (last - first) >= MOST {
-                return Err(format!("more than {MOST} seeds"));
+            if last - first >= MAX_SEEDS || seeds.len() as u64 + (last - first) >= MAX_SEEDS {
+                return Err(format!("more than {MAX_SEEDS} seeds"));
             }
             seeds.extend(first..=last);
         }

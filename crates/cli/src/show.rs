@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::summary::{Group, Link, Playout, Summary};
 
 /// The most links that are shown.
-const MOST_LINKS: usize = 12;
+const MAX_LINKS: usize = 12;
 
 /// One run's figures, or the means of several runs'.
 pub(crate) fn show(summaries: &[Summary]) -> String {
@@ -98,11 +98,11 @@ fn links(summaries: &[Summary]) -> String {
         });
         rows[place].add(link);
     }
-    let more = rows.len().saturating_sub(MOST_LINKS);
+    let more = rows.len().saturating_sub(MAX_LINKS);
     if more > 0 {
         let queue = |row: &LinkSums<'_>| row.queue / row.runs;
         rows.sort_by(|a, b| queue(b).total_cmp(&queue(a)));
-        rows.truncate(MOST_LINKS);
+        rows.truncate(MAX_LINKS);
     }
     let mut table = table(&["link", "busy", "dropped", "drop rate", "mean queue"]);
     for row in rows {
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn of_many_links_those_with_the_longest_queues_are_shown_and_the_rest_counted() {
-        let text = show(&[run(1e6, 0, MOST_LINKS + 5)]);
-        assert_eq!(text.lines().filter(|line| line.starts_with("hop")).count(), MOST_LINKS);
+        let text = show(&[run(1e6, 0, MAX_LINKS + 5)]);
+        assert_eq!(text.lines().filter(|line| line.starts_with("hop")).count(), MAX_LINKS);
         assert!(words(&text, "hop 4 ").is_empty() && !words(&text, "hop 5 ").is_empty());
         assert!(text.ends_with("and 5 more, in the table `links`"), "{text}");
     }

@@ -92,14 +92,14 @@ pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> se
 
 /// Says what is left of a plan that was stopped.
 fn kept(plan: &Plan, finished: &[Finished]) -> String {
-    const MOST_NAMED: usize = 10;
+    const MAX_NAMED: usize = 10;
     if finished.is_empty() {
         return "no run was finished; nothing was written".to_owned();
     }
     let mut names: Vec<String> =
-        finished.iter().take(MOST_NAMED).map(|run| run.folder.display().to_string()).collect();
-    if finished.len() > MOST_NAMED {
-        names.push(format!("and {} more", finished.len() - MOST_NAMED));
+        finished.iter().take(MAX_NAMED).map(|run| run.folder.display().to_string()).collect();
+    if finished.len() > MAX_NAMED {
+        names.push(format!("and {} more", finished.len() - MAX_NAMED));
     }
     format!("kept {} of {} runs: {}", finished.len(), plan.runs.len(), names.join(", "))
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Ran, skipped, wait_until};
-use ontempo_reservation::local::{MOST_LINE, Notice};
+use ontempo_reservation::local::{MAX_LINE_LEN, Notice};
 use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
 
 /// The round trip between the hosts.
@@ -333,7 +333,7 @@ fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
     theirs.fails(3, &["l1", "somebody else's", "tbf 7:", "enforce = false"]);
     network.exec("r1", "tc qdisc del dev l1 root handle 7:; tc qdisc del dev l0 root || true");
     network.start("r1");
-    for nonsense in [b"{\"id\":1,\"request\":\"fly\"}\n".to_vec(), vec![b'x'; MOST_LINE + 2]] {
+    for nonsense in [b"{\"id\":1,\"request\":\"fly\"}\n".to_vec(), vec![b'x'; MAX_LINE_LEN + 2]] {
         let mut stream = UnixStream::connect(network.place.path("r1.sock")).expect("a socket");
         stream.write_all(&nonsense).expect("it is taken");
         let mut said = Vec::new();

@@ -19,7 +19,7 @@ use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
-use crate::space::{LEAST_MTU, Spaces, inside, number};
+use crate::space::{MIN_MTU, Spaces, inside, number};
 use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
 
@@ -37,9 +37,9 @@ pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
-        Transport::Own {} | Transport::Adu(_) => LEAST_MTU,
+        Transport::Own {} | Transport::Adu(_) => MIN_MTU,
     };
-    scenario.flows.values().map(packet).max().unwrap_or(LEAST_MTU)
+    scenario.flows.values().map(packet).max().unwrap_or(MIN_MTU)
 }
 
 /// The network of a run.

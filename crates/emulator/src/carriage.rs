@@ -10,7 +10,7 @@ const NOTABLY_LATE: Duration = Duration::from_micros(500);
 
 /// How many packets the fastest link may send between two steps of the clock: more, and the times
 /// at which they leave are as coarse as the steps.
-const MOST_A_STEP: u64 = 2;
+const MAX_PER_STEP: u64 = 2;
 
 /// How well packets were carried.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Carriage {
 pub(crate) fn coarse_clock(step: Duration, layout: &Layout, largest: Bytes) -> Option<String> {
     let rates = layout.links.iter().map(|link| link.rate).filter(|rate| *rate < Rate::UNLIMITED);
     let packet = rates.max()?.time_to_send(largest);
-    (step > packet * MOST_A_STEP).then(|| {
+    (step > packet * MAX_PER_STEP).then(|| {
         format!(
             "this machine's clock goes in steps of {step}, too coarse for a link that sends a \
              packet in {packet}; what leaves within a step leaves at once"

@@ -20,13 +20,13 @@ use crate::{Control, sys};
 pub(crate) const SPIN: Duration = Duration::from_micros(60);
 
 /// The shortest sleep that is worth its system call.
-const LEAST_SLEEP: Duration = Duration::from_micros(5);
+const MIN_SLEEP: Duration = Duration::from_micros(5);
 
 /// The longest sleep, after which it looks whether the run was cancelled.
-const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// The most packets read off one interface before what is due is looked at.
-const MOST_AT_ONCE: usize = 32;
+const MAX_BATCH: usize = 32;
 
 /// Carries packets of a run.
 pub(crate) struct Carrier {
@@ -105,8 +105,8 @@ impl Carrier {
             thread::sleep(std::time::Duration::from_nanos(pause.as_nanos()));
             self.waiter.look()?;
         } else if left > SPIN {
-            self.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
-        } else if left > LEAST_SLEEP && self.rest.is_owed() {
+            self.waiter.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
+        } else if left > MIN_SLEEP && self.rest.is_owed() {
             self.waiter.wait(now + left)?;
         } else {
             return self.waiter.look();
@@ -130,7 +130,7 @@ impl Carrier {
     fn read(&mut self, place: usize) -> io::Result<()> {
         let mtu = self.mtu;
         let mut interface = &self.interfaces[place];
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..MAX_BATCH {
             // The kernel hands a packet over as soon as it is sent, so that reading it is as near
             // to its sending as can be.
             let now = self.clock.now();

@@ -14,7 +14,7 @@ const FOLDER: &str = "/run/netns";
 
 /// How long processes get to end by themselves.
 const GRACE: Duration = Duration::from_millis(20);
-const MOST_WAITS: u32 = 25;
+const MAX_WAITS: u32 = 25;
 
 /// The file that a namespace is entered by.
 pub(crate) fn path(namespace: &str) -> PathBuf {
@@ -68,7 +68,7 @@ fn finish(program: &str, command: &mut Command, input: &str) -> Result<String, S
 /// Ends the processes in `namespace`: asks first, and then does not ask.
 pub(crate) fn end_processes(namespace: &str) {
     for signal in [Signal::TERM, Signal::KILL] {
-        for _ in 0..MOST_WAITS {
+        for _ in 0..MAX_WAITS {
             let running = processes(namespace);
             if running.is_empty() {
                 return;

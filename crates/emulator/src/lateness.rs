@@ -3,7 +3,7 @@
 use ontempo_foundation::Duration;
 
 /// What is later counts as this late.
-const MOST_MICROS: usize = 10_000;
+const MAX_MICROS: usize = 10_000;
 
 /// How late each packet was, in whole microseconds.
 #[derive(Clone, Debug)]
@@ -14,14 +14,14 @@ pub struct Lateness {
 
 impl Default for Lateness {
     fn default() -> Self {
-        Self { counts: vec![0; MOST_MICROS + 1], total: 0 }
+        Self { counts: vec![0; MAX_MICROS + 1], total: 0 }
     }
 }
 
 impl Lateness {
     #[inline]
     pub(crate) fn note(&mut self, late: Duration) {
-        let micros = (late.as_nanos() / 1000).min(MOST_MICROS as u64) as usize;
+        let micros = (late.as_nanos() / 1000).min(MAX_MICROS as u64) as usize;
         self.counts[micros] += 1;
         self.total += 1;
     }

@@ -13,7 +13,7 @@ use crate::routers::Routed;
 use crate::traffic::STAMP;
 
 /// The most flows of a run: each has hosts of its own, or nearly so.
-const MOST_FLOWS: u64 = 1_000;
+const MAX_FLOWS: u64 = 1_000;
 
 /// TCP's header with timestamps, and UDP's.
 const TCP_HEADER: u64 = 20;
@@ -21,10 +21,10 @@ const TIMESTAMPS: u64 = 12;
 const UDP_HEADER: u64 = 8;
 
 /// The smallest segment that the kernel makes (`TCP_MIN_MSS`).
-const SMALLEST_SEGMENT: u64 = 88;
+const MIN_SEGMENT: u64 = 88;
 
 /// What interfaces take.
-const LARGEST_PACKET: u64 = 65_535;
+const MAX_PACKET: u64 = 65_535;
 
 /// Payload of a full TCP packet of this size, and the segment size to ask the kernel for.
 pub(crate) fn tcp_payload(packet: Bytes, version: Version) -> (u64, u64) {
@@ -79,10 +79,10 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
 pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError> {
     let mut problems = Vec::new();
     let flows: u64 = scenario.flows.values().map(|group| u64::from(group.count)).sum();
-    if flows > MOST_FLOWS {
+    if flows > MAX_FLOWS {
         problems.push(format!(
             "flows: {flows} are too many to be emulated, since each has namespaces of its own; at \
-             most {MOST_FLOWS} will do"
+             most {MAX_FLOWS} will do"
         ));
     }
     if let Topology::Graph { links } = &scenario.topology
@@ -136,7 +136,7 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
             let headers = version.header() + UDP_HEADER;
             let least = headers + STAMP as u64;
-            (packet.get() < least || packet.get() > LARGEST_PACKET).then(|| {
+            (packet.get() < least || packet.get() > MAX_PACKET).then(|| {
                 let what = "its headers, number and time of sending";
                 let why = format!("a packet of {packet} has no room for {what}: {least} B");
                 ("transport.packet", why)
@@ -152,8 +152,8 @@ fn of_tcp(spec: &TcpSpec, version: Version) -> Option<(&'static str, String)> {
         return Some(("transport.congestion", why));
     }
     let (_, segment) = tcp_payload(spec.packet, version);
-    if segment < SMALLEST_SEGMENT {
-        let least = SMALLEST_SEGMENT + version.header() + TCP_HEADER;
+    if segment < MIN_SEGMENT {
+        let least = MIN_SEGMENT + version.header() + TCP_HEADER;
         let why = format!("the kernel makes no packets of {}; at least {least} B", spec.packet);
         return Some(("transport.packet", why));
     }

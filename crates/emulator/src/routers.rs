@@ -16,7 +16,7 @@ use crate::address::End;
 use crate::routes::{Graph, Host, hosts};
 
 /// The longest name of an interface (`IFNAMSIZ` of Linux, less its closing zero).
-const LONGEST_NAME: usize = 15;
+const MAX_NAME_LEN: usize = 15;
 
 /// Packets that may wait where the scenario sets no limit.
 const NO_LIMIT: Packets = Packets::new(1_000_000);
@@ -122,7 +122,7 @@ impl Routed {
         let neighbour = &self.layout.nodes[self.layout.links[link].to];
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         let name = format!("to-{neighbour}");
-        let will_do = name.len() <= LONGEST_NAME && name.chars().all(is_plain);
+        let will_do = name.len() <= MAX_NAME_LEN && name.chars().all(is_plain);
         if will_do { name } else { format!("link{link}") }
     }
 

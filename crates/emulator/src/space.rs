@@ -22,7 +22,7 @@ use crate::routes::{Host, hosts};
 use crate::{Options, iproute, sys};
 
 /// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
-pub(crate) const LEAST_MTU: Bytes = Bytes::new(1500);
+pub(crate) const MIN_MTU: Bytes = Bytes::new(1500);
 
 /// What a host's interface is called, where it has one.
 const INTERFACE: &str = "ontempo0";
@@ -32,7 +32,7 @@ const INTERFACE: &str = "ontempo0";
 const INTERFACE_QUEUE: u32 = 20_000;
 
 /// What the kernel may hold for a connection, at most: enough for 1 Gbit/s over 250 ms.
-const MOST_BUFFERED: u32 = 32 << 20;
+const MAX_BUFFERED: u32 = 32 << 20;
 
 /// The namespaces of a run that are there, with their interfaces' other ends.
 pub(crate) struct Spaces {
@@ -65,7 +65,7 @@ impl Spaces {
             mark,
             hosts,
             interfaces: Vec::new(),
-            mtu: largest_packet(scenario).max(LEAST_MTU).get() as usize,
+            mtu: largest_packet(scenario).max(MIN_MTU).get() as usize,
         };
         if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
             return Err(EmulationError::System(format!(
@@ -267,7 +267,7 @@ fn routed_furniture(
 /// The kernel's settings in the namespace of the calling thread: a connection should not remember
 /// the one before, and its buffers should not be what limits it.
 fn settings(forwards: bool) -> io::Result<()> {
-    let buffers = format!("4096 131072 {MOST_BUFFERED}");
+    let buffers = format!("4096 131072 {MAX_BUFFERED}");
     let of_all = [
         ("ipv4/tcp_no_metrics_save", "1"),
         ("ipv4/tcp_rmem", &buffers),

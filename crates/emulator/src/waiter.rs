@@ -17,7 +17,7 @@ use crate::clock::Clock;
 const TIMER: u64 = u64::MAX;
 
 /// Files that are told of at once; the others come next time.
-const MOST_READY: usize = 64;
+const MAX_READY: usize = 64;
 
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -67,7 +67,7 @@ impl Waiter {
 
     fn collect(&mut self, timeout: Option<&Timespec>) -> io::Result<()> {
         self.ready.clear();
-        let mut events = [MaybeUninit::uninit(); MOST_READY];
+        let mut events = [MaybeUninit::uninit(); MAX_READY];
         let events = match epoll::wait(&self.epoll, &mut events, timeout) {
             Ok((events, _)) => events,
             Err(rustix::io::Errno::INTR) => return Ok(()),

@@ -2,8 +2,8 @@
 //! the corpus.
 
 use ontempo_endpoint::qos::wire::{
-    Change, Header, Kind, LONGEST_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER,
-    UDP_HEADER, setup_length,
+    Change, Header, Kind, MAX_SETUP, PREFACE, Pong, Refused, Setup, Status, TCP_HEADER, UDP_HEADER,
+    setup_length,
 };
 
 /// What is read is written as it was.
@@ -39,7 +39,7 @@ pub(crate) fn qos_tcp(bytes: &[u8]) {
     if let Some(Ok(length)) = bytes.first_chunk::<PREFACE>().map(setup_length)
         && let Some((setup, after)) = bytes.split_at_checked(PREFACE + length)
     {
-        assert!(setup.len() <= LONGEST_SETUP);
+        assert!(setup.len() <= MAX_SETUP);
         if let Ok(read) = Setup::read(setup) {
             assert_eq!(read.to_bytes(), setup);
         }

@@ -79,7 +79,7 @@ struct Kept {
 }
 
 /// Answers to packets that belong to no connection, kept at most.
-const MOST_RESPONSES: usize = 64;
+const MAX_RESPONSES: usize = 64;
 
 /// What a server needs.
 struct Listening {
@@ -341,7 +341,7 @@ impl Endpoint {
         let transport = self.config.transport(self.epoch, seed, (account, trace));
         config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
-        config.max_incoming(MOST_RESPONSES);
+        config.max_incoming(MAX_RESPONSES);
         Some(Arc::new(config))
     }
 
@@ -416,7 +416,7 @@ impl Endpoint {
     }
 
     fn respond(&mut self, transmit: &noq_proto::Transmit, bytes: &[u8]) {
-        if self.responses.len() < MOST_RESPONSES
+        if self.responses.len() < MAX_RESPONSES
             && let Some(bytes) = bytes.get(..transmit.size)
             && let Some(transmit) = self.addressed(transmit, None)
         {

@@ -20,7 +20,7 @@
 
 #include "pert_flow.h"
 
-#define MOST 32
+#define MAX_NUMBERS 32
 
 static struct pert_parameters p;
 static struct pert_flow flow;
@@ -81,14 +81,14 @@ static void event(char kind, const u64 *n)
 
 int main(void)
 {
-	u64 n[MOST];
+	u64 n[MAX_NUMBERS];
 	char kind;
 
 	while (scanf(" %c", &kind) == 1) {
 		int count = 0;
 
 		memset(n, 0, sizeof(n));
-		while (count < MOST && scanf("%llu", &n[count]) == 1)
+		while (count < MAX_NUMBERS && scanf("%llu", &n[count]) == 1)
 			count++;
 		switch (kind) {
 		case 'P':

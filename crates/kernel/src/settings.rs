@@ -60,9 +60,9 @@ impl Settings {
     pub(crate) const COUNT: usize = 20;
 
     /// The longest delay: what `bpf/pert_math.h` holds.
-    const LONGEST: Duration = Duration::from_secs(134);
+    const MAX_DELAY: Duration = Duration::from_secs(134);
     /// Alpha's upper bound, for the same reason.
-    const MOST_ALPHA: f64 = 128.0;
+    const MAX_ALPHA: f64 = 128.0;
 
     /// The defaults, changed by assignments `key=value`. `variant=thesis` is taken first, wherever
     /// it stands.
@@ -135,7 +135,7 @@ impl Settings {
     /// All settings, in the order of `struct pert_parameters` (`bpf/pert_math.h`).
     fn visit(&mut self, each: &mut dyn FnMut(&'static str, Slot<'_>)) {
         use Slot::{Choice, Delay, Number, Share};
-        const LEAST: f64 = 1.0 / SHARE;
+        const MIN_SHARE: f64 = 1.0 / SHARE;
         const STEP: f64 = 1.0 / PACKET;
         let pert = &mut self.pert;
         each("srtt-weight", Share(&mut pert.srtt_weight, 0.0));
@@ -144,15 +144,15 @@ impl Settings {
         each("t-max", Delay(&mut pert.t_max));
         each("p-max", Share(&mut pert.p_max, 0.0));
         each("t3-share", Share(&mut pert.t3_share, 0.0));
-        each("alpha-initial", Number(&mut pert.alpha_initial, STEP, Self::MOST_ALPHA));
-        each("alpha-min", Number(&mut pert.alpha_minimum, STEP, Self::MOST_ALPHA));
-        each("alpha-max", Number(&mut pert.alpha_maximum, STEP, Self::MOST_ALPHA));
-        each("high-speed-step", Number(&mut pert.high_speed_step, 0.0, Self::MOST_ALPHA));
+        each("alpha-initial", Number(&mut pert.alpha_initial, STEP, Self::MAX_ALPHA));
+        each("alpha-min", Number(&mut pert.alpha_minimum, STEP, Self::MAX_ALPHA));
+        each("alpha-max", Number(&mut pert.alpha_maximum, STEP, Self::MAX_ALPHA));
+        each("high-speed-step", Number(&mut pert.high_speed_step, 0.0, Self::MAX_ALPHA));
         each("safe-factor", Share(&mut pert.safe_factor, 0.0));
-        each("compete-step", Number(&mut pert.compete_step, 0.0, Self::MOST_ALPHA));
+        each("compete-step", Number(&mut pert.compete_step, 0.0, Self::MAX_ALPHA));
         each("compete-from", Share(&mut pert.compete_from, 0.0));
         each("compete-full", Share(&mut pert.compete_full, 0.0));
-        each("ramp-pole", Share(&mut pert.ramp_pole, LEAST));
+        each("ramp-pole", Share(&mut pert.ramp_pole, MIN_SHARE));
         each("alpha-period", Number(&mut pert.alpha_period, 0.0, 64.0));
         let immediate = &mut pert.immediate;
         let now = *immediate;
@@ -211,8 +211,8 @@ impl Slot<'_> {
         match self {
             Self::Delay(value) => {
                 let delay: Duration = text.parse().map_err(|error| format!("{error}"))?;
-                if delay > Settings::LONGEST {
-                    return Err(format!("{text} is more than {}", Settings::LONGEST));
+                if delay > Settings::MAX_DELAY {
+                    return Err(format!("{text} is more than {}", Settings::MAX_DELAY));
                 }
                 *value = delay;
             }

@@ -7,7 +7,7 @@
 use ontempo_foundation::{Duration, Packets, Time};
 
 /// The longest that an acknowledgement may ever be held (RFC 1122, section 4.2.3.2).
-pub const LONGEST_HOLD: Duration = Duration::from_millis(500);
+pub const MAX_HOLD: Duration = Duration::from_millis(500);
 
 /// What to do about the acknowledgement of the segment just received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,10 @@ impl Default for DelayedAck {
 
 impl DelayedAck {
     /// Acknowledges each `every`-th segment, or `timeout` after the first held one; at least
-    /// every segment, and at most [`LONGEST_HOLD`].
+    /// every segment, and at most [`MAX_HOLD`].
     pub fn new(every: Packets, timeout: Duration) -> Self {
         let every = every.get().max(1);
-        Self { every, timeout: timeout.min(LONGEST_HOLD), held: 0, deadline: Time::ZERO }
+        Self { every, timeout: timeout.min(MAX_HOLD), held: 0, deadline: Time::ZERO }
     }
 
     /// See [`AckPolicy::on_segment`].
@@ -117,7 +117,7 @@ pub struct AdaptiveAckParameters {
 
 impl Default for AdaptiveAckParameters {
     fn default() -> Self {
-        Self { minimum: 1, maximum: 4, weight: 0.9, tolerance: 2.0, longest_hold: LONGEST_HOLD }
+        Self { minimum: 1, maximum: 4, weight: 0.9, tolerance: 2.0, longest_hold: MAX_HOLD }
     }
 }
 
@@ -156,7 +156,7 @@ impl AdaptiveAck {
     pub fn new(mut parameters: AdaptiveAckParameters) -> Self {
         parameters.minimum = parameters.minimum.max(1);
         parameters.maximum = parameters.maximum.max(parameters.minimum);
-        parameters.longest_hold = parameters.longest_hold.min(LONGEST_HOLD);
+        parameters.longest_hold = parameters.longest_hold.min(MAX_HOLD);
         Self {
             parameters,
             threshold: parameters.minimum,
@@ -356,7 +356,7 @@ mod tests {
                     }
                     AckDecision::HoldUntil(due) => {
                         prop_assert!(luck > 0 && held < most && due > now);
-                        prop_assert!(due.since(oldest) <= LONGEST_HOLD);
+                        prop_assert!(due.since(oldest) <= MAX_HOLD);
                         deadline = Some(due);
                     }
                 }

@@ -3,7 +3,7 @@
 use crate::recovery::SackBlock;
 
 /// The most blocks that fit into a TCP header beside timestamps (RFC 2018, section 3).
-const MOST_BLOCKS: usize = 3;
+const MAX_BLOCKS: usize = 3;
 
 /// What a packet was to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Reassembly {
 
     /// The runs to report, the most recent first (RFC 2018, section 4); at most three.
     pub fn blocks(&self) -> &[SackBlock] {
-        &self.held[..self.held.len().min(MOST_BLOCKS)]
+        &self.held[..self.held.len().min(MAX_BLOCKS)]
     }
 
     /// How many packets are held beyond a gap.

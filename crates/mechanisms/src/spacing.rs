@@ -115,7 +115,7 @@ pub struct Spacing {
 
 /// Decisions remembered at most: reports come once per round trip, and tell of what was sent
 /// at most a few round trips ago.
-const MOST_EPOCHS: usize = 64;
+const MAX_EPOCHS: usize = 64;
 
 impl Spacing {
     /// No spacing, as a transfer begins; `base_rtt` is the round trip measured at set-up, which
@@ -212,7 +212,7 @@ impl Spacing {
     fn begin_epoch(&mut self, epoch: Epoch, told_until: u64) {
         // Packets of several decisions may be outstanding: those that are over can go.
         while self.epochs.get(1).is_some_and(|second| second.first <= told_until)
-            || self.epochs.len() >= MOST_EPOCHS
+            || self.epochs.len() >= MAX_EPOCHS
         {
             self.epochs.pop_front();
         }

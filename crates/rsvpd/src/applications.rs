@@ -9,14 +9,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use nix::unistd::Group;
-use ontempo_reservation::local::{MOST_LINE, Reply, line};
+use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
 use rustix::fs::Mode;
 
 use crate::config::Config;
 use crate::error::DaemonError;
 
 /// Bytes that wait for an application that does not read; more end its connection.
-const MOST_UNSENT: usize = 1 << 20;
+const MAX_UNSENT: usize = 1 << 20;
 
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +117,7 @@ impl Applications {
     pub(crate) fn receive(&mut self, id: Id) -> Received {
         let mut received = Received::default();
         let Some(known) = self.open.get_mut(&id) else { return received };
-        let mut piece = [0; MOST_LINE];
+        let mut piece = [0; MAX_LINE_LEN];
         match known.stream.read(&mut piece) {
             Ok(0) => received.ended = true,
             Ok(length) => known.received.extend(&piece[..length]),
@@ -129,14 +129,14 @@ impl Applications {
             received.lines.push(known.received.drain(..=end).collect());
         }
         // What follows a line that is too long would be read as another one.
-        received.ended |= known.received.len() > MOST_LINE;
+        received.ended |= known.received.len() > MAX_LINE_LEN;
         received
     }
 
     /// Sends what can be sent now and keeps the rest. Answers whether the connection still stands.
     pub(crate) fn say(&mut self, id: Id, reply: &Reply) -> bool {
         let Some(known) = self.open.get_mut(&id) else { return false };
-        if known.unsent.len() > MOST_UNSENT {
+        if known.unsent.len() > MAX_UNSENT {
             return false;
         }
         known.unsent.extend(line(reply));

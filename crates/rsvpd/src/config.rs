@@ -24,7 +24,7 @@ use serde::Deserialize;
 use crate::error::DaemonError;
 
 /// A shorter secret can be tried out.
-const LEAST_SECRET: usize = 16;
+const MIN_SECRET: usize = 16;
 /// Refresh periods below this are a flood, above it state would live for hours.
 const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
 
@@ -243,9 +243,9 @@ impl WrittenKey {
         }
         let secret = fs::read(&path).map_err(|error| failed(&error))?;
         let secret = secret.trim_ascii();
-        if secret.len() < LEAST_SECRET {
+        if secret.len() < MIN_SECRET {
             return Err(failed(&format_args!(
-                "the secret has {} bytes; it must have {LEAST_SECRET} at least",
+                "the secret has {} bytes; it must have {MIN_SECRET} at least",
                 secret.len()
             )));
         }

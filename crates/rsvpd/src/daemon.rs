@@ -28,11 +28,11 @@ use requests::Owners;
 /// One name a network: the kernel frees it however the process ends.
 const LOCK: &[u8] = b"ontempo-rsvpd";
 /// Packets taken before others have their turn.
-const MOST_AT_ONCE: usize = 64;
+const MAX_BATCH: usize = 64;
 /// Changes of routes come in bursts; they are looked at together.
 const SETTLING: ontempo_foundation::Duration = ontempo_foundation::Duration::from_millis(5);
 /// Kinds of reasons for dropping packets that are counted apart.
-const MOST_REASONS: usize = 256;
+const MAX_REASONS: usize = 256;
 
 struct Daemon<'a> {
     config: Config,
@@ -214,7 +214,7 @@ impl Daemon<'_> {
     }
 
     fn take_packets(&mut self, from: From) -> Result<(), DaemonError> {
-        for _ in 0..MOST_AT_ONCE {
+        for _ in 0..MAX_BATCH {
             let now = self.now();
             let received = self.packets.receive(from);
             let packet = match received {
@@ -280,7 +280,7 @@ impl Daemon<'_> {
     /// Counts a packet that was not taken; the first of a kind is told.
     fn drop_packet(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
         let known = self.dropped.contains_key(reason);
-        let kind = if known || self.dropped.len() < MOST_REASONS { reason } else { "others" };
+        let kind = if known || self.dropped.len() < MAX_REASONS { reason } else { "others" };
         *self.dropped.entry(kind.to_owned()).or_default() += 1;
         self.bad_packets += u64::from(from.is_some());
         if !known {

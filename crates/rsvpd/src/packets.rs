@@ -42,7 +42,7 @@ const NETWORK_CONTROL: c_int = 48 << 2;
 /// Bytes that may wait to be received: some ten thousand messages.
 const BUFFER: c_int = 16 << 20;
 /// The longest IP packet.
-const LONGEST: usize = 65_536;
+const MAX_DATAGRAM: usize = 65_536;
 
 /// A packet that has come.
 pub(crate) struct Packet<'a> {
@@ -91,7 +91,7 @@ impl Packets {
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
             Err(error) => return Err(error),
         };
-        Ok(Self { v4, v4_alert, v6, room: vec![0; LONGEST] })
+        Ok(Self { v4, v4_alert, v6, room: vec![0; MAX_DATAGRAM] })
     }
 
     /// What is to be waited for.

@@ -4,7 +4,7 @@ use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, ScenarioError, parse, parse_with};
 
 /// Above it a layout takes too long to be asked for with every input.
-const MOST_FLOWS: u64 = 1_000;
+const MAX_FLOWS: u64 = 1_000;
 
 /// Parts the file from the overrides, of which there is one a line.
 const OVERRIDES_BEGIN: &str = "\n--set\n";
@@ -37,7 +37,7 @@ fn answered(read: Result<Scenario, ScenarioError>) {
     let again: Scenario = serde_json::from_str(&written).expect("what is written can be read");
     assert_eq!(again, scenario);
     assert_eq!(again.canonical(), written);
-    if scenario.flows.values().map(|group| u64::from(group.count)).sum::<u64>() < MOST_FLOWS {
+    if scenario.flows.values().map(|group| u64::from(group.count)).sum::<u64>() < MAX_FLOWS {
         scenario.layout(1).expect("a valid scenario can be laid out");
     }
 }

@@ -8,7 +8,7 @@ use ontempo_foundation::Duration;
 use crate::model::{Delay, DelayLaw, FlowGroup, GraphLink, LinkSpec, Topology};
 
 /// The most bottlenecks of a parking lot.
-pub(crate) const MOST_HOPS: u32 = 1_000;
+pub(crate) const MAX_HOPS: u32 = 1_000;
 
 /// Routers, and links between them.
 pub(crate) struct Backbone<'a> {
@@ -65,7 +65,7 @@ impl<'a> Backbone<'a> {
                 backbone.default_ends = Some((left, right));
             }
             Topology::ParkingLot { hops, bottleneck, access } => {
-                backbone.row((*hops).min(MOST_HOPS), bottleneck);
+                backbone.row((*hops).min(MAX_HOPS), bottleneck);
                 backbone.source_access = Some(access);
                 backbone.sink_access = Some(access);
                 backbone.default_ends = Some((0, backbone.nodes.len() - 1));

@@ -2,8 +2,8 @@
 
 /// The name of `known` that is nearest to `name`, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    const LONGEST: usize = 40;
-    if name.chars().count() > LONGEST {
+    const MAX_NAME_LEN: usize = 40;
+    if name.chars().count() > MAX_NAME_LEN {
         return None;
     }
     let letters = name.chars().count();
@@ -37,12 +37,12 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// The names in a row: `` `a`, `b`, `c` ``; the first twenty where there are many.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST: usize = 20;
+    const MAX_NAMES: usize = 20;
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => "none".to_owned(),
-        count if count > MOST => {
-            format!("{} and {} more", names[..MOST].join(", "), count - MOST)
+        count if count > MAX_NAMES => {
+            format!("{} and {} more", names[..MAX_NAMES].join(", "), count - MAX_NAMES)
         }
         _ => names.join(", "),
     }

@@ -10,9 +10,9 @@ use crate::overrides::Overrides;
 use crate::path::FieldPath;
 
 /// How deep files may include one another.
-const MOST_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 16;
 /// How many files one scenario may be made of, each counted as often as it is included.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 
 /// Reads the scenario in the file `path`.
 pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
@@ -89,12 +89,12 @@ impl Loader {
         if looped {
             return Err(refuse(format!("{}; a file cannot include itself", self.chain())));
         }
-        if self.open.len() > MOST_DEPTH {
-            let what = format!("{}; at most {MOST_DEPTH} files deep will do", self.chain());
+        if self.open.len() > MAX_DEPTH {
+            let what = format!("{}; at most {MAX_DEPTH} files deep will do", self.chain());
             return Err(refuse(what));
         }
-        if self.files > MOST_FILES {
-            return Err(refuse(format!("more than {MOST_FILES} files are included")));
+        if self.files > MAX_FILES {
+            return Err(refuse(format!("more than {MAX_FILES} files are included")));
         }
         let document = self.with_includes(Node::parse(&text, &name)?, path)?;
         self.open.pop();

@@ -36,7 +36,7 @@ impl RelativeBlock {
 }
 
 /// At most this many SACK blocks fit into an ACK.
-pub(crate) const MOST_BLOCKS: usize = 3;
+pub(crate) const MAX_BLOCKS: usize = 3;
 
 /// A packet: one cache line.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Packet {
     /// Bytes on the wire.
     pub(crate) size: u32,
     pub(crate) marks: Marks,
-    blocks: [RelativeBlock; MOST_BLOCKS],
+    blocks: [RelativeBlock; MAX_BLOCKS],
 }
 
 impl Packet {
@@ -69,7 +69,7 @@ impl Packet {
             entered: now,
             size,
             marks: Marks::default(),
-            blocks: [RelativeBlock::default(); MOST_BLOCKS],
+            blocks: [RelativeBlock::default(); MAX_BLOCKS],
         }
     }
 
@@ -96,7 +96,7 @@ impl Packet {
     }
 
     /// Its blocks and how many there are.
-    pub(crate) fn blocks(&self) -> ([SackBlock; MOST_BLOCKS], usize) {
+    pub(crate) fn blocks(&self) -> ([SackBlock; MAX_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();
         let absolute = self.blocks.map(|block| SackBlock {
             start: self.number + u64::from(block.start),

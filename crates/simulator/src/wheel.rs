@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX;
 const CHUNK: usize = 31;
 
 /// At most so many events are sorted at once: beyond, falling is cheaper.
-pub(crate) const MOST_NEAR: usize = 64;
+pub(crate) const MAX_NEAR: usize = 64;
 
 /// A piece of a slot's list. Pieces rather than single events: to follow a list through more
 /// memory than the cache holds, event by event, would cost more than everything else here.
@@ -63,7 +63,7 @@ pub(crate) struct Wheel<E> {
 impl<E: Copy> Wheel<E> {
     pub(crate) fn new() -> Self {
         Self {
-            near: Vec::with_capacity(2 * MOST_NEAR),
+            near: Vec::with_capacity(2 * MAX_NEAR),
             near_end: 0,
             slots: [[EMPTY; SLOTS]; LEVELS],
             chunks: Vec::new(),
@@ -78,7 +78,7 @@ impl<E: Copy> Wheel<E> {
     #[inline]
     pub(crate) fn push(&mut self, time: Time, event: E) {
         let time = time.as_nanos().max(self.present);
-        if time < self.near_end && self.near.len() >= 2 * MOST_NEAR {
+        if time < self.near_end && self.near.len() >= 2 * MAX_NEAR {
             self.spill();
         }
         if time < self.near_end {
@@ -138,7 +138,7 @@ impl<E: Copy> Wheel<E> {
         while let Some(digit) = self.first_digit(level) {
             let from = self.near.len();
             let is_one_instant = level == 0 && from == 0;
-            if from + self.slots[level][digit].len as usize > MOST_NEAR && !is_one_instant {
+            if from + self.slots[level][digit].len as usize > MAX_NEAR && !is_one_instant {
                 break;
             }
             let mut index = self.vacate(level, digit);
@@ -333,7 +333,7 @@ mod tests {
         for event in 1..=11_000 {
             let time = slot + 1_000 * event.min(10_000);
             assert_eq!(wheel.pop_until(Time::NEVER), Some((Time::from_nanos(time), event)));
-            assert!(wheel.near().len() <= 2 * MOST_NEAR || event >= 9_999);
+            assert!(wheel.near().len() <= 2 * MAX_NEAR || event >= 9_999);
         }
     }
 }

@@ -5,7 +5,7 @@ use ontempo_mechanisms::spacing::{Report, Spacing, SpacingParameters};
 use ontempo_scenario::model::{SpacingFrom, SpacingKind};
 
 /// Spaced packets come no faster, whatever the sender's first link takes.
-const LEAST_SPACING: Duration = Duration::from_micros(1);
+const MIN_SPACING: Duration = Duration::from_micros(1);
 
 /// Where the spacing comes from.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ pub enum Distance {
 impl Distance {
     /// That of packets of this size behind an interface of this rate.
     pub fn new(from: SpacingFrom, packet: Bytes, interface: Rate) -> Self {
-        let transmission = interface.time_to_send(packet).max(LEAST_SPACING);
+        let transmission = interface.time_to_send(packet).max(MIN_SPACING);
         match from {
             SpacingFrom::Start => Self::Start { least: transmission },
             SpacingFrom::End => Self::End { transmission },

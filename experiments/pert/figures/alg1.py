@@ -6,7 +6,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
 from ..extensions import acknowledgement_cells, scaling
-from ..trains import LARGEST, AdaptiveReceiver, Answer, answers, arrivals, covered
+from ..trains import MAX_TRAIN, AdaptiveReceiver, Answer, answers, arrivals, covered
 
 FLOW = "file.0"
 ROUNDING_S = 1e-6
@@ -39,7 +39,7 @@ def judge(results: Results) -> Finding:
             "An ACK covers one to four packets.",
             "1 to 4",
             f"{min(counts)} to {max(counts)}",
-            min(counts) >= 1 and max(counts) == LARGEST,
+            min(counts) >= 1 and max(counts) == MAX_TRAIN,
         ),
         Check(
             "An ACK that is held goes out after twice the smoothed time between arrivals.",

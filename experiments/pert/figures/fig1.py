@@ -6,7 +6,7 @@ from ontempo.lab.judging import number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
-LARGEST_MS = (20, 48, 100)
+MAX_MS = (20, 48, 100)
 """Largest queueing delays seen: the middle one is a full buffer of Table I."""
 
 ROUNDING = 1e-9
@@ -41,7 +41,7 @@ def judge(_results: Results) -> Finding:
     """Hold the mechanism's answers against the curve, in steps of a tenth of a millisecond."""
     delays = [step / 10 for step in range(701)]
     series, checks = [], []
-    for step, largest in enumerate(LARGEST_MS):
+    for step, largest in enumerate(MAX_MS):
         curve = {delay: probability(delay, largest) for delay in delays}
         points = {delay: exact(value) for delay, value in curve.items() if delay % 0.5 == 0}
         name = f"largest queueing delay {largest} ms"

@@ -14,7 +14,7 @@ PLACES = {float(place): name for place, name in enumerate(QUEUES)}
 COLOURS = {"plain UDP": "step-0", "PSA, 1500 μs": "step-1", "PSP": "step-3", "damped PSP": "step-4"}
 FAIR_SHARE = 0.5
 """Of 8 media flows and 8 TCPs, TCP's fair share of the bandwidth."""
-LEAST_SHARE = 0.45
+MIN_SHARE = 0.45
 """What of the bandwidth counts as its share left."""
 
 
@@ -86,7 +86,7 @@ def _under(
             f"its {FAIR_SHARE:.0%}, or more",
             f"TCP has {tcp:.0%} beside damped PSP,"
             f" {shares['plain UDP'][place].value:.0%} beside plain UDP",
-            tcp >= LEAST_SHARE,
+            tcp >= MIN_SHARE,
         ),
     ]
 

@@ -12,7 +12,7 @@ from ontempo.lab.study import Results
 from ..causes import HEADERS
 from ..emulated import SOCKETS, overhead_cells, played_scaling
 
-MOST = 1.0
+MAX_PERCENT = 1.0
 """Per cent."""
 
 Measure = Callable[[pl.DataFrame], float]
@@ -62,7 +62,7 @@ def judge(results: Results) -> Finding:
         off = 100 * (ours / plain - 1)
         worse = -off if measure is throughput else off
         text = f"plain {number(plain)} {unit}, with quality {number(ours)} {unit}: {off:+.1f} %"
-        checks.append(Check(sentence, "under 1 %", text, worse < MOST, HEADERS))
+        checks.append(Check(sentence, "under 1 %", text, worse < MAX_PERCENT, HEADERS))
     notes = [
         circumstances(results.table(MACHINE)),
         "Test A1 over the kernel's own sockets and over these: the slide show with and without"

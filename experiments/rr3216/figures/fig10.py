@@ -19,7 +19,7 @@ from ..grid import SEEDS, Setting, cells
 from ..metrics import gain_curve, gains, highest, wide
 
 DELAYS_MS = (10.0, 50.0, 100.0, 200.0, 500.0)
-LONGEST_MS = 500.0
+MAX_MS = 500.0
 STABLE_UPTO_MS = 50.0
 STABLE = 0.9
 """Within this share of the largest a gain counts as stable, or as maximal."""
@@ -43,7 +43,7 @@ def ratio(value: float) -> str:
 def wanted_left(scale: Scale) -> list[Cell]:
     """Each delay at every processing time."""
     settings = [Setting(delay_ms=time) for time in DELAYS_MS]
-    upto = Setting(delay_ms=LONGEST_MS, processing_ms=STABLE_UPTO_MS)
+    upto = Setting(delay_ms=MAX_MS, processing_ms=STABLE_UPTO_MS)
     return list(dict.fromkeys([*swept_cells(scale, settings), *cells(scale, [upto])]))
 
 
@@ -60,10 +60,10 @@ def judge_left(results: Results) -> Finding:
     found = {time: gain_curve(results, delay_ms=time) for time in DELAYS_MS}
     most = {time: highest(points)[1] for time, points in found.items()}
     ranges = {time: wide(points) for time, points in found.items()}
-    longest = found[LONGEST_MS]
+    longest = found[MAX_MS]
     growth = {
-        "range": ranges[LONGEST_MS] / ranges[DELAYS_MS[0]],
-        "maximum": most[LONGEST_MS].value / most[DELAYS_MS[0]].value,
+        "range": ranges[MAX_MS] / ranges[DELAYS_MS[0]],
+        "maximum": most[MAX_MS].value / most[DELAYS_MS[0]].value,
     }
     checks = [
         monotone(
@@ -83,9 +83,9 @@ def judge_left(results: Results) -> Finding:
         ),
         within_everywhere(
             f"With D = 500 ms the gain is stable up to Ta = {STABLE_UPTO_MS:g} ms.",
-            f"within {1 - STABLE:.0%} of its maximum, {number(most[LONGEST_MS].value)}",
+            f"within {1 - STABLE:.0%} of its maximum, {number(most[MAX_MS].value)}",
             longest,
-            lambda gain: gain >= STABLE * most[LONGEST_MS].value,
+            lambda gain: gain >= STABLE * most[MAX_MS].value,
             [place for place in longest if place <= STABLE_UPTO_MS],
             ms,
             WINDOW_PER_TRIP,

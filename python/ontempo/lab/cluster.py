@@ -24,7 +24,7 @@ ANSWER_WITHIN_S = 10
 LOOK_EVERY_S = 0.5
 """How long Ctrl-C, or the loss of the scheduler, may go unseen."""
 
-LARGEST_BATCH = 16
+MAX_BATCH = 16
 """Cells in a task: more save little, and are lost together where a worker dies."""
 
 BATCHES_A_SLOT = 4
@@ -159,7 +159,7 @@ class _Gathering:
 
     def go(self, cells: Sequence[Planned], slots: int) -> None:
         """Send all batches, then keep what comes, in whatever order it does."""
-        size = max(1, min(LARGEST_BATCH, len(cells) // (BATCHES_A_SLOT * slots)))
+        size = max(1, min(MAX_BATCH, len(cells) // (BATCHES_A_SLOT * slots)))
         try:
             for start in range(0, len(cells), size):
                 self._send(cells[start : start + size])

@@ -25,7 +25,7 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Progress, Silent, Study, read_whole
 from ontempo.lab.sweep_file import Seeds, SweepFile
 
-MOST_CELLS = 1_000_000
+MAX_CELLS = 1_000_000
 """A grid with more is a slip."""
 
 
@@ -90,10 +90,10 @@ def points_of(file: SweepFile, engine: Engine) -> list[Point]:
     """Every point, its scenario read: a mistake is found, and named, before anything runs."""
     _load(engine, file, file.fixed, "set" if file.fixed else "scenario")
     count = math.prod(len(axis.values) for axis in file.axes)
-    if count * len(file.seeds) > MOST_CELLS:
+    if count * len(file.seeds) > MAX_CELLS:
         raise BadInputError(
             f"{file.path}: axes: {count:,} points with up to {len(file.seeds):,} seeds are more"
-            f" than {MOST_CELLS:,} runs"
+            f" than {MAX_CELLS:,} runs"
         )
     for axis in file.axes:
         for value in axis.values:

@@ -22,7 +22,7 @@ FIELDS = ("title", "scenario", "set", "axes", "seeds", "columns", "tables", "int
 RANGE = {"from", "to", "step", "points", "scale", "unit"}
 RESERVED = ("cell", "seed", "replicate", "batch", "n", "narrow")
 SPAN = re.compile(r"(\d+)\.\.(\d+)")
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """A range with more is a slip."""
 
 
@@ -262,8 +262,8 @@ class _Reader:
         if not isinstance(step, int | float) or isinstance(step, bool) or step <= 0:
             raise self.fail(f"{where}.step", f"{step!r} is not a number above 0")
         count = math.floor((high - low) / step + 1e-9) + 1
-        if count > MOST_VALUES:
-            raise self.fail(where, f"has {count:,} values; at most {MOST_VALUES:,} will do")
+        if count > MAX_VALUES:
+            raise self.fail(where, f"has {count:,} values; at most {MAX_VALUES:,} will do")
         exact = all(isinstance(part, int) for part in (low, step))
         found = (low + index * step for index in range(count))
         return [place if exact else float(f"{place:.9g}") for place in found]

@@ -25,7 +25,7 @@ from ontempo.lab.sweep import Outcome, Swept
 MANY, TOO_MANY = 1e4, 1e12
 """Between these a number is written out, without a power of ten."""
 
-MOST_PLACES = 6
+MAX_PLACES = 6
 """A smaller half-width is written with a power of ten."""
 
 
@@ -161,7 +161,7 @@ def _words(interval: Interval) -> str:
         return _digits(interval.value, 4)
     # As many places as the half-width has in two digits: more would say nothing.
     places = max(0, 1 - math.floor(math.log10(half)))
-    if places > MOST_PLACES:
+    if places > MAX_PLACES:
         return f"{_digits(interval.value, 4)} [dim]± {_digits(half, 2)}[/]"
     return f"{interval.value:,.{places}f} [dim]± {half:,.{places}f}[/]"
 

@@ -8,22 +8,22 @@ from typing import SupportsIndex, TypeAlias
 Data: TypeAlias = bytes | bytearray | memoryview
 """The data of a unit: anything that has a buffer is taken."""
 
-_MOST_SECONDS = 1e9
-_MOST = 2**62 - 1  # QUIC's largest number (RFC 9000, section 16)
-_MOST_PORT = 65_535
+_MAX_SECONDS = 1e9
+_MAX_VARINT = 2**62 - 1  # QUIC's largest number (RFC 9000, section 16)
+_MAX_PORT = 65_535
 
 
 def seconds(name: str, value: float, *, above: bool) -> float:
     """A span of time, in seconds, from 0 or above it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}: a number of seconds")
-    if not math.isfinite(value) or not 0 <= value <= _MOST_SECONDS or (above and value == 0):
+    if not math.isfinite(value) or not 0 <= value <= _MAX_SECONDS or (above and value == 0):
         least = "above 0" if above else "from 0"
         raise ValueError(f"{name} is {value!r}: a number of seconds {least}, at most 1e9")
     return float(value)
 
 
-def whole(name: str, value: SupportsIndex, least: int = 0, most: int = _MOST) -> int:
+def whole(name: str, value: SupportsIndex, least: int = 0, most: int = _MAX_VARINT) -> int:
     """A whole number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is {value!r}: a whole number")
@@ -58,8 +58,8 @@ def address(text: str, *, listening: bool) -> tuple[str | None, int]:
     if not (host or listening):
         raise ValueError(f"{text!r}: the host is missing: write {right}")
     least = 0 if listening else 1
-    if not (port.isascii() and port.isdigit() and least <= int(port) <= _MOST_PORT):
-        raise ValueError(f"{text!r}: {port!r} is no port from {least} to {_MOST_PORT}")
+    if not (port.isascii() and port.isdigit() and least <= int(port) <= _MAX_PORT):
+        raise ValueError(f"{text!r}: {port!r} is no port from {least} to {_MAX_PORT}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

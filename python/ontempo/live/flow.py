@@ -14,7 +14,7 @@ from .statistics import DelayStatistics, ReceiveStatistics, SendStatistics
 
 __all__ = ["Dropped", "ReceiveFlow", "SendFlow", "Unit"]
 
-_MOST_PRIORITY = 255
+_MAX_PRIORITY = 255
 
 _Arrived: TypeAlias = tuple[int, bytes, float | None, float, float | None, int, list[int]]
 """The fields of a `Unit`; times by the connection's clock."""
@@ -191,5 +191,5 @@ def _unit(
     """A unit as it is handed over."""
     if lifetime_s is not None:
         lifetime_s = seconds("lifetime_s", lifetime_s, above=False)
-    priority = whole("priority", priority, 0, _MOST_PRIORITY)
+    priority = whole("priority", priority, 0, _MAX_PRIORITY)
     return octets(data), lifetime_s, priority, numbers("depends_on", depends_on)

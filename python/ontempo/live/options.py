@@ -9,7 +9,7 @@ from .checks import seconds, whole
 
 __all__ = ["DeliveryOrder", "FlowConfig", "Options", "Reliability"]
 
-_MOST_LABEL = 256
+_MAX_LABEL = 256
 
 
 class DeliveryOrder(StrEnum):
@@ -55,8 +55,8 @@ class FlowConfig:
             object.__setattr__(self, name, kind(value))
         if not isinstance(self.label, str):
             raise TypeError(f"label is {self.label!r}: a text")
-        if len(self.label.encode()) > _MOST_LABEL:
-            raise ValueError(f"label has {len(self.label.encode())} bytes: at most {_MOST_LABEL}")
+        if len(self.label.encode()) > _MAX_LABEL:
+            raise ValueError(f"label has {len(self.label.encode())} bytes: at most {_MAX_LABEL}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ __all__ = ["Ladder", "QosOptions", "Specification", "read"]
 
 Reserve: TypeAlias = Literal["none", "controlled-load", "guaranteed"]
 
-_MOST_RATE = 1e12
-_MOST_PERCENT = 100
+_MAX_RATE = 1e12
+_MAX_PERCENT = 100
 _RATES = ("min_rate", "max_rate", "peak_rate")
 _SPANS = ("min_delay_s", "max_delay_s", "int_delay_s", "jitter_s", "rec_time_s")
 
@@ -54,11 +54,11 @@ class Specification:
 
     def __post_init__(self) -> None:
         for name in _RATES:
-            _number(name, getattr(self, name), _MOST_RATE, "messages per second")
+            _number(name, getattr(self, name), _MAX_RATE, "messages per second")
         for name in _SPANS:
             if (value := getattr(self, name)) is not None:
                 seconds(name, value, above=False)
-        _number("loss_percent", self.loss_percent, _MOST_PERCENT, "per cent")
+        _number("loss_percent", self.loss_percent, _MAX_PERCENT, "per cent")
         if self.size is not None:
             whole("size", self.size)
         if isinstance(self.coerced, str):

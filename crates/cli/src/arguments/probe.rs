@@ -52,7 +52,7 @@ pub(crate) enum ProbeSpacing {
 }
 
 /// A session of spaced packets lasts 30 s without one.
-const MOST_SPACING: Duration = Duration::from_secs(10);
+const MAX_SPACING: Duration = Duration::from_secs(10);
 
 impl FromStr for ProbeSpacing {
     type Err = String;
@@ -66,8 +66,8 @@ impl FromStr for ProbeSpacing {
                 let spacing: Duration = time
                     .parse()
                     .map_err(|error| format!("{error}; a spacing is a time, psp, or psp-damped"))?;
-                if spacing > MOST_SPACING {
-                    return Err(format!("a spacing is at most {MOST_SPACING}"));
+                if spacing > MAX_SPACING {
+                    return Err(format!("a spacing is at most {MAX_SPACING}"));
                 }
                 Ok(Self::Constant(spacing))
             }

@@ -139,7 +139,7 @@ fn drop_one(state: &mut State) {
     state.overflow.bytes += gone.unit.data.len() as u64;
     state.gaps.extend(gone.unit.parts.iter().map(|part| part.datagram));
     // A message of more numbers than this would itself take room: the rest is found missing.
-    state.gaps.truncate(message::MOST_GAPS);
+    state.gaps.truncate(message::MAX_GAPS);
 }
 
 #[cfg(test)]

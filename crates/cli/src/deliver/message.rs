@@ -13,7 +13,7 @@ const MEDIA: u8 = 0;
 const GAP: u8 = 1;
 
 /// Numbers in one message of datagrams that will not come.
-pub(super) const MOST_GAPS: usize = 16_384;
+pub(super) const MAX_GAPS: usize = 16_384;
 
 /// What the flow of a receiver's reports is called.
 pub(super) const REPORTS: &str = "ontempo reports 1";

@@ -31,7 +31,7 @@ const STEP: Wall = Wall::from_millis(50);
 
 /// Waits between two attempts to reach the receiver again: the first and the longest.
 const FIRST_PAUSE: Wall = Wall::from_millis(250);
-const LONGEST_PAUSE: Wall = Wall::from_secs(4);
+const MAX_PAUSE: Wall = Wall::from_secs(4);
 
 /// How long the receiver's last words are waited for, beyond its playout delay, where something may be
 /// lost.
@@ -205,7 +205,7 @@ impl<'a> Sender<'a> {
                 }
                 Err(error) if begun.elapsed() >= give_up => return Err(failure(error)),
                 Err(error) => match failure(error) {
-                    Failure::Environment(_) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    Failure::Environment(_) => pause = (pause * 2).min(MAX_PAUSE),
                     refused => return Err(refused),
                 },
             }

@@ -14,7 +14,7 @@ use super::backlog::Waiting;
 use super::message::{self, REPORTS, Report};
 
 /// Units whose numbers in the flow are remembered, for those that depend on them.
-const MOST_NUMBERS: usize = 4096;
+const MAX_NUMBERS: usize = 4096;
 
 /// A unit as it is sent.
 pub(super) struct Ready {
@@ -99,7 +99,7 @@ impl Session {
             Ok(number) => {
                 if let Some(id) = ready.id {
                     self.numbers.insert(id, number);
-                    if self.numbers.len() > MOST_NUMBERS {
+                    if self.numbers.len() > MAX_NUMBERS {
                         self.numbers.pop_first();
                     }
                 }

@@ -241,8 +241,10 @@ impl Sink {
 
     /// Writes what is due, and answers when to be called again at the latest.
     pub(super) fn work(&mut self, idle: bool) -> Result<Wall, Failure> {
-        const MOST: Wall = Wall::from_millis(50);
-        let Self::Stream { joiner, counts, out, written, clock } = self else { return Ok(MOST) };
+        const MAX_WAIT: Wall = Wall::from_millis(50);
+        let Self::Stream { joiner, counts, out, written, clock } = self else {
+            return Ok(MAX_WAIT);
+        };
         let now = clock.now();
         while let Some(joined) = joiner.joiner.poll(now) {
             counts.note(&joined);
@@ -254,7 +256,7 @@ impl Sink {
         if idle {
             out.flush().map_err(|error| full(out, &error, *written))?;
         }
-        Ok(MOST.min(Wall::from_nanos(joiner.joiner.next_timeout().since(now).as_nanos())))
+        Ok(MAX_WAIT.min(Wall::from_nanos(joiner.joiner.next_timeout().since(now).as_nanos())))
     }
 
     /// The stream is over: hands on what is left and answers what has left in all.

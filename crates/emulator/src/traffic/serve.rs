@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::waiter::Waiter;
 
 /// The longest sleep, after which it looks whether the run was cancelled.
-const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// Names of a flow's sockets.
 const SIDES: u64 = 3;
@@ -84,11 +84,11 @@ pub(crate) fn serve(
         let next = next.min(end);
         let left = next.since(clock.now());
         if !is_spaced {
-            server.waiter.wait(next.min(now + LONGEST_SLEEP))?;
+            server.waiter.wait(next.min(now + MAX_SLEEP))?;
         } else if left <= SPIN {
             server.waiter.look()?;
         } else {
-            server.waiter.wait(now + left.saturating_sub(SPIN).min(LONGEST_SLEEP))?;
+            server.waiter.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
         }
         server.ready(clock.now())?;
     }

@@ -15,7 +15,7 @@ use crate::sys::{self, TcpInfo};
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
 /// The most that is read or written before other flows have their turn.
-const MOST_AT_ONCE: usize = 256 << 10;
+const MAX_BATCH: usize = 256 << 10;
 
 /// What is written, and what is read into.
 const BUFFER: usize = 64 << 10;
@@ -153,7 +153,7 @@ impl Tcp {
         let may_send = now < self.stop && self.failed.is_none();
         let offered = self.source.offered(now.min(self.stop));
         let target = offered.saturating_mul(self.payload);
-        let mut left = MOST_AT_ONCE;
+        let mut left = MAX_BATCH;
         static ZEROS: [u8; BUFFER] = [0; BUFFER];
         while may_send && !self.is_full && self.written < target && left > 0 {
             let most = (target - self.written).min(BUFFER as u64) as usize;
@@ -212,7 +212,7 @@ impl Tcp {
     fn receive(&mut self, now: Time, prompts: &mut Vec<Prompt>) {
         let Some(mut socket) = self.sink.as_ref() else { return };
         let mut buffer = [0; BUFFER];
-        let mut left = MOST_AT_ONCE;
+        let mut left = MAX_BATCH;
         while left > 0
             && let Ok(length @ 1..) = socket.read(&mut buffer)
         {

@@ -8,10 +8,10 @@ use crate::flow::FlowId;
 use crate::wire::{AckRequest, Limits, MAX_MESSAGE, Message};
 
 /// What may wait to be written: a peer that asks and does not read ends there.
-const MOST_WAITING: usize = 256 << 10;
+const MAX_WAITING: usize = 256 << 10;
 
 /// What may wait to be read: a message and a piece of the next.
-const MOST_READ: usize = 4 * MAX_MESSAGE;
+const MAX_READ: usize = 4 * MAX_MESSAGE;
 
 /// The control stream's two ends.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Control {
             }
         }
         self.out.drain(..written);
-        if self.out.len() > MOST_WAITING { Err(Violation::Deaf) } else { Ok(written > 0) }
+        if self.out.len() > MAX_WAITING { Err(Violation::Deaf) } else { Ok(written > 0) }
     }
 
     /// Reads what has come; false where the peer has ended the stream.
@@ -94,8 +94,8 @@ impl Control {
         let mut receive = stack.recv_stream(stream);
         let Ok(mut chunks) = receive.read(true) else { return Ok(false) };
         let mut open = true;
-        while self.input.len() < MOST_READ {
-            match chunks.next(MOST_READ) {
+        while self.input.len() < MAX_READ {
+            match chunks.next(MAX_READ) {
                 Ok(Some(chunk)) => self.input.extend_from_slice(&chunk.bytes),
                 Ok(None) => {
                     open = false;

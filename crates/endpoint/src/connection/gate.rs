@@ -9,7 +9,7 @@ use crate::quic::Account;
 use crate::wire::AckRequest;
 
 /// Bytes that leave at once at most: what a call to the system carries.
-const MOST_AT_ONCE: u64 = 64 << 10;
+const MAX_BATCH: u64 = 64 << 10;
 
 /// Spaces packets: by the distance or the rate that the congestion control names, otherwise by
 /// its window over a round trip.
@@ -59,7 +59,7 @@ impl Gate {
     /// Packets of `size` that the rate sends in the configured span.
     fn quantum(&self, size: Bytes) -> u64 {
         let span = self.config.map_or(Duration::ZERO, |config| config.quantum);
-        let most = (MOST_AT_ONCE / size.get().max(1)).max(1);
+        let most = (MAX_BATCH / size.get().max(1)).max(1);
         match self.interval.as_nanos() {
             0 => 1,
             interval => (span.as_nanos() / interval).clamp(1, most),
@@ -183,6 +183,6 @@ mod tests {
     fn what_leaves_at_once_is_never_more_than_a_call_carries() {
         let all = departures(Rate::from_bits_per_sec(20_000_000_000));
         let most = all.iter().map(|(_, count)| *count).max();
-        assert_eq!(most, Some((MOST_AT_ONCE / SIZE.get()) as usize));
+        assert_eq!(most, Some((MAX_BATCH / SIZE.get()) as usize));
     }
 }

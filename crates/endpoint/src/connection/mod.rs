@@ -87,7 +87,7 @@ pub(crate) mod close_code {
 }
 
 /// Probes that a probe timeout makes the stack send (RFC 9002, section 6.2.4).
-const MOST_PROBES: u8 = 2;
+const MAX_PROBES: u8 = 2;
 
 /// Why a flow could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -409,7 +409,7 @@ impl Connection {
         if due {
             self.stack.handle_timeout(self.epoch.instant(now));
             self.urgent = true;
-            self.probes = MOST_PROBES;
+            self.probes = MAX_PROBES;
         }
         self.try_harder(now);
     }

@@ -13,7 +13,7 @@ use crate::flow::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
 use crate::wire::{DroppedUnit, Limits, Told, UnitHeader};
 
 /// Dropped units remembered, to tell those that depend on them.
-const MOST_DROPPED: usize = 4096;
+const MAX_DROPPED: usize = 4096;
 
 /// How long datagrams may come after the control stream has told of the flow's end.
 const GRACE: Duration = Duration::from_millis(500);
@@ -240,7 +240,7 @@ impl ReceiveFlow {
                 }
                 // An application that takes nothing must not be made to remember all of them.
                 Some(Held::Dropped) | None => {
-                    if self.ready.len() < MOST_DROPPED {
+                    if self.ready.len() < MAX_DROPPED {
                         self.ready.push_back(Delivery::Dropped(id));
                     }
                 }
@@ -272,7 +272,7 @@ impl ReceiveFlow {
     fn note_dropped(&mut self, id: u64) {
         self.statistics.dropped += 1;
         self.dropped.insert(id);
-        if self.dropped.len() > MOST_DROPPED {
+        if self.dropped.len() > MAX_DROPPED {
             self.dropped.pop_first();
         }
     }

@@ -21,7 +21,7 @@ use crate::wire::{
 const DROPPED: VarInt = VarInt::from_u32(1);
 
 /// Units in one stream at most.
-const MOST_IN_BATCH: usize = 64;
+const MAX_IN_BATCH: usize = 64;
 
 /// What of the window and beyond it may lie written and unsent: what is written can no longer be
 /// overtaken by what is more important, nor dropped without a trace.
@@ -350,7 +350,7 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
         // The next one's header is taken to be as long as this one's.
         let used = small.len() + header_bytes.len();
         let fits = |size: u64| used as u64 + size <= most.get();
-        if units.len() >= MOST_IN_BATCH || !flow.has_credit() || !flow.head_size().is_some_and(fits)
+        if units.len() >= MAX_IN_BATCH || !flow.has_credit() || !flow.head_size().is_some_and(fits)
         {
             break;
         }

@@ -28,11 +28,11 @@ const ENDING: Duration = Duration::from_millis(500);
 
 /// Deliveries that lie ready for the program at most, of each flow, and bytes after which no more
 /// are put there.
-pub(super) const MOST_READY: usize = 256;
-const MOST_READY_BYTES: usize = 256 << 10;
+pub(super) const MAX_READY: usize = 256;
+const MAX_READY_BYTES: usize = 256 << 10;
 
 /// Numbers of dropped units that are kept for a program that does not ask.
-const MOST_DROPPED: usize = 4096;
+const MAX_DROPPED: usize = 4096;
 
 /// Room for datagrams that is asked for at once. What keeps a piece of one of them keeps all of
 /// the room, which is short for that reason.
@@ -156,7 +156,7 @@ impl Carried {
                 {
                     outbox.change(|outbox| {
                         outbox.dropped.extend(units);
-                        let excess = outbox.dropped.len().saturating_sub(MOST_DROPPED);
+                        let excess = outbox.dropped.len().saturating_sub(MAX_DROPPED);
                         outbox.dropped.drain(..excess);
                     });
                 }
@@ -214,7 +214,7 @@ impl Carried {
         };
         let mut taken: VecDeque<Delivery> = VecDeque::new();
         let mut is_empty = false;
-        while waiting + taken.len() < MOST_READY && bytes < MOST_READY_BYTES {
+        while waiting + taken.len() < MAX_READY && bytes < MAX_READY_BYTES {
             let Some(delivery) = found.receive(flow) else {
                 is_empty = true;
                 break;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ontempo_foundation::Duration;
 
 use super::Error;
-use super::carried::{Command, MOST_READY, Running, Task, size};
+use super::carried::{Command, MAX_READY, Running, Task, size};
 use super::mailbox::Mailbox;
 use crate::wire::MAX_DEPENDENCIES;
 use crate::{
@@ -18,8 +18,8 @@ use crate::{
 
 /// What lies between a program and the thread at most: the endpoint has queues of its own, whose
 /// size is configured.
-const MOST_UNITS: usize = 64;
-const MOST_BYTES: usize = 256 << 10;
+const MAX_UNITS: usize = 64;
+const MAX_BYTES: usize = 256 << 10;
 
 /// Bytes that lie ready below which more is asked for.
 const LOW_BYTES: usize = 128 << 10;
@@ -78,7 +78,7 @@ impl Outbox {
         if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
             return Some(Err(Error::Unit(SendError::Dependencies)));
         }
-        let is_full = self.queue.len() >= MOST_UNITS || self.bytes + size > MOST_BYTES;
+        let is_full = self.queue.len() >= MAX_UNITS || self.bytes + size > MAX_BYTES;
         if is_full && !self.queue.is_empty() {
             return None;
         }
@@ -273,7 +273,7 @@ impl ReceiveFlow {
         let next = self.inbox.wait(limit, |inbox| {
             if let Some(delivery) = inbox.ready.pop_front() {
                 inbox.bytes -= size(&delivery);
-                let is_low = inbox.ready.len() <= MOST_READY / 2 && inbox.bytes <= LOW_BYTES;
+                let is_low = inbox.ready.len() <= MAX_READY / 2 && inbox.bytes <= LOW_BYTES;
                 if inbox.has_more && is_low {
                     inbox.has_more = false;
                     resume = true;

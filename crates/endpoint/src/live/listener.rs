@@ -13,7 +13,7 @@ use crate::udp::Socket;
 use crate::{Endpoint, Identity, Token};
 
 /// Refusals that wait to be told; the oldest of more are forgotten.
-const MOST_REFUSALS: usize = 64;
+const MAX_REFUSALS: usize = 64;
 
 /// What waits to be accepted. As many connections as the configuration allows.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Incoming {
     }
 
     pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, reason: String) {
-        if self.refused.len() >= MOST_REFUSALS {
+        if self.refused.len() >= MAX_REFUSALS {
             self.refused.pop_front();
         }
         self.refused.push_back((remote, reason));

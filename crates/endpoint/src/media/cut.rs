@@ -6,13 +6,13 @@ use ontempo_foundation::{Duration, Time};
 
 use super::rtp::{self, unwrapped};
 use super::ts::{self, Content, Multiplex};
-use super::unit::{Kind, MOST_DEPENDENCIES, Part, Span, Unit};
+use super::unit::{Kind, MAX_DEPENDENCIES, Part, Span, Unit};
 
 /// Units open at once: streams of a multiplex, or frames of RTP that wait for a late packet.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 /// Senders of RTP that are told apart at once.
-const MOST_SENDERS: usize = 16;
+const MAX_SENDERS: usize = 16;
 
 /// What datagrams hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,7 +304,7 @@ impl Cutter {
         pieces: &mut Vec<Piece>,
     ) -> Sequence {
         let (low, timestamp) = (u64::from(header.sequence), u64::from(header.timestamp));
-        if self.senders.len() >= MOST_SENDERS && !self.senders.contains_key(&header.ssrc) {
+        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&header.ssrc) {
             let oldest = self.senders.iter().min_by_key(|(_, sender)| sender.last_heard);
             if let Some((&ssrc, _)) = oldest {
                 self.senders.remove(&ssrc);
@@ -419,7 +419,7 @@ impl Cutter {
 
     /// Opens a unit for this piece; answers its place.
     fn begin(&mut self, now: Time, piece: &Piece) -> usize {
-        if self.open.len() >= MOST_OPEN {
+        if self.open.len() >= MAX_OPEN {
             self.close(0, false);
         }
         let id = self.next_id;
@@ -442,7 +442,7 @@ impl Cutter {
         dependencies.sort_unstable();
         dependencies.dedup();
         dependencies.retain(|&dependency| dependency < id);
-        dependencies.truncate(MOST_DEPENDENCIES);
+        dependencies.truncate(MAX_DEPENDENCIES);
         let unit = Unit {
             id,
             kind: piece.kind,
@@ -467,7 +467,7 @@ impl Cutter {
         if is_whole {
             self.unfinished.remove(&open.key);
         } else if !matches!(open.key, Key::Alone | Key::Tables) {
-            if self.unfinished.len() >= MOST_OPEN {
+            if self.unfinished.len() >= MAX_OPEN {
                 self.unfinished.pop_first();
             }
             self.unfinished.insert(open.key, open.unit.id);

@@ -18,18 +18,18 @@ pub struct Header {
 }
 
 /// Bytes of a header without lists and extensions.
-const LEAST: usize = 12;
+const MIN_HEADER: usize = 12;
 
 /// Second bytes that RTCP has where it shares the port (RFC 5761, section 4).
 const RTCP: std::ops::RangeInclusive<u8> = 192..=223;
 
 /// Reads the header; `None` where the bytes are no RTP packet.
 pub fn header(bytes: &[u8]) -> Option<Header> {
-    let fixed: &[u8; LEAST] = bytes.first_chunk()?;
+    let fixed: &[u8; MIN_HEADER] = bytes.first_chunk()?;
     if fixed[0] >> 6 != 2 || RTCP.contains(&fixed[1]) {
         return None;
     }
-    let mut payload = LEAST + 4 * usize::from(fixed[0] & 0x0f);
+    let mut payload = MIN_HEADER + 4 * usize::from(fixed[0] & 0x0f);
     if fixed[0] & 0x10 != 0 {
         let words = bytes.get(payload + 2..payload + 4)?;
         payload += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));

@@ -9,7 +9,7 @@ const PACKETS: usize = 7;
 
 /// A clock that jumps further than this has been set anew: the standard wants a reference each
 /// 100 ms (section 2.7.2).
-const MOST_STEP: Duration = Duration::from_secs(2);
+const MAX_STEP: Duration = Duration::from_secs(2);
 
 /// Cuts a stream of bytes into datagrams: a transport stream by seven packets, anything else by
 /// size.
@@ -117,7 +117,7 @@ impl PcrClock {
 
     fn passed(&self) -> Duration {
         let since = Duration::from_secs_f64(self.bytes as f64 * self.per_byte);
-        self.last.map_or(Duration::ZERO, |(_, passed)| passed.saturating_add(since.min(MOST_STEP)))
+        self.last.map_or(Duration::ZERO, |(_, passed)| passed.saturating_add(since.min(MAX_STEP)))
     }
 
     fn learn(&mut self, packet: &[u8]) {
@@ -129,7 +129,7 @@ impl PcrClock {
         let Some(clock) = self.multiplex.clock() else { return };
         let passed = match self.last {
             None => Duration::ZERO,
-            Some((last, passed)) if clock >= last && clock - last <= MOST_STEP => {
+            Some((last, passed)) if clock >= last && clock - last <= MAX_STEP => {
                 let step = clock - last;
                 self.per_byte = step.as_secs_f64() / self.bytes.max(1) as f64;
                 passed.saturating_add(step)

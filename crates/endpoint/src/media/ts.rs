@@ -22,7 +22,7 @@ const FILLER: u16 = 0x1fff;
 const TABLES: std::ops::RangeInclusive<u16> = 0..=0x1f;
 
 /// Elementary streams and tables that are remembered; a multiplex of a satellite has fewer.
-const MOST_STREAMS: usize = 512;
+const MAX_STREAMS: usize = 512;
 
 /// Nanoseconds of 27,000,000 ticks a second, and of 90,000.
 fn of_ticks(ticks: u64, per_second: u64) -> Duration {
@@ -202,7 +202,7 @@ impl Multiplex {
     }
 
     fn name(&mut self, high: u8, low: u8, content: Content) {
-        if self.streams.len() < MOST_STREAMS {
+        if self.streams.len() < MAX_STREAMS {
             self.streams.insert(u16::from_be_bytes([high & 0x1f, low]), content);
         }
     }

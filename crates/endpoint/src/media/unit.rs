@@ -5,10 +5,10 @@ use std::fmt;
 use ontempo_foundation::{Duration, Time};
 
 /// The longest UDP datagram.
-const MOST_LENGTH: u64 = 65_535;
+const MAX_LENGTH: u64 = 65_535;
 
 /// Dependencies of one unit: tables, keyframe, the part before.
-pub(super) const MOST_DEPENDENCIES: usize = 4;
+pub(super) const MAX_DEPENDENCIES: usize = 4;
 
 /// What a unit holds, the least important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +154,7 @@ impl Unit {
         let media_time = take(rest)?.checked_sub(1).map(Duration::from_nanos);
         let slack = take(rest)?.checked_sub(1).map(Duration::from_nanos);
         let count = take(rest)?;
-        if count > MOST_DEPENDENCIES as u64 {
+        if count > MAX_DEPENDENCIES as u64 {
             return Err(UnitError::Dependencies);
         }
         let mut dependencies = Vec::new();
@@ -217,7 +217,7 @@ fn read_part(rest: &mut &[u8], before: Option<&Part>) -> Result<Part, UnitError>
 }
 
 fn short(number: u64) -> Result<u16, UnitError> {
-    u16::try_from(number.min(MOST_LENGTH + 1)).map_err(|_| UnitError::Spans)
+    u16::try_from(number.min(MAX_LENGTH + 1)).map_err(|_| UnitError::Spans)
 }
 
 fn put(mut number: u64, to: &mut Vec<u8>) {

@@ -11,7 +11,7 @@ use super::numbers::Numbers;
 use super::{ProcessReport, SocketReport};
 
 /// A report larger than this is not read.
-const LARGEST_REPORT: u64 = 4 << 20;
+const MAX_REPORT: u64 = 4 << 20;
 
 /// One socket of the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,9 +111,9 @@ fn read(path: &Path) -> Result<Option<ProcessReport>, String> {
         return Err(format!("is not a file of the user who runs process {process}"));
     }
     let mut bytes = Vec::new();
-    file.by_ref().take(LARGEST_REPORT + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > LARGEST_REPORT {
-        return Err(format!("is larger than {LARGEST_REPORT} bytes"));
+    file.by_ref().take(MAX_REPORT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_REPORT {
+        return Err(format!("is larger than {MAX_REPORT} bytes"));
     }
     let report: ProcessReport =
         serde_json::from_slice(&bytes).map_err(|error| format!("is no report: {error}"))?;

@@ -32,7 +32,7 @@ const OPEN_METRICS_NAME: &[u8] = b"application/openmetrics-text";
 /// The media type of what [`plain`] returns.
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// A request's head may not be longer.
-const LONGEST_HEAD: usize = 8192;
+const MAX_HEAD: usize = 8192;
 
 /// Reads one request from a connection and answers it with what `page` returns.
 ///
@@ -100,7 +100,7 @@ fn read_head(connection: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_HEAD {
+        if head.len() > MAX_HEAD {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the request's head is too long",

@@ -16,17 +16,17 @@ use super::offset::Sample;
 use super::outgoing::{Counter, Outgoing};
 use super::setup::Established;
 use super::wire::{
-    Change, Header, Kind, LONGEST_MESSAGE, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
+    Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
 };
 use super::{Direction, QosOptions};
 use crate::monitor::Carrier;
 use crate::udp::{Clock, Dscp};
 
 /// Events that wait for an application that does not take them; later ones are lost to it.
-const MOST_EVENTS: usize = 1_024;
+const MAX_EVENTS: usize = 1_024;
 
 /// Violations kept for reports.
-const MOST_KEPT: usize = 32;
+const MAX_KEPT: usize = 32;
 
 /// Takes a lock. A thread that panicked with it has left counts behind that still hold.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -107,7 +107,7 @@ impl Core {
         let ladder = options.ladder.as_ref();
         let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
         let most = match carrier {
-            Carrier::Tcp => LONGEST_MESSAGE,
+            Carrier::Tcp => MAX_MESSAGE_LEN,
             // A datagram's header and IPv6's are not the message's.
             Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
             // What an endpoint takes, unless it is told otherwise.
@@ -267,7 +267,7 @@ impl Core {
     }
 
     pub(super) fn events(&self) -> Events {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(MOST_EVENTS);
+        let (sender, receiver) = std::sync::mpsc::sync_channel(MAX_EVENTS);
         if !self.is_closed() {
             lock(&self.subscribers).push(sender);
         }
@@ -283,7 +283,7 @@ impl Core {
         for &violation in violations {
             let mut kept = self.kept(direction);
             kept.count += 1;
-            if kept.latest.len() == MOST_KEPT {
+            if kept.latest.len() == MAX_KEPT {
                 kept.latest.remove(0);
             }
             let number = kept.count;

@@ -18,7 +18,7 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 const WINDOW: u64 = 128;
 
 /// Delays that may be off by more are not told.
-const MOST_ERROR: Duration = Duration::from_secs(10);
+const MAX_ERROR: Duration = Duration::from_secs(10);
 
 /// A message for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +254,7 @@ impl Incoming {
         figures.loss = loss.map(|loss| (loss.max(0.0) * 1_000.0).round() as u32);
         let error = self.clock.error(end);
         let mean = |sum: Duration, of: u64| (of > 0).then(|| (sum / of.max(1)).as_nanos());
-        let delay = mean(sums.delay, sums.delays).filter(|_| error <= MOST_ERROR);
+        let delay = mean(sums.delay, sums.delays).filter(|_| error <= MAX_ERROR);
         figures.delay = delay.map(|delay| (delay, error.as_nanos()));
         figures.jitter = mean(sums.jitter, sums.jitters);
     }

@@ -14,7 +14,7 @@ use super::wire::{PREFACE, Reason, Setup, WireError, setup_length};
 use super::{QosOptions, QosStream, tender};
 
 /// Set-ups under way at once: beyond, the oldest gives way.
-pub(super) const MOST_PENDING: usize = 128;
+pub(super) const MAX_PENDING: usize = 128;
 
 /// What has come of one that connects.
 #[derive(Debug)]
@@ -124,11 +124,11 @@ impl QosListener {
 
     fn take(&self, pending: &mut Vec<Pending>) -> io::Result<()> {
         // As many as wait for the set-up: those who come meanwhile are not preferred.
-        for _ in 0..MOST_PENDING {
+        for _ in 0..MAX_PENDING {
             match self.listener.accept() {
                 Ok((stream, remote)) => {
                     stream.set_nonblocking(true)?;
-                    if pending.len() == MOST_PENDING {
+                    if pending.len() == MAX_PENDING {
                         pending.remove(0);
                     }
                     let until = Instant::now() + self.options.patience;

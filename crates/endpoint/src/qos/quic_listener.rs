@@ -8,7 +8,7 @@ use std::time::{Duration as Wall, Instant};
 use bytes::Bytes;
 
 use super::core::lock;
-use super::listener::{Accepted, MOST_PENDING};
+use super::listener::{Accepted, MAX_PENDING};
 use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
@@ -133,7 +133,7 @@ impl QosConnectionListener {
     fn take(&self, pending: &mut Vec<Pending>) {
         while let Some(accepted) = self.listener.accept_within(Wall::ZERO) {
             let live::Accepted::Connection(connection) = accepted else { continue };
-            if pending.len() == MOST_PENDING {
+            if pending.len() == MAX_PENDING {
                 pending.remove(0);
             }
             connection.on_change(ringing(&self.bell));

@@ -18,9 +18,7 @@ use super::setup::{self, Established, SetupError};
 use super::socket_listener::QosSocketListener;
 use super::tcp::{COPIED, too_long};
 use super::tender::{self, Tended};
-use super::wire::{
-    Header, Kind, LONGEST_CONTROL, LONGEST_SETUP, Offer, Setup, UDP_HEADER, WireError,
-};
+use super::wire::{Header, Kind, MAX_CONTROL_LEN, MAX_SETUP, Offer, Setup, UDP_HEADER, WireError};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use crate::monitor::Carrier;
 use crate::quic::span;
@@ -62,7 +60,7 @@ struct Reader {
 
 impl Reader {
     fn new(most: usize) -> Self {
-        let longest = UDP_HEADER + most.max(LONGEST_CONTROL).max(LONGEST_SETUP) + 1;
+        let longest = UDP_HEADER + most.max(MAX_CONTROL_LEN).max(MAX_SETUP) + 1;
         Self { waiting: None, room: vec![0; longest].into_boxed_slice(), is_long: false }
     }
 }
@@ -236,7 +234,7 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
     let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
     let until = Instant::now() + options.patience;
     let mut refusal = None;
-    let mut room = [0; LONGEST_SETUP + 1];
+    let mut room = [0; MAX_SETUP + 1];
     while Instant::now() < until {
         let hello = setup::hello(&offer, session, cookie, clock.now());
         // Nobody may listen there yet; the next attempt tells.

@@ -13,12 +13,12 @@ use super::listener::Accepted;
 use super::setup::{self, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
 use super::tender;
-use super::wire::{LONGEST_SETUP, Offer, Reason, Setup, WireError};
+use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
 use super::{QosOptions, facade};
 use crate::spaced::{CookieJar, random};
 
 /// Connections that a listener has at once.
-const MOST_CONNECTIONS: usize = 1_024;
+const MAX_CONNECTIONS: usize = 1_024;
 
 /// Waits for flows over UDP.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl QosSocketListener {
     /// # Errors
     /// What the system says.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
-        let mut room = [0; LONGEST_SETUP + 1];
+        let mut room = [0; MAX_SETUP + 1];
         loop {
             let (got, remote) = match self.socket.recv_from(&mut room) {
                 Ok(got) => got,
@@ -88,7 +88,7 @@ impl QosSocketListener {
                     }
                 }
                 // No answer is longer than what it answers.
-                Err(WireError::Version(_)) if got >= LONGEST_SETUP => {
+                Err(WireError::Version(_)) if got >= MAX_SETUP => {
                     let (reason, offer) = (Reason::Version, self.options.offer());
                     self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
                 }
@@ -117,7 +117,7 @@ impl QosSocketListener {
             return Ok(None);
         }
         let offer = self.options.offer();
-        if all.len() >= MOST_CONNECTIONS {
+        if all.len() >= MAX_CONNECTIONS {
             self.answer(remote, &Setup::Refuse { session, reason: Reason::Busy, offer });
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::core::{Control, Core};
-use super::wire::{Header, Kind, LONGEST_CONTROL, TCP_HEADER};
+use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
 
 /// Bytes read ahead: small messages come by few calls of the system, large ones are read to their
 /// place.
@@ -178,7 +178,7 @@ impl Reader {
     fn fill(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-        } else if self.buffer.len() - self.end < TCP_HEADER + LONGEST_CONTROL {
+        } else if self.buffer.len() - self.end < TCP_HEADER + MAX_CONTROL_LEN {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }

@@ -94,7 +94,7 @@ struct Spaced {
 const FIRST_PACKETS: u64 = 10;
 
 /// Packets remembered at most; older ones no report will tell of.
-const MOST_OUTSTANDING: usize = 1 << 16;
+const MAX_OUTSTANDING: usize = 1 << 16;
 
 impl Spaced {
     fn record(&self, srtt: Option<Duration>) {
@@ -161,7 +161,7 @@ impl Controller for Spaced {
             self.outstanding.push_back(Outstanding { number, stack_number, sent, bytes });
             self.in_flight += bytes;
             self.next += 1;
-            if self.outstanding.len() > MOST_OUTSTANDING {
+            if self.outstanding.len() > MAX_OUTSTANDING {
                 self.forget_oldest();
             }
         }

@@ -26,7 +26,7 @@ struct Opened {
 }
 
 /// More than one datagram ever holds; they are asked for after each.
-const MOST_NUMBERS: usize = 64;
+const MAX_NUMBERS: usize = 64;
 
 impl Watched {
     /// Moves the numbers to `into`, in the order in which they came.
@@ -41,7 +41,7 @@ impl Watched {
 
     fn opened(&self, number: u64) {
         let mut numbers = self.0.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        if numbers.len() < MOST_NUMBERS {
+        if numbers.len() < MAX_NUMBERS {
             numbers.push(number);
         }
     }

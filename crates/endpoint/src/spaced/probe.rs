@@ -11,7 +11,7 @@ use crate::udp::{Datagram, Next, Protocol};
 const SAMPLE: Duration = Duration::from_millis(100);
 
 /// Notes of a stretch at most: 1,000 s of them.
-const MOST_SAMPLES: usize = 10_000;
+const MAX_SAMPLES: usize = 10_000;
 
 /// Packets of one spacing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +196,7 @@ impl Probe {
     }
 
     fn sample(&mut self, now: Time) {
-        if self.next_sample <= now && self.spacings.len() < MOST_SAMPLES {
+        if self.next_sample <= now && self.spacings.len() < MAX_SAMPLES {
             self.spacings.push((now.since(self.started), self.sender.spacing()));
             self.next_sample = now + SAMPLE;
         }
@@ -230,8 +230,7 @@ impl Protocol for Probe {
         }
         let end = self.current.map_or(Time::NEVER, |(_, end)| end);
         let end = if self.sender.is_stopped() { Time::NEVER } else { end };
-        let sample =
-            if self.spacings.len() < MOST_SAMPLES { self.next_sample } else { Time::NEVER };
+        let sample = if self.spacings.len() < MAX_SAMPLES { self.next_sample } else { Time::NEVER };
         end.min(sample).min(self.sender.next_timeout())
     }
 

@@ -11,16 +11,16 @@ use super::wire::{self, Cookie, Data, Message, Reason, Report, WireError};
 use crate::udp::{Datagram, Ecn, Next, Protocol, Transmit};
 
 /// Reports come no more often, whatever round trip a sender tells.
-pub(super) const LEAST_RTT: Duration = Duration::from_millis(1);
+pub(super) const MIN_RTT: Duration = Duration::from_millis(1);
 
 /// Reports come no more rarely.
-pub(super) const MOST_RTT: Duration = Duration::from_secs(1);
+pub(super) const MAX_RTT: Duration = Duration::from_secs(1);
 
 /// Reports end this long after the last packet.
 const REPORTS_END: Duration = Duration::from_secs(2);
 
 /// Answers that wait to be sent; more are dropped, as the network might.
-const MOST_ANSWERS: usize = 256;
+const MAX_ANSWERS: usize = 256;
 
 /// What a receiver agrees to.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,7 @@ impl Receiver {
         session: u64,
         message: &Message<'_>,
     ) {
-        if self.answers.len() < MOST_ANSWERS {
+        if self.answers.len() < MAX_ANSWERS {
             let mut bytes = Vec::new();
             wire::write(session, message, &mut bytes);
             self.answers.push_back((Transmit { source: from, ..Transmit::to(to) }, bytes));
@@ -177,7 +177,7 @@ impl Receiver {
                 local: datagram.local,
                 stretch: 0,
                 arrivals: Arrivals::new(),
-                rtt: MOST_RTT,
+                rtt: MAX_RTT,
                 heard: now,
                 report_at: Time::NEVER,
                 round: 0,
@@ -198,7 +198,7 @@ impl Receiver {
         session.heard = now;
         session.local = datagram.local;
         let rtt = Duration::from_micros(u64::from(data.base_rtt_us));
-        session.rtt = rtt.max(LEAST_RTT).min(MOST_RTT);
+        session.rtt = rtt.max(MIN_RTT).min(MAX_RTT);
         let is_new = session.arrivals.on_packet(
             datagram.received,
             data.number,

@@ -8,7 +8,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::spacing::{Spacing, SpacingParameters};
 
 use super::arrivals::Totals;
-use super::receiver::{LEAST_RTT, MOST_RTT};
+use super::receiver::{MAX_RTT, MIN_RTT};
 use super::secret::Token;
 use super::wire::{self, Cookie, DATA_HEADER, Data, Message, Reason, Report, WireError};
 use crate::udp::{Datagram, Dscp, Ecn, Next, Transmit};
@@ -316,7 +316,7 @@ impl Sender {
 
     /// The base round trip as reports keep to it.
     fn report_interval(&self) -> Duration {
-        self.base_rtt.unwrap_or_default().max(LEAST_RTT).min(MOST_RTT)
+        self.base_rtt.unwrap_or_default().max(MIN_RTT).min(MAX_RTT)
     }
 
     fn on_report(&mut self, received: Time, report: Report) {

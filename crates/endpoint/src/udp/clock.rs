@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 const NANOS: u64 = 1_000_000_000;
 
 /// Arrivals older than this are not believed: the wall clock has been set meanwhile.
-const MOST_AGE: Duration = Duration::from_secs(10);
+const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// A clock that never goes back; a copy of it shows the same time.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Clock {
     /// show.
     pub(super) fn at_wall(now: Time, wall_now: u64, wall: u64) -> Time {
         match wall_now.checked_sub(wall).map(Duration::from_nanos) {
-            Some(age) if age <= MOST_AGE => Time::ZERO + now.since(Time::ZERO).saturating_sub(age),
+            Some(age) if age <= MAX_AGE => Time::ZERO + now.since(Time::ZERO).saturating_sub(age),
             _ => now,
         }
     }

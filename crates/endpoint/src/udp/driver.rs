@@ -14,13 +14,13 @@ use super::wait::{Bell, Ready, Ringer, be_punctual, bell};
 use super::{Clock, Next, Protocol, Socket, Transmit};
 
 /// Transmissions before what has come gets its turn.
-const MOST_TRANSMISSIONS: usize = 32;
+const MAX_TRANSMISSIONS: usize = 32;
 
 /// Reads in a row before sending gets its turn.
-const MOST_READS: usize = 4;
+const MAX_READS: usize = 4;
 
 /// Errors of reading in a row after which the socket counts as broken.
-const MOST_ERRORS: u32 = 1_000;
+const MAX_ERRORS: u32 = 1_000;
 
 /// How the driver works.
 #[derive(Clone, Copy, Debug)]
@@ -298,7 +298,7 @@ impl<P: Protocol> Work<P> {
 
     fn receive(&mut self) -> io::Result<()> {
         let counters = &self.shared.counters;
-        for _ in 0..MOST_READS {
+        for _ in 0..MAX_READS {
             let (protocol, mut bytes) = (&mut self.protocol, 0);
             let taken = self.reader.each(&self.socket, self.clock, |now, datagram| {
                 bytes += datagram.data.len() as u64;
@@ -316,7 +316,7 @@ impl<P: Protocol> Work<P> {
                 // What the network says of an earlier packet comes as an error of reading.
                 Err(error) => {
                     self.errors += 1;
-                    if self.errors > MOST_ERRORS {
+                    if self.errors > MAX_ERRORS {
                         return Err(error);
                     }
                 }
@@ -326,7 +326,7 @@ impl<P: Protocol> Work<P> {
     }
 
     fn transmit(&mut self) -> Sending {
-        for _ in 0..MOST_TRANSMISSIONS {
+        for _ in 0..MAX_TRANSMISSIONS {
             if self.pending.is_none() {
                 self.buffer.clear();
                 match self.protocol.poll_transmit(self.clock.now(), &mut self.buffer) {

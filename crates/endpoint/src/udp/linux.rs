@@ -18,7 +18,7 @@ use super::{Clock, Datagram, Dscp, Ecn};
 const BATCH: usize = 16;
 
 /// Bytes of the longest UDP datagram, or of datagrams joined.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 
 /// Sets an option whose value is a number.
 pub(super) fn set_option(
@@ -81,7 +81,7 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn new() -> Self {
         Self {
-            data: vec![0; BATCH * LONGEST],
+            data: vec![0; BATCH * MAX_DATAGRAM],
             controls: vec![Control::new(); BATCH],
             names: (0..BATCH).map(|_| SockAddrStorage::zeroed()).collect(),
             got: Vec::with_capacity(BATCH),
@@ -95,7 +95,7 @@ impl Batch {
             [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; BATCH];
         // SAFETY: `mmsghdr` consists of numbers and pointers, for which zeros are valid.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { zeroed() };
-        let rooms = self.data.chunks_exact_mut(LONGEST).zip(&mut self.controls);
+        let rooms = self.data.chunks_exact_mut(MAX_DATAGRAM).zip(&mut self.controls);
         let rooms = rooms.zip(&mut self.names).zip(pieces.iter_mut().zip(&mut messages));
         for (((data, control), name), (piece, message)) in rooms {
             *piece = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
@@ -133,12 +133,12 @@ impl Batch {
     pub(super) fn each(&mut self, clock: Clock, mut take: impl FnMut(Time, Datagram<'_>)) -> usize {
         let (now, wall) = (clock.now(), Clock::wall());
         let mut count = 0;
-        let rooms = self.data.chunks_exact(LONGEST).zip(&self.controls);
+        let rooms = self.data.chunks_exact(MAX_DATAGRAM).zip(&self.controls);
         for (((room, control), name), &(length, name_length, flags)) in
             rooms.zip(&self.names).zip(&self.got)
         {
             let Some(source) = address(name, name_length) else { continue };
-            let data = &room[..length.min(LONGEST)];
+            let data = &room[..length.min(MAX_DATAGRAM)];
             if flags & libc::MSG_TRUNC != 0 {
                 continue;
             }

@@ -12,14 +12,14 @@ use super::{Clock, Datagram, Dscp, Ecn};
 const BATCH: usize = 16;
 
 /// Bytes of the longest UDP datagram.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 
 /// Room for one datagram.
 pub(super) struct Room(Vec<u8>);
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self(vec![0; LONGEST])
+        Self(vec![0; MAX_DATAGRAM])
     }
 
     /// Hands on what waits; answers how many.

@@ -15,10 +15,10 @@ use super::plain;
 use super::{Clock, Datagram, Dscp, Transmit};
 
 /// Datagrams that one call may carry: Linux takes 64, and more since 6.9.
-const MOST_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// Bytes that one call may carry: an IP packet's length, less the longest headers.
-const MOST_BYTES: usize = 65_535 - 60 - 8;
+const MAX_BYTES: usize = 65_535 - 60 - 8;
 
 /// Whether routers may cut a packet to pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -227,7 +227,7 @@ impl Socket {
 
     /// How many datagrams of `size` bytes one call may carry, at least 1.
     pub fn most_segments(&self, size: usize) -> usize {
-        if self.gso.load(Relaxed) { (MOST_BYTES / size.max(1)).clamp(1, MOST_SEGMENTS) } else { 1 }
+        if self.gso.load(Relaxed) { (MAX_BYTES / size.max(1)).clamp(1, MAX_SEGMENTS) } else { 1 }
     }
 
     /// Bytes of the largest packet, with its headers, that the system believes the path to

@@ -6,7 +6,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::delivery::DeliveryOrder;
 
 use super::number::{Reader, write, write_bytes};
-use super::unit::MOST_MICROS;
+use super::unit::MAX_MICROS;
 use super::{VERSION, WireError};
 use crate::flow::Reliability;
 
@@ -282,7 +282,7 @@ fn micros(time: Time) -> u64 {
 }
 
 fn read_time(reader: &mut Reader<'_>) -> Result<Time, WireError> {
-    Ok(Time::from_nanos(reader.at_most(MOST_MICROS, "a time")? * 1000))
+    Ok(Time::from_nanos(reader.at_most(MAX_MICROS, "a time")? * 1000))
 }
 
 fn read_version(reader: &mut Reader<'_>) -> Result<(), WireError> {

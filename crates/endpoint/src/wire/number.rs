@@ -3,11 +3,11 @@
 use super::WireError;
 
 /// The largest number that can be written (RFC 9000, section 16).
-pub(super) const LARGEST: u64 = (1 << 62) - 1;
+pub(super) const MAX_VARINT: u64 = (1 << 62) - 1;
 
-/// Appends `value`, which is cut to [`LARGEST`].
+/// Appends `value`, which is cut to [`MAX_VARINT`].
 pub(super) fn write(out: &mut Vec<u8>, value: u64) {
-    let value = value.min(LARGEST);
+    let value = value.min(MAX_VARINT);
     match value {
         0..0x40 => out.push(value as u8),
         0x40..0x4000 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         let first = *self.left.first().ok_or(WireError::Short)?;
         let bytes = self.take(1 << (first >> 6))?;
         let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-        Ok(value & (LARGEST >> (62 - (bytes.len() * 8 - 2))))
+        Ok(value & (MAX_VARINT >> (62 - (bytes.len() * 8 - 2))))
     }
 
     /// A number that may be at most `most`; `field` names it in the error.

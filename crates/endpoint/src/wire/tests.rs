@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::flow::Reliability;
 
-const LARGEST: u64 = (1 << 62) - 1;
+const MAX_VARINT: u64 = (1 << 62) - 1;
 
 fn number() -> impl Strategy<Value = u64> {
-    prop_oneof![0..100u64, 0..70_000u64, 0..=LARGEST]
+    prop_oneof![0..100u64, 0..70_000u64, 0..=MAX_VARINT]
 }
 
 fn time() -> impl Strategy<Value = Time> {
@@ -18,7 +18,7 @@ fn time() -> impl Strategy<Value = Time> {
 fn unit_header() -> impl Strategy<Value = UnitHeader> {
     let lifetime = proptest::option::of((0..1u64 << 40).prop_map(Duration::from_micros));
     let back = proptest::collection::vec(1u64..1000, 0..=MAX_DEPENDENCIES);
-    (number(), 1000..=LARGEST, number(), time(), lifetime, any::<u8>(), back).prop_map(
+    (number(), 1000..=MAX_VARINT, number(), time(), lifetime, any::<u8>(), back).prop_map(
         |(flow, id, length, sent, lifetime, priority, back)| UnitHeader {
             flow,
             id,
@@ -123,7 +123,7 @@ proptest! {
 
     #[test]
     fn a_later_fragment_is_read_as_it_was_written(
-        flow in number(), id in number(), length in 2..=LARGEST, at in any::<prop::sample::Index>(),
+        flow in number(), id in number(), length in 2..=MAX_VARINT, at in any::<prop::sample::Index>(),
     ) {
         let offset = 1 + at.index(usize::try_from(length - 1).unwrap_or(usize::MAX)) as u64;
         let fragment = FragmentHeader::Later { flow, id, length, offset };

@@ -3,7 +3,7 @@
 use ontempo_foundation::{Duration, Time};
 
 use super::WireError;
-use super::number::{LARGEST, Reader, write};
+use super::number::{MAX_VARINT, Reader, write};
 
 /// How many units one unit may name as those that it depends on.
 pub const MAX_DEPENDENCIES: usize = 32;
@@ -59,8 +59,8 @@ impl UnitHeader {
         let flow = reader.number()?;
         let id = reader.number()?;
         let length = reader.number()?;
-        let sent = micros(reader.at_most(MOST_MICROS, "a unit's time")?);
-        let lifetime = reader.at_most(MOST_MICROS, "a unit's lifetime")?.checked_sub(1).map(micros);
+        let sent = micros(reader.at_most(MAX_MICROS, "a unit's time")?);
+        let lifetime = reader.at_most(MAX_MICROS, "a unit's lifetime")?.checked_sub(1).map(micros);
         let priority = reader.at_most(255, "a unit's priority")? as u8;
         let count = reader.at_most(MAX_DEPENDENCIES as u64, "a unit's number of dependencies")?;
         let mut depends_on = Vec::with_capacity(count as usize);
@@ -74,7 +74,7 @@ impl UnitHeader {
 }
 
 /// The most microseconds that our units of time hold.
-pub(super) const MOST_MICROS: u64 = u64::MAX / 1000;
+pub(super) const MAX_MICROS: u64 = u64::MAX / 1000;
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -125,7 +125,7 @@ impl FragmentHeader {
             Self::First(UnitHeader::take(&mut reader)?)
         } else {
             let (flow, id) = (reader.number()?, reader.number()?);
-            let length = reader.at_most(LARGEST, "a unit's length")?;
+            let length = reader.at_most(MAX_VARINT, "a unit's length")?;
             if offset >= length {
                 return Err(WireError::OutOfRange("a fragment's offset"));
             }

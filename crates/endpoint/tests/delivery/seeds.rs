@@ -18,7 +18,7 @@ use crate::world::{CLIENT, SERVER, World, address};
 const SEEDS: u64 = 2000;
 
 /// No run takes so many arrivals and timers, unless time stands still.
-const MOST_STEPS: u64 = 400_000;
+const MAX_STEPS: u64 = 400_000;
 
 fn pick<T: Clone>(random: &mut RandomStream, from: &[T]) -> T {
     from[(random.next_u64() % from.len() as u64) as usize].clone()
@@ -264,7 +264,7 @@ fn run(seed: u64) -> Ended {
             break;
         }
         let closed = world.events.iter().flatten().find(|e| matches!(e, Event::Closed { .. }));
-        if closed.is_some() || world.now() >= end || steps > MOST_STEPS {
+        if closed.is_some() || world.now() >= end || steps > MAX_STEPS {
             let closed = closed.cloned();
             let state = state(&mut world, &plans);
             panic!("seed {seed}: not done, {closed:?}, {state}, {config:#?}, {there:#?}");

@@ -291,7 +291,7 @@ enum Remainder {
 }
 
 impl Decimal {
-    const MOST_DIGITS: usize = 25;
+    const MAX_DIGITS: usize = 25;
 
     /// `None` where `text` is not a number; too large a one becomes the largest.
     fn parse(text: &str) -> Option<Self> {
@@ -311,7 +311,7 @@ impl Decimal {
         let mut number = Self { mantissa: 0, exponent, inexact: false };
         for (place, digit) in whole.bytes().chain(fraction.bytes()).enumerate() {
             let in_fraction = place >= whole.len();
-            if place < Self::MOST_DIGITS {
+            if place < Self::MAX_DIGITS {
                 number.mantissa = number.mantissa * 10 + u128::from(digit - b'0');
                 number.exponent = number.exponent.saturating_sub(i32::from(in_fraction));
             } else {

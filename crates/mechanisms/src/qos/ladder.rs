@@ -29,7 +29,7 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    const MOST_DOUBLED: u32 = 4;
+    const MAX_DOUBLED: u32 = 4;
 
     /// A ladder of so many `rungs` (one at least) that begins at the best: a step down after a
     /// violation of `patience`, a step up after `calm` without one.
@@ -59,7 +59,7 @@ impl Ladder {
         let lasted = now.since(self.since?);
         if violated && lasted >= self.patience && self.rung + 1 < self.rungs {
             if self.tried_up {
-                self.doubled = (self.doubled + 1).min(Self::MOST_DOUBLED);
+                self.doubled = (self.doubled + 1).min(Self::MAX_DOUBLED);
             }
             self.tried_up = false;
             self.rung += 1;

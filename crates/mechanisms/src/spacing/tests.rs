@@ -165,7 +165,7 @@ proptest! {
             sent = next.max(sent) + ahead;
             spacing.on_report(Report { next, received: Packets::new(received) }, sent);
             prop_assert!(spacing.spacing() <= RTT);
-            prop_assert!((1..=MOST_EPOCHS).contains(&spacing.epochs.len()));
+            prop_assert!((1..=MAX_EPOCHS).contains(&spacing.epochs.len()));
         }
     }
 }

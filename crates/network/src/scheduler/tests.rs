@@ -5,7 +5,7 @@ use super::*;
 use crate::{Discipline, Limit};
 
 const LINK: Rate = Rate::from_bits_per_sec(1_000_000);
-const LARGEST: u64 = 1500;
+const MAX_PACKET: u64 = 1500;
 
 fn class(kbits: u64) -> ClassParameters {
     ClassParameters {
@@ -60,7 +60,7 @@ fn run(scheduler: &mut Scheduler, arrivals: &[Arrival]) -> Vec<Departure> {
 }
 
 fn arrivals(classes: usize) -> impl Strategy<Value = Vec<Arrival>> {
-    let one = (0u64..20_000, 0..classes, 40..=LARGEST);
+    let one = (0u64..20_000, 0..classes, 40..=MAX_PACKET);
     proptest::collection::vec(one, 1..200).prop_map(|gaps| {
         let mut now = Time::ZERO;
         let arrive = |(gap, class, size)| {
@@ -147,7 +147,7 @@ proptest! {
     ) {
         let mut wfq = both(&[class(600), class(300), class(100)])[0].clone();
         let finished = fluid(&[600_000.0, 300_000.0, 100_000.0], &arrivals);
-        let packet = LINK.time_to_send(Bytes::new(LARGEST)).as_secs_f64();
+        let packet = LINK.time_to_send(Bytes::new(MAX_PACKET)).as_secs_f64();
         for (_, ends, place) in run(&mut wfq, &arrivals) {
             prop_assert!(ends.as_secs_f64() <= finished[place] + packet + 1e-6);
         }
@@ -160,7 +160,7 @@ proptest! {
         let rate = Rate::from_bits_per_sec(300_000);
         let spec = TrafficSpec {
             rate, bucket: Bytes::new(bucket), peak: None,
-            smallest: Bytes::new(0), largest: Bytes::new(LARGEST),
+            smallest: Bytes::new(0), largest: Bytes::new(MAX_PACKET),
         };
         let mut meter = TokenBucket::new(spec).unwrap();
         let mut now = Time::ZERO;
@@ -176,7 +176,7 @@ proptest! {
         arrivals.extend((0..crowd).map(|_| (Time::ZERO, 1, greedy)));
         arrivals.sort_by_key(|arrival| arrival.0);
         let mut wfq = both(&[class(300), class(700)])[0].clone();
-        let bound = rate.time_to_send(Bytes::new(bucket)) + LINK.time_to_send(Bytes::new(LARGEST));
+        let bound = rate.time_to_send(Bytes::new(bucket)) + LINK.time_to_send(Bytes::new(MAX_PACKET));
         for (_, ends, place) in run(&mut wfq, &arrivals) {
             let (came, class, _) = arrivals[place];
             prop_assert!(class == 1 || ends.since(came) <= bound + Duration::from_nanos(1000));
@@ -186,7 +186,7 @@ proptest! {
     #[test]
     fn a_guaranteed_flow_waits_no_longer_than_rfc_2212_says(
         reserved in 300u64..700, peak in 700u64..2_000, bucket in 1_500u64..20_000,
-        greedy in 100..=LARGEST, gaps in proptest::collection::vec(0u64..80_000, 1..60),
+        greedy in 100..=MAX_PACKET, gaps in proptest::collection::vec(0u64..80_000, 1..60),
     ) {
         let kbits = |kbits: u64| Rate::from_bits_per_sec(kbits * 1000);
         let (token_rate, size) = (300, 1000);
@@ -213,7 +213,7 @@ proptest! {
         let (r, big_r, p) = (token_rate as f64, reserved as f64, peak as f64);
         let bits = |bytes: u64| bytes as f64 * 8.0;
         let burst = (bits(bucket) - bits(size)) / big_r * (p - big_r) / (p - r);
-        let bound = burst + bits(size) / big_r + bits(LARGEST) / 1000.0;
+        let bound = burst + bits(size) / big_r + bits(MAX_PACKET) / 1000.0;
         for (_, ends, place) in run(&mut wfq, &arrivals) {
             let (came, class, _) = arrivals[place];
             let waited = ends.since(came).as_secs_f64() * 1e3;
@@ -223,7 +223,7 @@ proptest! {
 
     #[test]
     fn classes_that_always_wait_get_their_shares(
-        sizes in proptest::collection::vec(200..=LARGEST, 3),
+        sizes in proptest::collection::vec(200..=MAX_PACKET, 3),
     ) {
         let rates = [500, 300, 200];
         let classes = rates.map(class);
@@ -248,7 +248,7 @@ proptest! {
                 // Class-based queueing lets each class have its round, and the burst of 16 packets
                 // of 1,000 bytes that it may have saved up.
                 let slack = match scheduler {
-                    Scheduler::Wfq(_) => 2.0 * LARGEST as f64,
+                    Scheduler::Wfq(_) => 2.0 * MAX_PACKET as f64,
                     Scheduler::Cbq(_) => 15.0 * rate as f64 + 16_000.0,
                 };
                 prop_assert!((sent - share).abs() <= slack, "{sent} of {share}");

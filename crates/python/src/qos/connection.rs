@@ -20,8 +20,8 @@ use super::{failure, reason};
 use crate::live::{Answer, Place, Trust, Waker, address, closed, lock, over, parts, token};
 
 /// What lies ready for the program at most; beyond, the network is not read.
-const MOST_READY: usize = 256;
-const MOST_READY_BYTES: usize = 256 << 10;
+const MAX_READY: usize = 256;
+const MAX_READY_BYTES: usize = 256 << 10;
 
 /// A message that has come: its data, its number and its delay in seconds.
 struct Came(Vec<u8>, u64, f64);
@@ -96,7 +96,7 @@ fn read(carried: &Carried, shared: &Shared) {
         {
             let mut state = lock(&shared.state);
             let is_full = |state: &State| {
-                state.ready.len() >= MOST_READY || state.ready_bytes >= MOST_READY_BYTES
+                state.ready.len() >= MAX_READY || state.ready_bytes >= MAX_READY_BYTES
             };
             while !state.is_closed && is_full(&state) {
                 state = shared.wait(state);

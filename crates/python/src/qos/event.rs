@@ -14,7 +14,7 @@ use super::specification::Given;
 use crate::live::{Place, lock};
 
 /// Events that wait for the loop; more are forgotten, the oldest first.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 #[derive(Default)]
 struct Waiting {
@@ -40,7 +40,7 @@ impl QosEvents {
                 // Where Python has let go of them nobody wants the rest.
                 let Some(waiting) = told.upgrade() else { return };
                 let mut waiting = lock(&waiting);
-                if waiting.events.len() >= MOST_WAITING {
+                if waiting.events.len() >= MAX_WAITING {
                     waiting.events.pop_front();
                 }
                 waiting.events.push_back(event);

@@ -23,7 +23,7 @@ use super::{failure, inside};
 use crate::live::{Answer, Identity, Place, Waker, address, lock, parts, token};
 
 /// Those who came and wait to be taken; more are closed, the newest first.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 
 /// How long the thread that waits for others may take to notice that it is to end.
 const LAST_CALL: Wall = Wall::from_secs(1);
@@ -108,7 +108,7 @@ fn take(listening: &Listening, waiting: &Mutex<Waiting>, place: &Place) {
             return;
         }
         match accepted {
-            Ok(_) if waiting.came.len() >= MOST_WAITING => {}
+            Ok(_) if waiting.came.len() >= MAX_WAITING => {}
             Ok(accepted) => waiting.came.push_back(accepted),
             Err(error) => waiting.failed = Some(error.to_string()),
         }

@@ -16,7 +16,7 @@ const FAMILIES: [Family; 2] = [
     Family { protocol: "ipv6", preference: 0x1001, hashed: 0x5e2, plain: 0x5e4, ports: 40 },
 ];
 /// Filters of one bucket: their numbers have twelve bits, and 0 is none.
-const MOST_NODES: u16 = 0xfff;
+const MAX_NODES: u16 = 0xfff;
 
 struct Family {
     protocol: &'static str,
@@ -215,8 +215,8 @@ impl Filters {
         let taken = self.taken.entry((*table, last)).or_default();
         let next = taken.last().map_or(1, |last| last + 1);
         let node = match next {
-            next if next <= MOST_NODES => next,
-            _ => (1..=MOST_NODES).find(|node| !taken.contains(node)).unwrap_or(MOST_NODES + 1),
+            next if next <= MAX_NODES => next,
+            _ => (1..=MAX_NODES).find(|node| !taken.contains(node)).unwrap_or(MAX_NODES + 1),
         };
         taken.insert(node);
         let handle = format!("{table:x}:{last:x}:{node:x}");

@@ -38,7 +38,7 @@ const LAST: u8 = 7;
 /// never dropped, and what does not cannot wait for ever.
 const QUEUE: [u64; 2] = [64, 10_000];
 /// HTB refuses a rate of zero.
-const LEAST_RATE: Rate = Rate::from_bits_per_sec(8_000);
+const MIN_RATE: Rate = Rate::from_bits_per_sec(8_000);
 /// Length of an interface's name (IFNAMSIZ, with its end).
 const NAME_LENGTH: usize = 15;
 
@@ -161,7 +161,7 @@ impl Htb {
     fn roots(&self) -> [String; 2] {
         let Device { name, rate, reservable, mtu } = &self.device;
         let left = rate.as_bits_per_sec().saturating_sub(reservable.as_bits_per_sec());
-        let own = Rate::from_bits_per_sec(left).max(LEAST_RATE);
+        let own = Rate::from_bits_per_sec(left).max(MIN_RATE);
         let burst = Bytes::new(mtu.get() * 2);
         [
             format!(
@@ -348,7 +348,7 @@ impl Htb {
         vec![
             format!(
                 "class {verb} dev {name} parent 1:{root:x} classid 1:{class:x} {}",
-                self.shape(reservation.rate.max(LEAST_RATE), burst, LAST)
+                self.shape(reservation.rate.max(MIN_RATE), burst, LAST)
             ),
             format!("qdisc replace dev {name} parent 1:{class:x} pfifo limit {packets}"),
         ]

@@ -13,7 +13,7 @@ use super::{Answer, Notice, Question, Reply, Request, line};
 /// The daemon answers at once; one that takes longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the longest line from the daemon: the status of 20,000 sessions and more.
-const MOST_REPLY: usize = 64 << 20;
+const MAX_REPLY: usize = 64 << 20;
 
 /// A connection to the daemon. What was asked for on it ends when it is dropped.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Client {
                 return reply.map(Some).map_err(|_| ClientError::NoReply(said()));
             }
             looked = self.received.len();
-            if looked > MOST_REPLY {
+            if looked > MAX_REPLY {
                 return Err(ClientError::NoReply(format!("{looked} bytes without an end")));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -1,6 +1,6 @@
 //! What applications and the daemon of their host, `ontempo rsvpd`, say to each other.
 //!
-//! A stream socket of the Unix domain, one JSON document a line, at most [`MOST_LINE`] bytes each.
+//! A stream socket of the Unix domain, one JSON document a line, at most [`MAX_LINE_LEN`] bytes each.
 //! An application sends [`Question`]s; each has one [`Reply::Answer`] with its number. Between
 //! them come [`Reply::Event`]s about what the application has asked for on this connection. What
 //! it asked for ends with the connection, however that ends.
@@ -42,7 +42,7 @@ pub const SOCKET_VARIABLE: &str = "ONTEMPO_RSVP_SOCKET";
 
 /// Bytes of the longest line from an application, its end included. The daemon's answers about
 /// its status may be longer.
-pub const MOST_LINE: usize = 65_536;
+pub const MAX_LINE_LEN: usize = 65_536;
 
 /// Where applications find the daemon: [`SOCKET_VARIABLE`], or [`SOCKET`].
 pub fn socket() -> PathBuf {

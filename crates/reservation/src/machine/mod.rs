@@ -44,9 +44,9 @@ use state::{SessionState, TheirId};
 use timers::{Timer, Timers};
 
 /// Events about dropped packets that wait at most; whoever sends rubbish fills no memory.
-const MOST_EVENTS: usize = 10_000;
+const MAX_EVENTS: usize = 10_000;
 /// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
-const MOST_HANDLES: u16 = 0x7ff0;
+const MAX_HANDLES: u16 = 0x7ff0;
 
 /// The RSVP of one host or router; see the [module](self).
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Interface {
         if let Some(handle) = self.free_handles.pop_first() {
             return Some(Handle(handle));
         }
-        (self.last_handle < MOST_HANDLES).then(|| {
+        (self.last_handle < MAX_HANDLES).then(|| {
             self.last_handle += 1;
             Handle(self.last_handle)
         })

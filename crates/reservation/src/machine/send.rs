@@ -403,7 +403,7 @@ impl<R: Routes> Machine<R> {
     }
 
     pub(super) fn dropped(&mut self, interface: InterfaceId, source: IpAddr, reason: &str) {
-        if self.events.len() < super::MOST_EVENTS {
+        if self.events.len() < super::MAX_EVENTS {
             self.events.push_back(Event::Dropped { interface, source, reason: reason.into() });
         }
     }

@@ -16,7 +16,7 @@ use crate::applications::Id;
 use crate::routes::Kernel;
 
 /// Sessions that one application may watch.
-const MOST_WATCHED: usize = 1024;
+const MAX_WATCHED: usize = 1024;
 
 /// What belongs to which application.
 #[derive(Default)]
@@ -174,7 +174,7 @@ impl Daemon<'_> {
             }
             Request::Watch { session } => {
                 let watched = self.owners.watchers.iter().filter(|(_, owner)| *owner == id);
-                if watched.count() >= MOST_WATCHED {
+                if watched.count() >= MAX_WATCHED {
                     return refused("a connection may watch 1,024 sessions");
                 }
                 self.owners.watchers.insert((session, id));

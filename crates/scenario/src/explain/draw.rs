@@ -1,11 +1,11 @@
 //! Topologies drawn with box characters, at most [`COLUMNS`] wide.
 
-use super::{COLUMNS, MOST_LINES, words};
+use super::{COLUMNS, MAX_LINES, words};
 use crate::backbone::Backbone;
 use crate::model::{Delay, FlowGroup, LinkSpec, Scenario, Topology};
 
 /// The most flow groups of which each has a line of its own.
-const MOST_GROUPS: usize = 9;
+const MAX_GROUPS: usize = 9;
 
 pub(super) fn topology(scenario: &Scenario, backbone: &Backbone<'_>) -> Vec<String> {
     match &scenario.topology {
@@ -40,11 +40,11 @@ fn groups<'a>(
         let ends = backbone.ends(group).ok()?;
         Some((format!("{} × {name}", words::grouped(u64::from(group.count))), ends))
     };
-    scenario.flows.iter().take(MOST_GROUPS).filter_map(label)
+    scenario.flows.iter().take(MAX_GROUPS).filter_map(label)
 }
 
 fn further_groups(scenario: &Scenario) -> Option<String> {
-    let further = scenario.flows.len().checked_sub(MOST_GROUPS).filter(|count| *count > 0)?;
+    let further = scenario.flows.len().checked_sub(MAX_GROUPS).filter(|count| *count > 0)?;
     Some(format!("  … and {} of flows", words::count(further as u64, "further group")))
 }
 
@@ -135,9 +135,9 @@ fn graph(backbone: &Backbone<'_>) -> Vec<String> {
             lines.push(clip(&line, COLUMNS));
         }
     }
-    if lines.len() > MOST_LINES {
-        let further = lines.len() - MOST_LINES;
-        lines.truncate(MOST_LINES);
+    if lines.len() > MAX_LINES {
+        let further = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
         lines.push(format!("  … and {further} further lines"));
     }
     lines

@@ -15,7 +15,7 @@ const COLUMNS: usize = 80;
 /// The largest packet of a program that the scenario knows nothing of.
 const ETHERNET: Bytes = Bytes::new(1500);
 /// The most lines that list links or nodes one by one.
-const MOST_LINES: usize = 30;
+const MAX_LINES: usize = 30;
 
 impl Scenario {
     /// The scenario in plain words: the topology and its drawing, each group of flows with its
@@ -104,7 +104,7 @@ impl Scenario {
         let used =
             backbone.links.iter().zip(loads).filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
         for (line, (link, (bits, elastic))) in used.enumerate() {
-            if line == MOST_LINES {
+            if line == MAX_LINES {
                 return text.paragraph("  ", "… and further links");
             }
             let rate = link.spec.rate;

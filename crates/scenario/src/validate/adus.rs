@@ -3,16 +3,16 @@
 use ontempo_foundation::{Duration, Packets};
 
 use super::Findings;
-use super::flows::{SMALLEST_UDP, packet_size};
+use super::flows::{MIN_UDP, packet_size};
 use crate::model::{AduSpec, Dependencies};
 use crate::path::FieldPath;
 
 /// The most ADUs of a flow; each is kept in mind.
-const MOST_ADUS: u64 = 10_000_000;
+const MAX_ADUS: u64 = 10_000_000;
 /// The largest window.
-const LARGEST_WINDOW: Packets = Packets::new(1 << 20);
+const MAX_WINDOW: Packets = Packets::new(1 << 20);
 /// An acknowledgement reports the last 128 transmissions, and one of two may be lost.
-const MOST_TO_AN_ACK: Packets = Packets::new(64);
+const MAX_PER_ACK: Packets = Packets::new(64);
 
 pub(super) fn application(
     count: u64,
@@ -20,8 +20,8 @@ pub(super) fn application(
     path: &FieldPath,
     findings: &mut Findings,
 ) {
-    if count == 0 || count > MOST_ADUS {
-        let what = format!("{count} ADUs will not do; 1 to {MOST_ADUS} are possible");
+    if count == 0 || count > MAX_ADUS {
+        let what = format!("{count} ADUs will not do; 1 to {MAX_ADUS} are possible");
         findings.add(&path.key("count"), what);
     }
     let path = path.key("depends");
@@ -51,14 +51,14 @@ pub(super) fn application(
 }
 
 pub(super) fn transport(spec: &AduSpec, path: &FieldPath, findings: &mut Findings) {
-    packet_size(spec.packet, SMALLEST_UDP, &path.key("packet"), findings);
-    if spec.window == Packets::new(0) || spec.window > LARGEST_WINDOW {
-        let what = format!("{} will not do; 1 to {LARGEST_WINDOW} are possible", spec.window);
+    packet_size(spec.packet, MIN_UDP, &path.key("packet"), findings);
+    if spec.window == Packets::new(0) || spec.window > MAX_WINDOW {
+        let what = format!("{} will not do; 1 to {MAX_WINDOW} are possible", spec.window);
         findings.add(&path.key("window"), what);
     }
     for (field, packets) in [("ack-every", spec.ack_every), ("lost-after", spec.lost_after)] {
-        if packets == Packets::new(0) || packets > MOST_TO_AN_ACK {
-            let what = format!("{packets} will not do; 1 to {MOST_TO_AN_ACK} are possible");
+        if packets == Packets::new(0) || packets > MAX_PER_ACK {
+            let what = format!("{packets} will not do; 1 to {MAX_PER_ACK} are possible");
             findings.add(&path.key(field), what);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
-use super::{Findings, MOST_FLOWS, adus};
+use super::{Findings, MAX_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
     AckKind, Application, Congestion, CongestionSpec, FlowGroup, Interval, Scenario, Start,
@@ -13,28 +13,28 @@ use crate::model::{
 use crate::path::FieldPath;
 
 /// IP and TCP headers, and a byte.
-const SMALLEST_TCP: Bytes = Bytes::new(41);
+const MIN_TCP: Bytes = Bytes::new(41);
 /// IP and UDP headers, and a byte.
-pub(super) const SMALLEST_UDP: Bytes = Bytes::new(29);
+pub(super) const MIN_UDP: Bytes = Bytes::new(29);
 /// What IP's length field holds.
-const LARGEST_PACKET: Bytes = Bytes::new(65_535);
+const MAX_PACKET: Bytes = Bytes::new(65_535);
 /// RFC 5681, section 4.2.
-const LONGEST_ACK_TIMEOUT: Duration = Duration::from_millis(500);
+const MAX_ACK_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings) {
-    if group.count == 0 || u64::from(group.count) > MOST_FLOWS {
-        let what = format!("{} flows will not do; 1 to {MOST_FLOWS} are possible", group.count);
+    if group.count == 0 || u64::from(group.count) > MAX_FLOWS {
+        let what = format!("{} flows will not do; 1 to {MAX_FLOWS} are possible", group.count);
         findings.add(&path.key("count"), what);
     }
     application(&group.application, &path.key("application"), findings);
     match &group.transport {
         Transport::Tcp(spec) => tcp(spec, &path.key("transport"), findings),
         Transport::Udp { packet } => {
-            packet_size(*packet, SMALLEST_UDP, &path.key("transport").key("packet"), findings);
+            packet_size(*packet, MIN_UDP, &path.key("transport").key("packet"), findings);
         }
         Transport::Spaced { packet, spacing, controller, .. } => {
             let path = path.key("transport");
-            packet_size(*packet, SMALLEST_UDP, &path.key("packet"), findings);
+            packet_size(*packet, MIN_UDP, &path.key("packet"), findings);
             let what = "give one of `spacing` and `controller`; write spacing = \"1 ms\"";
             findings.require(spacing.is_some() != controller.is_some(), &path, what);
             let asks = matches!(group.application, Application::Http { .. });
@@ -230,13 +230,13 @@ pub(super) fn packet_size(size: Bytes, smallest: Bytes, path: &FieldPath, findin
         );
         findings.add(path, what);
     }
-    if size > LARGEST_PACKET {
-        findings.add(path, format!("{size} are too many; at most {LARGEST_PACKET} will do"));
+    if size > MAX_PACKET {
+        findings.add(path, format!("{size} are too many; at most {MAX_PACKET} will do"));
     }
 }
 
 fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
-    packet_size(spec.packet, SMALLEST_TCP, &path.key("packet"), findings);
+    packet_size(spec.packet, MIN_TCP, &path.key("packet"), findings);
     let windows =
         [("initial-window", spec.initial_window), ("receive-window", spec.receive_window)];
     for (field, window) in windows {
@@ -247,7 +247,7 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
     let what = "the timeout is zero; write min-rto = \"200 ms\"";
     findings.require(has_rto, &path.key("min-rto"), what);
     match spec.ack {
-        AckKind::Delayed { timeout } if timeout > LONGEST_ACK_TIMEOUT => {
+        AckKind::Delayed { timeout } if timeout > MAX_ACK_TIMEOUT => {
             let what = format!("{timeout} is too long; at most 500 ms will do (RFC 5681, 4.2)");
             findings.add(&path.key("ack").key("timeout"), what);
         }

@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
 use super::Findings;
-use crate::backbone::MOST_HOPS;
+use crate::backbone::MAX_HOPS;
 use crate::model::{
     Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueLimit, QueueSpec, Topology,
 };
 use crate::path::FieldPath;
 
 /// The longest delay that a link can have.
-const LONGEST_DELAY: Duration = Duration::from_secs(3600);
+const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// The smallest MTU: an ACK of 40 bytes, and a byte.
-const SMALLEST_MTU: Bytes = Bytes::new(41);
-const MOST_STAGES: u32 = 1_000;
+const MIN_MTU: Bytes = Bytes::new(41);
+const MAX_STAGES: u32 = 1_000;
 /// Linux's largest `flows` of FQ-CoDel.
-const MOST_FLOW_QUEUES: u32 = 65_536;
+const MAX_FLOW_QUEUES: u32 = 65_536;
 
 pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
     let path = FieldPath::root("topology");
@@ -32,8 +32,8 @@ pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
             }
         }
         Topology::ParkingLot { hops, bottleneck, access } => {
-            if *hops == 0 || *hops > MOST_HOPS {
-                let what = format!("{hops} hops will not do; 1 to {MOST_HOPS} are possible");
+            if *hops == 0 || *hops > MAX_HOPS {
+                let what = format!("{hops} hops will not do; 1 to {MAX_HOPS} are possible");
                 findings.add(&path.key("hops"), what);
             }
             link(bottleneck, &path.key("bottleneck"), findings);
@@ -78,10 +78,10 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
         delay_law(law, &delay_path, findings);
     }
     let mean = spec.delay.mean();
-    if mean > LONGEST_DELAY {
+    if mean > MAX_DELAY {
         findings.add(&delay_path, format!("a delay of {mean} is absurd; at most 1 h will do"));
     }
-    if let Some(mtu) = spec.mtu.filter(|mtu| *mtu < SMALLEST_MTU) {
+    if let Some(mtu) = spec.mtu.filter(|mtu| *mtu < MIN_MTU) {
         let what = format!("{mtu} are too few; headers alone are 40 bytes");
         findings.add(&path.key("mtu"), what);
     }
@@ -112,8 +112,8 @@ fn delay_law(law: &DelayLaw, path: &FieldPath, findings: &mut Findings) {
             hyper_exponential(probabilities, means, path, findings);
         }
         DelayLaw::Erlang { k, .. } => {
-            if *k == 0 || *k > MOST_STAGES {
-                let what = format!("{k} stages will not do; 1 to {MOST_STAGES} are possible");
+            if *k == 0 || *k > MAX_STAGES {
+                let what = format!("{k} stages will not do; 1 to {MAX_STAGES} are possible");
                 findings.add(&path.key("k"), what);
             }
         }
@@ -160,8 +160,8 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
             findings.require(*interval > Duration::ZERO, &path.key("interval"), what);
             let what = "the quantum is zero; write quantum = \"1514 bytes\"";
             findings.require(*quantum > Bytes::ZERO, &path.key("quantum"), what);
-            if !(1..=MOST_FLOW_QUEUES).contains(queues) {
-                let what = format!("{queues} queues will not do; 1 to {MOST_FLOW_QUEUES} will");
+            if !(1..=MAX_FLOW_QUEUES).contains(queues) {
+                let what = format!("{queues} queues will not do; 1 to {MAX_FLOW_QUEUES} will");
                 findings.add(&path.key("queues"), what);
             }
         }

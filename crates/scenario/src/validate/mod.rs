@@ -16,7 +16,7 @@ use crate::nearest::{listed, nearest};
 use crate::path::FieldPath;
 
 /// The most flows of one run.
-const MOST_FLOWS: u64 = 1_000_000;
+const MAX_FLOWS: u64 = 1_000_000;
 
 /// What is wrong, each with the field that should be changed.
 #[derive(Default)]
@@ -98,8 +98,8 @@ impl Scenario {
         let has_flows = !self.flows.is_empty();
         findings.require(has_flows, &flows, "there is no flow; write a table [flows.NAME]");
         let total: u64 = self.flows.values().map(|group| u64::from(group.count)).sum();
-        if total > MOST_FLOWS {
-            let what = format!("{total} flows are too many; at most {MOST_FLOWS} will do");
+        if total > MAX_FLOWS {
+            let what = format!("{total} flows are too many; at most {MAX_FLOWS} will do");
             findings.add(&flows, what);
         }
         let backbone = Backbone::new(&self.topology);

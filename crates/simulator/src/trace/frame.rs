@@ -2,15 +2,15 @@
 
 use ontempo_mechanisms::recovery::SackBlock;
 
-use crate::packet::{MOST_BLOCKS, Packet};
+use crate::packet::{MAX_BLOCKS, Packet};
 
 const IP_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 /// Two fillers, kind, length, and eight bytes a block (RFC 2018, section 3).
-const MOST_OPTIONS: usize = 4 + 8 * MOST_BLOCKS;
+const MAX_OPTIONS: usize = 4 + 8 * MAX_BLOCKS;
 /// The most bytes that a frame's headers take.
-pub(super) const MOST_HEADERS: usize = IP_HEADER + TCP_HEADER + MOST_OPTIONS;
+pub(super) const MAX_HEADERS: usize = IP_HEADER + TCP_HEADER + MAX_OPTIONS;
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
@@ -73,7 +73,7 @@ fn port(number: u32) -> u16 {
 
 /// The headers of one packet; its payload is not kept, and counts as zeros in checksums.
 pub(super) struct Frame {
-    bytes: [u8; MOST_HEADERS],
+    bytes: [u8; MAX_HEADERS],
     captured: usize,
     /// Bytes of the whole packet.
     pub(super) length: u32,
@@ -82,7 +82,7 @@ pub(super) struct Frame {
 impl Frame {
     /// `packet` as it crosses a link, having been given a congestion mark before it if `marked`.
     pub(super) fn new(ends: &Ends, packet: &Packet, marked: bool) -> Self {
-        let mut frame = Self { bytes: [0; MOST_HEADERS], captured: 0, length: packet.size };
+        let mut frame = Self { bytes: [0; MAX_HEADERS], captured: 0, length: packet.size };
         let ecn = match packet.marks {
             marks if marks.ack => 0,
             marks if marks.congestion || marked => CONGESTION_EXPERIENCED,

@@ -26,7 +26,7 @@ use ontempo_scenario::Layout;
 use ontempo_scenario::model::{RecoveryKind, Scenario, Transport};
 
 use crate::packet::Packet;
-use frame::{Frame, MOST_HEADERS};
+use frame::{Frame, MAX_HEADERS};
 
 /// How a flow of each number appears in traces.
 pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]> {
@@ -92,7 +92,7 @@ impl Tap {
         out: Box<dyn Write + Send>,
     ) -> (Self, Trace) {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        let error = pcapng::begin(&mut out, name, MOST_HEADERS as u32).err();
+        let error = pcapng::begin(&mut out, name, MAX_HEADERS as u32).err();
         let state = Arc::new(Mutex::new(State { out, frames: 0, error }));
         (Self { state: state.clone(), ends, until }, Trace(state))
     }

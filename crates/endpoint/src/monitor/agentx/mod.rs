@@ -25,9 +25,9 @@ use pdu::Reply;
 /// The fixed part of every message (RFC 2741, 6.1).
 const HEADER: usize = 20;
 /// No master has reason to send more.
-const LONGEST_PAYLOAD: u32 = 1 << 20;
+const MAX_PAYLOAD_LEN: u32 = 1 << 20;
 /// The most objects in one answer; a manager asks again for more.
-const MOST_OBJECTS: usize = 500;
+const MAX_OBJECTS: usize = 500;
 /// `notWritable` (RFC 3416), which the PDUs of the library do not know.
 const NOT_WRITABLE: u16 = 17;
 
@@ -233,7 +233,7 @@ fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<(Oid, Value)>> {
         ranges[..once].iter().map(|range| next(objects, range)).collect::<Option<_>>()?;
     let repeated = &mut ranges[once..];
     for _ in 0..asked.max_repetitions {
-        if repeated.is_empty() || found.len() + repeated.len() > MOST_OBJECTS {
+        if repeated.is_empty() || found.len() + repeated.len() > MAX_OBJECTS {
             break;
         }
         for range in repeated.iter_mut() {
@@ -409,7 +409,7 @@ pub fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
     if header.version != 1 {
         return Err(malformed(format!("version {} of AgentX, not 1", header.version)));
     }
-    if header.payload_length > LONGEST_PAYLOAD {
+    if header.payload_length > MAX_PAYLOAD_LEN {
         return Err(malformed(format!("a message of {} bytes", header.payload_length)));
     }
     let length = HEADER + header.payload_length as usize;

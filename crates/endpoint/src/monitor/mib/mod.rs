@@ -66,7 +66,7 @@ pub struct Oid(Vec<u32>);
 
 impl Oid {
     /// The most sub-identifiers of a name (RFC 2578, 3.5).
-    const LONGEST: usize = 128;
+    const MAX_PARTS: usize = 128;
 
     /// The name with these sub-identifiers, one part after the other.
     pub fn of(parts: &[&[u32]]) -> Self {
@@ -79,7 +79,7 @@ impl Oid {
             return Some(Self(Vec::new()));
         }
         let parts: Result<Vec<u32>, _> = id.to_string().split('.').map(str::parse).collect();
-        parts.ok().filter(|parts| parts.len() <= Self::LONGEST).map(Self)
+        parts.ok().filter(|parts| parts.len() <= Self::MAX_PARTS).map(Self)
     }
 
     /// The name as messages carry it.

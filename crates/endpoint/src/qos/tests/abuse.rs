@@ -54,7 +54,7 @@ fn another_version_is_told_and_refused() {
     let Accepted::Refused(_, why) = listener.accept_or_refuse().unwrap() else { panic!("agreed") };
     let text = "the other end speaks version 9 of QoSockets, this is 1";
     assert_eq!(why.to_string(), text);
-    let mut answer = vec![0; wire::LONGEST_SETUP];
+    let mut answer = vec![0; wire::MAX_SETUP];
     let got = other.read(&mut answer).unwrap();
     assert!(matches!(
         Setup::read(&answer[..got]),
@@ -110,7 +110,7 @@ fn raw(options: QosOptions) -> (QosStream, TcpStream) {
     let mut raw = TcpStream::connect(to).unwrap();
     raw.write_all(&hello(5)).unwrap();
     let (far, _) = listener.accept().unwrap();
-    let mut answer = vec![0; wire::LONGEST_SETUP];
+    let mut answer = vec![0; wire::MAX_SETUP];
     raw.read_exact(&mut answer).unwrap();
     assert!(matches!(Setup::read(&answer), Ok(Setup::Accept { session: 5, .. })));
     (far, raw)

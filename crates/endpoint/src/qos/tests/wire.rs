@@ -50,9 +50,9 @@ proptest! {
     fn the_set_up_is_read_back_and_no_answer_is_longer_than_the_first(setup in setup()) {
         let bytes = setup.to_bytes();
         prop_assert_eq!(Setup::read(&bytes), Ok(setup));
-        prop_assert!(bytes.len() <= LONGEST_SETUP);
+        prop_assert!(bytes.len() <= MAX_SETUP);
         if matches!(setup, Setup::Hello { .. }) {
-            prop_assert_eq!(bytes.len(), LONGEST_SETUP);
+            prop_assert_eq!(bytes.len(), MAX_SETUP);
         }
         for length in 0..bytes.len() {
             prop_assert!(Setup::read(&bytes[..length]).is_err());
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_are_read_back(sequence: u32, sent: u64, session: u64, length in 0..LONGEST_MESSAGE) {
+    fn headers_are_read_back(sequence: u32, sent: u64, session: u64, length in 0..MAX_MESSAGE_LEN) {
         let header = Header { kind: Kind::Data, length, sequence, sent };
         prop_assert_eq!(Header::of_tcp(&header.to_tcp(), length), Ok(header));
         if length > 0 {
@@ -94,7 +94,7 @@ proptest! {
             figures,
         };
         prop_assert_eq!(Status::read(&status.to_bytes()), Ok(status));
-        prop_assert_eq!(status.to_bytes().len(), LONGEST_CONTROL);
+        prop_assert_eq!(status.to_bytes().len(), MAX_CONTROL_LEN);
         let told = Change { number: change, send };
         prop_assert_eq!(Change::read(&told.to_bytes()), Ok(told));
         let reason = "é".repeat(violated as usize % 80);

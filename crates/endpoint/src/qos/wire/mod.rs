@@ -34,7 +34,7 @@ pub const VERSION: u8 = 1;
 pub const PREFACE: usize = 8;
 
 /// Bytes of the longest set-up message.
-pub const LONGEST_SETUP: usize = PREFACE + 8 + 24 + OFFER;
+pub const MAX_SETUP: usize = PREFACE + 8 + 24 + OFFER;
 
 /// Bytes of a message's header over TCP.
 pub const TCP_HEADER: usize = 16;
@@ -43,10 +43,10 @@ pub const TCP_HEADER: usize = 16;
 pub const UDP_HEADER: usize = 24;
 
 /// The longest message that can be told over TCP.
-pub const LONGEST_MESSAGE: usize = (1 << 24) - 1;
+pub const MAX_MESSAGE_LEN: usize = (1 << 24) - 1;
 
 /// Bytes of the longest body that is not the application's.
-pub const LONGEST_CONTROL: usize = STATUS;
+pub const MAX_CONTROL_LEN: usize = STATUS;
 
 const MAGIC: [u8; 4] = *b"OnQS";
 const MARK: u8 = 0xa7;
@@ -169,11 +169,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// As TCP carries it; a length above [`LONGEST_MESSAGE`] is the caller's mistake and is cut.
+    /// As TCP carries it; a length above [`MAX_MESSAGE_LEN`] is the caller's mistake and is cut.
     #[inline]
     pub fn to_tcp(&self) -> [u8; TCP_HEADER] {
         let mut bytes = [0; TCP_HEADER];
-        let first = (self.kind as u32) << 24 | (self.length.min(LONGEST_MESSAGE) as u32);
+        let first = (self.kind as u32) << 24 | (self.length.min(MAX_MESSAGE_LEN) as u32);
         bytes[..4].copy_from_slice(&first.to_be_bytes());
         bytes[4..8].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[8..].copy_from_slice(&self.sent.to_be_bytes());
@@ -321,13 +321,13 @@ pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
     }
     read.u8()?;
     let length = usize::from(read.u16()?);
-    if PREFACE + length > LONGEST_SETUP { Err(WireError::Malformed) } else { Ok(length) }
+    if PREFACE + length > MAX_SETUP { Err(WireError::Malformed) } else { Ok(length) }
 }
 
 impl Setup {
     /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(LONGEST_SETUP);
+        let mut body = Vec::with_capacity(MAX_SETUP);
         let kind = match self {
             Self::Hello { session, cookie, sent, offer } => {
                 body.extend(session.to_be_bytes());
