@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ontempo_emulator::{Carriage, Control, Emulation, EmulationError, Options, Results, Version};
+use ontempo_emulator::{
+    Control, Emulation, EmulationError, ForwardingReport, Options, Results, Version,
+};
 use ontempo_scenario::{Overrides, load_with};
 use ontempo_simulator::RunFolder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,14 +37,14 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let progress = Clockwork::start(&scenario);
     let results = emulation.run(&control);
     progress.end();
-    let Results { tables, carriage, logs } = results?;
-    carriage.warnings().iter().for_each(|warning| complain(warning));
+    let Results { tables, report, logs } = results?;
+    report.warnings().iter().for_each(|warning| complain(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
         file.write_all(&log.text).map_err(writing)?;
     }
     files.write_tables(&tables).map_err(writing)?;
-    let manifest = Manifest::new(&scenario, seed, &tables, work(&carriage), &[]).to_text()?;
+    let manifest = Manifest::new(&scenario, seed, &tables, work(&report), &[]).to_text()?;
     let earlier = StoredManifest::read(&arguments.out).ok().flatten();
     files.keep(Some(&manifest)).map_err(writing)?;
     if let Some(earlier) = earlier {
@@ -56,7 +58,7 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let title = if title.is_empty() { String::new() } else { format!("{title}\n\n") };
     let summary = show(&[finished.summary]);
     let place = arguments.out.display();
-    emit(&format!("{title}{summary}\n\n{}\n\nWritten to {place}", carried(&carriage)))
+    emit(&format!("{title}{summary}\n\n{}\n\nWritten to {place}", forwarded(&report)))
 }
 
 fn options(seed: u64, hosts: &Hosts) -> Options {
@@ -109,21 +111,21 @@ fn hosts(emulation: &Emulation<'_>) -> String {
     emulation.hosts().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn work(carriage: &Carriage) -> WorkEntry {
+fn work(report: &ForwardingReport) -> WorkEntry {
     WorkEntry::Emulated {
-        packets: carriage.packets,
-        refused_packets: carriage.refused,
-        lateness_p50_s: carriage.lateness.quantile(0.5).as_secs_f64(),
-        lateness_p99_s: carriage.lateness.quantile(0.99).as_secs_f64(),
+        packets: report.packets,
+        refused_packets: report.refused,
+        lateness_p50_s: report.lateness.quantile(0.5).as_secs_f64(),
+        lateness_p99_s: report.lateness.quantile(0.99).as_secs_f64(),
     }
 }
 
 /// How well the packets were carried, in one sentence.
-fn carried(carriage: &Carriage) -> String {
-    let late = |share| carriage.lateness.quantile(share);
+fn forwarded(report: &ForwardingReport) -> String {
+    let late = |share| report.lateness.quantile(share);
     format!(
         "{} packets were carried; half of them left within {} of their time, 99 % within {}.",
-        carriage.packets,
+        report.packets,
         late(0.5),
         late(0.99)
     )

@@ -1,5 +1,5 @@
-//! Addresses: each end of each flow has one of its own, in both versions of IP, so that a packet's
-//! two addresses name its flow.
+//! Addresses: each end of each flow has its own, in both IP versions, so that a packet's two
+//! addresses identify its flow.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ pub(crate) const V6_PREFIX: [u8; 8] = [0xfd, 0x6f, 0x6e, 0x74, 0x65, 0x6d, 0x70,
 /// The /8 of all addresses.
 const V4_PREFIX: u32 = 10 << 24;
 
-/// Numbers below this one name nobody: 10.0.0.0 would be a network, and 10.0.0.1 has no partner.
+/// The first number in use: 10.0.0.0 is the network's address, and 10.0.0.1 has no partner.
 const FIRST: u32 = 2;
 
 /// The number of the first router's interface, beyond all flows' ends.
@@ -35,7 +35,7 @@ impl End {
         Self(FIRST_OF_ROUTERS + link as u32)
     }
 
-    /// That of an address's number; `None` where it names nobody.
+    /// The end with this address number; `None` if there is none.
     pub(crate) fn of_number(number: u32) -> Option<Self> {
         (FIRST..1 << 24).contains(&number).then_some(Self(number))
     }

@@ -15,11 +15,11 @@ use crate::Options;
 use crate::address::{End, Version};
 use crate::error::EmulationError;
 use crate::limits::{kernel_name, tcp_payload, udp_payload};
+use crate::namespace::{MIN_MTU, Namespaces, inside, number};
 use crate::network::{Network, Spans};
 use crate::numbering::Numbering;
 use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
-use crate::space::{MIN_MTU, Spaces, inside, number};
 use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
 
@@ -90,12 +90,12 @@ pub(crate) fn traffic(
     scenario: &Scenario,
     layout: &Layout,
     options: &Options,
-    spaces: &Spaces,
+    namespaces: &Namespaces,
 ) -> Result<Traffic, EmulationError> {
     let measure = &scenario.measure;
     let mut agents = Vec::with_capacity(layout.flows.len());
     for flow in 0..layout.flows.len() {
-        agents.push(agent(scenario, layout, options, spaces, flow)?);
+        agents.push(agent(scenario, layout, options, namespaces, flow)?);
     }
     let wanted = |group: &str| {
         let is_named = |names: &Vec<String>| names.iter().any(|name| name == group);
@@ -120,7 +120,7 @@ fn agent(
     scenario: &Scenario,
     layout: &Layout,
     options: &Options,
-    spaces: &Spaces,
+    namespaces: &Namespaces,
     number: usize,
 ) -> Result<Option<Agent>, EmulationError> {
     let Some(group) = group_of(scenario, layout, number) else { return Ok(None) };
@@ -138,7 +138,7 @@ fn agent(
         Transport::Tcp(spec) => {
             let congestion = kernel_name(&spec.congestion).map_err(EmulationError::Input)?;
             let (payload, _) = tcp_payload(spec.packet, options.version);
-            let sockets = tcp_sockets(spaces, options.version, number, spec, congestion)
+            let sockets = tcp_sockets(namespaces, options.version, number, spec, congestion)
                 .map_err(|error| refused(&name, spec, &error))?;
             let headers = Bytes::new(spec.packet.get() - payload);
             let source = source(group, flow.start, spec.packet, headers, random);
@@ -150,7 +150,7 @@ fn agent(
         }
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
             let payload = udp_payload(*packet, options.version);
-            let sockets = udp_sockets(spaces, options.version, number)
+            let sockets = udp_sockets(namespaces, options.version, number)
                 .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
@@ -201,15 +201,15 @@ fn socket(version: Version, kind: Type, protocol: Protocol) -> io::Result<Socket
 
 /// Makes something in the namespace of `end`.
 fn made<T: Send>(
-    spaces: &Spaces,
+    namespaces: &Namespaces,
     end: End,
     make: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
-    inside(spaces.of(end), make).map_err(|error| io::Error::other(error.to_string()))?
+    inside(namespaces.of(end), make).map_err(|error| io::Error::other(error.to_string()))?
 }
 
 fn tcp_sockets(
-    spaces: &Spaces,
+    namespaces: &Namespaces,
     version: Version,
     flow: usize,
     spec: &TcpSpec,
@@ -218,7 +218,7 @@ fn tcp_sockets(
     let (_, segment) = tcp_payload(spec.packet, version);
     let segment = u32::try_from(segment).unwrap_or(u32::MAX);
     let (from, to) = (End::source(flow), End::sink(flow));
-    let listener = made(spaces, to, || {
+    let listener = made(namespaces, to, || {
         let socket = socket(version, Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_mss(segment)?;
         let window = spec.receive_window.get();
@@ -231,7 +231,7 @@ fn tcp_sockets(
         socket.listen(1)?;
         Ok(socket)
     })?;
-    let source = made(spaces, from, || {
+    let source = made(namespaces, from, || {
         let socket = socket(version, Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_congestion(congestion.as_bytes())?;
         socket.set_tcp_mss(segment)?;
@@ -243,20 +243,20 @@ fn tcp_sockets(
         Ok(socket)
     })?;
     let peer = SocketAddr::new(to.ip(version), PORT);
-    let connection = (number(spaces.of(from))?, from.ip(version), peer);
+    let connection = (number(namespaces.of(from))?, from.ip(version), peer);
     Ok(TcpSockets { listener, source, to: peer.into(), connection })
 }
 
-fn udp_sockets(spaces: &Spaces, version: Version, flow: usize) -> io::Result<UdpSockets> {
+fn udp_sockets(namespaces: &Namespaces, version: Version, flow: usize) -> io::Result<UdpSockets> {
     let (from, to) = (End::source(flow), End::sink(flow));
-    let sink = made(spaces, to, || {
+    let sink = made(namespaces, to, || {
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
         socket.set_recv_buffer_size(UNSENT as usize * 16)?;
         socket.bind(&address(to, version, PORT))?;
         socket.connect(&address(from, version, PORT))?;
         Ok(socket)
     })?;
-    let source = made(spaces, from, || {
+    let source = made(namespaces, from, || {
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
         socket.bind(&address(from, version, PORT))?;
         socket.connect(&address(to, version, PORT))?;

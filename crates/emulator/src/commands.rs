@@ -1,4 +1,4 @@
-//! Programs of the scenario, each in the network of its host.
+//! Programs of the scenario, each in the namespace of its host.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -18,12 +18,12 @@ use crate::Control;
 use crate::address::{End, Version};
 use crate::clock::Clock;
 use crate::error::EmulationError;
-use crate::space::Spaces;
+use crate::namespace::Namespaces;
 
-/// How often commands are looked after.
+/// How often commands are polled.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
 
-/// How long a command that is asked to end may take.
+/// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: StdDuration = StdDuration::from_secs(1);
 
 /// A program to be run.
@@ -32,23 +32,23 @@ pub(crate) struct Task {
     pub(crate) label: String,
     words: Vec<String>,
     namespace: String,
-    /// `None` for one that is there before the run starts.
+    /// `None` for a program that is started before the run.
     start: Option<Time>,
 }
 
-/// What a program has written to its output and to where it complains.
+/// Standard output and standard error of a program.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// The flow, and which of its ends the program ran at.
+    /// The flow and the end at which the program ran.
     pub label: String,
     /// What it wrote.
     pub text: Vec<u8>,
 }
 
-/// Whether there is such a program.
+/// Checks that the scenario's programs exist.
 ///
 /// # Errors
-/// Names the first one of the scenario that there is not.
+/// Names the first one that does not.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), EmulationError> {
     for (name, group) in &scenario.flows {
         let Application::Command { command, peer } = &group.application else { continue };
@@ -76,7 +76,7 @@ pub(crate) fn is_program(word: &str) -> bool {
 pub(crate) fn tasks(
     scenario: &Scenario,
     layout: &Layout,
-    spaces: &Spaces,
+    namespaces: &Namespaces,
     version: Version,
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
@@ -98,7 +98,7 @@ pub(crate) fn tasks(
                 tasks.push(Task {
                     label: format!("{group}.{}.{side}", flow.index),
                     words: words.iter().map(filled).collect(),
-                    namespace: spaces.of(end).to_owned(),
+                    namespace: namespaces.of(end).to_owned(),
                     start,
                 });
             }
@@ -161,11 +161,11 @@ impl Running {
     }
 }
 
-/// Runs `tasks` until `end`, or until `control` says so, and ends those that still run; answers
-/// what they wrote.
+/// Runs `tasks` until `end`, or until `control` is cancelled, ends those that still run, and returns
+/// their output.
 ///
 /// # Errors
-/// Where one cannot be run, or fails before the end.
+/// If one cannot be started, or fails before the end.
 pub(crate) fn supervise(
     tasks: Vec<Task>,
     clock: Clock,
@@ -217,7 +217,7 @@ fn supervise_all(
     }
 }
 
-/// Ends what still runs: asks first, and then does not ask.
+/// Ends the processes that still run: SIGTERM first, then SIGKILL.
 fn end_all(running: &mut [Running]) {
     for signal in [Signal::TERM, Signal::KILL] {
         running.iter().for_each(|one| one.signal(signal));
@@ -238,7 +238,7 @@ fn end_all(running: &mut [Running]) {
 }
 
 /// Runs `words` in `namespace` with this process's input and output, until it ends by itself or
-/// `control` asks it to.
+/// `control` is cancelled.
 pub(crate) fn attached(
     namespace: &str,
     words: &[String],

@@ -1,24 +1,24 @@
-//! Why a scenario is not emulated.
+//! Why a scenario cannot be emulated.
 
 use std::fmt::{self, Display};
 
 use ontempo_scenario::ScenarioError;
 use ontempo_world::ElementError;
 
-/// Why a scenario is not emulated, or not to its end.
+/// Why a scenario was not emulated, or not to its end.
 #[derive(Debug)]
 pub enum EmulationError {
-    /// The scenario or an option is wrong, or asks for what only a simulation can do.
+    /// The scenario or an option is wrong, or needs something that only a simulation can do.
     Input(String),
-    /// This machine does not do it: rights, programs or parts of the kernel are missing, or a
-    /// command of the scenario failed.
+    /// Rights, programs or kernel features are missing on this machine, or a command of the scenario
+    /// failed.
     System(String),
     /// It was cancelled.
     Cancelled,
 }
 
 impl EmulationError {
-    /// The system refused something about `what`.
+    /// A system call about `what` failed.
     pub(crate) fn system(what: &dyn Display, error: &dyn Display) -> Self {
         Self::System(format!("{what}: {error}"))
     }

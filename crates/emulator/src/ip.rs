@@ -1,5 +1,5 @@
-//! What the network needs to read and write of an IP packet: who sends it to whom, whether it
-//! may carry a congestion mark, and what a TCP header says of its place in the stream.
+//! The fields of an IP packet that the network reads and writes: addresses, ECN, and the TCP
+//! sequence numbers.
 
 use crate::address::{End, V6_PREFIX};
 
@@ -18,7 +18,7 @@ pub(crate) struct Ends {
     pub(crate) to: End,
 }
 
-/// What a TCP header says.
+/// Fields of a TCP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) sequence: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Segment {
     pub(crate) payload: u32,
 }
 
-/// The ends of `packet`; `None` where it is no IP packet between addresses of ours.
+/// The ends of `packet`; `None` if it is not an IP packet between our addresses.
 pub(crate) fn ends(packet: &[u8]) -> Option<Ends> {
     let version = packet.first()? >> 4;
     let (from, to) = match version {
@@ -78,7 +78,7 @@ pub(crate) fn mark(packet: &mut [u8]) {
     }
 }
 
-/// The TCP header of `packet`, where it has one right behind its IP header.
+/// The TCP header of `packet`, if it directly follows the IP header.
 pub(crate) fn segment(packet: &[u8]) -> Option<Segment> {
     let (protocol, start) = match packet.first()? >> 4 {
         4 => (*packet.get(9)?, usize::from(packet[0] & 0xf) * 4),

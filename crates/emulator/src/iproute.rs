@@ -1,5 +1,5 @@
-//! Namespaces, interfaces and queues, by the programs `ip` and `tc` of iproute2: what they do is
-//! documented, and what they refuse they say in words.
+//! Namespaces, interfaces and queues, by the programs `ip` and `tc` of iproute2: they are
+//! documented, and their errors are sentences.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Where `ip netns` keeps namespaces.
 const FOLDER: &str = "/run/netns";
 
-/// How long processes get to end by themselves.
+/// How long processes may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_millis(20);
 const MAX_WAITS: u32 = 25;
 
-/// The file that a namespace is entered by.
+/// The file by which a namespace is entered.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     Path::new(FOLDER).join(namespace)
 }
 
-/// Runs `ip` with these arguments; answers what it printed.
+/// Runs `ip` with these arguments and returns its output.
 ///
 /// # Errors
-/// What it said where it failed, or why it could not be run.
+/// Its error message, or why it could not be started.
 pub(crate) fn run(arguments: &[&str]) -> Result<String, String> {
     finish("ip", Command::new("ip").args(arguments).stdin(Stdio::null()), "")
 }

@@ -1,11 +1,11 @@
-//! How late packets leave the network, beyond what the model says.
+//! Lateness of packets: delivery time minus the time that the model gives.
 
 use ontempo_foundation::Duration;
 
-/// What is later counts as this late.
+/// Larger values count as this.
 const MAX_MICROS: usize = 10_000;
 
-/// How late each packet was, in whole microseconds.
+/// Histogram of lateness, in whole microseconds.
 #[derive(Clone, Debug)]
 pub struct Lateness {
     counts: Vec<u64>,
@@ -26,13 +26,12 @@ impl Lateness {
         self.total += 1;
     }
 
-    /// How many packets there were.
+    /// Number of packets.
     pub fn packets(&self) -> u64 {
         self.total
     }
 
-    /// What `share` of all packets, 0 to 1, were not later than, up to 10 ms; zero where there
-    /// was none.
+    /// The quantile `share`, 0 to 1, at most 10 ms; zero without packets.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.total as f64 * share).ceil() as u64;
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! What only a simulation can do, and how the kernel calls what it does itself.
+//! What only a simulation can do, and the kernel's names for what it does itself.
 
 use ontempo_foundation::Bytes;
 use ontempo_scenario::Layout;
@@ -12,7 +12,7 @@ use crate::error::EmulationError;
 use crate::routers::Routed;
 use crate::traffic::STAMP;
 
-/// The most flows of a run: each has hosts of its own, or nearly so.
+/// Flows of a run: most have hosts of their own.
 const MAX_FLOWS: u64 = 1_000;
 
 /// TCP's header with timestamps, and UDP's.
@@ -23,10 +23,10 @@ const UDP_HEADER: u64 = 8;
 /// The smallest segment that the kernel makes (`TCP_MIN_MSS`).
 const MIN_SEGMENT: u64 = 88;
 
-/// What interfaces take.
+/// MTU of the interfaces.
 const MAX_PACKET: u64 = 65_535;
 
-/// Payload of a full TCP packet of this size, and the segment size to ask the kernel for.
+/// Payload of a full TCP packet of this size, and the MSS to set.
 pub(crate) fn tcp_payload(packet: Bytes, version: Version) -> (u64, u64) {
     let segment = packet.get().saturating_sub(version.header() + TCP_HEADER);
     (segment.saturating_sub(TIMESTAMPS), segment)
@@ -37,10 +37,10 @@ pub(crate) fn udp_payload(packet: Bytes, version: Version) -> u64 {
     packet.get().saturating_sub(version.header() + UDP_HEADER)
 }
 
-/// What the kernel calls a congestion control.
+/// The kernel's name for a congestion control.
 ///
 /// # Errors
-/// What it is about one that only the simulator has.
+/// Why it exists only in the simulator.
 pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     let name = match congestion {
         Congestion::With(CongestionSpec::Kernel { name }) => return Ok(name),
@@ -101,7 +101,7 @@ pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError
     Err(refused("this scenario can only be simulated", &problems))
 }
 
-/// What there is to say of `layout` where kernels are to route; `None` where they are not.
+/// The routers of `layout` if kernels route; else `None`.
 ///
 /// # Errors
 /// Names each part that they cannot do.

@@ -27,32 +27,32 @@ enum Event {
     Sample,
     /// The transmitter of this scheduled link can take a packet.
     Serve(u32),
-    /// The packet of this handle reaches its next link, or its end.
+    /// The packet of this handle reaches its next link, or its destination.
     Packet(u32),
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Debug, Default)]
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
-    /// The route, by its place in [`Routes`], and how many of its links are behind.
+    /// The route, by its index in [`Routes`], and the number of links already passed.
     route: u32,
     step: u32,
-    /// The flow's place; one beyond all flows where it belongs to none.
+    /// Index of the flow; the number of flows if it belongs to none.
     pub(crate) flow: u32,
     pub(crate) is_data: bool,
-    /// Whether the host at the end of its route is the one that it is for.
+    /// Whether the route ends at the packet's destination.
     is_arriving: bool,
     pub(crate) number: u64,
     pub(crate) retransmission: bool,
-    /// When it reached the link that it was last offered to.
+    /// When it arrived at its present link.
     pub(crate) entered: Time,
 }
 
-/// What the network counted of one flow.
+/// Counters of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowCounts {
-    /// Packets from its source.
+    /// Packets sent by its source.
     pub(crate) sent: u64,
     /// Those of them that reached its sink, and their bytes.
     pub(crate) delivered: u64,
@@ -61,7 +61,7 @@ pub(crate) struct FlowCounts {
     pub(crate) dropped: u64,
 }
 
-/// A packet handed to an interface.
+/// A packet to be written to an interface.
 pub(crate) struct Delivery<'a> {
     pub(crate) interface: usize,
     pub(crate) bytes: &'a [u8],
@@ -69,7 +69,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) due: Time,
 }
 
-/// What is to be counted.
+/// When and what to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     pub(crate) measured_from: Time,
@@ -98,9 +98,9 @@ pub(crate) struct Network {
     pub(crate) links_before: Vec<LinkTotals>,
     /// Time, link, and packets waiting.
     pub(crate) samples: Vec<(Time, usize, u64)>,
-    /// Packets between addresses that no route joins.
-    pub(crate) strangers: u64,
-    pub(crate) carried: u64,
+    /// Packets between addresses without a route.
+    pub(crate) unroutable: u64,
+    pub(crate) forwarded: u64,
 }
 
 impl Network {
@@ -129,8 +129,8 @@ impl Network {
             counts: vec![FlowCounts::default(); layout.flows.len()],
             counts_before: vec![FlowCounts::default(); layout.flows.len()],
             samples: Vec::new(),
-            strangers: 0,
-            carried: 0,
+            unroutable: 0,
+            forwarded: 0,
         };
         if spans.measured_from > Time::ZERO {
             network.push(spans.measured_from, Event::BeginMeasuring);
@@ -146,8 +146,8 @@ impl Network {
         self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
     }
 
-    /// A buffer for a packet that comes from `interface`; `read` fills it, or answers false where
-    /// there is none. True where there was one; it enters the network at `now`.
+    /// Reads a packet from `interface` by `read`, which returns false if there is none. True if a
+    /// packet was read; it enters the network at `now`.
     pub(crate) fn inject<E>(
         &mut self,
         now: Time,
@@ -170,7 +170,7 @@ impl Network {
         match self.routes.of(interface, ends) {
             Some(route) => self.enter(now, handle, ends, route),
             None => {
-                self.strangers += 1;
+                self.unroutable += 1;
                 self.free.push(handle);
             }
         }
@@ -199,7 +199,7 @@ impl Network {
         self.push(now, Event::Packet(handle));
     }
 
-    /// Does all that is due by `now`; what reaches a host is handed to `deliver`.
+    /// Processes everything due by `now`; packets that reach a host are passed to `deliver`.
     pub(crate) fn advance(&mut self, now: Time, deliver: &mut impl FnMut(Delivery<'_>)) {
         while let Some(Reverse((time, _, event))) = self.events.peek().copied()
             && time <= now
@@ -243,7 +243,7 @@ impl Network {
                 counts.delivered += 1;
                 counts.delivered_bytes += packet.bytes.len() as u64;
             }
-            self.carried += 1;
+            self.forwarded += 1;
             deliver(Delivery { interface: route.interface, bytes: &packet.bytes, due: now });
             self.free.push(handle);
             return;
@@ -364,7 +364,7 @@ impl Network {
         }
     }
 
-    /// What the links have counted by `now`, all that was due before being done.
+    /// The links' counters at `now`, after processing everything due.
     pub(crate) fn link_totals(&self, now: Time) -> Vec<LinkTotals> {
         let statistics = |element: &Element| -> LinkStatistics {
             match element {

@@ -1,8 +1,8 @@
-//! Numbers of a flow's packets, read off their TCP headers, for the table `packets`.
+//! Packet numbers of a flow, from TCP headers, for the table `packets`.
 
 use crate::ip;
 
-/// What has been seen of one flow.
+/// Observed sequence numbers of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbering {
     /// Data of a full packet.
@@ -14,13 +14,13 @@ pub(crate) struct Numbering {
     seen: Vec<Seen>,
 }
 
-/// What has entered at one link.
+/// Observed sequence numbers at one link.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     link: usize,
-    /// Where the data seen so far ends.
+    /// End of the data seen so far.
     end: u64,
-    /// Packets that are no TCP.
+    /// Packets other than TCP.
     others: u64,
 }
 

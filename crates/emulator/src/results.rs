@@ -10,19 +10,19 @@ use ontempo_world::{
     Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
 };
 
-use crate::carriage::Carriage;
-use crate::carrier::Carried;
 use crate::commands::Log;
+use crate::forwarder::Forwarded;
+use crate::report::ForwardingReport;
 use crate::traffic::{Agent, Tcp, Traffic};
 
-/// What a run yields.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Results {
     /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
     pub tables: Vec<ResultTable>,
-    /// How well packets were carried.
-    pub carriage: Carriage,
-    /// What programs wrote.
+    /// How exactly packets were forwarded.
+    pub report: ForwardingReport,
+    /// Output of the scenario's programs.
     pub logs: Vec<Log>,
 }
 
@@ -30,7 +30,7 @@ pub struct Results {
 struct Run<'a> {
     scenario: &'a Scenario,
     layout: &'a Layout,
-    carried: Carried,
+    forwarded: Forwarded,
     traffic: Traffic,
     end: Time,
     /// Length of the measured span.
@@ -41,13 +41,13 @@ struct Run<'a> {
 pub(crate) fn collect(
     scenario: &Scenario,
     layout: &Layout,
-    carried: Carried,
+    forwarded: Forwarded,
     traffic: Traffic,
     logs: Vec<Log>,
 ) -> Results {
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
-    let run = Run { scenario, layout, carried, traffic, end, span };
+    let run = Run { scenario, layout, forwarded, traffic, end, span };
     let tables = [
         run.flows(),
         run.links(),
@@ -61,16 +61,16 @@ pub(crate) fn collect(
         run.intervals(),
     ];
     let broken = run.broken();
-    let carried = run.carried;
-    let carriage = Carriage {
-        packets: carried.network.carried,
-        refused: carried.refused,
-        strangers: carried.network.strangers,
-        lateness: carried.lateness,
-        went_first: carried.went_first,
+    let forwarded = run.forwarded;
+    let report = ForwardingReport {
+        packets: forwarded.network.forwarded,
+        refused: forwarded.refused,
+        unroutable: forwarded.network.unroutable,
+        lateness: forwarded.lateness,
+        realtime: forwarded.realtime,
         broken,
     };
-    Results { tables: tables.map(Rows::finish).into(), carriage, logs }
+    Results { tables: tables.map(Rows::finish).into(), report, logs }
 }
 
 impl Run<'_> {
@@ -90,7 +90,7 @@ impl Run<'_> {
         self.agents().filter_map(|(flow, agent)| Some((flow, agent.tcp()?)))
     }
 
-    /// Connections that broke, and why.
+    /// Connections that failed, with the reason.
     fn broken(&self) -> Vec<String> {
         let why = |(flow, tcp): (Flow<'_>, &Tcp)| {
             let error = tcp.failed.as_ref()?;
@@ -101,7 +101,7 @@ impl Run<'_> {
 
     fn flows(&self) -> Rows {
         let mut rows = Rows::of(&FLOWS);
-        let network = &self.carried.network;
+        let network = &self.forwarded.network;
         let totals = self.traffic.totals();
         for (number, laid) in self.layout.flows.iter().enumerate() {
             let (now, before) = (network.counts[number], network.counts_before[number]);
@@ -137,7 +137,7 @@ impl Run<'_> {
 
     fn links(&self) -> Rows {
         let mut rows = Rows::of(&LINKS);
-        let network = &self.carried.network;
+        let network = &self.forwarded.network;
         let totals = network.link_totals(self.end);
         let nodes = &self.layout.nodes;
         for ((link, now), before) in self.layout.links.iter().zip(totals).zip(&network.links_before)
@@ -150,7 +150,7 @@ impl Run<'_> {
 
     fn queues(&self) -> Rows {
         let mut rows = Rows::of(&QUEUES);
-        for (link, watch) in self.layout.links.iter().zip(&self.carried.network.watches) {
+        for (link, watch) in self.layout.links.iter().zip(&self.forwarded.network.watches) {
             let lengths = watch.iter().flat_map(|watch| watch.lengths());
             for (group, lengths) in self.layout.groups.iter().zip(lengths) {
                 for (length, seen) in
@@ -175,7 +175,7 @@ impl Run<'_> {
             let Flow { group, index, .. } = self.flow(sample.flow as usize);
             (sample.at, format!("{group}.{index}"), sample.quantity, sample.value)
         });
-        let of_links = self.carried.network.samples.iter().map(|(at, link, waiting)| {
+        let of_links = self.forwarded.network.samples.iter().map(|(at, link, waiting)| {
             (*at, self.layout.links[*link].name.clone(), "queue_packets", *waiting as f64)
         });
         let mut samples: Vec<_> = of_flows.chain(of_links).collect();
@@ -225,7 +225,7 @@ impl Run<'_> {
 
     fn packets(&self) -> Rows {
         let mut rows = Rows::of(&PACKETS);
-        for (link, watch) in self.layout.links.iter().zip(&self.carried.network.watches) {
+        for (link, watch) in self.layout.links.iter().zip(&self.forwarded.network.watches) {
             for record in watch.iter().flat_map(|watch| watch.records()) {
                 rows.push([
                     record.offered.as_secs_f64().into(),

@@ -15,19 +15,19 @@ use ontempo_scenario::{LaidLink, Layout};
 use crate::address::End;
 use crate::routes::{Graph, Host, hosts};
 
-/// The longest name of an interface (`IFNAMSIZ` of Linux, less its closing zero).
+/// Longest name of an interface (`IFNAMSIZ` of Linux, without the terminating zero).
 const MAX_NAME_LEN: usize = 15;
 
-/// Packets that may wait where the scenario sets no limit.
+/// Queue limit in packets if the scenario sets none.
 const NO_LIMIT: Packets = Packets::new(1_000_000);
 
-/// What HTB may send at once beyond a packet, in parts of a second: the step of its timer.
+/// HTB's burst beyond one packet, as a fraction of a second: the resolution of its timer.
 const BURSTS_PER_SECOND: u64 = 1_000;
 
-/// Best effort's own part of a link's rate, one in so many; the rest it borrows.
+/// Best effort's guaranteed rate is this fraction (1/N) of the link's; it borrows the rest.
 const BEST_EFFORT_SHARE: u64 = 100;
 
-/// The class of the first flow where each flow waits apart; those of reservations are below.
+/// Class id of the first flow if each flow has its own queue; reservations use lower ids.
 const FIRST_OF_FLOWS: usize = 0x9000;
 
 /// Filters of flows, IPv4 and IPv6: after those of reservations, which have lower numbers.
@@ -37,7 +37,7 @@ const FLOW_PREFERENCES: [u32; 2] = [8_192, 8_193];
 pub(crate) struct Routed {
     layout: Layout,
     /// The namespaces: hosts as they are in any run, and behind them the routers.
-    pub(crate) spaces: Vec<Host>,
+    pub(crate) namespaces: Vec<Host>,
     /// The link back, of each link.
     pub(crate) opposite: Vec<usize>,
     is_host: Vec<bool>,
@@ -46,13 +46,13 @@ pub(crate) struct Routed {
 
 impl Routed {
     /// # Errors
-    /// What a kernel's routers cannot do of `layout`, a sentence each.
+    /// One sentence for each part of `layout` that routers of the kernel cannot do.
     pub(crate) fn new(layout: &Layout) -> Result<Self, Vec<String>> {
-        let mut spaces = hosts(layout);
+        let mut namespaces = hosts(layout);
         let mut is_host = vec![false; layout.nodes.len()];
-        spaces.iter().for_each(|host| is_host[host.node] = true);
+        namespaces.iter().for_each(|host| is_host[host.node] = true);
         for (node, name) in layout.nodes.iter().enumerate().filter(|(node, _)| !is_host[*node]) {
-            spaces.push(Host { node, name: name.clone(), ends: Vec::new() });
+            namespaces.push(Host { node, name: name.clone(), ends: Vec::new() });
         }
         let ways: BTreeMap<_, _> = layout
             .links
@@ -73,7 +73,7 @@ impl Routed {
             }
         }
         let graph = Graph::new(layout);
-        let routed = Self { layout: layout.clone(), spaces, opposite, is_host, graph };
+        let routed = Self { layout: layout.clone(), namespaces, opposite, is_host, graph };
         for link in layout.links.iter().filter(|link| routed.is_shaped(link)) {
             problems.extend(leaf(&link.queue).err().map(|kind| {
                 format!(
@@ -126,7 +126,7 @@ impl Routed {
         if will_do { name } else { format!("link{link}") }
     }
 
-    /// Whether the node passes on what is not for it.
+    /// Whether the node forwards.
     pub(crate) fn forwards(&self, node: usize) -> bool {
         self.interfaces(node).nth(1).is_some()
     }
@@ -164,14 +164,14 @@ impl Routed {
                 routes.extend(link.map(|link| (end, link)));
             }
         }
-        let routers = self.spaces.iter().filter(|space| space.node != node);
+        let routers = self.namespaces.iter().filter(|space| space.node != node);
         for (link, end) in routers.flat_map(|space| self.addresses(space)) {
             routes.extend(first(links[link].from).map(|way| (end, way)));
         }
         routes
     }
 
-    /// What `tc` is told of the interface of `link`; nothing where HTB does not limit it.
+    /// The `tc` commands for the interface of `link`; empty if HTB does not limit it.
     ///
     /// The ids are what a reservation builds on: `1:1` is the link, `1:2` best effort; others are
     /// free for classes below `1:1`. Best effort has next to nothing of its own and borrows the
@@ -235,7 +235,7 @@ fn is_by_flow(queue: &QueueSpec) -> bool {
 /// The queue of best effort as `tc` writes it.
 ///
 /// # Errors
-/// What it is called that is asked for, where it is no such queue.
+/// The name of the queue asked for, if `tc` has no such queue.
 fn leaf(queue: &QueueSpec) -> Result<String, &'static str> {
     let limit = match queue {
         QueueSpec::DropTail { limit } => limit,
@@ -282,12 +282,12 @@ mod tests {
     fn every_node_is_a_namespace_with_an_interface_for_each_link() {
         let layout = layout(r#"{ kind = "drop-tail", limit = "64 packets" }"#, "");
         let routed = Routed::new(&layout).expect("it can be routed");
-        let names: Vec<&str> = routed.spaces.iter().map(|space| space.name.as_str()).collect();
+        let names: Vec<&str> = routed.namespaces.iter().map(|space| space.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "r1", "a-router-of-long-name"]);
-        let router = routed.spaces[2].node;
+        let router = routed.namespaces[2].node;
         let devices = routed.interfaces(router).map(|link| routed.interface_name(link));
         assert_eq!(devices.collect::<Vec<_>>(), ["to-a", "link2"]);
-        assert!(routed.forwards(router) && !routed.forwards(routed.spaces[0].node));
+        assert!(routed.forwards(router) && !routed.forwards(routed.namespaces[0].node));
         // Both ends of the flow, and both interfaces of the other router.
         assert_eq!(routed.routes(router).len(), 4);
     }

@@ -56,7 +56,7 @@ fn host_of(layout: &Layout, hosts: &[Host]) -> Vec<usize> {
     host_of
 }
 
-/// How a packet that came from an interface finds its links.
+/// How a packet read from an interface is routed.
 pub(crate) enum Routes {
     /// By its addresses, to another host: each host has one interface, in the same order.
     ByAddress(ByAddress),
@@ -72,8 +72,7 @@ impl Routes {
         }
     }
 
-    /// The route of a packet from `interface`; `None` where no way leads from the one of its ends
-    /// to the other.
+    /// The route of a packet from `interface`; `None` if there is none between its ends.
     pub(crate) fn of(&mut self, interface: usize, ends: Option<Ends>) -> Option<u32> {
         match self {
             Self::ByAddress(by) => by.between(ends?),

@@ -1,4 +1,4 @@
-//! A run: set up, carried through, taken down.
+//! A run: set-up, execution, teardown.
 
 use std::process::ExitStatus;
 use std::thread;
@@ -8,58 +8,57 @@ use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 
 use crate::assemble::{self, network, traffic};
-use crate::carriage::coarse_clock;
-use crate::carrier::{Carried, Carrier};
 use crate::clock::Clock;
 use crate::commands::{self, Log, Task};
 use crate::error::EmulationError;
+use crate::forwarder::{Forwarded, Forwarder};
+use crate::namespace::Namespaces;
 use crate::network::Spans;
+use crate::report::coarse_clock;
 use crate::results::{self, Results};
 use crate::routers::Routed;
 use crate::routes::Host;
-use crate::space::Spaces;
 use crate::traffic::{Traffic, serve};
 use crate::{Control, Options, limits};
 
 /// From the end of setting up to the start of the run, so that all threads wait for it.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// The same where programs of the scenario have to be there before: a server needs to listen.
+/// The same if the scenario starts programs: a server must be listening by then.
 const LEAD_OF_PROGRAMS: Duration = Duration::from_millis(500);
 
-/// A scenario's hosts, set up on this machine; they go when it is dropped.
+/// A scenario's hosts, set up on this machine; dropping it removes them.
 pub struct Emulation<'a> {
     scenario: &'a Scenario,
     options: Options,
     layout: Layout,
-    /// What there is to say where kernels route.
+    /// Present if kernels route.
     routed: Option<Routed>,
-    spaces: Spaces,
+    namespaces: Namespaces,
 }
 
 impl<'a> Emulation<'a> {
     /// Sets up the hosts of `scenario`.
     ///
     /// # Errors
-    /// Where only a simulation can run the scenario, where this process has not the rights of
-    /// root, where a run of that name is under way, or where the system refuses.
+    /// If only a simulation can run the scenario, if this process is not root, if a run of that name
+    /// is active, or if the system refuses.
     pub fn new(scenario: &'a Scenario, options: Options) -> Result<Self, EmulationError> {
         limits::check(scenario, options.version)?;
         commands::check(scenario)?;
         if !rustix::process::geteuid().is_root() {
             return Err(EmulationError::System(
-                "namespaces and their interfaces need the rights of root; run it with sudo"
-                    .to_owned(),
+                "network namespaces and TUN devices need root; run it with sudo".to_owned(),
             ));
         }
         let layout = scenario.layout(options.seed)?;
         let routed = limits::routed(scenario, &layout)?;
-        let spaces = Spaces::make(scenario, &layout, routed.as_ref(), &options)?;
-        Ok(Self { scenario, options, layout, routed, spaces })
+        let namespaces = Namespaces::make(scenario, &layout, routed.as_ref(), &options)?;
+        Ok(Self { scenario, options, layout, routed, namespaces })
     }
 
-    /// What this machine will not do as the scenario has it, a sentence each, as far as it is
-    /// known before the run.
+    /// One sentence for each way in which this machine will deviate from the scenario, as far as it
+    /// is known before the run.
     pub fn warnings(&self) -> Vec<String> {
         let largest = assemble::largest_packet(self.scenario);
         coarse_clock(Clock::step(), &self.layout, largest).into_iter().collect()
@@ -68,8 +67,8 @@ impl<'a> Emulation<'a> {
     /// Runs the scenario to its end.
     ///
     /// # Errors
-    /// [`EmulationError::Cancelled`] where `control` says so; others where the kernel has not
-    /// what the scenario asks for, a command fails, or the system does.
+    /// [`EmulationError::Cancelled`] if `control` was cancelled; others if the kernel lacks a feature
+    /// that the scenario needs, or if a command or a system call fails.
     pub fn run(mut self, control: &Control) -> Result<Results, EmulationError> {
         let end = Time::ZERO + self.scenario.duration;
         let measure = &self.scenario.measure;
@@ -78,41 +77,40 @@ impl<'a> Emulation<'a> {
             sample_every: measure.sample_every,
             end,
         };
-        let mut traffic = traffic(self.scenario, &self.layout, &self.options, &self.spaces)?;
+        let mut traffic = traffic(self.scenario, &self.layout, &self.options, &self.namespaces)?;
         let version = self.options.version;
-        let tasks = commands::tasks(self.scenario, &self.layout, &self.spaces, version);
+        let tasks = commands::tasks(self.scenario, &self.layout, &self.namespaces, version);
         let lead = if tasks.is_empty() { LEAD } else { LEAD_OF_PROGRAMS };
         let clock = Clock::starting_in(lead);
-        let carrier = self.carrier(spans, clock)?;
-        let (carried, logs) = run_all(carrier, &mut traffic, tasks, clock, end, control)?;
+        let forwarder = self.forwarder(spans, clock)?;
+        let (forwarded, logs) = run_all(forwarder, &mut traffic, tasks, clock, end, control)?;
         if control.is_cancelled() {
             return Err(EmulationError::Cancelled);
         }
-        Ok(results::collect(self.scenario, &self.layout, carried, traffic, logs))
+        Ok(results::collect(self.scenario, &self.layout, forwarded, traffic, logs))
     }
 
-    fn carrier(&mut self, spans: Spans, clock: Clock) -> Result<Carrier, EmulationError> {
+    fn forwarder(&mut self, spans: Spans, clock: Clock) -> Result<Forwarder, EmulationError> {
         let network =
             network(self.scenario, &self.layout, &self.options, self.routed.as_ref(), spans)?;
-        let interfaces = std::mem::take(&mut self.spaces.interfaces);
-        Carrier::new(clock, network, interfaces, self.spaces.mtu)
+        let interfaces = std::mem::take(&mut self.namespaces.interfaces);
+        Forwarder::new(clock, network, interfaces, self.namespaces.mtu)
             .map_err(|error| EmulationError::system(&"the network", &error))
     }
 
-    /// The hosts, and where kernels route, the routers: name, namespace, and addresses of both
-    /// versions.
+    /// The hosts, and the routers if kernels route: name, namespace, and addresses of both versions.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, Vec<std::net::IpAddr>)> {
         let addresses = |host: &Host| {
             let routers = self.routed.iter().flat_map(|routed| routed.addresses(host));
             let all = host.ends.iter().copied().chain(routers.map(|(_, end)| end));
             all.flat_map(|end| [end.v4().into(), end.v6().into()]).collect()
         };
-        let hosts = self.spaces.hosts.iter().zip(&self.spaces.names);
+        let hosts = self.namespaces.hosts.iter().zip(&self.namespaces.names);
         hosts.map(move |(host, name)| (host.name.as_str(), name.as_str(), addresses(host)))
     }
 
     /// Runs `words` in the network of the host called `host`, with this process's input and
-    /// output, while packets are carried and no flow of the scenario runs.
+    /// output, while packets are forwarded and no flow of the scenario runs.
     ///
     /// # Errors
     /// Where there is no such host or program, or the system fails.
@@ -139,30 +137,30 @@ impl<'a> Emulation<'a> {
             )));
         }
         let spans = Spans { measured_from: Time::ZERO, sample_every: None, end: Time::NEVER };
-        let carrier = self.carrier(spans, Clock::starting_in(Duration::ZERO))?;
+        let forwarder = self.forwarder(spans, Clock::starting_in(Duration::ZERO))?;
         thread::scope(|scope| {
-            let carrying = scope.spawn(move || carrier.run(Time::NEVER, control));
+            let forwarding = scope.spawn(move || forwarder.run(Time::NEVER, control));
             let ended = commands::attached(&namespace, words, control);
             control.cancel();
-            joined(carrying.join())
+            joined(forwarding.join())
                 .map_err(|error| EmulationError::system(&"the network", &error))?;
             ended.map_err(|error| EmulationError::system(&host, &error))
         })
     }
 }
 
-/// Carries packets on one thread, serves the traffic on another and looks after programs on a
-/// third; the first that fails ends all.
+/// Forwards packets on one thread, runs the flows on another and supervises programs on a third; the
+/// first failure ends all.
 fn run_all(
-    carrier: Carrier,
+    forwarder: Forwarder,
     traffic: &mut Traffic,
     tasks: Vec<Task>,
     clock: Clock,
     end: Time,
     control: &Control,
-) -> Result<(Carried, Vec<Log>), EmulationError> {
+) -> Result<(Forwarded, Vec<Log>), EmulationError> {
     thread::scope(|scope| {
-        let carrying = scope.spawn(move || ending(carrier.run(end, control), control));
+        let forwarding = scope.spawn(move || ending(forwarder.run(end, control), control));
         let supervising = scope.spawn(move || {
             if tasks.is_empty() {
                 return Ok(Vec::new());
@@ -171,14 +169,14 @@ fn run_all(
         });
         let served = ending(serve(traffic, clock, end, control), control);
         let logs = joined(supervising.join())?;
-        let carried = joined(carrying.join())
+        let forwarded = joined(forwarding.join())
             .map_err(|error| EmulationError::system(&"the network", &error))?;
         served.map_err(|error| EmulationError::system(&"the traffic", &error))?;
-        Ok((carried, logs))
+        Ok((forwarded, logs))
     })
 }
 
-/// `done`, where a failure ends the others, too.
+/// Passes `done` on; a failure cancels the other threads.
 fn ending<T, E>(done: Result<T, E>, control: &Control) -> Result<T, E> {
     if done.is_err() {
         control.cancel();

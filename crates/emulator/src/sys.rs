@@ -1,4 +1,4 @@
-//! The system calls that no library of ours wraps, each with the reason why it is sound.
+//! System calls without a safe wrapper in our libraries, each with the reason why it is sound.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_short};
@@ -46,8 +46,8 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// What the kernel knows of a TCP connection: `struct tcp_info` of `linux/tcp.h`, up to what
-/// Linux 6.7 added; fields that an older kernel does not fill are zero.
+/// `struct tcp_info` of `linux/tcp.h`, up to the fields of Linux 6.7; fields that an older kernel
+/// does not fill are zero.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TcpInfo {
@@ -88,7 +88,7 @@ pub(crate) struct TcpInfo {
     _timeout_time: u32,
 }
 
-/// Reads what the kernel knows of a TCP connection.
+/// Reads `TCP_INFO` of a connection.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = TcpInfo::default();
     let mut length = size_of_val(&info) as libc::socklen_t;
@@ -106,8 +106,8 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(info) }
 }
 
-/// Puts the calling thread before all ordinary ones: whenever it can run, it runs.
-pub(crate) fn run_first() -> io::Result<()> {
+/// Gives the calling thread real-time priority (`SCHED_FIFO`).
+pub(crate) fn set_realtime_priority() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     let policy: c_int = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the call reads `parameters` and keeps no pointer to it; thread 0 is the caller.

@@ -133,7 +133,7 @@ fn packets_of_hosts_that_share_no_flow_find_a_way_and_strangers_none() {
     let seen = delivered(&mut network, 100);
     let [(host, 2_000, _)] = seen[..] else { panic!("{seen:?}") };
     assert_eq!(crate::routes::hosts(&layout)[host].name, "c");
-    assert_eq!(network.strangers, 2);
+    assert_eq!(network.unroutable, 2);
 }
 
 #[test]

@@ -10,11 +10,11 @@ use rustix::event::epoll::EventFlags;
 
 use super::{Agent, LOOK_EVERY, Prompt, Side, Telling, UdpSockets};
 use crate::Control;
-use crate::carrier::SPIN;
 use crate::clock::Clock;
-use crate::waiter::Waiter;
+use crate::epoll::Epoll;
+use crate::forwarder::SPIN;
 
-/// The longest sleep, after which it looks whether the run was cancelled.
+/// The longest sleep, after which the thread checks for cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// Names of a flow's sockets.
@@ -54,7 +54,7 @@ enum Task {
 
 struct Server<'a> {
     traffic: &'a mut Traffic,
-    waiter: Waiter,
+    epoll: Epoll,
     tasks: BinaryHeap<Reverse<(Time, Task)>>,
     /// When each flow is asked next.
     asked: Vec<Time>,
@@ -84,11 +84,11 @@ pub(crate) fn serve(
         let next = next.min(end);
         let left = next.since(clock.now());
         if !is_spaced {
-            server.waiter.wait(next.min(now + MAX_SLEEP))?;
+            server.epoll.wait(next.min(now + MAX_SLEEP))?;
         } else if left <= SPIN {
-            server.waiter.look()?;
+            server.epoll.look()?;
         } else {
-            server.waiter.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
+            server.epoll.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
         }
         server.ready(clock.now())?;
     }
@@ -100,10 +100,10 @@ pub(crate) fn serve(
 
 impl<'a> Server<'a> {
     fn new(traffic: &'a mut Traffic, clock: Clock) -> io::Result<Self> {
-        let waiter = Waiter::new(clock)?;
+        let epoll = Epoll::new(clock)?;
         let flows = traffic.agents.len();
         let mut server = Self {
-            waiter,
+            epoll,
             tasks: BinaryHeap::new(),
             asked: vec![Time::NEVER; flows],
             prompts: Vec::new(),
@@ -121,16 +121,16 @@ impl<'a> Server<'a> {
             match &server.traffic.agents[flow] {
                 Some(Agent::Tcp(tcp)) => {
                     let listener = &tcp.sockets.listener;
-                    server.waiter.add(listener, name + Side::Listener as u64, EventFlags::IN)?;
+                    server.epoll.add(listener, name + Side::Listener as u64, EventFlags::IN)?;
                 }
                 Some(Agent::Udp(udp)) => {
                     let sink = &udp.sockets.sink;
-                    server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                    server.epoll.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
                 }
                 Some(Agent::Spaced(spaced)) => {
                     let UdpSockets { source, sink } = &spaced.udp.sockets;
-                    server.waiter.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
-                    server.waiter.add(source, name + Side::Source as u64, EventFlags::IN)?;
+                    server.epoll.add(sink, name + Side::Sink as u64, EventFlags::IN)?;
+                    server.epoll.add(source, name + Side::Source as u64, EventFlags::IN)?;
                 }
                 None => continue,
             }
@@ -201,7 +201,7 @@ impl<'a> Server<'a> {
         {
             // Before it connects, the kernel says of a socket that it has hung up.
             let name = flow as u64 * SIDES + Side::Source as u64;
-            self.waiter.add(&tcp.sockets.source, name, EventFlags::OUT | EventFlags::ET)?;
+            self.epoll.add(&tcp.sockets.source, name, EventFlags::OUT | EventFlags::ET)?;
         }
         self.ask(flow, next);
         Ok(())
@@ -209,8 +209,8 @@ impl<'a> Server<'a> {
 
     /// Serves the sockets that are ready.
     fn ready(&mut self, now: Time) -> io::Result<()> {
-        for place in 0..self.waiter.ready() {
-            let Some(name) = self.waiter.name(place) else { continue };
+        for place in 0..self.epoll.ready() {
+            let Some(name) = self.epoll.name(place) else { continue };
             let flow = (name / SIDES) as usize;
             let side = match name % SIDES {
                 0 => Side::Listener,
@@ -224,7 +224,7 @@ impl<'a> Server<'a> {
                 && !had_sink
             {
                 let name = flow as u64 * SIDES + Side::Sink as u64;
-                self.waiter.add(sink, name, EventFlags::IN)?;
+                self.epoll.add(sink, name, EventFlags::IN)?;
             }
             self.ask(flow, next);
             while let Some(Prompt { flow, at }) = self.prompts.pop() {

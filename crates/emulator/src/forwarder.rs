@@ -1,5 +1,5 @@
-//! The thread that carries packets: from hosts' interfaces into the network, and out of it when
-//! they are due.
+//! The forwarding thread: reads packets from hosts' interfaces into the network and writes them to
+//! their destination when they are due.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,74 +9,74 @@ use ontempo_foundation::{Duration, Time};
 use rustix::event::epoll::EventFlags;
 
 use crate::clock::Clock;
+use crate::epoll::Epoll;
 use crate::lateness::Lateness;
 use crate::network::{Delivery, Network};
-use crate::rest::Rest;
-use crate::waiter::Waiter;
+use crate::sleep_quota::SleepQuota;
 use crate::{Control, sys};
 
-/// This near, the thread looks at the clock instead of sleeping: what a sleep on this kind of
-/// machine overshoots by.
+/// Closer than this to the next packet the thread polls the clock instead of sleeping: by about so
+/// much a sleep overshoots on a virtual machine.
 pub(crate) const SPIN: Duration = Duration::from_micros(60);
 
 /// The shortest sleep that is worth its system call.
 const MIN_SLEEP: Duration = Duration::from_micros(5);
 
-/// The longest sleep, after which it looks whether the run was cancelled.
+/// The longest sleep, after which the thread checks for cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
 
-/// The most packets read off one interface before what is due is looked at.
+/// Packets read from one interface at a time, before due packets are written.
 const MAX_BATCH: usize = 32;
 
-/// Carries packets of a run.
-pub(crate) struct Carrier {
+/// Forwards the packets of a run.
+pub(crate) struct Forwarder {
     clock: Clock,
     network: Network,
     interfaces: Vec<File>,
-    /// The largest packet that an interface hands out.
+    /// The MTU of the interfaces, in bytes.
     mtu: usize,
-    waiter: Waiter,
-    rest: Rest,
+    epoll: Epoll,
+    sleep_quota: SleepQuota,
     lateness: Lateness,
-    /// Packets that a host would not take.
+    /// Packets that the kernel refused to deliver to a host.
     refused: u64,
 }
 
-/// What was carried, and how.
-pub(crate) struct Carried {
+/// The network after a run, and how exactly packets were forwarded.
+pub(crate) struct Forwarded {
     pub(crate) network: Network,
     pub(crate) lateness: Lateness,
     pub(crate) refused: u64,
-    /// Whether the thread went before all ordinary ones.
-    pub(crate) went_first: bool,
+    /// Whether the thread ran with real-time priority (`SCHED_FIFO`).
+    pub(crate) realtime: bool,
 }
 
-impl Carrier {
-    /// One that carries between `interfaces`.
+impl Forwarder {
+    /// A forwarder between `interfaces`.
     ///
     /// # Errors
-    /// Where the system refuses a timer, or the like.
+    /// If the system refuses a timer or an epoll descriptor.
     pub(crate) fn new(
         clock: Clock,
         network: Network,
         interfaces: Vec<File>,
         mtu: usize,
     ) -> io::Result<Self> {
-        let waiter = Waiter::new(clock)?;
+        let epoll = Epoll::new(clock)?;
         for (place, interface) in interfaces.iter().enumerate() {
-            waiter.add(interface, place as u64, EventFlags::IN)?;
+            epoll.add(interface, place as u64, EventFlags::IN)?;
         }
-        let (rest, lateness) = (Rest::default(), Lateness::default());
-        Ok(Self { clock, network, interfaces, mtu, waiter, rest, lateness, refused: 0 })
+        let (sleep_quota, lateness) = (SleepQuota::default(), Lateness::default());
+        Ok(Self { clock, network, interfaces, mtu, epoll, sleep_quota, lateness, refused: 0 })
     }
 
-    /// Carries until `end`, or until `control` says so.
+    /// Forwards until `end`, or until `control` is cancelled.
     ///
     /// # Errors
-    /// Where the system refuses to wait, or an interface fails.
-    pub(crate) fn run(mut self, end: Time, control: &Control) -> io::Result<Carried> {
-        // Without the right to, it carries as well as an ordinary thread can.
-        let went_first = sys::run_first().is_ok();
+    /// If waiting fails, or reading from an interface.
+    pub(crate) fn run(mut self, end: Time, control: &Control) -> io::Result<Forwarded> {
+        // Without CAP_SYS_NICE it runs at ordinary priority.
+        let realtime = sys::set_realtime_priority().is_ok();
         loop {
             let now = self.clock.now();
             if now >= end || control.is_cancelled() {
@@ -84,8 +84,8 @@ impl Carrier {
             }
             self.advance(now);
             self.wait(end)?;
-            for ready in 0..self.waiter.ready() {
-                if let Some(place) = self.waiter.name(ready) {
+            for ready in 0..self.epoll.ready() {
+                if let Some(place) = self.epoll.name(ready) {
                     self.read(place as usize)?;
                 }
             }
@@ -93,26 +93,26 @@ impl Carrier {
         // All that was due by the end is counted, and nothing later.
         self.advance(end.min(self.clock.now()));
         let Self { network, lateness, refused, .. } = self;
-        Ok(Carried { network, lateness, refused, went_first })
+        Ok(Forwarded { network, lateness, refused, realtime })
     }
 
-    /// Waits until a packet may have come or something is nearly due.
+    /// Waits until a packet may have arrived or one is nearly due.
     fn wait(&mut self, end: Time) -> io::Result<()> {
         let now = self.clock.now();
-        self.rest.count(now, Duration::ZERO);
+        self.sleep_quota.count(now, Duration::ZERO);
         let left = self.network.next().min(end).since(now);
-        if let Some(pause) = self.rest.is_overdue() {
+        if let Some(pause) = self.sleep_quota.is_overdue() {
             thread::sleep(std::time::Duration::from_nanos(pause.as_nanos()));
-            self.waiter.look()?;
+            self.epoll.look()?;
         } else if left > SPIN {
-            self.waiter.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
-        } else if left > MIN_SLEEP && self.rest.is_owed() {
-            self.waiter.wait(now + left)?;
+            self.epoll.wait(now + left.saturating_sub(SPIN).min(MAX_SLEEP))?;
+        } else if left > MIN_SLEEP && self.sleep_quota.is_owed() {
+            self.epoll.wait(now + left)?;
         } else {
-            return self.waiter.look();
+            return self.epoll.look();
         }
         let woken = self.clock.now();
-        self.rest.count(woken, woken.since(now));
+        self.sleep_quota.count(woken, woken.since(now));
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Carrier {
         let Self { network, interfaces, lateness, refused, clock, .. } = self;
         network.advance(now, &mut |Delivery { interface, bytes, due }| {
             lateness.note(clock.now().since(due));
-            // A host takes a packet whole or not at all.
+            // A TUN device takes a packet whole or not at all.
             if (&interfaces[interface]).write(bytes).is_err() {
                 *refused += 1;
             }
@@ -131,8 +131,8 @@ impl Carrier {
         let mtu = self.mtu;
         let mut interface = &self.interfaces[place];
         for _ in 0..MAX_BATCH {
-            // The kernel hands a packet over as soon as it is sent, so that reading it is as near
-            // to its sending as can be.
+            // The kernel passes a packet on as soon as it is sent, so the time of reading is the best
+            // estimate of its sending time.
             let now = self.clock.now();
             let came = self.network.inject(now, place, |bytes| {
                 bytes.resize(mtu, 0);

@@ -16,41 +16,41 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::address::End;
 use crate::assemble::largest_packet;
 use crate::error::EmulationError;
-use crate::mark::Mark;
 use crate::routers::Routed;
 use crate::routes::{Host, hosts};
+use crate::run_lock::RunLock;
 use crate::{Options, iproute, sys};
 
-/// The least that an interface takes: what every host must (RFC 8200, section 5), and Ethernet's.
+/// Minimum MTU of an interface: IPv6's 1280 (RFC 8200, section 5) and Ethernet's 1500.
 pub(crate) const MIN_MTU: Bytes = Bytes::new(1500);
 
-/// What a host's interface is called, where it has one.
+/// Name of a host's only interface.
 const INTERFACE: &str = "ontempo0";
 
-/// Packets that may wait in an interface until this process reads them. The network's queues are
-/// those of its links; here nothing should ever be dropped.
+/// Transmit queue of an interface, in packets. The network's queues are those of its links; nothing
+/// should ever be dropped here.
 const INTERFACE_QUEUE: u32 = 20_000;
 
-/// What the kernel may hold for a connection, at most: enough for 1 Gbit/s over 250 ms.
+/// Maximum socket buffer in bytes: enough for 1 Gbit/s over 250 ms.
 const MAX_BUFFERED: u32 = 32 << 20;
 
-/// The namespaces of a run that are there, with their interfaces' other ends.
-pub(crate) struct Spaces {
-    pub(crate) mark: Mark,
-    /// The hosts, and where kernels route, the routers.
+/// The namespaces of a run, with the other ends of their interfaces.
+pub(crate) struct Namespaces {
+    pub(crate) lock: RunLock,
+    /// The hosts, and the routers if kernels route.
     pub(crate) hosts: Vec<Host>,
     /// The namespace of each of them.
     pub(crate) names: Vec<String>,
     pub(crate) interfaces: Vec<File>,
-    /// The largest packet that an interface takes, in bytes.
+    /// MTU of the interfaces, in bytes.
     pub(crate) mtu: usize,
 }
 
-impl Spaces {
-    /// Makes the namespaces of `layout`, which `routed` says more about where kernels route.
+impl Namespaces {
+    /// Creates the namespaces of `layout`, with the routers `routed` if kernels route.
     ///
     /// # Errors
-    /// Where a name is taken, or the system refuses.
+    /// If a name is taken, or the system refuses.
     pub(crate) fn make(
         scenario: &Scenario,
         layout: &Layout,
@@ -58,29 +58,32 @@ impl Spaces {
         options: &Options,
     ) -> Result<Self, EmulationError> {
         let own = std::process::id().to_string();
-        let mark = Mark::set(options.name.as_deref().unwrap_or(&own))?;
-        let hosts = routed.map_or_else(|| hosts(layout), |routed| routed.spaces.clone());
-        let mut spaces = Self {
-            names: names(&mark, &hosts),
-            mark,
+        let lock = RunLock::set(options.name.as_deref().unwrap_or(&own))?;
+        let hosts = routed.map_or_else(|| hosts(layout), |routed| routed.namespaces.clone());
+        let mut namespaces = Self {
+            names: names(&lock, &hosts),
+            lock,
             hosts,
             interfaces: Vec::new(),
             mtu: largest_packet(scenario).max(MIN_MTU).get() as usize,
         };
-        if let Some(taken) = spaces.names.iter().find(|name| iproute::path(name).exists()) {
+        if let Some(taken) = namespaces.names.iter().find(|name| iproute::path(name).exists()) {
             return Err(EmulationError::System(format!(
                 "the namespace {taken} is taken, and not by a run of ontempo; remove it with: ip \
                  netns delete {taken}, or give this run another name with --name"
             )));
         }
-        spaces.mark.note(&spaces.names.clone())?;
-        let lines: String = spaces.names.iter().map(|name| format!("netns add {name}\n")).collect();
+        namespaces.lock.note(&namespaces.names.clone())?;
+        let lines: String =
+            namespaces.names.iter().map(|name| format!("netns add {name}\n")).collect();
         iproute::batch("ip", None, &lines).map_err(EmulationError::System)?;
         let mut interfaces = Vec::new();
-        for (place, (host, name)) in spaces.hosts.iter().zip(&spaces.names).enumerate() {
-            let furniture = match routed {
-                Some(routed) => routed_furniture(scenario, layout, routed, host, spaces.mtu),
-                None => Furniture {
+        for (place, (host, name)) in namespaces.hosts.iter().zip(&namespaces.names).enumerate() {
+            let configuration = match routed {
+                Some(routed) => {
+                    router_configuration(scenario, layout, routed, host, namespaces.mtu)
+                }
+                None => Configuration {
                     interfaces: vec![(place, INTERFACE.to_owned())],
                     lines: route_to_all(INTERFACE)
                         + &host_lines(scenario, layout, host, |_| INTERFACE.to_owned()),
@@ -88,11 +91,11 @@ impl Spaces {
                     forwards: false,
                 },
             };
-            interfaces.extend(furnish(name, spaces.mtu, &furniture)?);
+            interfaces.extend(configure(name, namespaces.mtu, &configuration)?);
         }
         interfaces.sort_by_key(|(place, _)| *place);
-        spaces.interfaces = interfaces.into_iter().map(|(_, device)| device).collect();
-        Ok(spaces)
+        namespaces.interfaces = interfaces.into_iter().map(|(_, device)| device).collect();
+        Ok(namespaces)
     }
 
     /// The namespace in which `end` is.
@@ -103,10 +106,10 @@ impl Spaces {
 }
 
 /// A namespace's name for each host; a number where two hosts' would be the same.
-fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
+fn names(lock: &RunLock, hosts: &[Host]) -> Vec<String> {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     let unique = |host: &Host| {
-        let name = mark.name(&host.name);
+        let name = lock.name(&host.name);
         let times = seen.entry(name.clone()).or_default();
         *times += 1;
         if *times == 1 { name } else { format!("{name}~{times}") }
@@ -114,11 +117,10 @@ fn names(mark: &Mark, hosts: &[Host]) -> Vec<String> {
     hosts.iter().map(unique).collect()
 }
 
-/// Does `work` in `namespace`, on a thread of its own: a thread that has entered a namespace is
-/// never asked to come back.
+/// Runs `work` in `namespace` on a new thread, so that no thread ever has to leave a namespace.
 ///
 /// # Errors
-/// Where the namespace cannot be entered.
+/// If the namespace cannot be entered.
 pub(crate) fn inside<T: Send>(
     namespace: &str,
     work: impl FnOnce() -> T + Send,
@@ -138,51 +140,51 @@ pub(crate) fn inside<T: Send>(
     }
 }
 
-/// The number by which the kernel knows a namespace: that of its file.
+/// The kernel's id of a namespace: the inode of its file.
 pub(crate) fn number(namespace: &str) -> io::Result<u32> {
     let number = fs::metadata(iproute::path(namespace))?.ino();
     u32::try_from(number).map_err(io::Error::other)
 }
 
-/// What a namespace is given.
-struct Furniture {
-    /// What its interfaces are called, each with its place among those of the run.
+/// Configuration of a namespace.
+struct Configuration {
+    /// Names of its interfaces, each with its index among those of the run.
     interfaces: Vec<(usize, String)>,
-    /// Addresses and routes, as `ip` reads them.
+    /// Addresses and routes, as commands of `ip -batch`.
     lines: String,
-    /// Queues, as `tc` reads them.
+    /// Queues, as commands of `tc -batch`.
     queues: String,
     forwards: bool,
 }
 
-/// Gives `namespace` its interfaces, addresses and routes; answers the interfaces' other ends,
-/// each with its place.
+/// Configures the interfaces, addresses and routes of `namespace`; returns the other ends of the
+/// interfaces, each with its index.
 ///
 /// # Errors
-/// Where the system refuses one of them.
-fn furnish(
+/// If the system refuses one of them.
+fn configure(
     namespace: &str,
     mtu: usize,
-    furniture: &Furniture,
+    configuration: &Configuration,
 ) -> Result<Vec<(usize, File)>, EmulationError> {
     let devices = inside(namespace, || -> io::Result<Vec<_>> {
-        settings(furniture.forwards)?;
-        let interfaces = furniture.interfaces.iter();
+        settings(configuration.forwards)?;
+        let interfaces = configuration.interfaces.iter();
         interfaces.map(|(place, name)| Ok((*place, sys::open_tun(name)?))).collect()
     })?;
     let refused = |error: &dyn std::fmt::Display| EmulationError::system(&namespace, error);
     let devices = devices.map_err(|error| refused(&error))?;
     let mut lines = "link set lo up\n".to_owned();
-    for (_, name) in &furniture.interfaces {
+    for (_, name) in &configuration.interfaces {
         lines += &format!(
             "link set {name} mtu {mtu} txqueuelen {INTERFACE_QUEUE}\n\
              link set {name} addrgenmode none\nlink set {name} up\n"
         );
     }
-    lines += &furniture.lines;
+    lines += &configuration.lines;
     iproute::batch("ip", Some(namespace), &lines).map_err(|error| refused(&error))?;
-    if !furniture.queues.is_empty() {
-        iproute::batch("tc", Some(namespace), &furniture.queues).map_err(|error| {
+    if !configuration.queues.is_empty() {
+        iproute::batch("tc", Some(namespace), &configuration.queues).map_err(|error| {
             let lacks = error.contains("kind is unknown");
             let why = "; routers = \"kernel\" takes a kernel with CONFIG_NET_SCH_HTB";
             refused(&format!("{error}{}", if lacks { why } else { "" }))
@@ -232,14 +234,14 @@ fn tcp_route(spec: &TcpSpec) -> String {
     format!("initcwnd {window} rto_min {millis}ms{ecn}")
 }
 
-/// What a node is given where all nodes are namespaces.
-fn routed_furniture(
+/// Configuration of a node if all nodes are namespaces.
+fn router_configuration(
     scenario: &Scenario,
     layout: &Layout,
     routed: &Routed,
     space: &Host,
     mtu: usize,
-) -> Furniture {
+) -> Configuration {
     let interface = |link| (link, routed.interface_name(link));
     let interfaces: Vec<_> = routed.interfaces(space.node).map(interface).collect();
     let name = |end| routed.interface_name(routed.first_link(end));
@@ -261,11 +263,11 @@ fn routed_furniture(
         interfaces.iter().for_each(|(_, name)| lines += &route_to_all(name));
     }
     let links = interfaces.iter().map(|(link, _)| routed.shaping(*link, mtu));
-    Furniture { queues: links.collect(), interfaces, lines, forwards }
+    Configuration { queues: links.collect(), interfaces, lines, forwards }
 }
 
-/// The kernel's settings in the namespace of the calling thread: a connection should not remember
-/// the one before, and its buffers should not be what limits it.
+/// Sysctls of the calling thread's namespace: no metrics cached from earlier connections, and socket
+/// buffers large enough not to limit a connection.
 fn settings(forwards: bool) -> io::Result<()> {
     let buffers = format!("4096 131072 {MAX_BUFFERED}");
     let of_all = [

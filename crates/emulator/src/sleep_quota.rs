@@ -1,45 +1,45 @@
-//! The rest that a thread owes which goes before all ordinary ones.
+//! The sleep that a real-time thread must take.
 //!
-//! Where such a thread leaves a core less than a twentieth of the time, the kernel takes it for
-//! the ordinary ones, 50 ms in one piece each second (the fair server of Linux 6.12, the throttle
-//! before it), in which no packet leaves. So the thread leaves a little more of its own accord, in
-//! pieces that hardly delay a packet.
+//! If a `SCHED_FIFO` thread leaves a core idle less than 5 % of the time, the kernel takes the core
+//! away for 50 ms once a second (the fair server of Linux 6.12, RT throttling before it), during
+//! which no packet is forwarded. The thread therefore sleeps slightly more than that by itself, in
+//! pieces so short that they hardly delay a packet.
 
 use ontempo_foundation::{Duration, Time};
 
-/// For so much time awake, one part is rest: more than a twentieth, with something to spare.
+/// One part of sleep for so many parts awake: more than 5 %, with a margin.
 const SHARE: u64 = 8;
 
-/// What going to sleep and waking take of a sleep: time that is nobody's.
+/// The part of a sleep that falling asleep and waking take; the kernel does not count it as idle.
 const WAKING: Duration = Duration::from_micros(10);
 
-/// What is owed before a wait is slept through, though looking at the clock would end it better.
+/// Sleep owed from which a wait is slept to its end, although polling would end it more exactly.
 const SLEEP_FROM: Duration = Duration::from_micros(50);
 
-/// What is owed before rest is taken though packets are due.
+/// Sleep owed from which the thread sleeps although packets are due.
 const REST_FROM: Duration = Duration::from_micros(150);
 
-/// What a thread owes.
+/// The sleep that the thread owes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct SleepQuota {
     owed: Duration,
     counted: Time,
 }
 
-impl Rest {
-    /// Counts until `now`, of which the last `slept` were slept.
+impl SleepQuota {
+    /// Counts the time until `now`, of which the last `slept` were sleep.
     pub(crate) fn count(&mut self, now: Time, slept: Duration) {
         let passed = now.since(self.counted).saturating_sub(slept);
         self.owed = (self.owed + passed / SHARE).saturating_sub(slept.saturating_sub(WAKING));
         self.counted = now;
     }
 
-    /// Whether the next wait should be slept through.
+    /// Whether the next wait should be slept to its end.
     pub(crate) fn is_owed(&self) -> bool {
         self.owed >= SLEEP_FROM
     }
 
-    /// How long to rest at once, whatever is due.
+    /// How long to sleep immediately, whatever is due; `None` if not yet.
     pub(crate) fn is_overdue(&self) -> Option<Duration> {
         (self.owed >= REST_FROM).then_some(self.owed + WAKING)
     }
@@ -50,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_never_sleeps_rests_a_ninth_of_the_time_in_short_pieces() {
-        let mut rest = Rest::default();
+    fn a_thread_that_never_sleeps_sleeps_a_ninth_of_the_time_in_short_pieces() {
+        let mut rest = SleepQuota::default();
         let (mut now, mut rested) = (Time::ZERO, Duration::ZERO);
         while now < Time::from_secs_f64(1.0) {
             now += Duration::from_micros(10);
@@ -68,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_enough_owes_nothing() {
-        let mut rest = Rest::default();
+    fn a_thread_that_sleeps_enough_owes_nothing() {
+        let mut rest = SleepQuota::default();
         for tenth in 1..100 {
             rest.count(Time::ZERO + Duration::from_millis(tenth), Duration::from_micros(200));
             assert!(!rest.is_owed());

@@ -1,4 +1,4 @@
-//! Waiting for files to be ready, or for a time, whichever comes first.
+//! Waits for files to become ready, or for a time, whichever comes first.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,26 +13,26 @@ use rustix::time::{
 
 use crate::clock::Clock;
 
-/// What the timer is called among the files.
+/// The key of the timer among the files.
 const TIMER: u64 = u64::MAX;
 
-/// Files that are told of at once; the others come next time.
+/// Ready files reported at a time; the others follow next time.
 const MAX_READY: usize = 64;
 
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Files that are waited for, and a timer.
-pub(crate) struct Waiter {
+/// An epoll set with a timer.
+pub(crate) struct Epoll {
     clock: Clock,
     epoll: OwnedFd,
     timer: OwnedFd,
     /// When the timer fires.
     armed: Time,
-    /// Names of the files that were ready.
+    /// Keys of the files that were ready.
     ready: Vec<u64>,
 }
 
-impl Waiter {
+impl Epoll {
     pub(crate) fn new(clock: Clock) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -41,17 +41,17 @@ impl Waiter {
         Ok(Self { clock, epoll, timer, armed: Time::NEVER, ready: Vec::new() })
     }
 
-    /// Waits for `file`, too, as long as it is open; `name` is what it is called by then.
+    /// Adds `file`, as long as it is open, under the key `name`.
     pub(crate) fn add(&self, file: impl AsFd, name: u64, flags: EventFlags) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, file, EventData::new_u64(name), flags)?)
     }
 
-    /// Looks which files are ready, without waiting.
+    /// Collects ready files without waiting.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.collect(Some(&NONE))
     }
 
-    /// Waits until a file is ready or `until` has come.
+    /// Waits until a file is ready, or until `until`.
     pub(crate) fn wait(&mut self, until: Time) -> io::Result<()> {
         if until <= self.clock.now() {
             return self.look();
@@ -82,12 +82,12 @@ impl Waiter {
         Ok(())
     }
 
-    /// How many files were ready.
+    /// Number of ready files.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// The name of one of those that were ready.
+    /// The key of a ready file.
     pub(crate) fn name(&self, place: usize) -> Option<u64> {
         self.ready.get(place).copied()
     }

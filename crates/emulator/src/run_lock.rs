@@ -1,8 +1,9 @@
-//! The mark of a run: a file that names its namespaces, locked as long as their owner lives.
+//! The run lock: a file that lists a run's namespaces, locked while their owner is alive.
 //!
-//! A namespace outlives the process that made it. So its name is written down before it is made,
-//! in a file that the owner keeps locked; the kernel takes the lock away however the owner ends.
-//! Whoever can lock such a file may remove what it names, and nothing else.
+//! A namespace outlives the process that created it. Its name is therefore written to a file before
+//! it is created. The owner holds an exclusive lock on the file, which the kernel releases however
+//! the owner ends. A process that obtains the lock may remove the namespaces listed there, and
+//! nothing else.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -12,20 +13,20 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::error::EmulationError;
 use crate::iproute;
-use crate::space::inside;
+use crate::namespace::inside;
 
-/// Where the marks are.
+/// The folder of run locks.
 const FOLDER: &str = "/run/ontempo";
 
-/// How often the kernel sends again for a socket that nobody holds any more.
+/// How often the kernel retransmits for a TCP socket without an owner.
 const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
 
-/// What the name of every namespace of ours begins with.
+/// Prefix of the names of all our namespaces.
 const PREFIX: &str = "ontempo-";
 
-/// The mark of a run that is under way.
+/// The lock of an active run.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct RunLock {
     run: String,
     path: PathBuf,
     file: File,
@@ -33,11 +34,11 @@ pub(crate) struct Mark {
     namespaces: Vec<String>,
 }
 
-impl Mark {
-    /// That of a new run called `run`.
+impl RunLock {
+    /// Takes the lock of a new run called `run`.
     ///
     /// # Errors
-    /// Where a run of this name is under way, or its mark cannot be written.
+    /// If a run of this name is active, or the file cannot be written.
     pub(crate) fn set(run: &str) -> Result<Self, EmulationError> {
         let folder = Path::new(FOLDER);
         let path = folder.join(run);
@@ -48,8 +49,7 @@ impl Mark {
         let file = options.open(&path).map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(EmulationError::Input(format!(
-                "a run called `{run}` is under way; wait for its end, or give this one another \
-                 name with --name"
+                "a run called `{run}` is active; wait for its end, or choose another name with --name"
             )));
         }
         Ok(Self { run: run.to_owned(), path, file, namespaces: Vec::new() })
@@ -57,14 +57,14 @@ impl Mark {
 
     /// The name of the namespace of `host`.
     pub(crate) fn name(&self, host: &str) -> String {
-        // What a file's name may hold, and a shell need not quote.
+        // Only characters that a file name may contain and a shell need not quote.
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         let host: String =
             host.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
         format!("{PREFIX}{}-{host}", self.run)
     }
 
-    /// Writes down namespaces that are about to be made.
+    /// Lists namespaces that are about to be created.
     pub(crate) fn note(&mut self, namespaces: &[String]) -> Result<(), EmulationError> {
         let text: String = namespaces.iter().map(|name| format!("{name}\n")).collect();
         let written = self.file.seek(io::SeekFrom::End(0)).and_then(|_| {
@@ -76,28 +76,28 @@ impl Mark {
         Ok(())
     }
 
-    /// Removes the namespaces and the mark; a mark of what could not be removed stays for the next
-    /// start.
+    /// Removes the namespaces and the file. If a namespace cannot be removed the file stays for the
+    /// next start.
     pub(crate) fn clear(&mut self) {
         let all_removed = remove(&self.run, &self.namespaces);
         self.namespaces.clear();
         if all_removed {
-            // One that stays is empty of meaning; the next start removes it.
+            // If it stays, the next start removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-impl Drop for Mark {
+impl Drop for RunLock {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-/// Removes what runs have left whose owner is dead; answers their names.
+/// Removes the namespaces of runs whose owner is dead and returns their names.
 ///
 /// # Errors
-/// Where the marks cannot be read.
+/// If the run locks cannot be read.
 pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(FOLDER) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -106,12 +106,12 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let mut removed = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        // A folder is another program's.
+        // A folder belongs to another program.
         if !path.is_file() {
             continue;
         }
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        // One that is gone was removed by its owner, or by another that starts.
+        // It may have been removed meanwhile by its owner, or by another start.
         let Ok(mut file) = File::open(&path) else { continue };
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             continue;
@@ -127,8 +127,8 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Removes those of `namespaces` that bear the mark of `run` and are there, with the processes in
-/// them; whether none is left.
+/// Removes those of `namespaces` that belong to `run` and exist, with the processes in them. True if
+/// none is left.
 fn remove(run: &str, namespaces: &[String]) -> bool {
     let prefix = format!("{PREFIX}{run}-");
     let mut all_removed = true;
