@@ -42,9 +42,10 @@ bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
 bench-emulator: machine ## Measure how exact the emulated network is; needs the rights of root.
 	cargo bench $(FEATURES) -p ontempo-cli --bench accuracy
 
-.PHONY: bench-endpoint
-bench-endpoint: machine ## Measure delivery over loopback beside quinn and TCP, and the UDP driver.
-	cargo bench -p ontempo-endpoint --bench deliver --bench udp
+.PHONY: bench-delivery
+bench-delivery: machine ## Measure delivery over loopback beside quinn and TCP, and the UDP driver.
+	cargo bench -p ontempo-transport --bench deliver
+	cargo bench -p ontempo-udp --bench udp
 
 .PHONY: fmt
 fmt: build ## Format Rust and Python.

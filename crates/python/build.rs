@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code a run passes through.
-const CRATES: [&str; 6] = ["foundation", "mechanisms", "network", "scenario", "simulator", "world"];
+const CRATES: [&str; 6] =
+    ["foundation", "mechanisms", "network", "runtime", "scenario", "simulator"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -164,5 +164,5 @@ HEADERS = Cause(
     " of a video packet's 9.8 ms. Two gateways read and write an image once more each. On a"
     " machine with two cores, shared with others, a program that waits for a core waits longer"
     " than that; over loopback, in turns, the sockets themselves are measured.",
-    "cargo bench -p ontempo-endpoint --bench qos",
+    "cargo bench -p ontempo-qos --bench qos",
 )

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-use ontempo_endpoint::udp::{Socket, SocketOptions};
+use ontempo_udp::{Socket, SocketOptions};
 
 use crate::failure::{Failure, environment};
 

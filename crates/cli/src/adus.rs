@@ -10,15 +10,15 @@ use std::thread::sleep;
 use std::time::Duration as Wall;
 
 use bytes::{Bytes, BytesMut};
-use ontempo_endpoint::spaced::random;
-use ontempo_endpoint::udp::{
-    Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket, SocketOptions, Transmit,
-};
-use ontempo_endpoint::{
+use ontempo_foundation::{Bytes as Size, Duration, Packets, Time};
+use ontempo_transport::{
     AckRequest, Configuration, ConnectionId, ConnectionStatistics, DelayedAcks, Delivery, Endpoint,
     Event, FlowConfig, FlowId, Identity, Outgoing, Poll, SendError, Source, Token, Trust,
 };
-use ontempo_foundation::{Bytes as Size, Duration, Packets, Time};
+use ontempo_udp::random;
+use ontempo_udp::{
+    Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket, SocketOptions, Transmit,
+};
 use serde_json::{Value, json};
 
 use crate::address::{resolve, socket_at, socket_for};

@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::qos::{
+use ontempo_mechanisms::qos::Specification;
+use ontempo_qos::{
     Accepted, Delivery, Direction, Events, Message, QosConnection, QosConnectionListener,
     QosListener, QosOptions, QosSocket, QosSocketListener, QosStream,
 };
-use ontempo_endpoint::{Fingerprint, Trust};
-use ontempo_mechanisms::qos::Specification;
+use ontempo_transport::{Fingerprint, Trust};
 use serde_json::json;
 
 use crate::address::resolve;

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ontempo_endpoint::monitor::agentx::{self, Address, Source};
-use ontempo_endpoint::monitor::mib::{Objects, Oid, Value, qos::notification};
-use ontempo_endpoint::monitor::{Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, prometheus};
+use ontempo_monitor::agentx::{self, Address, Source};
+use ontempo_monitor::mib::{Objects, Oid, Value, qos::notification};
+use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, prometheus};
 
 use self::daemon::Daemon;
 use crate::arguments::Export;

@@ -7,8 +7,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ontempo_endpoint::qos::{Accepted, Direction, QosListener, QosOptions, QosStream};
 use ontempo_mechanisms::qos::Specification;
+use ontempo_qos::{Accepted, Direction, QosListener, QosOptions, QosStream};
 use serde_json::json;
 
 use crate::address::resolve;

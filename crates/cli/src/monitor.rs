@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
-use ontempo_endpoint::monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
-use ontempo_endpoint::udp::Clock;
+use ontempo_monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
+use ontempo_udp::Clock;
 use serde_json::json;
 
 use crate::arguments::Monitor;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::qos::{Direction, QosOptions};
-use ontempo_endpoint::udp::Clock;
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
+use ontempo_qos::{Direction, QosOptions};
+use ontempo_udp::Clock;
 use serde_json::json;
 
 use crate::arguments::{At, NetvideoCommand, Printed, Receiver, TgCommand};

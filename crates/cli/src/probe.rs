@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver as Results, RecvTimeoutError, Sender as Tell, channel};
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::spaced::{
-    Event, Failure as Refusal, Measured, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions,
-    SenderOptions, Stretch, Token, random,
-};
-use ontempo_endpoint::udp::{Clock, Driver, DriverOptions, SocketOptions};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
+use ontempo_probe::{
+    Event, Failure as Refusal, Measured, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions,
+    SenderOptions, Stretch, Token,
+};
+use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 

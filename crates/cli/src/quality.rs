@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ontempo_endpoint::qos::{self, Direction, QosOptions, Reserve, SetupError};
 use ontempo_mechanisms::qos::Specification;
+use ontempo_qos::{self as qos, Direction, QosOptions, Reserve, SetupError};
 
 use crate::arguments::{Quality, Service};
 use crate::failure::Failure;

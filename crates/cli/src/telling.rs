@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use ontempo_endpoint::qos::{Delivery, Direction, Event, Events};
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::qos::{Parameter, Specification, Turn};
+use ontempo_qos::{Delivery, Direction, Event, Events};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

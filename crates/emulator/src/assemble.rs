@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
+use ontempo_runtime::{Distance, Pace, link, messages, prompts, source};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{FlowGroup, Scenario, TcpSpec, Transport};
-use ontempo_world::{Distance, Pace, link, messages, prompts, source};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Options;
@@ -108,7 +108,7 @@ pub(crate) fn traffic(
         sample_every: measure.sample_every,
         measured_from: Time::ZERO + measure.from,
         samples: Vec::new(),
-        before: vec![ontempo_world::FlowTotals::default(); agents.len()],
+        before: vec![ontempo_runtime::FlowTotals::default(); agents.len()],
         telling: Telling::among(
             agents.iter().flatten().filter_map(|agent| agent.tcp().map(Tcp::congestion)),
         ),

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display};
 
+use ontempo_runtime::ElementError;
 use ontempo_scenario::ScenarioError;
-use ontempo_world::ElementError;
 
 /// Why a scenario was not emulated, or not to its end.
 #[derive(Debug)]

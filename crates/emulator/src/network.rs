@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_network::{Dropped, Fate, LinkStatistics, Queued};
+use ontempo_runtime::{Element, LinkTotals};
 use ontempo_scenario::Layout;
-use ontempo_world::{Element, LinkTotals};
 
 use crate::ip::{self, Ends};
 use crate::numbering::Numbering;

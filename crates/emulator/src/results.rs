@@ -1,13 +1,13 @@
 //! The tables of a finished run.
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_runtime::{
+    Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
+};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
     ADUS, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
-};
-use ontempo_world::{
-    Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
 };
 
 use crate::commands::Log;

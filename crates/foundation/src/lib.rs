@@ -10,6 +10,7 @@
 //! scenario and seed give the same bytes on every machine.
 
 pub mod math;
+pub mod octets;
 mod random;
 #[cfg(feature = "text")]
 mod text;

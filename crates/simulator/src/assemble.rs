@@ -15,13 +15,13 @@ use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
+use ontempo_runtime::{Distance, Pace, Prompts, link, messages, prompts, source};
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
     DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, TcpSpec,
     Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
-use ontempo_world::{Distance, Pace, Prompts, link, messages, prompts, source};
 
 use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
 use crate::fabric::Fabric;

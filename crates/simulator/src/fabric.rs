@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Packets, Time};
 use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
-use ontempo_world::Element;
+use ontempo_runtime::Element;
 
 use crate::packet::{Packet, Pool};
 use crate::results::Work;

@@ -35,7 +35,7 @@ mod wheel;
 /// The version of this engine, as a run's manifest names it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use ontempo_world::{
+pub use ontempo_runtime::{
     MANIFEST, ReadError, ReadErrorReason, ResultTable, RunFolder, read_column, read_table,
     read_tables,
 };

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_runtime::{Cell, Rows};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{EVENTS, SAMPLES};
-use ontempo_world::{Cell, Rows};
 
 use crate::agents::Agent;
 use crate::fabric::{Event, Fabric};

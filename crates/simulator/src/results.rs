@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 
 use ontempo_foundation::Time;
-use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
-use ontempo_world::{
+use ontempo_runtime::{
     Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, drop_name,
     interval_rows, message_rows, playout_rows,
 };
+use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
 
 use crate::simulation::Simulation;
 

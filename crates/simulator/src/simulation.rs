@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ontempo_foundation::Time;
+use ontempo_runtime::{ElementError, FlowTotals, LinkTotals};
 use ontempo_scenario::ScenarioError;
 use ontempo_scenario::model::Scenario;
-use ontempo_world::{ElementError, FlowTotals, LinkTotals};
 
 use crate::agents::Agent;
 use crate::assemble::{Assembly, assemble};

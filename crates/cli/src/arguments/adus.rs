@@ -1,8 +1,8 @@
 //! `ontempo adus`.
 
 use clap::{Args, Subcommand};
-use ontempo_endpoint::CongestionName;
 use ontempo_foundation::{Bytes, Duration};
+use ontempo_transport::CongestionName;
 
 use super::deliver::{Handover, congestion};
 

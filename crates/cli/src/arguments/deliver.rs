@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use ontempo_endpoint::udp::Dscp;
-use ontempo_endpoint::{CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_foundation::{Bytes, Duration};
+use ontempo_transport::{CongestionName, DeliveryOrder, Fingerprint, Reliability};
+use ontempo_udp::Dscp;
 
 /// Where media comes from or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use ontempo_endpoint::monitor::agentx::Address;
 use ontempo_foundation::Duration;
+use ontempo_monitor::agentx::Address;
 
 #[derive(Debug, Args)]
 pub(crate) struct Monitor {

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use clap::Args;
-use ontempo_endpoint::udp::Dscp;
 use ontempo_foundation::Duration;
+use ontempo_udp::Dscp;
 
 #[derive(Debug, Args)]
 pub(crate) struct Probe {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ontempo_endpoint::Fingerprint;
 use ontempo_foundation::{MessageRate, Percent};
+use ontempo_transport::Fingerprint;
 
 /// What is asked for.
 #[derive(Debug, Args)]

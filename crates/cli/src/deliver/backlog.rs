@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::media::Unit;
+use ontempo_media::Unit;
 
 use super::message;
 
@@ -144,8 +144,8 @@ fn drop_one(state: &mut State) {
 
 #[cfg(test)]
 mod tests {
-    use ontempo_endpoint::media::{Kind, Part, Span};
     use ontempo_foundation::Time;
+    use ontempo_media::{Kind, Part, Span};
 
     use super::*;
 

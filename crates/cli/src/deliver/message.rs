@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
-use ontempo_endpoint::media::Unit;
 use ontempo_foundation::Duration;
+use ontempo_media::Unit;
 use serde::{Deserialize, Serialize};
 
 /// The first byte of a unit: media, or numbers of datagrams that will not come.

@@ -14,9 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ontempo_endpoint::live::Error;
-use ontempo_endpoint::{Configuration, Qlog, QlogError, Token};
 use ontempo_foundation::Duration;
+use ontempo_transport::live::Error;
+use ontempo_transport::{Configuration, Qlog, QlogError, Token};
 
 use crate::failure::{Failure, environment};
 use crate::output::complain;

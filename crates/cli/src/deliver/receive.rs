@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::live::{
+use ontempo_foundation::Duration;
+use ontempo_transport::live::{
     Accepted, Connection, Listener, Message, Options, ReceiveFlow, SendFlow,
 };
-use ontempo_endpoint::udp::SocketOptions;
-use ontempo_endpoint::{Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics};
-use ontempo_foundation::Duration;
+use ontempo_transport::{Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics};
+use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::figures::Figures;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::live::{Error, Options, connect};
-use ontempo_endpoint::udp::SocketOptions;
-use ontempo_endpoint::{
+use ontempo_transport::live::{Error, Options, connect};
+use ontempo_transport::{
     Configuration, ConnectionStatistics, FlowConfig, Reliability, SendStatistics, Token, Trust,
 };
+use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::backlog::{Backlog, Next, Overflow};
@@ -112,7 +112,7 @@ impl<'a> Sender<'a> {
         let host = arguments.to.rsplit_once(':').map_or("", |(host, _)| host);
         let usual = if is_live { Repair::Deadline } else { Repair::Full };
         let reliability = arguments.reliability.unwrap_or(usual).of_flow();
-        let session = ontempo_endpoint::spaced::random();
+        let session = ontempo_udp::random();
         let label = Label { session, latency: arguments.latency, before: 0 };
         let configuration = Configuration {
             congestion: arguments.congestion,

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
-use ontempo_endpoint::live::{Connection, Error, Message, NotTaken, SendFlow};
-use ontempo_endpoint::{Delivery, FlowConfig, Reliability, SendStatistics};
 use ontempo_foundation::Duration;
+use ontempo_transport::live::{Connection, Error, Message, NotTaken, SendFlow};
+use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
 use super::backlog::Waiting;
 use super::message::{self, REPORTS, Report};

@@ -7,12 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::media::{Joined, Joiner, JoinerOptions, Release, Unit};
-use ontempo_endpoint::udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Transmit,
-};
-use ontempo_endpoint::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_foundation::{Duration, Time};
+use ontempo_media::{Joined, Joiner, JoinerOptions, Release, Unit};
+use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
+use ontempo_udp::{Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Transmit};
 
 use crate::address::{resolve, socket_for};
 use crate::arguments::Place;

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::thread::{Builder, sleep};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_endpoint::media::{Chopper, Cutter, CutterOptions, PcrClock};
-use ontempo_endpoint::udp::{
-    Clock, Datagram, Driver, DriverOptions, Next, Protocol, SocketOptions,
-};
 use ontempo_foundation::Time;
+use ontempo_media::{Chopper, Cutter, CutterOptions, PcrClock};
+use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, SocketOptions};
 
 use super::USUAL;
 use super::backlog::Backlog;

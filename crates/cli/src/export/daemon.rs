@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ontempo_endpoint::monitor::mib::{Classes, Oid, Reservations, Value};
+use ontempo_monitor::mib::{Classes, Oid, Reservations, Value};
 use ontempo_reservation::local::{self, Answer, Client, ClientError, Request, Status};
 use ontempo_rsvpd::class_counters;
 

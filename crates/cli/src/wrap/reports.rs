@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use ontempo_endpoint::monitor::{ProcessReport, Publisher, Role, SocketReport, folder_to_publish};
+use ontempo_monitor::{ProcessReport, Publisher, Role, SocketReport, folder_to_publish};
 
 use super::reservations::Reservations;
 use super::traffic::{Carried, Flow};

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ontempo_endpoint::monitor::{Carrier, Reservation};
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::qos::Specification;
+use ontempo_monitor::{Carrier, Reservation};
 use ontempo_reservation::local::{self, Client, Notice, Request};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use ontempo_reservation::qos::{self as mapping, Packing};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
-use ontempo_endpoint::monitor::Carrier;
+use ontempo_monitor::Carrier;
 
 /// A connected socket.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_runtime::link;
 use ontempo_scenario::Layout;
-use ontempo_world::link;
 
 use super::{Delivery, Network, Spans};
 use crate::address::End;

@@ -13,7 +13,7 @@ mod udp;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::playout::Playout;
-use ontempo_world::{FlowTotals, Messages};
+use ontempo_runtime::{FlowTotals, Messages};
 pub(crate) use pert::{Connection, Telling};
 pub(crate) use receiver::Receiver;
 pub(crate) use serve::{Traffic, serve};

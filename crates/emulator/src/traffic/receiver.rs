@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
-use ontempo_world::{Message, Messages, Source};
+use ontempo_runtime::{Message, Messages, Source};
 
 use super::Prompt;
 

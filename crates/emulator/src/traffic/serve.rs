@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_world::FlowTotals;
+use ontempo_runtime::FlowTotals;
 use rustix::event::epoll::EventFlags;
 
 use super::{Agent, LOOK_EVERY, Prompt, Side, Telling, UdpSockets};

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_kernel::SocketStatus;
-use ontempo_world::{FlowTotals, Source};
+use ontempo_runtime::{FlowTotals, Source};
 use socket2::{SockAddr, Socket};
 
 use super::{Connection, Prompt, Receiver, Side};

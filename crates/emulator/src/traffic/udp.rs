@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_world::{FlowTotals, Source};
+use ontempo_runtime::{FlowTotals, Source};
 use socket2::Socket;
 
 use super::Receiver;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::Token;
-use ontempo_endpoint::live::{Connection, Pending};
-use ontempo_endpoint::udp::Clock;
+use ontempo_transport::Token;
+use ontempo_transport::live::{Connection, Pending};
+use ontempo_udp::Clock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration as Wall;
 
 use bytes::Bytes;
-use ontempo_endpoint::live::{Message, NotTaken, ReceiveFlow, SendFlow};
-use ontempo_endpoint::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
 use ontempo_foundation::{Duration, Time};
+use ontempo_transport::live::{Message, NotTaken, ReceiveFlow, SendFlow};
+use ontempo_transport::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 
-use ontempo_endpoint as endpoint;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::errors::IdentityError;
 
-fn unusable(error: &endpoint::IdentityError) -> PyErr {
+fn unusable(error: &ontempo_transport::IdentityError) -> PyErr {
     IdentityError::new_err(error.to_string())
 }
 
 /// A certificate and its private key.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct Identity(pub(crate) endpoint::Identity);
+pub(crate) struct Identity(pub(crate) ontempo_transport::Identity);
 
 #[pymethods]
 impl Identity {
@@ -24,21 +23,21 @@ impl Identity {
     fn self_made(names: Option<Vec<String>>) -> PyResult<Self> {
         let names = names.unwrap_or_else(|| vec!["localhost".to_owned()]);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        endpoint::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
+        ontempo_transport::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
     }
 
     /// The certificate chain and private key of two texts in PEM; of one that has both.
     #[staticmethod]
     #[pyo3(signature = (chain, key=None))]
     fn from_pem(chain: &[u8], key: Option<&[u8]>) -> PyResult<Self> {
-        let read = endpoint::Identity::from_pem(chain, key.unwrap_or(chain));
+        let read = ontempo_transport::Identity::from_pem(chain, key.unwrap_or(chain));
         read.map(Self).map_err(|error| unusable(&error))
     }
 
     /// The certificate and key of a file, made where the file is missing.
     #[staticmethod]
     fn kept(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let kept = py.detach(|| endpoint::Identity::kept(&path, &["localhost"]));
+        let kept = py.detach(|| ontempo_transport::Identity::kept(&path, &["localhost"]));
         kept.map(Self).map_err(|error| unusable(&error))
     }
 
@@ -55,35 +54,39 @@ impl Identity {
 
 /// By what a client knows its server.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct Trust(pub(crate) endpoint::Trust);
+pub(crate) struct Trust(pub(crate) ontempo_transport::Trust);
 
 #[pymethods]
 impl Trust {
     /// By its certificate's fingerprint.
     #[staticmethod]
     fn fingerprint(text: &str) -> PyResult<Self> {
-        let parsed = text.parse::<endpoint::Fingerprint>();
+        let parsed = text.parse::<ontempo_transport::Fingerprint>();
         let parsed = parsed.map_err(|error| PyValueError::new_err(format!("`{text}`: {error}")))?;
-        Ok(Self(endpoint::Trust::Fingerprint(parsed)))
+        Ok(Self(ontempo_transport::Trust::Fingerprint(parsed)))
     }
 
     /// By one of these certificates, in PEM, having signed its own.
     #[staticmethod]
     fn roots(pem: &[u8]) -> PyResult<Self> {
-        endpoint::Trust::from_pem(pem).map(Self).map_err(|error| unusable(&error))
+        ontempo_transport::Trust::from_pem(pem).map(Self).map_err(|error| unusable(&error))
     }
 
     /// By nothing: for tests.
     #[staticmethod]
     fn anybody() -> Self {
-        Self(endpoint::Trust::Anybody)
+        Self(ontempo_transport::Trust::Anybody)
     }
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            endpoint::Trust::Fingerprint(fingerprint) => format!("<Trust in {fingerprint}>"),
-            endpoint::Trust::Roots(roots) => format!("<Trust in {} certificates>", roots.len()),
-            endpoint::Trust::Anybody => "<Trust in anybody>".to_owned(),
+            ontempo_transport::Trust::Fingerprint(fingerprint) => {
+                format!("<Trust in {fingerprint}>")
+            }
+            ontempo_transport::Trust::Roots(roots) => {
+                format!("<Trust in {} certificates>", roots.len())
+            }
+            ontempo_transport::Trust::Anybody => "<Trust in anybody>".to_owned(),
         }
     }
 }

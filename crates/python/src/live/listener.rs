@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::live::{Accepted, Listener, Options};
-use ontempo_endpoint::udp::Socket;
+use ontempo_transport::live::{Accepted, Listener, Options};
+use ontempo_udp::Socket;
 use pyo3::prelude::*;
 
 use super::bridge::{Answer, Kept, Place, Waker, lock};

@@ -1,4 +1,4 @@
-//! Connections for Python's event loops: `ontempo_endpoint::live`, asked without waiting.
+//! Connections for Python's event loops: `ontempo_transport::live`, asked without waiting.
 //!
 //! Each object answers at once what it has, and has a key under which a [`Waker`] tells that it is
 //! worth to ask again. `python/ontempo/live` makes coroutines of that.
@@ -11,7 +11,7 @@ mod listener;
 mod options;
 mod statistics;
 
-use ontempo_endpoint::live::Error;
+use ontempo_transport::live::Error;
 use pyo3::PyErr;
 
 pub(crate) use bridge::{Answer, Place, Waker, lock};

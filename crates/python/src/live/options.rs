@@ -1,8 +1,8 @@
 //! What may be set of an endpoint, its socket and its thread.
 
-use ontempo_endpoint::live::Options;
-use ontempo_endpoint::{AckRequest, Configuration, CongestionName};
 use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_transport::live::Options;
+use ontempo_transport::{AckRequest, Configuration, CongestionName};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

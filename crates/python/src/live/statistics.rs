@@ -1,6 +1,5 @@
 //! Figures, as the dictionaries of which Python makes its data classes.
 
-use ontempo_endpoint as endpoint;
 use ontempo_foundation::Duration;
 use pyo3::prelude::*;
 
@@ -16,7 +15,7 @@ pub(super) struct DelayStatistics {
 }
 
 impl DelayStatistics {
-    fn of(all: &endpoint::DelayStatistics) -> Self {
+    fn of(all: &ontempo_transport::DelayStatistics) -> Self {
         Self {
             units: all.units,
             last_s: all.last.as_secs_f64(),
@@ -49,7 +48,7 @@ pub(super) struct SendStatistics {
 }
 
 impl SendStatistics {
-    pub(super) fn of(all: &endpoint::SendStatistics) -> Self {
+    pub(super) fn of(all: &ontempo_transport::SendStatistics) -> Self {
         Self {
             units: all.units,
             bytes: all.bytes,
@@ -87,7 +86,7 @@ pub(super) struct ReceiveStatistics {
 }
 
 impl ReceiveStatistics {
-    pub(super) fn of(all: &endpoint::ReceiveStatistics) -> Self {
+    pub(super) fn of(all: &ontempo_transport::ReceiveStatistics) -> Self {
         Self {
             units: all.units,
             bytes: all.bytes,
@@ -126,7 +125,7 @@ pub(super) struct ConnectionStatistics {
 }
 
 impl ConnectionStatistics {
-    pub(super) fn of(all: &endpoint::ConnectionStatistics) -> Self {
+    pub(super) fn of(all: &ontempo_transport::ConnectionStatistics) -> Self {
         Self {
             packets_sent: all.packets_sent,
             packets_lost: all.packets_lost,

@@ -4,13 +4,13 @@ use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::monitor::{Reservation, SocketReport};
-use ontempo_endpoint::qos::{
+use ontempo_mechanisms::qos::{Refusal, Specification};
+use ontempo_monitor::{Reservation, SocketReport};
+use ontempo_qos::{
     Delivery, Direction, Events, Message, QosConnection, QosOptions, QosSocket, QosStream,
     SetupError,
 };
-use ontempo_endpoint::{Token, Trust};
-use ontempo_mechanisms::qos::{Refusal, Specification};
+use ontempo_transport::{Token, Trust};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 

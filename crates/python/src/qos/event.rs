@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use ontempo_endpoint::qos::{Event, Events};
 use ontempo_mechanisms::qos::{Step, Turn, Value};
+use ontempo_qos::{Event, Events};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 

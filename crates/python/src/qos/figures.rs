@@ -1,8 +1,8 @@
 //! Figures, as the dictionaries of which Python makes its data classes.
 
-use ontempo_endpoint::monitor::Reservation;
-use ontempo_endpoint::qos::{Delivery, Direction};
 use ontempo_foundation::Duration;
+use ontempo_monitor::Reservation;
+use ontempo_qos::{Delivery, Direction};
 use pyo3::prelude::*;
 
 use crate::live::choice;

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::qos::{
+use ontempo_qos::{
     Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
     QosSocketListener, SetupError,
 };
-use ontempo_endpoint::{Token, Trust};
+use ontempo_transport::{Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 

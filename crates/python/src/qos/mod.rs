@@ -1,6 +1,6 @@
 //! QoS sockets for Python's event loops.
 //!
-//! The sockets of `ontempo_endpoint::qos` wait. Here threads do that for them, one for each
+//! The sockets of `ontempo_qos` wait. Here threads do that for them, one for each
 //! direction of a connection that is used and one for each listener, and the loop is told as it is
 //! told of [`live`](crate::live) connections. `python/ontempo/qos` makes coroutines of that.
 
@@ -13,8 +13,8 @@ mod specification;
 
 use std::io;
 
-use ontempo_endpoint::live;
-use ontempo_endpoint::qos::SetupError;
+use ontempo_qos::SetupError;
+use ontempo_transport::live;
 use pyo3::PyErr;
 
 pub(crate) use connection::{QosLink, qos_connect};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration as Wall;
 
-use ontempo_endpoint::qos::{LadderOptions, QosOptions, Reserve, read};
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Hysteresis, Parameter, Specification, Term};
+use ontempo_qos::{LadderOptions, QosOptions, Reserve, read};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

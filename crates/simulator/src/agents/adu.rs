@@ -4,7 +4,7 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::adu::{AduReceiver, AduSender, Next};
 
-use ontempo_world::FlowTotals;
+use ontempo_runtime::FlowTotals;
 
 use super::Receiver;
 use crate::fabric::{Event, Fabric};

@@ -18,7 +18,7 @@ pub(crate) use udp::Udp;
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::playout::Playout;
-use ontempo_world::FlowTotals;
+use ontempo_runtime::FlowTotals;
 
 use crate::fabric::Fabric;
 use crate::packet::Packet;

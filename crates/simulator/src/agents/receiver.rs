@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
-use ontempo_world::Messages;
+use ontempo_runtime::Messages;
 
 use super::Consumer;
 

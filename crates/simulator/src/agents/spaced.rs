@@ -2,7 +2,7 @@
 
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter};
-use ontempo_world::{Distance, FlowTotals, Pace};
+use ontempo_runtime::{Distance, FlowTotals, Pace};
 
 use super::{Receiver, Udp};
 use crate::fabric::{Event, Fabric};

@@ -11,7 +11,7 @@ use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
 use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
 use ontempo_scenario::model::PacingKind;
 
-use ontempo_world::{FlowTotals, Source};
+use ontempo_runtime::{FlowTotals, Source};
 
 use super::Receiver;
 use super::trains::{Measured, TrainClock};

@@ -2,7 +2,7 @@
 
 use ontempo_foundation::Time;
 
-use ontempo_world::{FlowTotals, Message, Source};
+use ontempo_runtime::{FlowTotals, Message, Source};
 
 use super::Receiver;
 use crate::fabric::{Event, Fabric};

@@ -13,7 +13,7 @@ use ontempo_foundation::{RandomStream, Time};
 
 use crate::content::Application;
 use crate::plaintext::{Plaintext, SeededKey};
-use ontempo_endpoint::quic::Epoch;
+use ontempo_transport::quic::Epoch;
 
 /// A UDP payload on its way.
 #[derive(Clone, Debug)]

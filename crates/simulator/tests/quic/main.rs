@@ -20,7 +20,7 @@ use ontempo_mechanisms::congestion::{
 
 use crate::same_path::{WindowTrace, tcp};
 use crate::world::{Mishaps, Outcome, PAYLOAD, Path, Setup, run, run_with};
-use ontempo_endpoint::quic::Pacing;
+use ontempo_transport::quic::Pacing;
 
 const FIFTY_MEGABYTES: Bytes = Bytes::new(50_000_000);
 const FIVE_MEGABYTES: Bytes = Bytes::new(5_000_000);

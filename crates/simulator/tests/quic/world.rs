@@ -13,7 +13,7 @@ use ontempo_network::{DelayLaw, DropTail, Fate, Limit, Link, LinkParameters, Los
 use crate::checksum::Checksum;
 use crate::content::{Application, Receiver, Sender};
 use crate::endpoint::{Datagram, Node};
-use ontempo_endpoint::quic::{Epoch, Factory, Log, Pacing, SharedAccount, SharedLog};
+use ontempo_transport::quic::{Epoch, Factory, Log, Pacing, SharedAccount, SharedLog};
 
 /// UDP payload of a full packet: QUIC's smallest allowed, and fixed, path discovery being off.
 /// This is the packet that windows and paced rates count.

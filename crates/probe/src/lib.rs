@@ -1,0 +1,43 @@
+//! Packets spaced over bare UDP, after Kapadia, Feng and Feng (psp, section 2): constant spacing,
+//! PSP, and damped PSP.
+//!
+//! Nothing here opens a socket or reads a clock, no media is carried, and nothing is repaired.
+//!
+//! [`Sender`] and [`Receiver`] are the two ends, without I/O; [`Probe`] is a sender that measures a
+//! path, one spacing after the other. The spacing itself is that of
+//! [`ontempo_mechanisms::spacing`].
+//!
+//! As in the paper, the round trip is measured when the session is set up, each packet carries it,
+//! and the receiver reports once in each. Unlike the paper, nothing fast is sent before the
+//! receiver has agreed:
+//!
+//! ```text
+//! sender                         receiver
+//!   Hello (padded)      ->                  keeps nothing
+//!                       <-       Challenge  with a cookie made from the sender's address
+//!   Start (cookie, proof) ->                now there is a session
+//!                       <-       Accept, or Refuse with a reason
+//!   Data ...            ->
+//!                       <-       Report, once in each base round trip
+//! ```
+//!
+//! So a forged address cannot make a receiver send (an answer is never longer than what asked for
+//! it), and a host that does not receive cannot be flooded. A sender whose receiver falls silent
+//! stops. Sessions have numbers of 64 random bits: what does not carry one is ignored. Nothing is
+//! encrypted; the optional token keeps strangers out, not those who can read the packets.
+
+mod arrivals;
+mod probe;
+mod receiver;
+mod sender;
+mod token;
+pub mod wire;
+
+pub use arrivals::Totals;
+pub use probe::{Measured, Probe, ProbeOptions, Stretch};
+pub use receiver::{Event, Receiver, ReceiverOptions};
+pub use sender::{Failure, Full, Pace, Sender, SenderOptions};
+pub use token::Token;
+
+#[cfg(test)]
+mod tests;

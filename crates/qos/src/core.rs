@@ -1,0 +1,312 @@
+//! One connection's state, whatever carries it: shared by the application's threads and the
+//! process's one that looks after all connections.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::qos::{Refusal, Specification, Violation, agree};
+
+use super::events::{Event, Events};
+use super::incoming::{Arrival, Incoming};
+use super::network::{Reserved, Standing};
+use super::offset::Sample;
+use super::outgoing::{Counter, Outgoing};
+use super::setup::Established;
+use super::wire::{
+    Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
+};
+use super::{Direction, QosOptions};
+use ontempo_monitor::Carrier;
+use ontempo_udp::{Clock, Dscp};
+
+/// Events that wait for an application that does not take them; later ones are lost to it.
+const MAX_EVENTS: usize = 1_024;
+
+/// Violations kept for reports.
+const MAX_KEPT: usize = 32;
+
+/// Takes a lock. A thread that panicked with it has left counts behind that still hold.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same where nobody else has it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// The latest violations of a direction, and how many there were.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    count: u64,
+    pub(super) latest: Vec<(u64, Violation)>,
+}
+
+/// What an end sends by itself.
+pub(super) struct Control {
+    pub(super) kind: Kind,
+    pub(super) body: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Core {
+    /// Counts the connections of this process, from 1.
+    pub(super) number: u32,
+    pub(super) clock: Clock,
+    pub(super) carrier: Carrier,
+    pub(super) session: u64,
+    pub(super) name: String,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) dscp: Dscp,
+    pub(super) opened_ms: u64,
+    pub(super) counter: Counter,
+    pub(super) incoming: Mutex<Incoming>,
+    pub(super) outgoing: Mutex<Outgoing>,
+    /// What this end asked of what it receives; the other end of what it sends.
+    pub(super) receive_asked: Specification,
+    changed: Mutex<u32>,
+    pub(super) reserved: Mutex<Reserved>,
+    subscribers: Mutex<Vec<SyncSender<Event>>>,
+    /// Of what is sent, and of what is received.
+    kept: [Mutex<Kept>; 2],
+    /// The end has come: nothing is sent or received any more.
+    pub(super) closed: AtomicBool,
+    pub(super) most_sent: usize,
+    pub(super) most_received: usize,
+}
+
+/// The longest message of a direction.
+fn longest(agreed: &Specification, most: usize) -> usize {
+    let asked = agreed.size.value.map(|size| usize::try_from(size.get()).unwrap_or(usize::MAX));
+    asked.map_or(most, |size| size.min(most))
+}
+
+impl Core {
+    pub(super) fn new(
+        carrier: Carrier,
+        (local, remote): (SocketAddr, SocketAddr),
+        options: &QosOptions,
+        established: &Established,
+        clock: Clock,
+    ) -> Self {
+        let now = clock.now();
+        // Acknowledgements are as urgent as what they acknowledge.
+        let is_answering =
+            carrier == Carrier::Tcp && established.sending == Specification::default();
+        let Established { session, sending, receiving, peer, clock: sample, is_measured } =
+            *established;
+        let incoming = Incoming::new(now, receiving, options.hysteresis, sample, is_measured);
+        let ladder = options.ladder.as_ref();
+        let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
+        let most = match carrier {
+            Carrier::Tcp => MAX_MESSAGE_LEN,
+            // A datagram's header and IPv6's are not the message's.
+            Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
+            // What an endpoint takes, unless it is told otherwise.
+            Carrier::Quic => (4 << 20) - TCP_HEADER,
+        };
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        Self {
+            number: LAST.fetch_add(1, Relaxed) + 1,
+            clock,
+            carrier,
+            session,
+            name: options.name.clone(),
+            local,
+            remote,
+            dscp: options.dscp_of(if is_answering { &receiving } else { &sending }),
+            opened_ms: Clock::wall() / 1_000_000,
+            counter: Counter::default(),
+            incoming: Mutex::new(incoming),
+            outgoing: Mutex::new(outgoing),
+            receive_asked: options.receive,
+            changed: Mutex::new(0),
+            reserved: Mutex::new(Reserved::default()),
+            subscribers: Mutex::new(Vec::new()),
+            kept: Default::default(),
+            closed: AtomicBool::new(false),
+            most_sent: longest(&sending, most),
+            most_received: longest(&receiving, most),
+        }
+    }
+
+    /// The header of the application's message of this number.
+    #[inline]
+    pub(super) fn header(&self, number: u64, length: usize) -> Header {
+        // Modulo 2^32: the receiver knows the rest.
+        let sequence = number as u32;
+        Header { kind: Kind::Data, length, sequence, sent: self.clock.now().as_nanos() }
+    }
+
+    /// A message of the application's has come whole.
+    #[inline]
+    pub(super) fn on_data(&self, header: &Header, length: usize) -> Option<Arrival> {
+        let mut violations = Vec::new();
+        let now = self.clock.now();
+        let arrival = lock(&self.incoming).on_message(
+            now,
+            length,
+            header.sequence,
+            header.sent,
+            &mut violations,
+        );
+        if !violations.is_empty() {
+            self.tell(Direction::Receiving, &violations);
+        }
+        arrival
+    }
+
+    /// A message of the other end's own has come; answers with one to send.
+    pub(super) fn on_control(
+        &self,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<Option<Control>, WireError> {
+        let now = self.clock.now();
+        match header.kind {
+            Kind::Data => {}
+            Kind::Bye => self.closed.store(true, Relaxed),
+            Kind::Status => {
+                let status = Status::read(body)?;
+                self.on_status(now, &status);
+                let pong = Pong { echo: header.sent, arrived: now.as_nanos() };
+                return Ok(Some(Control { kind: Kind::Pong, body: pong.to_bytes() }));
+            }
+            Kind::Refused => {
+                let Refused { reason } = Refused::read(body)?;
+                let refused = lock(&self.reserved).on_refused(&reason);
+                self.publish_reservations(&refused);
+            }
+            Kind::Pong => {
+                let pong = Pong::read(body)?;
+                let sample = Sample::of_exchange(pong.echo, pong.arrived, header.sent, now);
+                if let Some(sample) = sample {
+                    lock(&self.incoming).on_sample(now, sample);
+                }
+            }
+            Kind::Change => {
+                let change = Change::read(body)?;
+                let mut changed = lock(&self.changed);
+                // What the other end cannot have, it does not ask for: it knows our part.
+                if change.number > *changed
+                    && let Ok(agreed) = agree(&change.send, &self.receive_asked)
+                {
+                    *changed = change.number;
+                    lock(&self.incoming).change(agreed);
+                    self.publish(&Event::Changed { direction: Direction::Receiving, agreed });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn on_status(&self, now: Time, status: &Status) {
+        let mut violations = Vec::new();
+        lock(&self.incoming).on_status(now, status, &mut violations);
+        self.tell(Direction::Receiving, &violations);
+        let violations = lock(&self.outgoing).on_status(now, status.change, status.figures);
+        self.tell(Direction::Sending, &violations);
+    }
+
+    /// What the other end is told twice a second.
+    pub(super) fn status(&self, now: Time) -> Control {
+        let (sent_messages, sent_bytes) = self.counter.get();
+        let change = *lock(&self.changed);
+        let incoming = lock(&self.incoming);
+        let offset = incoming.own_offset(now);
+        let figures = *incoming.figures();
+        let status = Status { sent_messages, sent_bytes, offset, change, figures };
+        Control { kind: Kind::Status, body: status.to_bytes() }
+    }
+
+    /// Half a second is over; answers with what the other end is to be told.
+    pub(super) fn on_tick(&self) -> Vec<Control> {
+        let now = self.clock.now();
+        let mut violations = Vec::new();
+        lock(&self.incoming).advance(now, &mut violations);
+        self.tell(Direction::Receiving, &violations);
+        let mut outgoing = lock(&self.outgoing);
+        let step = outgoing.on_tick(now, self.counter.get().1);
+        let change = outgoing.to_tell();
+        drop(outgoing);
+        if let Some((step, agreed)) = step {
+            self.publish(&Event::Step { step, agreed });
+        }
+        let change = change.map(|change| Control { kind: Kind::Change, body: change.to_bytes() });
+        let reason = lock(&self.reserved).refusal();
+        let refused = reason
+            .map(|reason| Control { kind: Kind::Refused, body: Refused { reason }.to_bytes() });
+        change.into_iter().chain(refused).chain([self.status(now)]).collect()
+    }
+
+    /// Asks for something else in the direction in which this end sends.
+    pub(super) fn change(&self, asked: Specification) -> Result<(Specification, Control), Refusal> {
+        let mut outgoing = lock(&self.outgoing);
+        let agreed = outgoing.change(asked)?;
+        let body = outgoing.to_tell().map(|change| change.to_bytes()).unwrap_or_default();
+        Ok((agreed, Control { kind: Kind::Change, body }))
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Ends what waits for events.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        lock(&self.subscribers).clear();
+        *lock(&self.reserved) = Reserved::default();
+    }
+
+    pub(super) fn events(&self) -> Events {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(MAX_EVENTS);
+        if !self.is_closed() {
+            lock(&self.subscribers).push(sender);
+        }
+        Events::new(receiver)
+    }
+
+    /// The violations of a direction.
+    pub(super) fn kept(&self, direction: Direction) -> MutexGuard<'_, Kept> {
+        lock(&self.kept[direction as usize])
+    }
+
+    fn tell(&self, direction: Direction, violations: &[Violation]) {
+        for &violation in violations {
+            let mut kept = self.kept(direction);
+            kept.count += 1;
+            if kept.latest.len() == MAX_KEPT {
+                kept.latest.remove(0);
+            }
+            let number = kept.count;
+            kept.latest.push((number, violation));
+            drop(kept);
+            self.publish(&Event::Violation { direction, violation });
+        }
+    }
+
+    /// Tells the application of reservations that have come or gone.
+    pub(super) fn publish_reservations(&self, changed: &[Standing]) {
+        for standing in changed {
+            self.publish(&Event::Reservation {
+                direction: standing.direction(),
+                state: standing.state,
+                reason: standing.reason.clone(),
+            });
+        }
+    }
+
+    pub(super) fn publish(&self, event: &Event) {
+        lock(&self.subscribers).retain(|subscriber| {
+            !matches!(subscriber.try_send(event.clone()), Err(TrySendError::Disconnected(_)))
+        });
+    }
+}

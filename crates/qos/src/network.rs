@@ -1,0 +1,282 @@
+//! What the network is asked for: a code point on the packets, and a reservation by way of the
+//! host's RSVP daemon.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration as Wall;
+
+use ontempo_foundation::Bytes;
+use ontempo_mechanisms::qos::{Specification, Term};
+use ontempo_reservation::local::{Client, Notice, Request, socket};
+use ontempo_reservation::message::{AdSpec, Descriptor, FlowSpec, Sender, Session, Style};
+use ontempo_reservation::qos::{self as mapping, Packing};
+
+use super::wire::{TCP_HEADER, UDP_HEADER};
+use super::{Direction, Reserve};
+use ontempo_monitor::{Carrier, Reservation};
+use ontempo_udp::Dscp;
+
+/// What a message is taken for whose size nobody has said.
+const UNKNOWN_SIZE: Bytes = Bytes::new(1_500);
+
+/// The code point that RFC 4594 gives to such a flow.
+pub(super) fn dscp(agreed: &Specification) -> Dscp {
+    Dscp::new(mapping::dscp(agreed).bits()).unwrap_or_default()
+}
+
+/// One direction's reservation.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    direction: Direction,
+    session: Session,
+    sender: Sender,
+    service: Reserve,
+    agreed: Specification,
+    packing: Packing,
+    pub(super) state: Reservation,
+    pub(super) reason: String,
+}
+
+/// The reservations of one connection; they end when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    client: Option<Client>,
+    /// The daemon has gone: when there is one again, it is asked anew.
+    is_deserted: bool,
+    pub(super) standing: Vec<Standing>,
+}
+
+/// A packet's overhead in QUIC (RFC 9000, sections 17.3 and 19.8; RFC 9001, section 5.3): first
+/// byte and number, 5; the connection's id, 8; a stream's frame, its header and that of a unit,
+/// 30; the tag, 16.
+const QUIC_HEADER: usize = 5 + 8 + 30 + 16;
+
+/// How packets are made of the messages of one carrier; TCP with its option of timestamps, QUIC
+/// with packets as large as all paths let through.
+fn packing(carrier: Carrier, is_ipv4: bool) -> Packing {
+    let ip = if is_ipv4 { 20 } else { 40 };
+    let (above, mtu) = match carrier {
+        Carrier::Tcp => (32 + TCP_HEADER, 1_500),
+        Carrier::Udp => (8 + UDP_HEADER, 1_500),
+        Carrier::Quic => (8 + QUIC_HEADER + TCP_HEADER, ip + 8 + 1_200),
+    };
+    Packing { headers: Bytes::new(ip + above as u64), mtu: Bytes::new(mtu) }
+}
+
+impl Reserved {
+    /// Asks for what was agreed in both directions, as far as something was; what is refused at
+    /// once says so.
+    pub(super) fn ask(
+        service: Reserve,
+        carrier: Carrier,
+        (local, remote): (SocketAddr, SocketAddr),
+        (sending, receiving): (&Specification, &Specification),
+    ) -> Self {
+        let protocol = if carrier == Carrier::Tcp { 6 } else { 17 };
+        let of = |direction, from: SocketAddr, to: SocketAddr, agreed: &Specification| {
+            let rated = agreed.max_rate.value.is_some() || agreed.peak_rate.value.is_some();
+            rated.then(|| Standing {
+                direction,
+                session: Session { destination: to.ip(), protocol, port: to.port() },
+                sender: Sender { address: from.ip(), port: from.port() },
+                service,
+                agreed: Specification {
+                    size: Term { value: agreed.size.value.or(Some(UNKNOWN_SIZE)), ..agreed.size },
+                    ..*agreed
+                },
+                packing: packing(carrier, to.is_ipv4()),
+                state: Reservation::Requested,
+                reason: String::new(),
+            })
+        };
+        let standing = [
+            of(Direction::Sending, local, remote, sending),
+            of(Direction::Receiving, remote, local, receiving),
+        ];
+        let mut asked = Self::default();
+        if service == Reserve::None {
+            return asked;
+        }
+        asked.standing.extend(standing.into_iter().flatten());
+        let path = socket();
+        if !asked.standing.is_empty()
+            && let Err(error) = asked.connect(&path)
+        {
+            let reason = format!("no RSVP daemon at {}: {error}", path.display());
+            for standing in &mut asked.standing {
+                standing.end(Reservation::Refused, reason.clone());
+            }
+        }
+        asked
+    }
+
+    fn connect(&mut self, path: &Path) -> io::Result<()> {
+        let client = self.client.insert(Client::connect(path)?);
+        for standing in &mut self.standing {
+            standing.end(Reservation::Requested, String::new());
+            let asked = standing.request(None).map(|request| client.ask(request));
+            if let Some(Err(error)) = asked {
+                standing.end(Reservation::Refused, error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// What has changed since the last time.
+    pub(super) fn poll(&mut self) -> Vec<Standing> {
+        let mut changed = Vec::new();
+        if self.is_deserted && self.connect(&socket()).is_ok() {
+            self.is_deserted = false;
+            changed.clone_from(&self.standing);
+        }
+        while let Some(client) = &mut self.client {
+            match client.event(Some(Wall::ZERO)) {
+                Ok(Some(notice)) => {
+                    for standing in &mut self.standing {
+                        if standing.session == *notice.session() && standing.on(&notice, client) {
+                            changed.push(standing.clone());
+                        }
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    (self.client, self.is_deserted) = (None, true);
+                    for standing in &mut self.standing {
+                        standing.end(Reservation::Lost, error.to_string());
+                        changed.push(standing.clone());
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// Why what this end receives is not reserved, for the other end.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let standing = self.of(Direction::Receiving)?;
+        (standing.state == Reservation::Refused).then(|| standing.reason.clone())
+    }
+
+    /// The receiver tells that its reservation was refused, which the network tells it alone.
+    pub(super) fn on_refused(&mut self, reason: &str) -> Vec<Standing> {
+        let waits = |standing: &&mut Standing| {
+            standing.direction == Direction::Sending && standing.state == Reservation::Requested
+        };
+        let mut refused = Vec::new();
+        for standing in self.standing.iter_mut().filter(waits) {
+            standing.end(Reservation::Refused, format!("at the receiver: {reason}"));
+            refused.push(standing.clone());
+        }
+        refused
+    }
+
+    /// That of one direction, where one was asked for.
+    pub(super) fn of(&self, direction: Direction) -> Option<&Standing> {
+        self.standing.iter().find(|standing| standing.direction == direction)
+    }
+}
+
+impl Standing {
+    pub(super) fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    fn end(&mut self, state: Reservation, reason: String) {
+        (self.state, self.reason) = (state, reason);
+    }
+
+    fn granted(&self) -> Reservation {
+        match self.service {
+            Reserve::Guaranteed => Reservation::Guaranteed,
+            _ => Reservation::ControlledLoad,
+        }
+    }
+
+    /// What the daemon is asked: a sender announces itself, a receiver reserves. Guaranteed
+    /// service waits for what the path offers.
+    fn request(&mut self, path: Option<&AdSpec>) -> Option<Request> {
+        let (session, sender) = (self.session, self.sender);
+        let traffic = match mapping::traffic(&self.agreed, self.packing) {
+            Ok(traffic) => traffic,
+            Err(unreservable) => {
+                self.end(Reservation::Refused, unreservable.to_string());
+                return None;
+            }
+        };
+        if self.direction == Direction::Sending {
+            return Some(Request::Send { session, sender, traffic });
+        }
+        let flowspec = match (self.service, path) {
+            (Reserve::Guaranteed, None) => return Some(Request::Watch { session }),
+            (Reserve::Guaranteed, Some(path)) => {
+                match mapping::flowspec(&self.agreed, self.packing, Some(path)) {
+                    Ok(flowspec @ FlowSpec::Guaranteed { .. }) => flowspec,
+                    Ok(FlowSpec::ControlledLoad(_)) => {
+                        let reason =
+                            "the path offers no guaranteed service, or no max_delay is agreed";
+                        self.end(Reservation::Refused, reason.to_owned());
+                        return None;
+                    }
+                    Err(unreservable) => {
+                        self.end(Reservation::Refused, unreservable.to_string());
+                        return None;
+                    }
+                }
+            }
+            _ => FlowSpec::ControlledLoad(traffic),
+        };
+        let flows = vec![Descriptor { flowspec, filters: vec![sender] }];
+        Some(Request::Reserve { session, style: Style::FixedFilter, flows, confirm: true })
+    }
+
+    /// The daemon tells of this session; answers whether the state has changed.
+    fn on(&mut self, notice: &Notice, client: &mut Client) -> bool {
+        let before = (self.state, self.reason.clone());
+        let is_ours = |flows: &[Descriptor]| {
+            flows.iter().any(|flow| flow.filters.is_empty() || flow.filters.contains(&self.sender))
+        };
+        match notice {
+            Notice::Path { sender, adspec: Some(adspec), .. }
+                if *sender == self.sender
+                    && self.direction == Direction::Receiving
+                    && self.service == Reserve::Guaranteed =>
+            {
+                if let Some(request) = self.request(Some(adspec))
+                    && let Err(error) = client.ask(request)
+                {
+                    self.end(Reservation::Refused, error.to_string());
+                }
+            }
+            Notice::Confirmed { flows, .. } if is_ours(flows) => {
+                self.end(self.granted(), String::new());
+            }
+            Notice::Reserved { flows, .. } if is_ours(flows) => {
+                self.end(self.granted(), String::new());
+            }
+            Notice::Reserved { .. } if self.state == self.granted() => {
+                self.end(Reservation::Lost, "the receiver or the network has ended it".to_owned());
+            }
+            Notice::PathGone { sender, .. }
+                if *sender == self.sender && self.state == self.granted() =>
+            {
+                self.end(Reservation::Lost, "the sender's announcement has ended".to_owned());
+            }
+            Notice::PathError { sender, failure, .. } if *sender == self.sender => {
+                self.end(Reservation::Refused, format!("{}: {}", failure.node, failure.reason));
+            }
+            Notice::ResvError { flow, failure, .. }
+                if is_ours(std::slice::from_ref(flow)) && !failure.in_place =>
+            {
+                let state = if self.state == self.granted() {
+                    Reservation::Lost
+                } else {
+                    Reservation::Refused
+                };
+                self.end(state, format!("{}: {}", failure.node, failure.reason));
+            }
+            _ => {}
+        }
+        before != (self.state, self.reason.clone())
+    }
+}

@@ -1,0 +1,179 @@
+//! What leaves in one direction of a connection: counts, and what the receiver says of it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use ontempo_foundation::{Bytes, Duration, Rate, Time};
+use ontempo_mechanisms::qos::{
+    Ladder, Parameter, Refusal, Specification, Step, Turn, Violation, agree,
+};
+
+use super::wire::{Change, Figures};
+use ontempo_monitor::from_mib_units;
+
+/// Counts on the path of each message; a cache line of its own, as another thread may receive.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Counter {
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    /// A message leaves; answers its number, from 0.
+    #[inline]
+    pub(super) fn count(&self, size: usize) -> u64 {
+        self.bytes.fetch_add(size as u64, Relaxed);
+        self.messages.fetch_add(1, Relaxed)
+    }
+
+    /// The same, where nobody else counts meanwhile: no other processor is asked.
+    #[inline]
+    pub(super) fn count_alone(&self, size: usize) {
+        self.bytes.store(self.bytes.load(Relaxed) + size as u64, Relaxed);
+        self.messages.store(self.messages.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// The number of the next message.
+    #[inline]
+    pub(super) fn next(&self) -> u64 {
+        self.messages.load(Relaxed)
+    }
+
+    /// Messages and payload.
+    pub(super) fn get(&self) -> (u64, u64) {
+        (self.messages.load(Relaxed), self.bytes.load(Relaxed))
+    }
+}
+
+/// Specifications to step down and up, the best first, at a sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LadderOptions {
+    /// What to ask for in place of the first specification: lesser and lesser.
+    pub below: Vec<Specification>,
+    /// How long a violation lasts before the step down.
+    pub patience: Duration,
+    /// How long there is none before the step up.
+    pub calm: Duration,
+}
+
+#[derive(Debug)]
+struct Climbing {
+    rungs: Vec<Specification>,
+    ladder: Ladder,
+}
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    asked: Specification,
+    /// What the receiver has asked for in the set-up.
+    peer: Specification,
+    agreed: Specification,
+    change: Option<Change>,
+    changed: u32,
+    figures: Figures,
+    begun: [u32; Parameter::ALL.len()],
+    climbing: Option<Climbing>,
+    last: (Time, u64),
+    throughput: f64,
+}
+
+impl Outgoing {
+    pub(super) fn new(
+        now: Time,
+        asked: Specification,
+        peer: Specification,
+        agreed: Specification,
+        ladder: Option<&LadderOptions>,
+    ) -> Self {
+        let climbing = ladder.map(|options| {
+            let rungs: Vec<_> = [asked].into_iter().chain(options.below.iter().copied()).collect();
+            let ladder = Ladder::new(rungs.len(), options.patience, options.calm);
+            Climbing { rungs, ladder }
+        });
+        Self {
+            asked,
+            peer,
+            agreed,
+            change: None,
+            changed: 0,
+            figures: Figures::default(),
+            begun: [0; Parameter::ALL.len()],
+            climbing,
+            last: (now, 0),
+            throughput: 0.0,
+        }
+    }
+
+    pub(super) fn asked(&self) -> &Specification {
+        &self.asked
+    }
+
+    pub(super) fn agreed(&self) -> &Specification {
+        &self.agreed
+    }
+
+    pub(super) fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    pub(super) fn begun(&self) -> &[u32; Parameter::ALL.len()] {
+        &self.begun
+    }
+
+    /// Bits per second in the last interval.
+    pub(super) fn throughput(&self) -> f64 {
+        self.throughput
+    }
+
+    /// Asks for something else from now on: both ends agree on it as in the set-up.
+    pub(super) fn change(&mut self, asked: Specification) -> Result<Specification, Refusal> {
+        asked.check().map_err(Refusal::Contradiction)?;
+        let agreed = agree(&asked, &self.peer)?;
+        (self.asked, self.agreed) = (asked, agreed);
+        self.changed += 1;
+        self.change = Some(Change { number: self.changed, send: asked });
+        Ok(agreed)
+    }
+
+    /// What is to be told again, as the receiver has not said that it knows.
+    pub(super) fn to_tell(&self) -> Option<Change> {
+        self.change
+    }
+
+    /// The receiver tells what has come: which violations have begun or ended with that.
+    pub(super) fn on_status(&mut self, now: Time, change: u32, figures: Figures) -> Vec<Violation> {
+        if self.change.is_some_and(|told| told.number == change) {
+            self.change = None;
+        }
+        let before = self.figures.violated;
+        self.figures = figures;
+        let mut violations = Vec::new();
+        for (place, parameter) in Parameter::ALL.into_iter().enumerate() {
+            let bit = |mask: u16| mask >> place & 1 == 1;
+            let turn = match (bit(before), bit(figures.violated)) {
+                (false, true) => Turn::Begins,
+                (true, false) => Turn::Ends,
+                _ => continue,
+            };
+            self.begun[place] += u32::from(turn == Turn::Begins);
+            let delivered = figures.delivered[place].map(|value| from_mib_units(parameter, value));
+            if let Some(asked) = self.agreed.value(parameter) {
+                let delivered = delivered.unwrap_or(asked);
+                violations.push(Violation { parameter, turn, at: now, asked, delivered });
+            }
+        }
+        violations
+    }
+
+    /// Half a second is over: the throughput, and whether to ask for less or more.
+    pub(super) fn on_tick(&mut self, now: Time, bytes: u64) -> Option<(Step, Specification)> {
+        let (since, before) = std::mem::replace(&mut self.last, (now, bytes));
+        let rate = Rate::of(Bytes::new(bytes.saturating_sub(before)), now.since(since));
+        self.throughput = rate.as_bits_per_sec() as f64;
+        let climbing = self.climbing.as_mut()?;
+        let step = climbing.ladder.on_interval(now, self.figures.violated != 0)?;
+        let asked = *climbing.rungs.get(climbing.ladder.rung())?;
+        // A rung that the other end would refuse is passed over: what is agreed stays.
+        self.change(asked).ok().map(|agreed| (step, agreed))
+    }
+}

@@ -1,0 +1,438 @@
+//! Messages over QUIC.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration as Wall, Instant};
+
+use bytes::Bytes;
+use ontempo_foundation::Duration;
+use ontempo_mechanisms::qos::Specification;
+
+use super::core::{Control, Core, lock};
+use super::setup::{self, Established, SetupError};
+use super::tcp::{damaged, too_long};
+use super::tender::{self, Tended};
+use super::wire::{Header, Kind, Setup, TCP_HEADER, WireError};
+use super::{Delivery, Direction, Events, Message, QosOptions, facade};
+use ontempo_monitor::Carrier;
+use ontempo_transport::live::{self, Caller, Connection, NotTaken, ReceiveFlow, SendFlow};
+use ontempo_transport::quic::span;
+use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability, Token, Trust};
+use ontempo_udp::{Dscp, any_for};
+
+/// What the flows are called: that of the set-up and of what the ends tell each other, and that
+/// of the messages.
+pub(super) const CONTROL: &str = "qos control";
+const DATA: &str = "qos data";
+
+/// How long a connection that the application has ended is kept for what it has sent.
+const LINGER: Wall = Wall::from_secs(30);
+
+/// How often a connection's thread looks whether the application has ended it.
+const LOOK: Wall = Wall::from_millis(200);
+
+/// Messages over QUIC whose quality was agreed on and is watched.
+///
+/// What is agreed for a direction decides how its messages travel. Where none may be lost they are
+/// sent again until they arrive; where some may, until `max_delay` is over, or not at all where
+/// none is agreed. `permutable` messages are delivered as they arrive, others in sequence.
+///
+/// A clone is the same connection. It ends when the last clone is dropped; what was sent still
+/// goes out.
+#[derive(Clone, Debug)]
+pub struct QosConnection(Arc<Handle>);
+
+/// What the application holds.
+#[derive(Debug)]
+struct Handle(Arc<Inner>);
+
+struct Inner {
+    core: Core,
+    connection: Connection,
+    control: SendFlow,
+    data: SendFlow,
+    sending: Mutex<()>,
+    /// How long a message is wanted, where some may be lost.
+    lifetime: Option<Duration>,
+    /// What the other end sends; there once its first message or its end is known of.
+    incoming: Mutex<Option<ReceiveFlow>>,
+    /// The other end's application has taken all, or ended.
+    is_taken: AtomicBool,
+    /// The times to wait for a message and for room to send, ns; 0 is without end.
+    read_patience: AtomicU64,
+    write_patience: AtomicU64,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+/// How the messages of a direction travel.
+fn flow(agreed: &Specification) -> FlowConfig {
+    let may_lose = agreed.loss.value.is_some_and(|loss| loss.as_thousandths() > 0);
+    let reliability = match (may_lose, agreed.max_delay.value) {
+        (false, _) => Reliability::Full,
+        (true, Some(_)) => Reliability::UntilDeadline,
+        (true, None) => Reliability::None,
+    };
+    let order = match agreed.permutable.value {
+        Some(true) => DeliveryOrder::Arrival,
+        _ => DeliveryOrder::Sequence,
+    };
+    FlowConfig { order, reliability, label: DATA.to_owned() }
+}
+
+impl From<live::Error> for SetupError {
+    fn from(error: live::Error) -> Self {
+        Self::Io(system(error))
+    }
+}
+
+/// As programs over TCP are told of it; what it was is inside.
+fn system(error: live::Error) -> io::Error {
+    match error {
+        live::Error::System(error) => error,
+        live::Error::Bind(error) => error.error,
+        live::Error::NotConnected { .. } => io::Error::new(ErrorKind::ConnectionRefused, error),
+        live::Error::Closed { .. } => io::Error::new(ErrorKind::ConnectionAborted, error),
+        other => io::Error::other(other),
+    }
+}
+
+/// The endpoint's: a path that is cut is waited for as long as `rec_time` says, or longer.
+pub(super) fn settings(options: &QosOptions) -> live::Options {
+    let mut live = live::Options::default();
+    let asked = [options.send.rec_time.value, options.receive.rec_time.value];
+    let idle = &mut live.configuration.idle_timeout;
+    *idle = asked.into_iter().flatten().fold(*idle, Ord::max);
+    live
+}
+
+/// The address from which the system reaches another.
+fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
+    let socket = UdpSocket::bind(any_for(remote))?;
+    socket.connect(remote)?;
+    socket.local_addr()
+}
+
+impl QosConnection {
+    /// Connects to `name`, which `trust` may look at, and comes to an agreement with the other end.
+    ///
+    /// # Errors
+    /// As [`QosStream::connect`](super::QosStream::connect); the other end is not who it should
+    /// be, or does not take the token.
+    pub fn connect(
+        to: impl ToSocketAddrs,
+        name: &str,
+        (trust, token): (&Trust, &Token),
+        options: &QosOptions,
+    ) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        let known = (trust, token);
+        facade::first(to, |address| Self::connect_one(address, name, known, options))
+    }
+
+    fn connect_one(
+        address: SocketAddr,
+        name: &str,
+        (trust, token): (&Trust, &Token),
+        options: &QosOptions,
+    ) -> Result<Self, SetupError> {
+        let until = Instant::now() + options.patience;
+        let from = SocketAddr::new(local_to(address)?.ip(), 0);
+        let mut live = settings(options);
+        live.configuration.greeting_timeout = span(options.patience);
+        let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
+        let (clock, session) = (tender::clock(), ontempo_udp::random());
+        let control = connection.open_flow(control_flow())?;
+        let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
+        control.send(Bytes::from(hello.to_bytes()))?;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let told = connection.accept_flow_within(left(until)).ok_or(SetupError::Silent)??;
+        let answer = told.receive_within(left(until)).ok_or(SetupError::Silent)??;
+        let now = clock.now();
+        let Some(ontempo_transport::Delivery::Unit(unit)) = answer else {
+            return Err(SetupError::Wire(WireError::Malformed));
+        };
+        let answer = Setup::read(&unit.data)?;
+        let concluded = setup::conclude(&options.offer(), session, &answer, now);
+        let established = concluded.unwrap_or(Err(SetupError::Wire(WireError::Malformed)))?;
+        let connected = Self::establish(connection, (control, told), options, &established)?;
+        facade::must_reserve(connected.core(), options)?;
+        Ok(connected)
+    }
+
+    /// A connection whose set-up is done.
+    pub(super) fn establish(
+        connection: Connection,
+        (control, told): (SendFlow, ReceiveFlow),
+        options: &QosOptions,
+        established: &Established,
+    ) -> Result<Self, SetupError> {
+        let remote = connection.remote();
+        let mut local = connection.local();
+        if local.ip().is_unspecified() {
+            local.set_ip(local_to(remote)?.ip());
+        }
+        let core = facade::core(Carrier::Quic, (local, remote), options, established);
+        connection.mark(core.dscp);
+        let config = flow(&established.sending);
+        let may_drop = config.reliability == Reliability::UntilDeadline;
+        let lifetime = established.sending.max_delay.value.filter(|_| may_drop);
+        let data = connection.open_flow(config)?;
+        let inner = Arc::new(Inner {
+            core,
+            connection,
+            control,
+            data,
+            sending: Mutex::new(()),
+            lifetime,
+            incoming: Mutex::new(None),
+            is_taken: AtomicBool::new(false),
+            read_patience: AtomicU64::new(0),
+            write_patience: AtomicU64::new(0),
+        });
+        tender::look_after(&inner);
+        let hearing = inner.clone();
+        let named = thread::Builder::new().name("ontempo-qos-quic".to_owned());
+        named.spawn(move || hearing.hear(&told))?;
+        Ok(Self(Arc::new(Handle(inner))))
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.0
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner().core
+    }
+
+    /// Sends a message; waits while the network takes no more.
+    ///
+    /// # Errors
+    /// It is longer than was agreed; there is no room in time; or the connection is over.
+    pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
+        let Inner { core, data: flow, sending, lifetime, write_patience, .. } = self.inner();
+        if data.len() > core.most_sent {
+            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        }
+        // Numbers are given in the order in which messages leave.
+        let _sending = lock(sending);
+        let header = core.header(core.counter.next(), data.len()).to_tcp();
+        let message =
+            live::Message { lifetime: *lifetime, ..Bytes::from([&header, data].concat()).into() };
+        let sent = match write_patience.load(Relaxed) {
+            0 => flow.send(message).map_err(NotTaken::Failed),
+            nanos => flow.send_within(message, Wall::from_nanos(nanos)),
+        };
+        match sent {
+            Ok(_) => {
+                core.counter.count_alone(data.len());
+                Ok(())
+            }
+            Err(NotTaken::Full) => Err(ErrorKind::WouldBlock.into()),
+            Err(NotTaken::Failed(error)) => Err(system(error)),
+        }
+    }
+
+    /// Waits for a message; `None` where the other end sends no more. A buffer of
+    /// [`most_received`](Self::most_received) bytes always suffices.
+    ///
+    /// # Errors
+    /// The message is longer than the buffer, and lost; the other end sends what is no message;
+    /// none comes in time; or the connection is over.
+    pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let inner = self.inner();
+        let patience = inner.read_patience.load(Relaxed);
+        let until = (patience > 0).then(|| Instant::now() + Wall::from_nanos(patience));
+        let mut incoming = lock(&inner.incoming);
+        loop {
+            let Some(data) = inner.next(&mut incoming, until)? else {
+                inner.tell(&Control { kind: Kind::Bye, body: Vec::new() });
+                return Ok(None);
+            };
+            let Some((head, body)) = data.split_first_chunk::<TCP_HEADER>() else {
+                return Err(damaged(WireError::Malformed));
+            };
+            let header = Header::of_tcp(head, inner.core.most_received).map_err(damaged)?;
+            if header.kind != Kind::Data || header.length != body.len() {
+                return Err(damaged(WireError::Malformed));
+            }
+            let Some(place) = buffer.get_mut(..body.len()) else {
+                return Err(too_long(body.len(), buffer.len(), "the buffer"));
+            };
+            place.copy_from_slice(body);
+            if let Some(arrival) = inner.core.on_data(&header, body.len()) {
+                let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
+                return Ok(Some(Message { length: body.len(), sequence, delay }));
+            }
+        }
+    }
+
+    /// Ends sending: the other end learns that no more will come.
+    pub fn finish(&self) {
+        self.inner().data.finish();
+    }
+
+    /// Ends sending, and waits until the other end's application has taken all that was sent, or
+    /// has ended. A process that ends right after it has sent needs this.
+    ///
+    /// # Errors
+    /// That is not so within `patience`.
+    pub fn close(self, patience: Wall) -> io::Result<()> {
+        self.finish();
+        let until = Instant::now() + patience;
+        while !self.inner().is_taken.load(Relaxed) {
+            if Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            thread::sleep(Wall::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// How long to wait for a message; without end where `None`.
+    pub fn set_read_timeout(&self, patience: Option<Wall>) {
+        set(&self.inner().read_patience, patience);
+    }
+
+    /// How long to wait for room to send; without end where `None`.
+    pub fn set_write_timeout(&self, patience: Option<Wall>) {
+        set(&self.inner().write_patience, patience);
+    }
+}
+
+fn set(patience: &AtomicU64, to: Option<Wall>) {
+    patience.store(to.map_or(0, |to| span(to).as_nanos().max(1)), Relaxed);
+}
+
+facade::methods!(QosConnection);
+
+/// That of the set-up and of what the ends tell each other.
+pub(super) fn control_flow() -> FlowConfig {
+    FlowConfig { label: CONTROL.to_owned(), ..FlowConfig::default() }
+}
+
+/// Waits for what takes a limit of time; `None` where it is over.
+fn within<T>(until: Option<Instant>, mut wait: impl FnMut(Wall) -> Option<T>) -> Option<T> {
+    loop {
+        let left = until.map_or(LINGER, |until| until.saturating_duration_since(Instant::now()));
+        let got = wait(left);
+        if got.is_some() || until.is_some() {
+            return got;
+        }
+    }
+}
+
+impl Inner {
+    /// The next message with its header; `None` at the end of the flow.
+    fn next(
+        &self,
+        incoming: &mut Option<ReceiveFlow>,
+        until: Option<Instant>,
+    ) -> io::Result<Option<Bytes>> {
+        if incoming.is_none() {
+            let opened = within(until, |left| self.connection.accept_flow_within(left));
+            *incoming = Some(opened.ok_or(ErrorKind::WouldBlock)?.map_err(system)?);
+        }
+        let Some(flow) = incoming else { return Ok(None) };
+        loop {
+            let got = within(until, |left| flow.receive_within(left));
+            match got.ok_or(ErrorKind::WouldBlock)?.map_err(system)? {
+                Some(ontempo_transport::Delivery::Unit(unit)) => return Ok(Some(unit.data)),
+                // Its sender tells how many there were.
+                Some(ontempo_transport::Delivery::Dropped(_)) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes what the other end tells, until the application has ended the connection and what it
+    /// has sent has come: the connection's own thread.
+    fn hear(&self, told: &ReceiveFlow) {
+        let mut is_open = true;
+        while !self.core.is_closed() {
+            if is_open {
+                is_open = self.hear_next(told);
+            } else {
+                thread::sleep(LOOK);
+            }
+        }
+        let until = Instant::now() + LINGER;
+        while is_open && !self.is_taken.load(Relaxed) && Instant::now() < until {
+            is_open = self.hear_next(told);
+        }
+        self.connection.close("");
+    }
+
+    /// Waits a while for what the other end tells; `false` once it tells nothing more.
+    fn hear_next(&self, told: &ReceiveFlow) -> bool {
+        match told.receive_within(LOOK) {
+            Some(Ok(Some(ontempo_transport::Delivery::Unit(unit)))) => {
+                if self.on_told(&unit.data).is_err() {
+                    self.connection.close("a damaged message of QoSockets");
+                }
+                true
+            }
+            None | Some(Ok(Some(ontempo_transport::Delivery::Dropped(_)))) => true,
+            Some(Ok(None) | Err(_)) => {
+                self.is_taken.store(true, Relaxed);
+                false
+            }
+        }
+    }
+
+    fn on_told(&self, bytes: &[u8]) -> Result<(), WireError> {
+        let (head, body) = bytes.split_first_chunk::<TCP_HEADER>().ok_or(WireError::Malformed)?;
+        let header = Header::of_tcp(head, 0)?;
+        if header.length != body.len() {
+            return Err(WireError::Malformed);
+        }
+        if header.kind == Kind::Bye {
+            // The other direction may go on.
+            self.is_taken.store(true, Relaxed);
+            return Ok(());
+        }
+        if let Some(answer) = self.core.on_control(&header, body)? {
+            self.tell(&answer);
+        }
+        Ok(())
+    }
+}
+
+impl Tended for Inner {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn tell(&self, control: &Control) {
+        let sent = self.core.clock.now().as_nanos();
+        let Control { kind, body } = control;
+        let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
+        let bytes = Bytes::from([&header.to_tcp(), body.as_slice()].concat());
+        // Where there is no room, the next one tells more.
+        let _ = self.control.send_within(bytes, Wall::ZERO);
+    }
+
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn hang_up(&self) {
+        self.connection.close("");
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.core.close();
+        self.0.data.finish();
+        self.0.control.finish();
+    }
+}

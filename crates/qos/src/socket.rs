@@ -1,0 +1,458 @@
+//! Messages over UDP.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::Time;
+use ontempo_mechanisms::qos::Specification;
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
+
+use super::core::{Control, Core, lock, try_lock};
+use super::setup::{self, Established, SetupError};
+use super::socket_listener::QosSocketListener;
+use super::tcp::{COPIED, too_long};
+use super::tender::{self, Tended};
+use super::wire::{Header, Kind, MAX_CONTROL_LEN, MAX_SETUP, Offer, Setup, UDP_HEADER, WireError};
+use super::{Delivery, Direction, Events, Message, QosOptions, facade};
+use ontempo_monitor::Carrier;
+use ontempo_transport::quic::span;
+use ontempo_udp::random;
+use ontempo_udp::{Dscp, any_for};
+
+/// The first wait for an answer; each further one is twice as long.
+const FIRST_WAIT: Wall = Wall::from_millis(200);
+
+/// A flow of messages over UDP whose quality was agreed on and is watched.
+///
+/// A clone is the same connection. It ends when the last clone is dropped; the other end is told.
+#[derive(Clone, Debug)]
+pub struct QosSocket(Arc<Handle>);
+
+#[derive(Debug)]
+struct Handle(Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    core: Core,
+    socket: UdpSocket,
+    /// What this end has offered: an answer that was lost is given again.
+    offer: Offer,
+    reader: Mutex<Reader>,
+    /// The time to wait for a message, ns; 0 is without end.
+    patience: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Reader {
+    /// What was read for the application while it did not read.
+    waiting: Option<(Header, Vec<u8>)>,
+    /// Room for any datagram of this connection, and a byte more.
+    room: Box<[u8]>,
+    /// Whether the last message was long: the next is read where it is wanted.
+    is_long: bool,
+}
+
+impl Reader {
+    fn new(most: usize) -> Self {
+        let longest = UDP_HEADER + most.max(MAX_CONTROL_LEN).max(MAX_SETUP) + 1;
+        Self { waiting: None, room: vec![0; longest].into_boxed_slice(), is_long: false }
+    }
+}
+
+/// What a datagram was.
+enum Got {
+    Data(Header),
+    TooLong(usize),
+    Nothing,
+}
+
+impl QosSocket {
+    /// Comes to an agreement with the other end.
+    ///
+    /// # Errors
+    /// As [`QosStream::connect`](super::QosStream::connect).
+    pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        facade::first(to, |address| Self::connect_one(address, options))
+    }
+
+    fn connect_one(address: SocketAddr, options: &QosOptions) -> Result<Self, SetupError> {
+        let socket = UdpSocket::bind(any_for(address))?;
+        socket.connect(address)?;
+        let established = ask(&socket, options)?;
+        let connected = Self::establish(socket, options, &established)?;
+        facade::must_reserve(connected.core(), options)?;
+        Ok(connected)
+    }
+
+    /// Listens at an address, with what is asked of every flow that comes there. At the
+    /// unspecified address of a host with several, answers leave from the one that the system
+    /// chooses, which must be the one that was asked.
+    ///
+    /// # Errors
+    /// What is asked for contradicts itself, or what the system says.
+    pub fn bind(
+        at: impl ToSocketAddrs,
+        options: QosOptions,
+    ) -> Result<QosSocketListener, SetupError> {
+        QosSocketListener::bind(at, options)
+    }
+
+    pub(super) fn establish(
+        socket: UdpSocket,
+        options: &QosOptions,
+        established: &Established,
+    ) -> Result<Self, SetupError> {
+        socket.set_read_timeout(None)?;
+        let addresses = (socket.local_addr()?, socket.peer_addr()?);
+        let core = facade::core(Carrier::Udp, addresses, options, established);
+        facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
+        let reader = Mutex::new(Reader::new(core.most_received));
+        let inner = Arc::new(Inner {
+            core,
+            socket,
+            offer: options.offer(),
+            reader,
+            patience: AtomicU64::new(0),
+        });
+        tender::look_after(&inner);
+        Ok(Self(Arc::new(Handle(inner))))
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.0.0
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner().core
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// It is longer than was agreed; or what the system says.
+    #[inline]
+    pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
+        let inner = self.inner();
+        let core = &inner.core;
+        if data.len() > core.most_sent {
+            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        }
+        if core.is_closed() {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let header = core.header(core.counter.count(data.len()), data.len());
+        inner.send(&header, data, SendFlags::empty())
+    }
+
+    /// Waits for a message; `None` where the other end has ended. A buffer of
+    /// [`most_received`](Self::most_received) bytes always suffices. Copies are dropped, and where
+    /// order was agreed on, what comes behind a later message is, too.
+    ///
+    /// # Errors
+    /// The message is longer than the buffer, and lost; or what the system says.
+    #[inline]
+    pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let inner = self.inner();
+        let core = &inner.core;
+        let mut reader = lock(&inner.reader);
+        let mut began: Option<Time> = None;
+        loop {
+            let got = match reader.waiting.take() {
+                None => inner.receive(&mut reader, buffer, RecvFlags::empty()),
+                Some((header, data)) => Ok(match buffer.get_mut(..data.len()) {
+                    Some(room) => {
+                        room.copy_from_slice(&data);
+                        Got::Data(header)
+                    }
+                    None => Got::TooLong(data.len()),
+                }),
+            };
+            match got {
+                Ok(Got::Data(header)) => {
+                    if let Some(arrival) = core.on_data(&header, header.length) {
+                        let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
+                        return Ok(Some(Message { length: header.length, sequence, delay }));
+                    }
+                }
+                Ok(Got::TooLong(length)) => {
+                    return Err(too_long(length, buffer.len(), "the buffer"));
+                }
+                Ok(Got::Nothing) => {}
+                Err(_) if core.is_closed() => return Ok(None),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+            if core.is_closed() {
+                return Ok(None);
+            }
+            let patience = inner.patience.load(Relaxed);
+            if patience > 0 {
+                let now = core.clock.now();
+                if now.since(*began.get_or_insert(now)).as_nanos() >= patience {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+            }
+        }
+    }
+
+    /// How long to wait for a message; without end where `None`. What the other end tells of
+    /// itself may lengthen it by half a second.
+    ///
+    /// # Errors
+    /// Zero, or what the system says.
+    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+        self.inner().socket.set_read_timeout(patience)?;
+        let nanos = patience.map_or(0, |patience| span(patience).as_nanos());
+        self.inner().patience.store(nanos, Relaxed);
+        Ok(())
+    }
+}
+
+facade::methods!(QosSocket);
+
+/// What the other end's host has said of an earlier datagram: the next may come through.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    )
+}
+
+/// The set-up, from the end that connects.
+fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupError> {
+    let (clock, session, offer) = (tender::clock(), random(), options.offer());
+    let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
+    let until = Instant::now() + options.patience;
+    let mut refusal = None;
+    let mut room = [0; MAX_SETUP + 1];
+    while Instant::now() < until {
+        let hello = setup::hello(&offer, session, cookie, clock.now());
+        // Nobody may listen there yet; the next attempt tells.
+        refusal = socket.send(&hello.to_bytes()).err().or(refusal);
+        let again = (Instant::now() + wait).min(until);
+        wait *= 2;
+        loop {
+            let left = again.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            socket.set_read_timeout(Some(left))?;
+            let got = match socket.recv(&mut room) {
+                Ok(got) => got,
+                Err(error) if is_passing(&error) => {
+                    refusal = Some(error);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            };
+            match Setup::read(&room[..got]) {
+                Ok(Setup::Challenge { session: of, cookie: told }) if of == session => {
+                    // The time of the way to the cookie and back is not waited for again.
+                    if cookie != told {
+                        (cookie, wait) = (told, FIRST_WAIT);
+                        break;
+                    }
+                }
+                Ok(answer) => {
+                    let concluded = setup::conclude(&offer, session, &answer, clock.now());
+                    if let Some(concluded) = concluded {
+                        return concluded;
+                    }
+                }
+                Err(error @ WireError::Version(_)) => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+    }
+    Err(refusal.map_or(SetupError::Silent, SetupError::Io))
+}
+
+thread_local! {
+    /// A header and a short message, to be sent in one piece.
+    static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sends a datagram by `send`.
+#[inline]
+fn sent(mut send: impl FnMut() -> Result<usize, Errno>) -> io::Result<()> {
+    let mut tried = false;
+    loop {
+        match send() {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            // It is about an earlier one; this one has not been sent.
+            Err(Errno::CONNREFUSED) if !tried => tried = true,
+            Err(Errno::CONNREFUSED) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn send(&self, header: &Header, data: &[u8], flags: SendFlags) -> io::Result<()> {
+        let flags = flags | SendFlags::NOSIGNAL;
+        let header = header.to_udp(self.core.session);
+        if data.len() > COPIED {
+            let pieces = [IoSlice::new(&header), IoSlice::new(data)];
+            return sent(|| {
+                let mut none = SendAncillaryBuffer::default();
+                rustix::net::sendmsg(&self.socket, &pieces, &mut none, flags)
+            });
+        }
+        PIECE.with_borrow_mut(|piece| {
+            piece.clear();
+            piece.extend_from_slice(&header);
+            piece.extend_from_slice(data);
+            sent(|| rustix::net::send(&self.socket, piece, flags))
+        })
+    }
+
+    /// Takes a datagram. Short ones are copied to their place: that costs less than telling the
+    /// system of several.
+    #[inline]
+    fn receive(&self, reader: &mut Reader, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Got> {
+        if reader.is_long {
+            return self.receive_long(reader, buffer, flags);
+        }
+        let (got, _) = rustix::net::recv(&self.socket, &mut *reader.room, flags)?;
+        let (head, body) = reader.room[..got].split_at(got.min(UDP_HEADER));
+        let header = Header::of_udp(head, body.len(), self.core.session);
+        let Ok(header @ Header { kind: Kind::Data, .. }) = header else {
+            self.on_other(header, head, body);
+            return Ok(Got::Nothing);
+        };
+        if header.length > self.core.most_received {
+            return Ok(Got::Nothing);
+        }
+        reader.is_long = header.length > COPIED;
+        let Some(place) = buffer.get_mut(..header.length) else {
+            return Ok(Got::TooLong(header.length));
+        };
+        place.copy_from_slice(body);
+        Ok(Got::Data(header))
+    }
+
+    /// The same for long ones, which are read to their place.
+    fn receive_long(
+        &self,
+        reader: &mut Reader,
+        buffer: &mut [u8],
+        flags: RecvFlags,
+    ) -> io::Result<Got> {
+        let (mut head, most) = ([0; UDP_HEADER], buffer.len());
+        let mut places = [
+            IoSliceMut::new(&mut head),
+            IoSliceMut::new(buffer),
+            IoSliceMut::new(&mut reader.room),
+        ];
+        let mut none = RecvAncillaryBuffer::default();
+        let got = rustix::net::recvmsg(&self.socket, &mut places, &mut none, flags)?.bytes;
+        let (head, length) = (&head[..got.min(UDP_HEADER)], got.saturating_sub(UDP_HEADER));
+        let header = Header::of_udp(head, length, self.core.session);
+        if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
+            reader.is_long = length > COPIED;
+            return Ok(match length {
+                _ if length > self.core.most_received => Got::Nothing,
+                _ if length > most => Got::TooLong(length),
+                _ => Got::Data(header),
+            });
+        }
+        let (first, second) = (length.min(most), length.saturating_sub(most));
+        self.on_other(header, head, &[&buffer[..first], &reader.room[..second]].concat());
+        Ok(Got::Nothing)
+    }
+
+    /// What is none of the application's; strangers' is passed over.
+    #[cold]
+    fn on_other(&self, header: Result<Header, WireError>, head: &[u8], body: &[u8]) {
+        match header {
+            Ok(header) => {
+                if let Ok(Some(answer)) = self.core.on_control(&header, body) {
+                    self.tell(&answer);
+                }
+            }
+            Err(_) if Setup::begins(head) => {
+                // The other end has not heard our answer.
+                if let Ok(Setup::Hello { session, sent, offer, .. }) =
+                    Setup::read(&[head, body].concat())
+                    && session == self.core.session
+                {
+                    let now = self.core.clock.now();
+                    let (answer, _) = setup::answer(&self.offer, session, sent, offer, now);
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    let _ = rustix::net::send(&self.socket, &answer.to_bytes(), flags);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Tended for Inner {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn tell(&self, control: &Control) {
+        let sent = self.core.clock.now().as_nanos();
+        let Control { kind, body } = control;
+        let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
+        // Where there is no room, the next one tells more.
+        let _ = self.send(&header, body, SendFlags::DONTWAIT);
+    }
+
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
+        let mut room = Vec::new();
+        // As much at once as an application that reads would be sent in the time.
+        for _ in 0..64 {
+            if reader.waiting.is_some() {
+                return None;
+            }
+            room.resize(self.core.most_received, 0);
+            match self.receive(&mut reader, &mut room, RecvFlags::DONTWAIT) {
+                Ok(Got::Data(header)) => {
+                    room.truncate(header.length);
+                    reader.waiting = Some((header, std::mem::take(&mut room)));
+                }
+                Ok(_) => {}
+                Err(error) if is_passing(&error) => {}
+                Err(error) => {
+                    return (error.kind() == ErrorKind::WouldBlock).then(|| self.socket.as_fd());
+                }
+            }
+        }
+        None
+    }
+
+    fn hang_up(&self) {
+        // Only whoever waits for messages is to be woken.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.core.close();
+        self.0.tell(&Control { kind: Kind::Bye, body: Vec::new() });
+    }
+}
+
+impl AsFd for QosSocket {
+    /// Readable also when what comes is no message of the application's.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner().socket.as_fd()
+    }
+}

@@ -1,0 +1,147 @@
+//! Where flows of messages over UDP begin.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, Weak};
+
+use ontempo_foundation::Time;
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+
+use super::core::lock;
+use super::listener::Accepted;
+use super::setup::{self, SetupError};
+use super::socket::{Inner, QosSocket, is_passing};
+use super::tender;
+use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
+use super::{QosOptions, facade};
+use ontempo_udp::{CookieJar, random};
+
+/// Connections that a listener has at once.
+const MAX_CONNECTIONS: usize = 1_024;
+
+/// Waits for flows over UDP.
+#[derive(Debug)]
+pub struct QosSocketListener {
+    socket: UdpSocket,
+    local: SocketAddr,
+    options: QosOptions,
+    jar: CookieJar,
+    accepted: Mutex<Vec<(SocketAddr, u64, Weak<Inner>)>>,
+}
+
+/// A socket at an address that others of this user may share: a flow's own, beside the listener's.
+fn shared(at: SocketAddr) -> io::Result<RawSocket> {
+    let socket = RawSocket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&at.into())?;
+    Ok(socket)
+}
+
+impl QosSocketListener {
+    pub(super) fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        let socket: UdpSocket = facade::first(at, |address| Ok(shared(address)?.into()))?;
+        let local = socket.local_addr()?;
+        let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
+        Ok(Self { socket, local, options, jar, accepted: Mutex::default() })
+    }
+
+    /// The address that it listens at.
+    pub fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Waits for the next flow on which there is an agreement.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept(&self) -> io::Result<(QosSocket, SocketAddr)> {
+        loop {
+            if let Accepted::Connection(socket, remote) = self.accept_or_refuse()? {
+                return Ok((socket, remote));
+            }
+        }
+    }
+
+    /// Waits for the next flow, or for somebody with whom there is no agreement. Nothing is kept
+    /// of those who have not shown that they receive what is sent to their address.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
+        let mut room = [0; MAX_SETUP + 1];
+        loop {
+            let (got, remote) = match self.socket.recv_from(&mut room) {
+                Ok(got) => got,
+                Err(error) if is_passing(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let now = tender::clock().now();
+            match Setup::read(&room[..got]) {
+                Ok(Setup::Hello { session, cookie, sent, offer }) => {
+                    if !self.jar.knows(now, remote, session, &cookie) {
+                        let cookie = self.jar.bake(now, remote, session);
+                        self.answer(remote, &Setup::Challenge { session, cookie });
+                    } else if let Some(accepted) = self.begin(remote, session, sent, offer, now)? {
+                        return Ok(accepted);
+                    }
+                }
+                // No answer is longer than what it answers.
+                Err(WireError::Version(_)) if got >= MAX_SETUP => {
+                    let (reason, offer) = (Reason::Version, self.options.offer());
+                    self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn answer(&self, remote: SocketAddr, answer: &Setup) {
+        // Who does not hear it asks again.
+        let _ = self.socket.send_to(&answer.to_bytes(), remote);
+    }
+
+    /// Somebody who is there asks: `None` where nothing new comes of it.
+    fn begin(
+        &self,
+        remote: SocketAddr,
+        session: u64,
+        sent: u64,
+        peer: Offer,
+        now: Time,
+    ) -> io::Result<Option<Accepted<QosSocket>>> {
+        let mut all = lock(&self.accepted);
+        all.retain(|(_, _, connection)| connection.strong_count() > 0);
+        if all.iter().any(|(address, of, _)| (*address, *of) == (remote, session)) {
+            return Ok(None);
+        }
+        let offer = self.options.offer();
+        if all.len() >= MAX_CONNECTIONS {
+            self.answer(remote, &Setup::Refuse { session, reason: Reason::Busy, offer });
+            return Ok(None);
+        }
+        let (answer, settled) = setup::answer(&offer, session, sent, peer, now);
+        let established = match settled {
+            Ok(established) => established,
+            Err(both) => {
+                self.answer(remote, &answer);
+                let both = SetupError::Disagreement(Box::new(both));
+                return Ok(Some(Accepted::Refused(remote, both)));
+            }
+        };
+        let socket = shared(self.local)?;
+        socket.connect(&remote.into())?;
+        let connected = QosSocket::establish(socket.into(), &self.options, &established);
+        let connected = connected.map_err(io::Error::from)?;
+        self.answer(remote, &answer);
+        all.push((remote, session, Arc::downgrade(connected.inner())));
+        Ok(Some(Accepted::Connection(connected, remote)))
+    }
+}
+
+impl AsFd for QosSocketListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,340 @@
+//! Messages over TCP.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_mechanisms::qos::Specification;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::core::{Control, Core, lock, try_lock};
+use super::setup::{self, Established, SetupError};
+use super::tcp::{Reader, Waiting, Writer, damaged, too_long};
+use super::tender::{self, Tended};
+use super::wire::{Header, PREFACE, Setup, setup_length};
+use super::{Delivery, Direction, Events, Message, QosOptions, facade};
+use ontempo_monitor::Carrier;
+use ontempo_udp::Dscp;
+
+/// A stream of messages over TCP whose quality was agreed on and is watched.
+///
+/// A clone is the same connection, so that one thread can send and another receive. It ends when
+/// the last clone is dropped. [`Read`] and [`Write`] are for code that knows streams of bytes: what
+/// is written at once is a message.
+#[derive(Clone, Debug)]
+pub struct QosStream(Arc<Handle>);
+
+/// What the application holds.
+#[derive(Debug)]
+struct Handle(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    core: Core,
+    stream: TcpStream,
+    writer: Mutex<Writer>,
+    reader: Mutex<Reader>,
+}
+
+impl QosStream {
+    /// Connects, and comes to an agreement with the other end.
+    ///
+    /// # Errors
+    /// What is asked for contradicts itself; nobody is there; the ends do not agree; the other end
+    /// speaks something else, or does not answer in time; a reservation that must be is not had.
+    pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
+        setup::check(&options.offer())?;
+        let connect = |address| Ok(TcpStream::connect_timeout(&address, options.patience)?);
+        Self::begin(facade::first(to, connect)?, options)
+    }
+
+    fn begin(stream: TcpStream, options: &QosOptions) -> Result<Self, SetupError> {
+        let (clock, session) = (tender::clock(), ontempo_udp::random());
+        let until = Instant::now() + options.patience;
+        stream.set_write_timeout(Some(options.patience))?;
+        let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
+        (&stream).write_all(&hello.to_bytes())?;
+        let mut answer = vec![0; PREFACE];
+        read_until(&stream, &mut answer, until)?;
+        let preface = answer.first_chunk().copied().unwrap_or_default();
+        answer.resize(PREFACE + setup_length(&preface)?, 0);
+        read_until(&stream, &mut answer[PREFACE..], until)?;
+        let now = clock.now();
+        let answer = Setup::read(&answer)?;
+        let concluded = setup::conclude(&options.offer(), session, &answer, now);
+        let established =
+            concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
+        let connected = Self::establish(stream, options, &established)?;
+        facade::must_reserve(connected.core(), options)?;
+        Ok(connected)
+    }
+
+    /// A stream whose set-up is done.
+    pub(super) fn establish(
+        stream: TcpStream,
+        options: &QosOptions,
+        established: &Established,
+    ) -> Result<Self, SetupError> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        let addresses = (stream.local_addr()?, stream.peer_addr()?);
+        let core = facade::core(Carrier::Tcp, addresses, options, established);
+        facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
+        let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
+        let inner = Arc::new(Inner { core, stream, writer, reader });
+        tender::look_after(&inner);
+        Ok(Self(Arc::new(Handle(inner))))
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.0.0
+    }
+
+    fn core(&self) -> &Core {
+        &self.inner().core
+    }
+
+    /// Sends a message; waits while the other end's host takes no more.
+    ///
+    /// # Errors
+    /// It is longer than was agreed; or what the system says.
+    #[inline]
+    pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
+        let Inner { core, stream, writer, .. } = self.inner();
+        if data.len() > core.most_sent {
+            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        }
+        lock(writer).send(stream, core, data)
+    }
+
+    /// Waits for a message; `None` where the other end sends no more. A buffer of
+    /// [`most_received`](Self::most_received) bytes always suffices.
+    ///
+    /// # Errors
+    /// The message is longer than the buffer, and lost; the other end sends what is no message; or
+    /// what the system says.
+    #[inline]
+    pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let inner = self.inner();
+        let mut reader = lock(&inner.reader);
+        loop {
+            if !inner.open(&mut reader, Waiting::AsSet)? {
+                return Ok(None);
+            }
+            let (header, length) = reader.message(&inner.stream, buffer)?;
+            // What TCP delivers is neither a copy nor late, unless the other end says so.
+            if let Some(arrival) = inner.core.on_data(&header, length) {
+                let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
+                return Ok(Some(Message { length, sequence, delay }));
+            }
+        }
+    }
+
+    /// Ends sending, receiving, or both.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.inner().stream.shutdown(how)
+    }
+
+    /// Ends sending, and waits until the other end has closed: then all that was sent has come.
+    /// What still comes is dropped. A process that ends right after it has sent needs this.
+    ///
+    /// # Errors
+    /// The other end does not close within `patience`, or what the system says.
+    pub fn close(self, patience: Wall) -> io::Result<()> {
+        let Inner { stream, reader, .. } = self.inner();
+        stream.shutdown(Shutdown::Write)?;
+        let _reader = lock(reader);
+        let mut room = vec![0; 16 * 1024];
+        match read_until_end(stream, &mut room, Instant::now() + patience) {
+            Err(SetupError::Silent) => Err(ErrorKind::TimedOut.into()),
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// How long to wait for a message; without end where `None`. What the other end tells of
+    /// itself may lengthen it by half a second.
+    ///
+    /// # Errors
+    /// Zero, or what the system says.
+    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+        self.inner().stream.set_read_timeout(patience)
+    }
+
+    /// How long to wait for room to send; without end where `None`.
+    ///
+    /// # Errors
+    /// Zero, or what the system says.
+    pub fn set_write_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+        self.inner().stream.set_write_timeout(patience)
+    }
+}
+
+facade::methods!(QosStream);
+
+/// Reads once, by `until`.
+fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<usize, SetupError> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(SetupError::Silent);
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(room) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            got => return Ok(got?),
+        }
+    }
+}
+
+/// Fills `room` by `until`.
+fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match read_once(stream, &mut room[filled..], until)? {
+            0 => return Err(SetupError::Io(ErrorKind::UnexpectedEof.into())),
+            more => filled += more,
+        }
+    }
+    Ok(())
+}
+
+fn read_until_end(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
+    while read_once(stream, room, until)? > 0 {}
+    Ok(())
+}
+
+impl Inner {
+    /// Goes on to the application's next message; what is no message ends the connection.
+    #[inline]
+    fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
+        let opened = reader
+            .open(&self.stream, &self.core, waiting, |header, body| self.on_control(header, body));
+        if let Err(error) = &opened
+            && error.kind() == ErrorKind::InvalidData
+        {
+            self.hang_up();
+        }
+        opened
+    }
+
+    fn on_control(&self, header: &Header, body: &[u8]) -> io::Result<()> {
+        if let Some(answer) = self.core.on_control(header, body).map_err(damaged)? {
+            self.tell(&answer);
+        }
+        Ok(())
+    }
+}
+
+impl Tended for Inner {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn tell(&self, control: &Control) {
+        // Whoever holds it writes a message, or waits to: there is no room for ours.
+        let Some(mut writer) = try_lock(&self.writer) else { return };
+        writer.tell(&self.stream, &self.core, control);
+    }
+
+    fn listen(&self) -> Option<BorrowedFd<'_>> {
+        let mut reader = try_lock(&self.reader)?;
+        if reader.has_opened() {
+            return None;
+        }
+        let opened = self.open(&mut reader, Waiting::Never);
+        opened
+            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            .then(|| self.stream.as_fd())
+    }
+
+    fn drain(&self) -> bool {
+        let mut room = [0; 16 * 1024];
+        loop {
+            match rustix::net::recv(&self.stream, &mut room, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return false,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return error == Errno::AGAIN,
+            }
+        }
+    }
+
+    fn hang_up(&self) {
+        // It may be closed already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.core.close();
+        // What was written still goes out, and then the end of the stream. What the other end
+        // tells meanwhile has to be read: the system would answer it with a reset, and drop what
+        // has not gone out.
+        if self.0.stream.shutdown(Shutdown::Write).is_ok() {
+            tender::linger(self.0.clone());
+        }
+    }
+}
+
+impl AsFd for QosStream {
+    /// Readable also when what comes is no message of the application's.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner().stream.as_fd()
+    }
+}
+
+impl Read for &QosStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let inner = self.inner();
+        let mut reader = lock(&inner.reader);
+        while !buffer.is_empty() && inner.open(&mut reader, Waiting::AsSet)? {
+            let (got, whole) = reader.bytes(&inner.stream, buffer)?;
+            if let Some(header) = whole {
+                // The bytes are the application's, whatever is counted.
+                let _ = inner.core.on_data(&header, header.length);
+            }
+            if got > 0 {
+                return Ok(got);
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Write for &QosStream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let most = self.core().most_sent.min(data.len());
+        if most == 0 && !data.is_empty() {
+            return Err(too_long(data.len(), 0, "what was agreed"));
+        }
+        self.send_message(&data[..most]).map(|()| most)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for QosStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+}
+
+impl Write for QosStream {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The class of the packets of a connection over QUIC, which only who receives them sees.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use ontempo_foundation::Time;
+
+use super::carriers::token;
+use super::*;
+use ontempo_transport::{Identity, Trust};
+use ontempo_udp::{
+    Clock, Datagram, Driver, DriverOptions, Dscp, Next, Protocol, Socket, SocketOptions, Transmit,
+};
+
+/// Hands datagrams on between one client and a server, and notes the classes of both.
+struct Watched {
+    server: SocketAddr,
+    client: Option<SocketAddr>,
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
+    latest: Arc<Mutex<[Dscp; 2]>>,
+}
+
+impl Protocol for Watched {
+    type Command = ();
+
+    fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
+        let is_client = datagram.source != self.server;
+        self.latest.lock().unwrap()[usize::from(!is_client)] = datagram.dscp;
+        if is_client {
+            self.client = Some(datagram.source);
+        }
+        let to = if is_client { Some(self.server) } else { self.client };
+        self.waiting.extend(to.map(|to| (to, datagram.data.to_vec())));
+    }
+
+    fn handle_command(&mut self, _: Time, (): ()) {}
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_transmit(&mut self, _: Time, buffer: &mut Vec<u8>) -> Next {
+        let Some((to, data)) = self.waiting.pop_front() else { return Next::Idle };
+        buffer.extend(data);
+        Next::Transmit(Transmit::to(to))
+    }
+}
+
+#[test]
+fn packets_over_quic_are_marked_by_what_is_agreed_for_each_direction() {
+    let identity = Identity::self_made(&["localhost"]).unwrap();
+    let trust = Trust::Fingerprint(identity.fingerprint());
+    let known = (&identity, &token());
+    let listener =
+        QosConnection::bind("127.0.0.1:0", known, QosOptions::receiving(video())).unwrap();
+    let latest = Arc::new(Mutex::new([Dscp::default(); 2]));
+    let (client, waiting) = (None, VecDeque::new());
+    let server = listener.local_address();
+    let watched = Watched { server, client, waiting, latest: latest.clone() };
+    let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), SocketOptions::default()).unwrap();
+    let to = socket.local_address().unwrap();
+    let _driver = Driver::spawn(socket, watched, Clock::new(), DriverOptions::default()).unwrap();
+    let connecting = thread::spawn(move || {
+        let known = (&trust, &token());
+        QosConnection::connect(to, "localhost", known, &QosOptions::sending(video())).unwrap()
+    });
+    let (far, _) = listener.accept().unwrap();
+    let near = connecting.join().unwrap();
+    for number in 0..20u8 {
+        near.send_message(&[number; 100]).unwrap();
+        assert!(far.receive_message(&mut [0; 1_280]).unwrap().is_some());
+        thread::sleep(Wall::from_millis(10));
+    }
+    assert_eq!(near.dscp().get(), 34);
+    // Nothing is asked of what the receiver sends.
+    assert_eq!(latest.lock().unwrap().map(Dscp::get), [34, 0]);
+}

@@ -1,0 +1,430 @@
+//! What two ends say to each other, byte by byte; numbers are big-endian.
+//!
+//! Set-up, the same over TCP and UDP: `OnQS`, version, kind, length of the body (2 bytes), body.
+//!
+//! | kind | body |
+//! | --- | --- |
+//! | 1 hello | session, cookie (zeros over TCP and in the first over UDP), time, offer |
+//! | 2 challenge | session, cookie |
+//! | 3 accept | session, hello's time, when it came, when this leaves, offer |
+//! | 4 refuse | session, reason, offer |
+//!
+//! An offer is two specifications, of what its end sends and of what it receives. As both ends
+//! then know all four, each finds the agreement, or the refusal, by itself. No answer is longer
+//! than a hello.
+//!
+//! Afterwards every message has a header: over TCP kind (1 byte), length of the body (3), sequence
+//! number (4), time (8); over UDP `0xa7`, version, kind, 0, sequence number (4), session (8), time
+//! (8). Times are nanoseconds of the clock of the end that sends, which begins anywhere.
+
+mod told;
+
+use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
+use ontempo_mechanisms::qos::{Parameter, Specification, Term};
+
+use ontempo_foundation::octets::{Octets, Short};
+pub use ontempo_udp::Cookie;
+
+use told::{CHANGE, NONE, REFUSED, STATUS};
+pub use told::{Change, Figures, Pong, Refused, Status};
+
+/// The version that we speak.
+pub const VERSION: u8 = 1;
+
+/// Bytes before the body of a set-up message.
+pub const PREFACE: usize = 8;
+
+/// Bytes of the longest set-up message.
+pub const MAX_SETUP: usize = PREFACE + 8 + 24 + OFFER;
+
+/// Bytes of a message's header over TCP.
+pub const TCP_HEADER: usize = 16;
+
+/// Bytes of a message's header over UDP.
+pub const UDP_HEADER: usize = 24;
+
+/// The longest message that can be told over TCP.
+pub const MAX_MESSAGE_LEN: usize = (1 << 24) - 1;
+
+/// Bytes of the longest body that is not the application's.
+pub const MAX_CONTROL_LEN: usize = STATUS;
+
+const MAGIC: [u8; 4] = *b"OnQS";
+const MARK: u8 = 0xa7;
+const SPECIFICATION: usize = Parameter::ALL.len() * 9;
+const OFFER: usize = 2 * SPECIFICATION;
+
+/// What an end asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Of what it sends.
+    pub send: Specification,
+    /// Of what it receives.
+    pub receive: Specification,
+}
+
+/// Why an end refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The specifications do not go together.
+    Specification,
+    /// It speaks another version.
+    Version,
+    /// It has as many connections as it takes.
+    Busy,
+}
+
+/// A message of the set-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The table above has them.
+pub enum Setup {
+    Hello { session: u64, cookie: Cookie, sent: u64, offer: Offer },
+    Challenge { session: u64, cookie: Cookie },
+    Accept { session: u64, echo: u64, arrived: u64, sent: u64, offer: Offer },
+    Refuse { session: u64, reason: Reason, offer: Offer },
+}
+
+/// Why bytes are no message of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// Something else.
+    NotOurs,
+    /// Ours, of another version.
+    Version(u8),
+    /// Longer or shorter than its kind is, or of values that cannot be.
+    Malformed,
+}
+
+impl std::fmt::Display for WireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotOurs => f.write_str("the other end does not speak QoSockets"),
+            Self::Version(version) => {
+                write!(f, "the other end speaks version {version} of QoSockets, this is {VERSION}")
+            }
+            Self::Malformed => f.write_str("a damaged message of QoSockets"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The application's.
+    Data = 0,
+    /// A [`Status`].
+    Status = 1,
+    /// A [`Pong`].
+    Pong = 2,
+    /// A [`Change`].
+    Change = 3,
+    /// The end.
+    Bye = 4,
+    /// A [`Refused`].
+    Refused = 5,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Result<Self, WireError> {
+        match byte {
+            0 => Ok(Self::Data),
+            1 => Ok(Self::Status),
+            2 => Ok(Self::Pong),
+            3 => Ok(Self::Change),
+            4 => Ok(Self::Bye),
+            5 => Ok(Self::Refused),
+            _ => Err(WireError::Malformed),
+        }
+    }
+
+    /// Bytes of its body; `None` for the application's.
+    const fn length(self) -> Option<usize> {
+        match self {
+            Self::Data => None,
+            Self::Status => Some(STATUS),
+            Self::Pong => Some(16),
+            Self::Change => Some(CHANGE),
+            Self::Bye => Some(0),
+            Self::Refused => Some(REFUSED),
+        }
+    }
+}
+
+/// What stands before each message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of the body.
+    pub length: usize,
+    /// Counts the application's messages, modulo 2^32.
+    pub sequence: u32,
+    /// When it left, ns.
+    pub sent: u64,
+}
+
+impl Header {
+    /// As TCP carries it; a length above [`MAX_MESSAGE_LEN`] is the caller's mistake and is cut.
+    #[inline]
+    pub fn to_tcp(&self) -> [u8; TCP_HEADER] {
+        let mut bytes = [0; TCP_HEADER];
+        let first = (self.kind as u32) << 24 | (self.length.min(MAX_MESSAGE_LEN) as u32);
+        bytes[..4].copy_from_slice(&first.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.sent.to_be_bytes());
+        bytes
+    }
+
+    /// Reads it; `most` is the longest message that was agreed on.
+    ///
+    /// # Errors
+    /// An unknown kind, or a length that its kind cannot have.
+    #[inline]
+    pub fn of_tcp(bytes: &[u8; TCP_HEADER], most: usize) -> Result<Self, WireError> {
+        let mut read = Octets(bytes);
+        let first = read.u32()?;
+        let kind = Kind::of((first >> 24) as u8)?;
+        let length = (first & 0xff_ffff) as usize;
+        if kind.length().map_or(length > most, |fixed| length != fixed) {
+            return Err(WireError::Malformed);
+        }
+        Ok(Self { kind, length, sequence: read.u32()?, sent: read.u64()? })
+    }
+
+    /// As UDP carries it.
+    #[inline]
+    pub fn to_udp(&self, session: u64) -> [u8; UDP_HEADER] {
+        let mut bytes = [0; UDP_HEADER];
+        bytes[..4].copy_from_slice(&[MARK, VERSION, self.kind as u8, 0]);
+        bytes[4..8].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[8..16].copy_from_slice(&session.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.sent.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the start of a datagram, of which `length` bytes follow.
+    ///
+    /// # Errors
+    /// Another session or version, an unknown kind, or a length that its kind cannot have.
+    #[inline]
+    pub fn of_udp(bytes: &[u8], length: usize, session: u64) -> Result<Self, WireError> {
+        let mut read = Octets(bytes);
+        let [mark, version, kind, zero] = read.array()?;
+        if mark != MARK {
+            return Err(WireError::NotOurs);
+        }
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let kind = Kind::of(kind)?;
+        let sequence = read.u32()?;
+        let is_ours = read.u64()? == session;
+        let fits = kind.length().is_none_or(|fixed| fixed == length);
+        match (is_ours, zero, fits) {
+            (false, ..) => Err(WireError::NotOurs),
+            (true, 0, true) => Ok(Self { kind, length, sequence, sent: read.u64()? }),
+            _ => Err(WireError::Malformed),
+        }
+    }
+}
+
+impl From<Short> for WireError {
+    fn from(_: Short) -> Self {
+        Self::Malformed
+    }
+}
+
+/// What is written as several numbers, or by a rule of its own.
+trait Fields {
+    /// Whether a parameter has a value (1) and is coerced (2); and the value.
+    fn term<T>(&mut self, of: impl Fn(u64) -> Option<T>) -> Result<Term<T>, WireError>;
+
+    fn specification(&mut self) -> Result<Specification, WireError>;
+
+    fn offer(&mut self) -> Result<Offer, WireError>;
+
+    /// What may not have been measured.
+    fn measured(&mut self) -> Result<Option<u64>, WireError>;
+
+    fn end(&self) -> Result<(), WireError>;
+}
+
+impl Fields for Octets<'_> {
+    fn term<T>(&mut self, of: impl Fn(u64) -> Option<T>) -> Result<Term<T>, WireError> {
+        let (flags, value) = (self.u8()?, self.u64()?);
+        let coerced = flags & 2 != 0;
+        match flags {
+            1 | 3 => Ok(Term { value: Some(of(value).ok_or(WireError::Malformed)?), coerced }),
+            0 | 2 if value == 0 => Ok(Term { value: None, coerced }),
+            _ => Err(WireError::Malformed),
+        }
+    }
+
+    fn specification(&mut self) -> Result<Specification, WireError> {
+        let rate = |value| Some(MessageRate::from_thousandths(value));
+        let span = |value| Some(Duration::from_nanos(value));
+        let specification = Specification {
+            min_rate: self.term(rate)?,
+            max_rate: self.term(rate)?,
+            peak_rate: self.term(rate)?,
+            size: self.term(|value| Some(Bytes::new(value)))?,
+            min_delay: self.term(span)?,
+            max_delay: self.term(span)?,
+            int_delay: self.term(span)?,
+            jitter: self.term(span)?,
+            loss: self.term(|value| {
+                let share = u32::try_from(value).ok().filter(|share| *share <= 100_000);
+                share.map(Percent::from_thousandths)
+            })?,
+            rec_time: self.term(span)?,
+            permutable: self.term(|value| (value < 2).then_some(value == 1))?,
+        };
+        specification.check().map_err(|_| WireError::Malformed)?;
+        Ok(specification)
+    }
+
+    fn offer(&mut self) -> Result<Offer, WireError> {
+        Ok(Offer { send: self.specification()?, receive: self.specification()? })
+    }
+
+    fn measured(&mut self) -> Result<Option<u64>, WireError> {
+        Ok(Some(self.u64()?).filter(|value| *value != NONE))
+    }
+
+    fn end(&self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(WireError::Malformed) }
+    }
+}
+
+fn put_specification(bytes: &mut Vec<u8>, asked: &Specification) {
+    let mut put = |coerced: bool, value: Option<u64>| {
+        bytes.push(u8::from(value.is_some()) | u8::from(coerced) << 1);
+        bytes.extend(value.unwrap_or_default().to_be_bytes());
+    };
+    for rate in [asked.min_rate, asked.max_rate, asked.peak_rate] {
+        put(rate.coerced, rate.value.map(MessageRate::as_thousandths));
+    }
+    put(asked.size.coerced, asked.size.value.map(Bytes::get));
+    for span in [asked.min_delay, asked.max_delay, asked.int_delay, asked.jitter] {
+        put(span.coerced, span.value.map(Duration::as_nanos));
+    }
+    put(asked.loss.coerced, asked.loss.value.map(|share| share.as_thousandths().into()));
+    put(asked.rec_time.coerced, asked.rec_time.value.map(Duration::as_nanos));
+    put(asked.permutable.coerced, asked.permutable.value.map(u64::from));
+}
+
+fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
+    put_specification(bytes, &offer.send);
+    put_specification(bytes, &offer.receive);
+}
+
+/// Looks at the first bytes of a set-up message: how many follow.
+///
+/// # Errors
+/// They are none, of another version, or of a length that none has.
+pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
+    let mut read = Octets(preface);
+    if read.array()? != MAGIC {
+        return Err(WireError::NotOurs);
+    }
+    let version = read.u8()?;
+    if version != VERSION {
+        return Err(WireError::Version(version));
+    }
+    read.u8()?;
+    let length = usize::from(read.u16()?);
+    if PREFACE + length > MAX_SETUP { Err(WireError::Malformed) } else { Ok(length) }
+}
+
+impl Setup {
+    /// Its bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut body = Vec::with_capacity(MAX_SETUP);
+        let kind = match self {
+            Self::Hello { session, cookie, sent, offer } => {
+                body.extend(session.to_be_bytes());
+                body.extend(cookie);
+                body.extend(sent.to_be_bytes());
+                put_offer(&mut body, offer);
+                1
+            }
+            Self::Challenge { session, cookie } => {
+                body.extend(session.to_be_bytes());
+                body.extend(cookie);
+                2
+            }
+            Self::Accept { session, echo, arrived, sent, offer } => {
+                for number in [session, echo, arrived, sent] {
+                    body.extend(number.to_be_bytes());
+                }
+                put_offer(&mut body, offer);
+                3
+            }
+            Self::Refuse { session, reason, offer } => {
+                body.extend(session.to_be_bytes());
+                body.push(match reason {
+                    Reason::Specification => 1,
+                    Reason::Version => 2,
+                    Reason::Busy => 3,
+                });
+                put_offer(&mut body, offer);
+                4
+            }
+        };
+        let mut bytes = Vec::with_capacity(PREFACE + body.len());
+        bytes.extend(MAGIC);
+        bytes.extend([VERSION, kind]);
+        bytes.extend((body.len() as u16).to_be_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    /// Reads a whole message.
+    ///
+    /// # Errors
+    /// It is none of this version.
+    pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
+        let (preface, body) = bytes.split_first_chunk().ok_or(WireError::NotOurs)?;
+        if setup_length(preface)? != body.len() {
+            return Err(WireError::Malformed);
+        }
+        let mut read = Octets(body);
+        let session = read.u64()?;
+        let setup = match preface[5] {
+            1 => Self::Hello {
+                session,
+                cookie: read.array()?,
+                sent: read.u64()?,
+                offer: read.offer()?,
+            },
+            2 => Self::Challenge { session, cookie: read.array()? },
+            3 => Self::Accept {
+                session,
+                echo: read.u64()?,
+                arrived: read.u64()?,
+                sent: read.u64()?,
+                offer: read.offer()?,
+            },
+            4 => {
+                let reason = match read.u8()? {
+                    1 => Reason::Specification,
+                    2 => Reason::Version,
+                    3 => Reason::Busy,
+                    _ => return Err(WireError::Malformed),
+                };
+                Self::Refuse { session, reason, offer: read.offer()? }
+            }
+            _ => return Err(WireError::Malformed),
+        };
+        read.end()?;
+        Ok(setup)
+    }
+
+    /// Whether bytes begin as a message of the set-up, and not as one that comes later.
+    pub fn begins(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC)
+    }
+}

@@ -1,0 +1,232 @@
+//! Rows of the tables that simulator and emulator fill from the same counts.
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::playout::Playout;
+use ontempo_mechanisms::qos::loss_percent;
+use ontempo_network::{DropReason, LinkStatistics};
+
+use crate::messages::Messages;
+use crate::tables::Rows;
+
+/// How the tables name a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// Its number in the run.
+    pub number: u64,
+    /// The name of its group.
+    pub group: &'a str,
+    /// Its number in its group.
+    pub index: u64,
+}
+
+/// What a flow's ends and the network counted, from the start to some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowTotals {
+    /// Data packets sent, retransmissions counted.
+    pub sent: u64,
+    /// Data packets sent again.
+    pub retransmitted: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Window reductions of any kind.
+    pub reductions: u64,
+    /// Window reductions made on delay.
+    pub early_responses: u64,
+    /// ACKs that reached the sender.
+    pub acks: u64,
+    /// Packets handed to the receiving application.
+    pub delivered: u64,
+    /// Packets lost in the network, ACKs counted.
+    pub dropped: u64,
+    /// Files or web pages finished.
+    pub transfers: u64,
+}
+
+impl FlowTotals {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            sent: self.sent - earlier.sent,
+            retransmitted: self.retransmitted - earlier.retransmitted,
+            timeouts: self.timeouts - earlier.timeouts,
+            reductions: self.reductions - earlier.reductions,
+            early_responses: self.early_responses - earlier.early_responses,
+            acks: self.acks - earlier.acks,
+            delivered: self.delivered - earlier.delivered,
+            dropped: self.dropped - earlier.dropped,
+            transfers: self.transfers - earlier.transfers,
+        }
+    }
+}
+
+/// A row of the table `flows`.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowRow<'a> {
+    /// Which flow.
+    pub flow: Flow<'a>,
+    /// The name of its transport.
+    pub transport: &'a str,
+    /// Its controller.
+    pub congestion: Option<&'a str>,
+    /// When it starts.
+    pub start: Time,
+    /// Counts of the measured span.
+    pub totals: FlowTotals,
+    /// Bytes on the wire of the packets delivered in it.
+    pub delivered_bytes: u64,
+    /// Its round trips, smoothed at the end.
+    pub srtt: Option<Duration>,
+    /// The smallest of them.
+    pub minimum_rtt: Option<Duration>,
+    /// Length of the measured span.
+    pub span: Duration,
+}
+
+impl FlowRow<'_> {
+    /// Adds it to the table.
+    pub fn push(&self, rows: &mut Rows) {
+        let totals = &self.totals;
+        let loss_rate =
+            if totals.sent == 0 { 0.0 } else { totals.dropped as f64 / totals.sent as f64 };
+        rows.push([
+            self.flow.number.into(),
+            self.flow.group.into(),
+            self.flow.index.into(),
+            self.transport.into(),
+            self.congestion.into(),
+            self.start.as_secs_f64().into(),
+            totals.sent.into(),
+            totals.delivered.into(),
+            self.delivered_bytes.into(),
+            (self.delivered_bytes as f64 * 8.0 / self.span.as_secs_f64()).into(),
+            totals.retransmitted.into(),
+            totals.timeouts.into(),
+            totals.reductions.into(),
+            totals.early_responses.into(),
+            totals.dropped.into(),
+            loss_rate.into(),
+            self.srtt.map(Duration::as_secs_f64).into(),
+            self.minimum_rtt.map(Duration::as_secs_f64).into(),
+            totals.acks.into(),
+            totals.transfers.into(),
+        ]);
+    }
+}
+
+/// What a link counted, from the start to some time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkTotals {
+    arrivals: u64,
+    departures: u64,
+    dropped_full: u64,
+    dropped_early: u64,
+    dropped_loss: u64,
+    departed_bytes: u64,
+    /// Packets times seconds spent waiting.
+    waiting: f64,
+    /// Seconds spent transmitting.
+    busy: f64,
+}
+
+impl LinkTotals {
+    /// Those of `statistics`, asked for at `now`.
+    pub fn at(now: Time, statistics: &LinkStatistics) -> Self {
+        let elapsed = now.as_secs_f64();
+        let drops = &statistics.drops;
+        Self {
+            arrivals: statistics.arrivals.get(),
+            departures: statistics.departures.get(),
+            dropped_full: (drops.queue_full + drops.too_large).get(),
+            dropped_early: drops.early.get(),
+            dropped_loss: drops.loss.get(),
+            departed_bytes: statistics.bytes_departed.get(),
+            waiting: statistics.mean_packets * elapsed,
+            busy: statistics.busy * elapsed,
+        }
+    }
+
+    /// Adds to the table `links` what the link `name` counted after `before`, in `span`.
+    pub fn push(
+        &self,
+        rows: &mut Rows,
+        name: &str,
+        (from, to): (&str, &str),
+        before: &Self,
+        span: Duration,
+    ) {
+        let span = span.as_secs_f64();
+        rows.push([
+            name.into(),
+            from.into(),
+            to.into(),
+            (self.arrivals - before.arrivals).into(),
+            (self.departures - before.departures).into(),
+            (self.dropped_full - before.dropped_full).into(),
+            (self.dropped_early - before.dropped_early).into(),
+            (self.dropped_loss - before.dropped_loss).into(),
+            (self.departed_bytes - before.departed_bytes).into(),
+            ((self.waiting - before.waiting) / span).into(),
+            ((self.busy - before.busy) / span).into(),
+            span.into(),
+        ]);
+    }
+}
+
+/// The name of a drop's reason, as the tables write it.
+pub fn drop_name(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::QueueFull => "full",
+        DropReason::Early => "early",
+        DropReason::Loss => "loss",
+        DropReason::TooLarge => "too large",
+    }
+}
+
+/// Adds a flow's start-up delays to the table `playout`.
+pub fn playout_rows(rows: &mut Rows, flow: Flow<'_>, playout: &Playout) {
+    for (index, delay) in playout.delays().iter().enumerate() {
+        rows.push([
+            flow.number.into(),
+            flow.group.into(),
+            flow.index.into(),
+            delay.as_secs_f64().into(),
+            playout.judged(index).into(),
+            playout.late(index).into(),
+        ]);
+    }
+}
+
+/// Adds a flow's messages to the table `messages`.
+pub fn message_rows(rows: &mut Rows, flow: Flow<'_>, messages: &Messages) {
+    for record in messages.records() {
+        rows.push([
+            flow.number.into(),
+            flow.group.into(),
+            flow.index.into(),
+            record.number.into(),
+            record.message.payload.get().into(),
+            record.message.made.as_secs_f64().into(),
+            record.received.as_secs_f64().into(),
+            record.timing.delay.as_secs_f64().into(),
+            record.timing.jitter.map(|jitter| jitter.as_secs_f64()).into(),
+        ]);
+    }
+}
+
+/// Adds a flow's intervals to the table `intervals`.
+pub fn interval_rows(rows: &mut Rows, flow: Flow<'_>, messages: &Messages) {
+    for (sent, received) in messages.intervals() {
+        rows.push([
+            flow.number.into(),
+            flow.group.into(),
+            flow.index.into(),
+            sent.begins.as_secs_f64().into(),
+            sent.span.as_secs_f64().into(),
+            sent.messages.into(),
+            received.messages.into(),
+            (sent.throughput().as_bits_per_sec() as f64).into(),
+            (received.throughput().as_bits_per_sec() as f64).into(),
+            loss_percent(sent.messages, received.messages).into(),
+        ]);
+    }
+}

@@ -1,0 +1,567 @@
+//! A connection: QUIC below, flows of units above.
+
+mod clocks;
+mod closing;
+mod control;
+mod gate;
+#[cfg(test)]
+mod hostile_tests;
+mod moved;
+mod receive_flow;
+mod receiving;
+mod send_flow;
+mod sending;
+mod statistics;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use noq_proto::{Event as StackEvent, PathId, StreamEvent};
+use ontempo_foundation::{Bytes, Time};
+
+use crate::config::Configuration;
+use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
+use crate::identity::Token;
+use crate::qlog::Trace;
+use crate::quic::{Epoch, SharedAccount, Watched, watched};
+use crate::wire::WireError;
+use clocks::Clocks;
+use closing::{LastWord, told_reason};
+use control::Control;
+use gate::{AckGate, Gate};
+use moved::Moved;
+use ontempo_udp::Dscp;
+use receiving::Receiving;
+use sending::Sending;
+
+pub use send_flow::SendError;
+pub use statistics::{ConnectionStatistics, DelayStatistics, ReceiveStatistics, SendStatistics};
+
+/// How a peer broke the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// What cannot be read.
+    Unreadable(WireError),
+    /// A message out of place.
+    OutOfPlace,
+    /// An answer to what was not asked.
+    Unasked,
+    /// What cannot be: a size, a number.
+    Absurd,
+    /// More than it was given leave to send.
+    Credit,
+    /// It asks, and does not read the answers.
+    Deaf,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "unreadable: {error}"),
+            Self::OutOfPlace => f.write_str("a message out of place"),
+            Self::Unasked => f.write_str("an answer to what was not asked"),
+            Self::Absurd => f.write_str("a size or number that cannot be"),
+            Self::Credit => f.write_str("more than there was leave to send"),
+            Self::Deaf => f.write_str("questions, whose answers were not read"),
+        }
+    }
+}
+
+impl From<WireError> for Violation {
+    fn from(error: WireError) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// The application's reasons to close, as numbers in QUIC's frame.
+pub(crate) mod close_code {
+    /// It was done.
+    pub(crate) const DONE: u32 = 0;
+    /// The peer broke the rules.
+    pub(crate) const VIOLATION: u32 = 1;
+    /// The token was not the right one.
+    pub(crate) const TOKEN: u32 = 2;
+    /// The greeting did not come in time.
+    pub(crate) const LATE: u32 = 3;
+}
+
+/// Probes that a probe timeout makes the stack send (RFC 9002, section 6.2.4).
+const MAX_PROBES: u8 = 2;
+
+/// Why a flow could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowError {
+    /// The connection is not open, or no longer.
+    NotOpen,
+    /// The peer takes no more flows at a time.
+    TooMany {
+        /// How many it takes.
+        most: u64,
+    },
+    /// The label is longer than 256 bytes.
+    LabelTooLong,
+}
+
+impl std::fmt::Display for FlowError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotOpen => f.write_str("the connection is not open"),
+            Self::TooMany { most } => write!(f, "the peer takes {most} flows at a time"),
+            Self::LabelTooLong => f.write_str("a flow's label has at most 256 bytes"),
+        }
+    }
+}
+
+impl std::error::Error for FlowError {}
+
+/// What a connection tells its application.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Told {
+    Open,
+    FlowOpened(FlowId, FlowConfig),
+    Readable(FlowId),
+    Writable(FlowId),
+    Dropped(FlowId, Vec<u64>),
+    FlowEnded(FlowId, ReceiveStatistics),
+    FlowSettled(FlowId, SendStatistics),
+    Closed(String),
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// QUIC's handshake, then the greeting.
+    Greeting,
+    Open,
+    /// Closed by either side; what is left is to tell the peer.
+    Closed,
+}
+
+/// What a connection answers that is asked for a packet.
+pub(crate) enum Step {
+    /// One or more, in the buffer.
+    Transmit(noq_proto::Transmit),
+    /// None before this time.
+    Wait(Time),
+    /// None before something happens.
+    Nothing,
+}
+
+/// A connection to a peer.
+pub struct Connection {
+    stack: noq_proto::Connection,
+    config: Arc<Configuration>,
+    token: Token,
+    epoch: Epoch,
+    account: SharedAccount,
+    trace: Trace,
+    watched: Watched,
+    /// Numbers of packets opened; here to be used again.
+    opened: Vec<u64>,
+    stage: Stage,
+    /// By when the greeting must be over.
+    greeting_ends: Time,
+    gate: Gate,
+    acks: AckGate,
+    clocks: Clocks,
+    control: Control,
+    sending: Sending,
+    receiving: Receiving,
+    told: VecDeque<Told>,
+    /// True where the stack may have something to send that must not be held back.
+    urgent: bool,
+    /// Probes that the stack may send before anything else.
+    probes: u8,
+    /// True where something happened since the last progress.
+    pub(crate) touched: bool,
+    /// The peer's address when it was last looked at, as the stack knows it.
+    told_remote: Option<std::net::SocketAddr>,
+    moved: Option<Moved>,
+    /// PATH_CHALLENGE frames that had come when these were last looked at.
+    proofs_asked: u64,
+    /// When something last came, and when what is done about silence was last done.
+    heard: Time,
+    /// When the peer last said something, on a stream or in a datagram.
+    pub(super) answered: Time,
+    tried: Time,
+    last_word: LastWord,
+    dscp: Option<Dscp>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("stage", &self.stage).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        now: Time,
+        stack: noq_proto::Connection,
+        config: Arc<Configuration>,
+        token: Token,
+        epoch: Epoch,
+        (account, trace): (SharedAccount, Trace),
+    ) -> Self {
+        let watched = watched(&stack);
+        Self {
+            watched,
+            opened: Vec::new(),
+            stage: Stage::Greeting,
+            greeting_ends: now + config.greeting_timeout,
+            gate: Gate::new(config.pacing),
+            acks: AckGate::default(),
+            clocks: Clocks::default(),
+            control: Control::new(now),
+            sending: Sending::default(),
+            receiving: Receiving::default(),
+            told: VecDeque::new(),
+            urgent: true,
+            probes: 0,
+            touched: true,
+            told_remote: None,
+            moved: None,
+            proofs_asked: 0,
+            heard: now,
+            answered: now,
+            tried: now,
+            last_word: LastWord::default(),
+            dscp: None,
+            stack,
+            config,
+            token,
+            epoch,
+            account,
+            trace,
+        }
+    }
+
+    /// Opens a flow to the peer.
+    ///
+    /// # Errors
+    /// Where the connection is not open, the peer takes no more flows, or the label is too long.
+    pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, FlowError> {
+        if self.stage != Stage::Open {
+            return Err(FlowError::NotOpen);
+        }
+        self.touched = true;
+        let number = self.sending.open(config, &mut self.control)?;
+        Ok(FlowId::outgoing(number))
+    }
+
+    /// Sends a unit and answers its number. It is taken for sending; when it leaves is the
+    /// congestion control's matter.
+    ///
+    /// # Errors
+    /// Where the flow is full or not there, or the unit is not one; it is then not taken.
+    pub fn send(&mut self, now: Time, flow: FlowId, unit: Outgoing) -> Result<u64, SendError> {
+        if self.stage != Stage::Open {
+            return Err(SendError::NotOpen);
+        }
+        self.touched = true;
+        if !flow.outgoing {
+            return Err(SendError::NoFlow);
+        }
+        let length = unit.data.len() as u64;
+        let id = self.sending.send(now, flow.number, unit, &self.config)?;
+        self.trace.unit(now, "queued", flow, id, &[("length", length)]);
+        Ok(id)
+    }
+
+    /// The longest unit that the peer takes and this side keeps, in bytes.
+    pub fn longest_unit(&self) -> u64 {
+        self.sending.longest_unit(&self.config)
+    }
+
+    /// Says that nothing more will be sent on a flow; what was taken still arrives.
+    pub fn finish_flow(&mut self, flow: FlowId) {
+        if flow.outgoing {
+            self.touched = true;
+            self.sending.finish(flow.number);
+        }
+    }
+
+    /// The next unit of a flow that may be delivered; `None` where there is none now. What is
+    /// not taken keeps the peer from sending more.
+    pub fn receive(&mut self, flow: FlowId) -> Option<Delivery> {
+        if flow.outgoing {
+            return None;
+        }
+        let delivery = self.receiving.take(flow.number)?;
+        self.touched = true;
+        if let Delivery::Unit(unit) = &delivery {
+            let length = unit.data.len() as u64;
+            self.trace.unit(self.heard, "delivered", flow, unit.id, &[("length", length)]);
+        }
+        Some(delivery)
+    }
+
+    /// Closes the connection. What has not arrived yet may never.
+    pub fn close(&mut self, now: Time, reason: &str) {
+        self.close_with(now, close_code::DONE, reason);
+    }
+
+    /// True where all that was taken for sending has arrived or been dropped, and told.
+    pub fn is_idle(&self) -> bool {
+        self.sending.is_idle() && self.control.is_idle()
+    }
+
+    pub(crate) fn is_greeting(&self) -> bool {
+        self.stage == Stage::Greeting
+    }
+
+    /// True while units can be sent and received.
+    pub fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    /// Gives the packets to the peer a class of their own, whatever address it moves to.
+    pub fn mark(&mut self, dscp: Dscp) {
+        self.dscp = Some(dscp);
+    }
+
+    pub(crate) fn dscp(&self) -> Option<Dscp> {
+        self.dscp
+    }
+
+    /// Changes the keys that packets are sealed with.
+    pub fn update_keys(&mut self) {
+        self.touched = true;
+        self.urgent = true;
+        self.stack.force_key_update();
+    }
+
+    /// A flow that this side sends, as it stands.
+    pub fn send_statistics(&mut self, now: Time, flow: FlowId) -> Option<SendStatistics> {
+        if flow.outgoing { self.sending.statistics(now, flow.number) } else { None }
+    }
+
+    /// A flow that the peer sends, as it stands.
+    pub fn receive_statistics(&mut self, now: Time, flow: FlowId) -> Option<ReceiveStatistics> {
+        if flow.outgoing { None } else { self.receiving.statistics(now, flow.number) }
+    }
+
+    /// The connection, as it stands.
+    pub fn statistics(&mut self) -> ConnectionStatistics {
+        let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
+        let all = self.stack.stats();
+        let account = self.account.read();
+        ConnectionStatistics {
+            packets_sent: path.sent_packets,
+            packets_lost: path.lost_packets,
+            bytes_sent: all.udp_tx.bytes,
+            bytes_received: all.udp_rx.bytes,
+            datagrams_sent: all.udp_tx.datagrams,
+            datagrams_received: all.udp_rx.datagrams,
+            packets_refused: self.watched.failed(),
+            congestion_events: path.congestion_events,
+            spurious_congestion_events: path.spurious_congestion_events,
+            round_trip: account.srtt,
+            window: account.window,
+            pacing_rate: account.rate,
+            spacing: account.spacing,
+            congestion: account.snapshot,
+            burst: account.burst,
+            acks_sent: all.frame_tx.acks,
+            acks_received: all.frame_rx.acks,
+        }
+    }
+
+    /// The peer's address, as the stack was told it.
+    pub(crate) fn told_remote(&self) -> Option<std::net::SocketAddr> {
+        Some(self.stack.network_path(PathId::ZERO).ok()?.remote())
+    }
+
+    fn fail(&mut self, now: Time, violation: Violation) {
+        let reason = format!("the peer broke the protocol: {violation}");
+        self.told.push_back(Told::Closed(reason));
+        self.close_with(now, close_code::VIOLATION, &violation.to_string());
+    }
+
+    pub(crate) fn stack(&mut self) -> &mut noq_proto::Connection {
+        &mut self.stack
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.stack.is_drained()
+    }
+
+    pub(crate) fn next_told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    /// A datagram was handed to the stack.
+    pub(crate) fn after_datagram(&mut self, now: Time) {
+        self.watched.take(&mut self.opened);
+        if !self.opened.is_empty() {
+            self.heard = now;
+        }
+        self.trace.received(now, &self.opened);
+        for number in self.opened.drain(..) {
+            self.acks.on_packet(now, number);
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        let due = self.stack.poll_timeout().is_some_and(|at| self.epoch.time(at) <= now);
+        if due {
+            self.stack.handle_timeout(self.epoch.instant(now));
+            self.urgent = true;
+            self.probes = MAX_PROBES;
+        }
+        self.try_harder(now);
+    }
+
+    /// Does all that can be done now, short of sending.
+    pub(crate) fn progress(&mut self, now: Time) {
+        self.touched = false;
+        while let Some(event) = self.stack.poll() {
+            self.on_stack_event(now, event);
+        }
+        if self.stage == Stage::Greeting && now >= self.greeting_ends {
+            let limit = self.config.greeting_timeout;
+            self.told.push_back(Told::Closed(format!("no answer came within {limit}")));
+            self.close_with(now, close_code::LATE, "the greeting did not come in time");
+        }
+        if self.stage == Stage::Open && now >= self.answerless_at() {
+            self.told.push_back(Told::Closed("the peer no longer answers".to_owned()));
+            self.close_with(now, close_code::LATE, "no answer");
+        }
+        if let Err(violation) = self.work(now) {
+            self.fail(now, violation);
+        }
+    }
+
+    fn work(&mut self, now: Time) -> Result<(), Violation> {
+        if self.stage == Stage::Closed || self.stack.is_handshaking() {
+            return Ok(());
+        }
+        self.read_control(now)?;
+        if self.stage == Stage::Open {
+            self.read_units(now)?;
+            self.tell_receiving(now);
+            self.control.ask_time(now, self.config.clock_interval);
+            // A flow's opening goes before its units: written after them it could wait for the
+            // room that they take and, unopened, never give back.
+            self.urgent |= self.control.write(&mut self.stack)?;
+            self.write_units(now);
+        }
+        self.urgent |= self.control.write(&mut self.stack)?;
+        Ok(())
+    }
+
+    fn on_stack_event(&mut self, now: Time, event: StackEvent) {
+        if matches!(event, StackEvent::Stream(_) | StackEvent::DatagramReceived) {
+            self.answered = now;
+        }
+        match event {
+            StackEvent::Connected => {
+                self.trace.connected();
+                self.greet();
+            }
+            StackEvent::ConnectionLost { reason } => {
+                if self.stage != Stage::Closed {
+                    self.look_once_more(now);
+                    self.told.push_back(Told::Closed(told_reason(&reason)));
+                }
+                self.stage = Stage::Closed;
+                self.sending = Sending::default();
+            }
+            StackEvent::Stream(StreamEvent::Opened { .. }) => self.receiving.accept = true,
+            StackEvent::Stream(StreamEvent::Readable { id }) => {
+                if self.control.stream == Some(id) {
+                    self.control.readable = true;
+                } else {
+                    self.receiving.readable.insert(id);
+                }
+            }
+            StackEvent::Stream(StreamEvent::Finished { id }) => {
+                let (flow, units) = self.sending.on_finished(id).unwrap_or_default();
+                for unit in units {
+                    self.trace.unit(now, "arrived", FlowId::outgoing(flow), unit, &[]);
+                }
+            }
+            StackEvent::Stream(StreamEvent::Stopped { .. }) => {
+                self.fail(now, Violation::OutOfPlace);
+            }
+            StackEvent::DatagramReceived => self.receiving.datagrams = true,
+            _ => {}
+        }
+    }
+
+    /// What came before the end, in datagrams that were handed over together with it, counts; what
+    /// is ready of it can still be taken.
+    fn look_once_more(&mut self, now: Time) {
+        // Whoever broke the rules is gone, too.
+        if self.read_control(now).is_ok() && self.read_units(now).is_ok() {
+            self.tell_receiving(now);
+        }
+        self.sending.end_flows(now, &mut self.control, &mut self.told);
+    }
+
+    /// What is to be sent at `now`, after all [progress](Self::progress), written to `out`.
+    pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Step {
+        let carrying = self.stage == Stage::Open;
+        if carrying
+            && !self.urgent
+            && self.sending.is_idle()
+            && let Some(until) = self.acks.holds(now)
+        {
+            return Step::Wait(until);
+        }
+        let most = match self.gate.allowed(now, self.most_at_once(carrying)) {
+            Ok(most) => most,
+            Err(_) if !carrying || self.is_to_prove() => 1,
+            Err(until) => return Step::Wait(until),
+        };
+        let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
+        let Some(transmit) = self.stack.poll_transmit(self.epoch.instant(now), most, out) else {
+            self.urgent = false;
+            self.acks.release();
+            return self.say_again(now, out).map_or(Step::Nothing, Step::Transmit);
+        };
+        self.last_word.keep(&transmit, out);
+        self.probes = self.probes.saturating_sub(1);
+        let account = self.account.read();
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        for start in (0..transmit.size).step_by(segment) {
+            let size = segment.min(transmit.size - start);
+            if carrying {
+                self.gate.on_sent(now, Bytes::new(size as u64), &account);
+            }
+        }
+        // There may be room for more units now.
+        self.touched |= !self.sending.is_idle();
+        Step::Transmit(transmit)
+    }
+
+    /// How many packets one transmission may consist of. All of one transmission are as long as its
+    /// first; behind one that is short, a probe or an acknowledgement, the stack was seen to fill
+    /// the window with packets too short for any frame, and then to wait for ever. What may begin
+    /// with such a packet is therefore asked for one by one.
+    fn most_at_once(&self, carrying: bool) -> usize {
+        let short = self.probes > 0 || (carrying && self.sending.is_idle());
+        if short { 1 } else { self.config.segments }
+    }
+
+    /// When it wants to be woken, if nothing happens before.
+    pub(crate) fn wake_at(&mut self) -> Time {
+        let mut wake = self.stack.poll_timeout().map_or(Time::NEVER, |at| self.epoch.time(at));
+        match self.stage {
+            Stage::Greeting => wake = wake.min(self.greeting_ends),
+            Stage::Open => {
+                wake = wake.min(self.sending.next_deadline());
+                wake = wake.min(self.receiving.next_end());
+                wake = wake.min(self.silent_at()).min(self.answerless_at());
+                wake = wake.min(self.control.next_question(self.config.clock_interval));
+            }
+            Stage::Closed => wake = wake.min(self.last_word.next()),
+        }
+        wake
+    }
+}
+
+/// Flows by their number.
+type Flows<T> = BTreeMap<u64, T>;

@@ -1,0 +1,498 @@
+//! What stands behind one UDP socket.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration as StdDuration, SystemTime};
+
+use bytes::BytesMut;
+use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq_proto::{
+    ClientConfig, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, EndpointConfig,
+    FourTuple, Incoming, ServerConfig, TimeSource,
+};
+use ontempo_foundation::{RandomStream, Time};
+use ring::hmac;
+
+use crate::address::Aliases;
+use crate::config::Configuration;
+use crate::connection::{Connection, Step};
+use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
+use crate::identity::{Identity, IdentityError, Token, Trust};
+use crate::qlog::Trace;
+use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
+use ontempo_udp::Dscp;
+
+/// A connection of an endpoint. Never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId {
+    place: usize,
+    generation: u64,
+}
+
+/// The system's time as far as the stack's tokens need it: time that was handed in.
+struct GivenTime(Arc<AtomicU64>);
+
+impl TimeSource for GivenTime {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + StdDuration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Connection ids out of a named stream.
+struct SeededIds(RandomStream);
+
+impl ConnectionIdGenerator for SeededIds {
+    fn generate_cid(&mut self) -> noq_proto::ConnectionId {
+        noq_proto::ConnectionId::new(&self.0.next_u64().to_le_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<StdDuration> {
+        None
+    }
+}
+
+/// Seeds of the stack and of what we draw ourselves.
+fn random_bytes<const N: usize>(random: &mut RandomStream) -> [u8; N] {
+    let mut bytes = [0; N];
+    for chunk in bytes.chunks_mut(8) {
+        let word = random.next_u64().to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+    bytes
+}
+
+/// A connection, and when it wants to be woken.
+struct Kept {
+    connection: Box<Connection>,
+    generation: u64,
+    accepted: bool,
+    wake: Time,
+    /// True where it waits in the queue of those that may have something to send.
+    queued: bool,
+}
+
+/// Answers to packets that belong to no connection, kept at most.
+const MAX_RESPONSES: usize = 64;
+
+/// What a server needs.
+struct Listening {
+    crypto: Arc<WatchedServer>,
+    token: Token,
+}
+
+/// What stands behind one UDP socket: connects, listens, keeps the connections.
+///
+/// A driver calls [`handle`](Self::handle) for what arrives, [`handle_timeout`](Self::handle_timeout)
+/// when the time comes that [`poll_transmit`](Self::poll_transmit) named, and after each of these,
+/// and after any use of a connection, `poll_transmit` until it has nothing to send, and
+/// [`poll_event`](Self::poll_event) until it has nothing to tell. Time must not run backwards.
+pub struct Endpoint {
+    stack: noq_proto::Endpoint,
+    config: Arc<Configuration>,
+    epoch: Epoch,
+    clock: Arc<AtomicU64>,
+    random: RandomStream,
+    listening: Option<Listening>,
+    connections: Vec<Option<Kept>>,
+    count: usize,
+    generation: u64,
+    /// Connections that may have something to send.
+    ready: VecDeque<usize>,
+    timers: BTreeSet<(Time, usize)>,
+    events: VecDeque<Event>,
+    responses: VecDeque<(Transmit, Vec<u8>)>,
+    scratch: Vec<u8>,
+    aliases: Aliases,
+    /// Connections that peers began and that have not shown the token.
+    greeting: BTreeSet<usize>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("connections", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint without a connection, whose random choices all follow from `seed`: in earnest
+    /// it must come from the system's entropy, since ids and keys of tokens are made of it. (TLS
+    /// takes its own randomness from the system.)
+    pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
+        let folded = folded(&key);
+        let ids = RandomStream::new(folded, "connection ids");
+        let mut stack = EndpointConfig::new(Arc::new(key));
+        stack.rng_seed(Some(seed));
+        stack.cid_generator(Arc::new(move || Box::new(SeededIds(ids.clone()))));
+        let clock = Arc::new(AtomicU64::new(0));
+        let discover = config.discover_packet_size;
+        Self {
+            stack: noq_proto::Endpoint::new(Arc::new(stack), None, discover),
+            config: Arc::new(config),
+            epoch: Epoch::new(),
+            clock,
+            random: RandomStream::new(folded, "endpoint"),
+            listening: None,
+            connections: Vec::new(),
+            count: 0,
+            generation: 0,
+            ready: VecDeque::new(),
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            responses: VecDeque::new(),
+            scratch: Vec::new(),
+            aliases: Aliases::default(),
+            greeting: BTreeSet::new(),
+        }
+    }
+
+    /// Takes connections from now on, of clients that know the token.
+    ///
+    /// # Errors
+    /// Where the certificate or key cannot be used.
+    pub fn listen(&mut self, identity: &Identity, token: Token) -> Result<(), IdentityError> {
+        let tls = identity.server_config()?;
+        let quic = QuicServerConfig::try_from(Arc::new(tls))
+            .map_err(|error| IdentityError::Unusable(rustls::Error::General(error.to_string())))?;
+        let crypto = Arc::new(WatchedServer(Arc::new(quic)));
+        self.listening = Some(Listening { crypto, token });
+        let seed = self.random.next_u64();
+        let config = self.server_config(seed, SharedAccount::default(), &Trace::default());
+        self.stack.set_server_config(config);
+        Ok(())
+    }
+
+    /// Begins a connection to `remote`, whose certificate is for `name` where that counts.
+    ///
+    /// # Errors
+    /// Where address, name or trust cannot be used, or there are too many connections.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        remote: SocketAddr,
+        name: &str,
+        trust: &Trust,
+        token: Token,
+    ) -> Result<ConnectionId, ConnectFailed> {
+        self.set_clock(now);
+        if self.count >= self.config.connections {
+            return Err(ConnectFailed::TooMany);
+        }
+        let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
+        let quic = QuicClientConfig::try_from(Arc::new(tls)).map_err(|error| {
+            let error = rustls::Error::General(error.to_string());
+            ConnectFailed::Trust(IdentityError::Unusable(error))
+        })?;
+        let account = SharedAccount::default();
+        let seed = self.random.next_u64();
+        let first_id = noq_proto::ConnectionId::new(&random_bytes::<16>(&mut self.random));
+        let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
+        let trace = self.trace(now, &first_id, true);
+        let transport = self.config.transport(self.epoch, seed, (account.clone(), &trace));
+        client.transport_config(Arc::new(transport));
+        client.initial_dst_cid_provider(Arc::new(move || first_id));
+        let (handle, stack) = self
+            .stack
+            .connect(self.epoch.instant(now), client, remote, name)
+            .map_err(ConnectFailed::Address)?;
+        Ok(self.keep(now, handle, stack, token, (account, trace, false)))
+    }
+
+    /// A connection; `None` where it is over.
+    pub fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let kept = self.connections.get_mut(id.place)?.as_mut()?;
+        if kept.generation != id.generation {
+            return None;
+        }
+        // It may be used: whatever comes of that is to be sent.
+        if !kept.queued {
+            kept.queued = true;
+            self.ready.push_back(id.place);
+        }
+        Some(&mut kept.connection)
+    }
+
+    /// The peer's address; `None` where the connection is over.
+    pub fn remote(&self, id: ConnectionId) -> Option<SocketAddr> {
+        let kept = self.connections.get(id.place)?.as_ref()?;
+        let told = kept.connection.told_remote().filter(|_| kept.generation == id.generation)?;
+        self.aliases.real(told)
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.count
+    }
+
+    /// A datagram arrived.
+    pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
+        self.set_clock(now);
+        let instant = self.epoch.instant(now);
+        let Some(remote) = self.aliases.told(source.remote) else { return };
+        let path = FourTuple::new(remote, source.local);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
+                    kept.connection.stack().handle_event(event);
+                    kept.connection.after_datagram(now);
+                    let unproved = kept.connection.unproved(now);
+                    if let Some(address) = unproved.and_then(|told| self.aliases.real(told)) {
+                        self.aliases.again(address, self.config.connections);
+                    }
+                    // What it brought is looked at with that of the datagrams that come with it.
+                    kept.connection.touched = true;
+                    self.queue(handle.0);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.accept(now, incoming, &mut scratch)
+            }
+            Some(DatagramEvent::Response(transmit)) => self.respond(&transmit, &scratch),
+            None => {}
+        }
+        self.scratch = scratch;
+    }
+
+    /// Time has passed: what was due is done.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.set_clock(now);
+        while let Some(&(due, place)) = self.timers.first() {
+            if due > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(Some(kept)) = self.connections.get_mut(place) {
+                kept.wake = Time::NEVER;
+                kept.connection.handle_timeout(now);
+                self.progress(now, place);
+            }
+        }
+    }
+
+    /// What is to be sent at `now`; its bytes are put into `out`, which is cleared first.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Poll {
+        self.set_clock(now);
+        out.clear();
+        if let Some((transmit, bytes)) = self.responses.pop_front() {
+            out.extend_from_slice(&bytes);
+            return Poll::Transmit(transmit);
+        }
+        while let Some(place) = self.ready.pop_front() {
+            let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
+            kept.queued = false;
+            if kept.connection.touched {
+                kept.connection.progress(now);
+                // What the stack's endpoint answers may be something to send.
+                self.settle(place);
+            }
+            let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
+            let step = kept.connection.poll_transmit(now, out);
+            let dscp = kept.connection.dscp();
+            self.settle(place);
+            match step {
+                Step::Transmit(transmit) => {
+                    self.queue(place);
+                    if let Some(transmit) = self.addressed(&transmit, dscp) {
+                        return Poll::Transmit(transmit);
+                    }
+                    out.clear();
+                }
+                Step::Wait(until) => self.set_timer(place, Some(until)),
+                Step::Nothing => self.set_timer(place, None),
+            }
+        }
+        match self.timers.first() {
+            Some(&(at, _)) if at < Time::NEVER => Poll::WaitUntil(at.max(now)),
+            _ => Poll::Idle,
+        }
+    }
+
+    /// What there is to tell.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn set_clock(&mut self, now: Time) {
+        self.clock.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn trace(&self, now: Time, id: &noq_proto::ConnectionId, is_client: bool) -> Trace {
+        let qlog = self.config.qlog.as_ref();
+        qlog.map_or_else(Trace::default, |qlog| qlog.trace(now, id, is_client))
+    }
+
+    fn server_config(
+        &self,
+        seed: u64,
+        account: SharedAccount,
+        trace: &Trace,
+    ) -> Option<Arc<ServerConfig>> {
+        let listening = self.listening.as_ref()?;
+        let mut config = ServerConfig::with_crypto(listening.crypto.clone());
+        let transport = self.config.transport(self.epoch, seed, (account, trace));
+        config.transport_config(Arc::new(transport));
+        config.time_source(Arc::new(GivenTime(self.clock.clone())));
+        config.max_incoming(MAX_RESPONSES);
+        Some(Arc::new(config))
+    }
+
+    fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
+        let Some(listening) = &self.listening else {
+            self.stack.ignore(incoming);
+            return;
+        };
+        let token = listening.token.clone();
+        if self.count >= self.config.connections {
+            let transmit = self.stack.refuse(incoming, scratch);
+            self.respond(&transmit, scratch);
+            return;
+        }
+        let half_open = self.greeting.len();
+        if half_open >= self.config.half_open {
+            self.stack.ignore(incoming);
+            return;
+        }
+        let retry = self.config.retry || half_open * 2 >= self.config.half_open;
+        if retry && !incoming.remote_address_validated() {
+            if let Ok(transmit) = self.stack.retry(incoming, scratch) {
+                self.respond(&transmit, scratch);
+            }
+            return;
+        }
+        let account = SharedAccount::default();
+        let trace = self.trace(now, &incoming.orig_dst_cid(), false);
+        let seed = self.random.next_u64();
+        let config = self.server_config(seed, account.clone(), &trace);
+        match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
+            Ok((handle, stack)) => {
+                self.keep(now, handle, stack, token, (account, trace, true));
+                self.progress(now, handle.0);
+            }
+            Err(error) => {
+                if let Some(transmit) = error.response {
+                    self.respond(&transmit, scratch);
+                }
+            }
+        }
+    }
+
+    fn keep(
+        &mut self,
+        now: Time,
+        handle: ConnectionHandle,
+        stack: noq_proto::Connection,
+        token: Token,
+        (account, trace, accepted): (SharedAccount, Trace, bool),
+    ) -> ConnectionId {
+        let place = handle.0;
+        if self.connections.len() <= place {
+            self.connections.resize_with(place + 1, || None);
+        }
+        self.generation += 1;
+        self.count += 1;
+        let config = self.config.clone();
+        let connection = Connection::new(now, stack, config, token, self.epoch, (account, trace));
+        self.connections[place] = Some(Kept {
+            connection: Box::new(connection),
+            generation: self.generation,
+            accepted,
+            wake: Time::NEVER,
+            queued: false,
+        });
+        if accepted {
+            self.greeting.insert(place);
+        }
+        self.queue(place);
+        ConnectionId { place, generation: self.generation }
+    }
+
+    fn respond(&mut self, transmit: &noq_proto::Transmit, bytes: &[u8]) {
+        if self.responses.len() < MAX_RESPONSES
+            && let Some(bytes) = bytes.get(..transmit.size)
+            && let Some(transmit) = self.addressed(transmit, None)
+        {
+            self.responses.push_back((transmit, bytes.to_vec()));
+        }
+    }
+
+    /// A transmission to where it goes in truth; `None` where nobody knows that any more.
+    fn addressed(&self, transmit: &noq_proto::Transmit, dscp: Option<Dscp>) -> Option<Transmit> {
+        Some(Transmit {
+            destination: self.aliases.real(transmit.destination)?,
+            local: transmit.src_ip,
+            ecn: transmit.ecn,
+            size: transmit.size,
+            segment: transmit.segment_size,
+            dscp,
+        })
+    }
+
+    fn queue(&mut self, place: usize) {
+        if let Some(Some(kept)) = self.connections.get_mut(place)
+            && !kept.queued
+        {
+            kept.queued = true;
+            self.ready.push_back(place);
+        }
+    }
+
+    /// Lets a connection work after something happened to it.
+    fn progress(&mut self, now: Time, place: usize) {
+        if let Some(Some(kept)) = self.connections.get_mut(place) {
+            kept.connection.progress(now);
+            self.settle(place);
+            self.queue(place);
+        }
+    }
+
+    /// Passes on what a connection has for the stack's endpoint and for the application, and
+    /// forgets it where it is over.
+    fn settle(&mut self, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        while let Some(event) = kept.connection.stack().poll_endpoint_events() {
+            if let Some(answer) = self.stack.handle_event(ConnectionHandle(place), event) {
+                kept.connection.stack().handle_event(answer);
+            }
+        }
+        let id = ConnectionId { place, generation: kept.generation };
+        while let Some(told) = kept.connection.next_told() {
+            self.events.push_back(event(id, kept.accepted, told));
+        }
+        if kept.accepted && !kept.connection.is_greeting() {
+            self.greeting.remove(&place);
+        }
+        if kept.connection.is_drained() {
+            self.greeting.remove(&place);
+            self.timers.remove(&(kept.wake, place));
+            self.connections[place] = None;
+            self.count -= 1;
+        }
+    }
+
+    fn set_timer(&mut self, place: usize, until: Option<Time>) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        let wake = kept.connection.wake_at().min(until.unwrap_or(Time::NEVER));
+        if wake != kept.wake {
+            self.timers.remove(&(kept.wake, place));
+            kept.wake = wake;
+            if wake < Time::NEVER {
+                self.timers.insert((wake, place));
+            }
+        }
+    }
+}
+
+/// A number that differs with every seed: ids of two endpoints must not be the same.
+fn folded(seed: &hmac::Key) -> u64 {
+    let tag = hmac::sign(seed, b"folded");
+    tag.as_ref().iter().take(8).fold(0, |folded, byte| (folded << 8) | u64::from(*byte))
+}

@@ -1,0 +1,107 @@
+//! Connections for programs: an endpoint carried by a thread of its own over a UDP socket, and
+//! calls that wait.
+//!
+//! A [`Listener`] takes connections and [`connect`] begins one; a [`Connection`] opens a
+//! [`SendFlow`] and accepts a [`ReceiveFlow`]. All can be shared among threads. Every queue between
+//! a program and the thread is bounded: who sends faster than the network waits, and what a program
+//! does not take keeps the peer from sending more. Data is handed over, never copied.
+//!
+//! Each wait has a form with a time limit and one that does not wait; a foreign event loop is told
+//! by [`SendFlow::on_change`] and its likes when it is worth to ask again.
+
+mod carried;
+mod connection;
+mod flow;
+mod listener;
+pub mod mailbox;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use crate::{Configuration, ConnectFailed, FlowError, IdentityError, SendError};
+use ontempo_udp::{BindError, DriverOptions, SocketOptions};
+
+pub use connection::{Caller, Connection, Pending, connect};
+pub use flow::{Message, NotTaken, ReceiveFlow, SendFlow};
+pub use listener::{Accepted, Listener};
+
+/// What a connection's endpoint, socket and thread are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Of the protocol.
+    pub configuration: Configuration,
+    /// Of the UDP socket.
+    pub socket: SocketOptions,
+    /// Of the thread.
+    pub driver: DriverOptions,
+}
+
+/// Why something could not be done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no socket.
+    Bind(BindError),
+    /// The system has no thread, random number or file left.
+    System(std::io::Error),
+    /// The certificate or key cannot be used.
+    Identity(IdentityError),
+    /// No connection could be begun.
+    Connect(ConnectFailed),
+    /// The peer did not answer, refused, or was not who it should be.
+    NotConnected {
+        /// Where it should be.
+        remote: SocketAddr,
+        /// Why, in words.
+        reason: String,
+    },
+    /// The connection is over.
+    Closed {
+        /// Why, in words.
+        reason: String,
+    },
+    /// A flow could not be opened.
+    Flow(FlowError),
+    /// A unit is not one.
+    Unit(SendError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(error) => write!(f, "{error}"),
+            Self::System(error) => write!(f, "{error}"),
+            Self::Identity(error) => write!(f, "{error}"),
+            Self::Connect(error) => write!(f, "{error}"),
+            Self::NotConnected { remote, reason } => {
+                write!(f, "no connection to {remote}: {reason}")
+            }
+            Self::Closed { reason } => write!(f, "the connection is over: {reason}"),
+            Self::Flow(error) => write!(f, "{error}"),
+            Self::Unit(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<BindError> for Error {
+    fn from(error: BindError) -> Self {
+        Self::Bind(error)
+    }
+}
+
+impl From<IdentityError> for Error {
+    fn from(error: IdentityError) -> Self {
+        Self::Identity(error)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Over loopback, with real sockets and threads.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::spawn;
+use std::time::{Duration as Wall, Instant};
+
+use bytes::Bytes;
+use ontempo_foundation::{Duration, Time};
+
+use super::*;
+use crate::{
+    Configuration, Delivery, DeliveryOrder, FlowConfig, Identity, Reliability, Token, Trust,
+};
+use ontempo_udp::{Clock, Datagram, Driver, Dscp, Ecn, Next, Protocol, Socket};
+
+const SOON: Wall = Wall::from_secs(10);
+
+fn local() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+fn token(text: &str) -> Token {
+    Token::new(text.as_bytes()).expect("short")
+}
+
+fn listener(options: &Options) -> (Listener, Trust) {
+    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let trust = Trust::Fingerprint(identity.fingerprint());
+    let listener = Listener::bind(local(), &identity, token("open"), options).expect("bound");
+    (listener, trust)
+}
+
+fn pair(options: &Options) -> (Connection, Connection) {
+    let (listener, trust) = listener(options);
+    let remote = listener.local();
+    let near = connect(remote, "localhost", &trust, token("open"), options).expect("connected");
+    (near, listener.accept())
+}
+
+fn content(id: u64, size: usize) -> Bytes {
+    (0..size).map(|at| (id as usize * 31 + at * 7) as u8).collect::<Vec<_>>().into()
+}
+
+/// Sends `count` units one way and answers those that came.
+fn through(config: FlowConfig, lifetime: Option<Duration>, count: u64) -> Vec<crate::Unit> {
+    let (near, far) = pair(&Options::default());
+    let flow = near.open_flow(config.clone()).expect("opened");
+    let taken = spawn(move || {
+        let flow = far.accept_flow().expect("a flow");
+        assert_eq!(*flow.config(), config);
+        let mut units = Vec::new();
+        while let Some(delivery) = flow.receive().expect("whole") {
+            if let Delivery::Unit(unit) = delivery {
+                units.push(unit);
+            }
+        }
+        let statistics = flow.statistics().expect("known at the end");
+        assert_eq!(statistics.units, units.len() as u64);
+        far.close("had all");
+        units
+    });
+    for id in 0..count {
+        let data = content(id, [0, 1, 200, 1200, 30_000][id as usize % 5]);
+        let depends_on = id.checked_sub(3).into_iter().collect();
+        let message = Message { data, lifetime, priority: (id % 3) as u8, depends_on };
+        assert_eq!(flow.send(message).expect("sent"), id);
+    }
+    flow.finish();
+    let settled = flow.settled(SOON).expect("in time").expect("settled");
+    assert_eq!((settled.units, settled.settled), (count, count));
+    let units = taken.join().expect("no panic");
+    assert!(near.closed(SOON).expect("told").contains("had all"));
+    units
+}
+
+#[test]
+fn units_arrive_in_every_order_and_reliability() {
+    use DeliveryOrder::{Arrival, Partial, Sequence};
+    let soon = Some(Duration::from_secs(10));
+    for order in [Sequence, Arrival, Partial] {
+        for (reliability, lifetime) in
+            [(Reliability::Full, None), (Reliability::UntilDeadline, soon)]
+        {
+            let config = FlowConfig { order, reliability, label: "a label".to_owned() };
+            let mut units = through(config, lifetime, 2_000);
+            let in_order = units.is_sorted_by_key(|unit| unit.id);
+            assert!(in_order || order != Sequence);
+            units.sort_by_key(|unit| unit.id);
+            assert_eq!(units.len(), 2_000);
+            for (id, unit) in (0..).zip(&units) {
+                let size = [0, 1, 200, 1200, 30_000][id as usize % 5];
+                assert_eq!((unit.id, &unit.data), (id, &content(id, size)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() {
+    let (near, far) = pair(&Options::default());
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    let data = Bytes::from(vec![7; 64 << 10]);
+    let mut sent = 0;
+    while flow.send_within(data.clone(), Wall::from_millis(300)).is_ok() {
+        sent += 1;
+        assert!(sent < 2_000, "no bound");
+    }
+    flow.finish();
+    let incoming = far.accept_flow().expect("a flow");
+    let mut taken = 0;
+    while let Some(Delivery::Unit(unit)) = incoming.receive().expect("whole") {
+        assert_eq!(unit.data.len(), data.len());
+        taken += 1;
+    }
+    assert_eq!(taken, sent);
+    assert!(flow.settled(SOON).is_some_and(|settled| settled.is_ok()));
+}
+
+#[test]
+fn late_units_are_dropped_and_the_sender_is_told_which() {
+    let mut options = Options::default();
+    options.configuration.congestion = crate::CongestionName::Cubic;
+    options.configuration.limits.bytes = 64 << 10;
+    let (near, far) = pair(&options);
+    let reliability = Reliability::UntilDeadline;
+    let flow = near.open_flow(FlowConfig { reliability, ..FlowConfig::default() }).expect("opened");
+    // The program takes nothing until all are late but those for which there was room.
+    for id in 0..200 {
+        let lifetime = Some(Duration::from_millis(200));
+        let message = Message { data: content(id, 4096), lifetime, ..Message::default() };
+        flow.send(message).expect("sent");
+    }
+    flow.finish();
+    std::thread::sleep(Wall::from_millis(400));
+    let incoming = far.accept_flow().expect("a flow");
+    let (mut came, mut missed) = (Vec::new(), Vec::new());
+    while let Some(delivery) = incoming.receive().expect("whole") {
+        match delivery {
+            Delivery::Unit(unit) => came.push(unit.id),
+            Delivery::Dropped(id) => missed.push(id),
+        }
+    }
+    let settled = flow.settled(SOON).expect("in time").expect("settled");
+    let mut dropped = flow.dropped();
+    dropped.sort_unstable();
+    assert_eq!(dropped, missed, "both sides agree");
+    assert!(!dropped.is_empty() && came.len() + missed.len() == 200);
+    assert_eq!(settled.dropped, missed.len() as u64);
+}
+
+/// Tells the class of each datagram.
+struct Watch(Sender<(Dscp, Ecn)>);
+
+impl Protocol for Watch {
+    type Command = ();
+
+    fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
+        let _ = self.0.send((datagram.dscp, datagram.ecn));
+    }
+
+    fn handle_command(&mut self, _: Time, (): ()) {}
+
+    fn handle_timeout(&mut self, _: Time) {}
+
+    fn next_timeout(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
+        Next::Idle
+    }
+}
+
+#[test]
+fn packets_carry_dscp_and_ecn() {
+    let watch = Socket::bind(local(), Default::default()).expect("bound");
+    let remote = watch.local_address().expect("an address");
+    let mut options = Options::default();
+    options.socket.dscp = Dscp::VIDEO;
+    let (tell, seen) = channel();
+    let _driver = Driver::spawn(watch, Watch(tell), Clock::new(), DriverOptions::default());
+    let pending = Pending::begin(remote, "localhost", &Trust::Anybody, token(""), &options);
+    let _pending = pending.expect("begun");
+    let seen = seen.recv_timeout(SOON);
+    assert_eq!(seen, Ok((Dscp::VIDEO, Ecn::Capable0)));
+}
+
+fn why_not(remote: SocketAddr, trust: &Trust, token: Token, options: &Options) -> String {
+    let refused = connect(remote, "localhost", trust, token, options);
+    refused.err().expect("no connection").to_string()
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_told_in_time() {
+    let silent = UdpSocket::bind(local()).expect("bound");
+    let remote = silent.local_addr().expect("an address");
+    let greeting_timeout = Duration::from_millis(300);
+    let configuration = Configuration { greeting_timeout, ..Configuration::default() };
+    let options = Options { configuration, ..Options::default() };
+    let begun = Instant::now();
+    let said = why_not(remote, &Trust::Anybody, token(""), &options);
+    assert_eq!(said, format!("no connection to {remote}: no answer came within 300 ms"));
+    assert!(begun.elapsed() < Wall::from_secs(2));
+}
+
+#[test]
+fn a_wrong_token_or_fingerprint_is_told_on_both_sides() {
+    let options = Options::default();
+    let (listener, trust) = listener(&options);
+    let refusal = || match listener.accept_within(SOON) {
+        Some(Accepted::Refused { remote, reason }) => (remote.is_some(), reason),
+        _ => panic!("nobody was refused"),
+    };
+    let said = why_not(listener.local(), &trust, token("guess"), &options);
+    assert!(said.contains("the peer refused our token"), "{said}");
+    assert_eq!(refusal(), (true, "a client had the wrong token".to_owned()));
+    let other = Identity::self_made(&["localhost"]).expect("made").fingerprint();
+    let said = why_not(listener.local(), &Trust::Fingerprint(other), token("open"), &options);
+    assert!(said.contains(&format!("expected is {other}")), "{said}");
+    let (_, reason) = refusal();
+    assert!(reason.contains("does not trust our certificate"), "{reason}");
+}
+
+#[test]
+fn closing_is_told_to_the_peer_and_ends_all_waiting() {
+    let (near, far) = pair(&Options::default());
+    let (tell, told) = channel();
+    let waiting = spawn(move || {
+        tell.send(()).expect("heard");
+        far.accept_flow().err().expect("none comes").to_string()
+    });
+    told.recv().expect("started");
+    near.close("enough");
+    let said = waiting.join().expect("no panic");
+    assert_eq!(said, "the connection is over: the peer closed: enough");
+    assert!(near.open_flow(FlowConfig::default()).is_err());
+}

@@ -1,0 +1,278 @@
+//! Peers that should not get in, or that misbehave.
+
+use ontempo_foundation::{Duration, RandomStream, Rate, Time};
+use ontempo_transport::simulated::{Network, Path};
+use ontempo_transport::{
+    Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing, Poll,
+    SendError, Source, Token, Trust,
+};
+
+use crate::basics::content;
+use crate::world::{CLIENT, SERVER, World, address, identity, seed_bytes};
+
+fn path() -> Path {
+    Path::clean(Rate::from_bits_per_sec(20_000_000), Duration::from_millis(20))
+}
+
+fn reason(events: &[Event]) -> Option<&str> {
+    events.iter().find_map(|event| match event {
+        Event::Closed { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_client_with_the_wrong_token_is_refused_and_told_so() {
+    let config = Configuration::default();
+    let token = Token::new(b"guessed").expect("short");
+    let configs = [config.clone(), config];
+    let mut world = World::with(1, &path(), &path(), configs, token);
+    let until = Time::from_secs_f64(5.0);
+    world.run(until, |world| reason(&world.events[CLIENT]).is_some());
+    assert_eq!(reason(&world.events[CLIENT]), Some("the peer refused our token"));
+    assert_eq!(reason(&world.events[SERVER]), Some("a client had the wrong token"));
+    assert!(!world.is_open(CLIENT) && !world.is_open(SERVER));
+}
+
+#[test]
+fn a_server_with_another_fingerprint_is_not_told_the_token() {
+    let other = Identity::self_made(&["server"]).expect("a certificate can be made");
+    let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
+    let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
+    server.listen(identity(), Token::default()).expect("the identity can be used");
+    let trust = Trust::Fingerprint(other.fingerprint());
+    client
+        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .expect("a connection can be begun");
+    let mut network = Network::new(1);
+    network.add(client, address(1));
+    network.add(server, address(2));
+    network.join(CLIENT, SERVER, &path(), &path());
+    network.flush(CLIENT);
+    while network.step(Time::from_secs_f64(20.0)).is_some() {}
+    let told: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
+    assert!(
+        reason(&told).is_some_and(|reason| reason.contains(&other.fingerprint().to_string())),
+        "{told:?}"
+    );
+    let connected = |event: &Event| matches!(event, Event::Connected { .. });
+    assert!(!std::iter::from_fn(|| network.endpoint(SERVER).poll_event()).any(|e| connected(&e)));
+    assert_eq!(network.endpoint(SERVER).connections(), 0);
+}
+
+#[test]
+fn an_application_that_takes_nothing_stops_its_sender_within_the_limits() {
+    let limits = Limits { flows: 1, units: 20, bytes: 50_000, unit_bytes: 10_000 };
+    let config = Configuration { limits, ..Configuration::default() };
+    let mut world = World::new(1, &path(), &path(), &config);
+    world.takes = false;
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let mut sent = 0;
+    let until = world.now() + Duration::from_secs(5);
+    while world.step(until) {
+        let now = world.now();
+        let unit = Outgoing { data: content(sent, 5_000), ..Outgoing::default() };
+        match world.client().send(now, flow, unit) {
+            Ok(_) => sent += 1,
+            Err(error) => assert_eq!(error, SendError::Full),
+        }
+        world.network.flush(CLIENT);
+    }
+    let incoming = ontempo_transport::FlowId { outgoing: false, ..flow };
+    let now = world.now();
+    let connection = world.connection(SERVER).expect("it is there");
+    let held = connection.receive_statistics(now, incoming).expect("it is open");
+    assert!(held.most_held_bytes <= limits.bytes, "{held:?}");
+    assert!(sent <= 2 * limits.units + 10, "{sent} units were taken");
+    // Nothing is lost by it: once the application takes units, all come.
+    world.takes = true;
+    world.client().finish_flow(flow);
+    world.network.flush(CLIENT);
+    let until = world.now() + Duration::from_secs(30);
+    assert!(world.run(until, |world| world.has_ended(flow)));
+    assert_eq!(world.taken(flow).len() as u64, sent);
+}
+
+#[test]
+fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
+    let mut there = path();
+    there.mishaps.repeated = 0.5;
+    let mut world = World::new(1, &there, &path(), &Configuration::default());
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let mut random = RandomStream::new(1, "noise");
+    for id in 0..200 {
+        let now = world.now();
+        let unit = Outgoing { data: content(id, 300), ..Outgoing::default() };
+        assert_eq!(world.client().send(now, flow, unit), Ok(id));
+        world.network.flush(CLIENT);
+        let size = 1 + random.next_u64() % 1400;
+        let noise: Vec<u8> = (0..size).map(|_| random.next_u64() as u8).collect();
+        world.network.inject(SERVER, address(9), &noise);
+        world.network.inject(SERVER, address(1), &noise);
+        world.step(now + Duration::from_millis(1));
+    }
+    world.client().finish_flow(flow);
+    world.network.flush(CLIENT);
+    assert!(world.run(Time::from_secs_f64(30.0), |world| world.has_ended(flow)));
+    let ids: Vec<u64> = world
+        .taken(flow)
+        .iter()
+        .map(|delivery| match delivery {
+            Delivery::Unit(unit) => unit.id,
+            Delivery::Dropped(id) => panic!("{id} was dropped"),
+        })
+        .collect();
+    assert_eq!(ids, (0..200).collect::<Vec<_>>());
+    assert_eq!(world.network.endpoint(SERVER).connections(), 1);
+}
+
+/// Lets two endpoints talk without a network between them; answers what the first sent.
+fn talk(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
+    let (mut sent, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let before = sent.len();
+        while let Poll::Transmit(transmit) = client.poll_transmit(now, &mut out) {
+            let segment = transmit.segment.unwrap_or(transmit.size);
+            for datagram in out[..transmit.size].chunks(segment) {
+                sent.push(datagram.to_vec());
+                server.handle(now, Source::of(address(1)), datagram.into());
+            }
+        }
+        let mut answered = false;
+        while let Poll::Transmit(transmit) = server.poll_transmit(now, &mut out) {
+            let segment = transmit.segment.unwrap_or(transmit.size);
+            for datagram in out[..transmit.size].chunks(segment) {
+                answered = true;
+                client.handle(now, Source::of(address(2)), datagram.into());
+            }
+        }
+        if sent.len() == before && !answered {
+            return sent;
+        }
+    }
+}
+
+#[test]
+fn a_recorded_connection_that_is_played_again_does_nothing() {
+    let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
+    let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
+    server.listen(identity(), Token::default()).expect("the identity can be used");
+    let trust = Trust::Fingerprint(identity().fingerprint());
+    let id = client
+        .connect(Time::ZERO, address(2), "server", &trust, Token::default())
+        .expect("a connection can be begun");
+    let mut recorded = Vec::new();
+    let (mut flow, mut units) = (None, 0);
+    for millis in 0..200 {
+        let now = Time::ZERO + Duration::from_millis(millis);
+        client.handle_timeout(now);
+        server.handle_timeout(now);
+        let connection = client.connection(id).expect("nobody ends it");
+        if connection.is_open() && flow.is_none() {
+            flow = connection.open_flow(FlowConfig::default()).ok();
+        }
+        if let Some(flow) = flow {
+            let unit = Outgoing { data: content(units, 300), ..Outgoing::default() };
+            units += u64::from(connection.send(now, flow, unit).is_ok());
+        }
+        recorded.extend(talk(now, [&mut client, &mut server]));
+    }
+    assert!(units > 100 && recorded.len() > 100, "{units} units in {} datagrams", recorded.len());
+    let connected = |event: &Event| matches!(event, Event::Connected { .. });
+    let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+    let Some(Event::Connected { connection, .. }) = told.iter().find(|event| connected(event))
+    else {
+        panic!("no connection: {told:?}")
+    };
+    let take = |server: &mut Endpoint| {
+        let connection = server.connection(*connection).expect("nobody ends it");
+        let flow = ontempo_transport::FlowId { outgoing: false, ..flow.expect("it was opened") };
+        std::iter::from_fn(|| connection.receive(flow)).count() as u64
+    };
+    assert_eq!(take(&mut server), units);
+
+    // From the same address, from another, and once the connection is no more.
+    for (host, millis) in [(1, 250), (9, 300), (9, 600_000)] {
+        let now = Time::ZERO + Duration::from_millis(millis);
+        server.handle_timeout(now);
+        for datagram in &recorded {
+            server.handle(now, Source::of(address(host)), datagram.as_slice().into());
+            let mut out = Vec::new();
+            while let Poll::Transmit(_) = server.poll_transmit(now, &mut out) {}
+        }
+        if millis < 1000 {
+            assert_eq!(take(&mut server), 0, "units came twice");
+        }
+        let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+        assert!(!told.iter().any(connected), "{told:?}");
+    }
+    // What is played again to a server that knows nothing of it begins one half of a handshake.
+    assert!(server.connections() <= 1, "{} connections", server.connections());
+}
+
+#[test]
+fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
+    let mut back = path();
+    back.mishaps.stalls.push((Time::from_secs_f64(1.0), Time::from_secs_f64(1000.0)));
+    let config = Configuration { idle_timeout: Duration::from_secs(10), ..Default::default() };
+    let mut world = World::new(1, &path(), &back, &config);
+    world.connect();
+    let flow = world.open_flow(FlowConfig::default());
+    let (mut sent, mut bytes) = (0, 0);
+    let gone = world.run(Time::from_secs_f64(60.0), |world| {
+        let now = world.now();
+        while let Some(connection) = world.connection(CLIENT) {
+            let unit = Outgoing { data: content(sent, 5_000), ..Outgoing::default() };
+            match connection.send(now, flow, unit) {
+                Ok(_) => sent += 1,
+                Err(_) => break,
+            }
+            let statistics = connection.send_statistics(now, flow).expect("it is open");
+            bytes = bytes.max(statistics.held_bytes);
+        }
+        world.network.flush(CLIENT);
+        reason(&world.events[CLIENT]).is_some()
+    });
+    assert!(gone, "not given up by {}", world.now());
+    assert!(bytes <= config.send_bytes.get(), "{bytes} bytes waited");
+    assert_eq!(world.network.endpoint(CLIENT).connections(), 0);
+}
+
+/// Not a benchmark: it prints what virtual time costs, with `--nocapture`.
+#[test]
+fn units_of_all_sizes_fill_a_fast_path() {
+    let mut fast = Path::clean(Rate::from_bits_per_sec(200_000_000), Duration::from_millis(5));
+    fast.buffer = ontempo_foundation::Packets::new(1000);
+    for (size, count) in [(200, 20_000u64), (1_200, 10_000), (100_000, 200)] {
+        let mut world = World::new(1, &fast, &fast, &Configuration::default());
+        world.connect();
+        let flow = world.open_flow(FlowConfig::default());
+        let (began, wall) = (world.now(), std::time::Instant::now());
+        let data = content(0, size);
+        let mut sent = 0;
+        let done = world.run(Time::from_secs_f64(60.0), |world| {
+            let now = world.now();
+            while sent < count {
+                let unit = Outgoing { data: data.clone(), ..Outgoing::default() };
+                if world.client().send(now, flow, unit).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            if sent == count {
+                world.client().finish_flow(flow);
+            }
+            world.network.flush(CLIENT);
+            world.has_ended(flow)
+        });
+        assert!(done, "{} of {count} units of {size}", world.taken(flow).len());
+        let (virtually, really) = (world.now().since(began), wall.elapsed());
+        let rate = count as f64 * size as f64 * 8.0 / virtually.as_secs_f64() / 1e6;
+        let per_second = count as f64 / really.as_secs_f64();
+        println!(
+            "{size} bytes: {rate:.0} Mbit/s in virtual time, {per_second:.0} units a second of this machine's"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! A client and a server, their applications, and what these saw.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::OnceLock;
+
+use ontempo_foundation::Time;
+use ontempo_transport::simulated::{Network, Path};
+use ontempo_transport::{
+    Configuration, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId,
+    Identity, Token, Trust,
+};
+
+pub(crate) const CLIENT: usize = 0;
+pub(crate) const SERVER: usize = 1;
+
+pub(crate) fn address(host: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
+}
+
+/// One for all tests: making it takes time, and nothing depends on it.
+pub(crate) fn identity() -> &'static Identity {
+    static IDENTITY: OnceLock<Identity> = OnceLock::new();
+    IDENTITY.get_or_init(|| Identity::self_made(&["server"]).expect("a certificate can be made"))
+}
+
+pub(crate) fn seed_bytes(seed: u64, node: usize) -> [u8; 32] {
+    let mut bytes = [node as u8; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes
+}
+
+/// A client and a server that are joined, and all that they told.
+pub(crate) struct World {
+    pub(crate) network: Network,
+    pub(crate) ids: [Option<ConnectionId>; 2],
+    pub(crate) events: [Vec<Event>; 2],
+    /// What the server's application took, by flow.
+    pub(crate) taken: BTreeMap<FlowId, Vec<Delivery>>,
+    /// False: the server's application takes nothing.
+    pub(crate) takes: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, path: &Path, back: &Path, config: &Configuration) -> Self {
+        let token = Token::new(b"shared").expect("short");
+        Self::with(seed, path, back, [config.clone(), config.clone()], token)
+    }
+
+    pub(crate) fn with(
+        seed: u64,
+        path: &Path,
+        back: &Path,
+        configs: [Configuration; 2],
+        token: Token,
+    ) -> Self {
+        let [client_config, server_config] = configs;
+        let mut client = Endpoint::new(client_config, seed_bytes(seed, CLIENT));
+        let mut server = Endpoint::new(server_config, seed_bytes(seed, SERVER));
+        let shared = Token::new(b"shared").expect("short");
+        server.listen(identity(), shared).expect("the identity can be used");
+        let trust = Trust::Fingerprint(identity().fingerprint());
+        let id = client
+            .connect(Time::ZERO, address(2), "server", &trust, token)
+            .expect("a connection can be begun");
+        let mut network = Network::new(seed);
+        network.keep_passages();
+        network.add(client, address(1));
+        network.add(server, address(2));
+        network.join(CLIENT, SERVER, path, back);
+        network.flush(CLIENT);
+        Self {
+            network,
+            ids: [Some(id), None],
+            events: [Vec::new(), Vec::new()],
+            taken: BTreeMap::new(),
+            takes: true,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    pub(crate) fn connection(&mut self, node: usize) -> Option<&mut Connection> {
+        let id = self.ids[node]?;
+        self.network.endpoint(node).connection(id)
+    }
+
+    pub(crate) fn client(&mut self) -> &mut Connection {
+        self.connection(CLIENT).expect("the client's connection is there")
+    }
+
+    /// One thing happens, at the latest `until`; false where nothing did.
+    pub(crate) fn step(&mut self, until: Time) -> bool {
+        let stepped = self.network.step(until);
+        for node in [CLIENT, SERVER] {
+            self.listen(node);
+        }
+        stepped.is_some()
+    }
+
+    fn listen(&mut self, node: usize) {
+        while let Some(event) = self.network.endpoint(node).poll_event() {
+            if let Event::Connected { connection, .. } = &event {
+                self.ids[node] = Some(*connection);
+            }
+            self.events[node].push(event);
+        }
+        if node == SERVER && self.takes && self.take_all() {
+            self.network.flush(SERVER);
+            self.listen(SERVER);
+        }
+    }
+
+    /// The server's application takes what is ready; true where something was.
+    fn take_all(&mut self) -> bool {
+        let flows: Vec<FlowId> = self.events[SERVER]
+            .iter()
+            .filter_map(|event| match event {
+                Event::FlowOpened { flow, .. } => Some(*flow),
+                _ => None,
+            })
+            .collect();
+        let Some(id) = self.ids[SERVER] else { return false };
+        let mut took = false;
+        for flow in flows {
+            let Some(connection) = self.network.endpoint(SERVER).connection(id) else { break };
+            while let Some(delivery) = connection.receive(flow) {
+                took = true;
+                self.taken.entry(flow).or_default().push(delivery);
+            }
+        }
+        took
+    }
+
+    /// Goes on until `done`, at the latest `until`; false where that came first.
+    pub(crate) fn run(&mut self, until: Time, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        while !done(self) {
+            if !self.step(until) {
+                return done(self);
+            }
+        }
+        true
+    }
+
+    pub(crate) fn connect(&mut self) {
+        assert!(self.connects(), "no connection by {}: {:?}", self.now(), self.events);
+    }
+
+    /// False where no connection came to be, which the client must have been told.
+    pub(crate) fn connects(&mut self) -> bool {
+        let until = self.now() + ontempo_foundation::Duration::from_secs(60);
+        let open = self.run(until, |world| world.is_open(CLIENT) && world.is_open(SERVER));
+        let told = self.events[CLIENT].iter().any(|event| matches!(event, Event::Closed { .. }));
+        assert!(open || told, "neither open nor closed by {}", self.now());
+        open
+    }
+
+    pub(crate) fn is_open(&mut self, node: usize) -> bool {
+        self.events[node].iter().any(|event| matches!(event, Event::Connected { .. }))
+    }
+
+    pub(crate) fn open_flow(&mut self, config: FlowConfig) -> FlowId {
+        let flow = self.client().open_flow(config).expect("a flow can be opened");
+        self.network.flush(CLIENT);
+        flow
+    }
+
+    /// What the server took of a flow of the client's.
+    pub(crate) fn taken(&self, flow: FlowId) -> &[Delivery] {
+        let incoming = FlowId { outgoing: false, ..flow };
+        self.taken.get(&incoming).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn has_ended(&self, flow: FlowId) -> bool {
+        self.events[SERVER].iter().any(
+            |event| matches!(event, Event::FlowEnded { flow: ended, .. } if ended.number == flow.number),
+        )
+    }
+}
