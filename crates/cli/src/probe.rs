@@ -7,8 +7,8 @@ use std::time::Duration as Wall;
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use ontempo_probe::{
-    Event, Failure as Refusal, Measured, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions,
-    SenderOptions, Stretch, Token,
+    Event, Failure as Refusal, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions, SenderOptions,
+    Step, StepResult, Token,
 };
 use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
@@ -29,7 +29,7 @@ const WIDEST: usize = 120;
 
 /// What ends the waiting for results.
 enum News {
-    Outcome(Box<Result<Measured, Refusal>>),
+    Outcome(Box<Result<StepResult, Refusal>>),
     Heard(Event),
     Interrupted,
 }
@@ -118,10 +118,9 @@ fn measure(
         )));
     }
     let duration = Duration::from_secs(arguments.seconds);
-    let stretches =
-        arguments.spacing.iter().map(|&spacing| Stretch { pace: pace(spacing), duration });
+    let steps = arguments.spacing.iter().map(|&spacing| Step { pace: pace(spacing), duration });
     let options = ProbeOptions {
-        stretches: stretches.collect(),
+        steps: steps.collect(),
         packet: Bytes::new(arguments.packet),
         sender: SenderOptions {
             token: arguments.token.as_deref().map(Token::new),
@@ -157,8 +156,8 @@ fn measure(
 fn collect(
     driver: &Driver<Probe>,
     news: &Results<News>,
-    all: &mut Vec<Measured>,
-    mut done: impl FnMut(&Measured),
+    all: &mut Vec<StepResult>,
+    mut done: impl FnMut(&StepResult),
 ) -> Result<(), Option<Refusal>> {
     let mut ended = Ok(());
     loop {
@@ -202,7 +201,7 @@ fn name(spacing: ProbeSpacing) -> String {
 }
 
 /// The table, and a plot of throughput and loss.
-fn shown(arguments: &Arguments, all: &[Measured]) -> String {
+fn shown(arguments: &Arguments, all: &[StepResult]) -> String {
     let heads = [
         "spacing",
         "as sent",
@@ -238,7 +237,7 @@ fn shown(arguments: &Arguments, all: &[Measured]) -> String {
 
 /// Throughput and loss over the spacings, which stand at even distances: their steps are of very
 /// different sizes, and those that adapt are none.
-fn plot(arguments: &Arguments, all: &[Measured], width: usize) -> String {
+fn plot(arguments: &Arguments, all: &[StepResult], width: usize) -> String {
     let places: Vec<_> = all.iter().map(|one| name(arguments.spacing[one.place])).collect();
     let rates: Vec<_> = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).collect();
     let rate = Curve {
@@ -262,7 +261,7 @@ fn micros(span: Duration) -> String {
     format!("{:.1} us", span.as_secs_f64() * 1e6)
 }
 
-fn document(destination: SocketAddr, arguments: &Arguments, all: &[Measured]) -> Value {
+fn document(destination: SocketAddr, arguments: &Arguments, all: &[StepResult]) -> Value {
     let rows: Vec<_> = all
         .iter()
         .map(|one| {

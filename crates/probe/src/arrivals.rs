@@ -1,28 +1,28 @@
-//! What a receiver notes of the packets that come.
+//! Counters of received packets.
 
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::ReportCounter;
 
-/// What has come since a stretch began.
+/// Counters since a step began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// One more than the highest number that has come; 0 before the first packet.
+    /// One more than the highest packet number received; 0 before the first packet.
     pub next: u64,
-    /// Packets that have come, each counted once.
+    /// Packets received, each counted once.
     pub received: u64,
     /// Bytes of their UDP payload, header included.
     pub bytes: u64,
-    /// Packets that came after one of a higher number.
+    /// Packets received after one with a higher number.
     pub late: u64,
-    /// Packets that came again, or so late that nobody knows any more.
+    /// Duplicates, and packets older than the duplicate window.
     pub duplicates: u64,
-    /// Packets that a router has marked (ECN).
+    /// Packets marked CE (ECN).
     pub marked: u64,
     /// From the first arrival to the last, ns.
     pub span_ns: u64,
     /// Standard deviation of the time between arrivals, ns.
     pub gap_deviation_ns: u64,
-    /// Mean of how much longer packets were under way than the fastest, ns.
+    /// Mean queueing delay: one-way delay over the smallest one, ns.
     pub queueing_ns: u64,
 }
 
@@ -32,32 +32,32 @@ impl Totals {
         Duration::from_nanos(self.span_ns)
     }
 
-    /// Mean time between arrivals; `None` of fewer than two.
+    /// Mean time between arrivals; `None` for fewer than two.
     pub fn mean_gap(&self) -> Option<Duration> {
         (self.received > 1).then(|| self.span() / (self.received - 1))
     }
 }
 
-/// Numbers that are remembered to tell repetitions, below the highest.
+/// Window of packet numbers, below the highest, in which duplicates are detected.
 const WINDOW: u64 = 4_096;
 
-/// What has come, in bounded room.
+/// Counters in bounded memory.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     counter: ReportCounter,
-    /// Which of the last [`WINDOW`] numbers have come, each at its remainder.
+    /// Bitmap of the last [`WINDOW`] numbers, each at its remainder.
     seen: [u64; (WINDOW / 64) as usize],
     totals: Totals,
     first: Option<Time>,
     last: Time,
     /// Sum of the squares of the times between arrivals, s^2.
     gap_squares: f64,
-    /// Time under way of the first packet by both clocks, ns; others are kept relative to it.
+    /// One-way delay of the first packet by both clocks, ns; others are relative to it.
     first_transit: i64,
     least_transit: i64,
-    /// Sum of times under way, relative, s.
+    /// Sum of relative one-way delays, s.
     transits: f64,
-    /// Of the newest packet.
+    /// Time stamp of the newest packet.
     pub(super) stamp: u64,
 }
 
@@ -77,7 +77,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet has come; false where it came before.
+    /// Counts a packet; false for a duplicate.
     pub(super) fn on_packet(
         &mut self,
         received: Time,
@@ -94,7 +94,7 @@ impl Arrivals {
         self.totals.bytes += bytes as u64;
         self.totals.marked += u64::from(marked);
         self.stamp = stamp;
-        // Both clocks begin where they like: only differences of this mean anything.
+        // The clocks have arbitrary zeros: only differences of this are meaningful.
         let transit = received.as_nanos().wrapping_sub(stamp) as i64;
         match self.first {
             None => (self.first, self.first_transit) = (Some(received), transit),
@@ -110,11 +110,11 @@ impl Arrivals {
         true
     }
 
-    /// Remembers a number; false where it is known, or too old to tell.
+    /// Notes a number; false if it is a duplicate, or too old to decide.
     fn note(&mut self, number: u64) -> bool {
         let next = self.totals.next;
         if number >= next {
-            // Numbers that were passed over have not come.
+            // Skipped numbers have not been received.
             if number - next >= WINDOW {
                 self.seen.fill(0);
             } else {
@@ -134,7 +134,7 @@ impl Arrivals {
         &mut self.seen[(number % WINDOW / 64) as usize]
     }
 
-    /// When the newest packet came.
+    /// Time of the last arrival.
     pub(super) fn last(&self) -> Time {
         self.last
     }
@@ -162,7 +162,7 @@ const fn bit(number: u64) -> u64 {
 }
 
 impl Totals {
-    /// As the mechanism takes it.
+    /// The report for the spacing mechanism.
     pub(super) const fn report(&self) -> ontempo_mechanisms::spacing::Report {
         ontempo_mechanisms::spacing::Report {
             next: self.next,

@@ -34,7 +34,7 @@ mod token;
 pub mod wire;
 
 pub use arrivals::Totals;
-pub use probe::{Measured, Probe, ProbeOptions, Stretch};
+pub use probe::{Probe, ProbeOptions, Step, StepResult};
 pub use receiver::{Event, Receiver, ReceiverOptions};
 pub use sender::{Failure, Full, Pace, Sender, SenderOptions};
 pub use token::Token;

@@ -1,4 +1,4 @@
-//! Measures a path: throughput and loss at one spacing after the other.
+//! Measures a path: throughput and loss at several spacings, one after the other.
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
@@ -7,57 +7,57 @@ use super::sender::{Failure, Pace, Sender, SenderOptions};
 use super::wire::DATA_HEADER;
 use ontempo_udp::{Datagram, Next, Protocol};
 
-/// How often the spacing is noted.
+/// Sampling interval of the spacing.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// Notes of a stretch at most: 1,000 s of them.
+/// Maximum samples of a step: 1,000 s.
 const MAX_SAMPLES: usize = 10_000;
 
-/// Packets of one spacing.
+/// A step of a probe: packets with one spacing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// How they are spaced.
+pub struct Step {
+    /// Their spacing.
     pub pace: Pace,
-    /// For how long they are sent.
+    /// Duration of sending.
     pub duration: Duration,
 }
 
-/// What is measured.
+/// Options of a probe.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// One after the other.
-    pub stretches: Vec<Stretch>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
     /// Bytes of each packet with its IP and UDP headers; those of ours are counted in.
     pub packet: Bytes,
-    /// The receiver and what it wants.
+    /// The receiver, and how to reach it.
     pub sender: SenderOptions,
 }
 
-/// What came of one stretch.
+/// Result of one step.
 #[derive(Clone, Debug, Default)]
-pub struct Measured {
-    /// Which stretch of the plan, from 0.
+pub struct StepResult {
+    /// Index of the step.
     pub place: usize,
     /// Packets sent.
     pub sent: u64,
     /// From the first packet to the last, as sent.
     pub span: Duration,
-    /// What the receiver counted.
+    /// Counters of the receiver.
     pub totals: Totals,
     /// Bytes of each packet with its IP and UDP headers.
     pub packet: Bytes,
-    /// Round trip: least of the set-up, and by the last report.
+    /// Round trip: the smallest of the handshake, and that of the last report.
     pub rtt: (Duration, Option<Duration>),
-    /// Spacing over time, from the start of the stretch, each 100 ms, where it adapts.
+    /// Spacing over time since the start of the step, every 100 ms, if it is adaptive.
     pub spacings: Vec<(Duration, Duration)>,
-    /// Reports that told of a loss, where it adapts.
+    /// Reports with a loss, if it is adaptive.
     pub losses: u64,
-    /// It was cut short: the receiver's last count is missing.
+    /// It was interrupted: the receiver's last report is missing.
     pub is_partial: bool,
 }
 
-impl Measured {
-    /// Share of packets lost, 0 to 1; of a partial one those on their way count as lost.
+impl StepResult {
+    /// Share of packets lost, 0 to 1; in a partial result packets in flight count as lost.
     pub fn loss(&self) -> f64 {
         match self.sent {
             0 => 0.0,
@@ -65,48 +65,48 @@ impl Measured {
         }
     }
 
-    /// Mean distance as sent; `None` of fewer than two packets.
+    /// Mean time between packets as sent; `None` for fewer than two.
     pub fn sent_gap(&self) -> Option<Duration> {
         (self.sent > 1).then(|| self.span / (self.sent - 1))
     }
 
-    /// Rate at which packets left, headers included.
+    /// Sending rate, headers included.
     pub fn sent_rate(&self) -> Rate {
         self.rate(self.sent, self.span)
     }
 
-    /// Rate at which they came: over the longer of both ends' spans, so that a queue that empties
-    /// later does not flatter.
+    /// Receiving rate over the longer of both ends' spans, so that a queue that drains after the
+    /// step does not count as throughput.
     pub fn received_rate(&self) -> Rate {
         self.rate(self.totals.received, self.totals.span().max(self.span))
     }
 
     fn rate(&self, packets: u64, span: Duration) -> Rate {
-        // n packets have n - 1 distances.
+        // n packets have n - 1 gaps.
         Rate::of(Bytes::new(packets.saturating_sub(1) * self.packet.get()), span)
     }
 }
 
-/// Sends one stretch after the other, and hands on what came of each.
+/// Sends the steps in order and returns the result of each.
 pub struct Probe {
     options: ProbeOptions,
     sender: Sender,
-    /// The stretch under way, and when it ends.
+    /// The current step, and its end.
     current: Option<(usize, Time)>,
     started: Time,
     spacings: Vec<(Duration, Duration)>,
     next_sample: Time,
     is_over: bool,
-    tell: Box<dyn FnMut(Result<Measured, Failure>) + Send>,
+    on_result: Box<dyn FnMut(Result<StepResult, Failure>) + Send>,
 }
 
 impl Probe {
-    /// A probe in a session of this number; `tell` gets each stretch as it is finished, and a
-    /// failure last; it must not block.
+    /// A probe with this session number; `on_result` is called after each step, and last with a
+    /// failure if there is one; it must not block.
     pub fn new(
         options: ProbeOptions,
         session: u64,
-        tell: impl FnMut(Result<Measured, Failure>) + Send + 'static,
+        on_result: impl FnMut(Result<StepResult, Failure>) + Send + 'static,
     ) -> Self {
         Self {
             sender: Sender::new(options.sender, session),
@@ -116,7 +116,7 @@ impl Probe {
             spacings: Vec::new(),
             next_sample: Time::NEVER,
             is_over: false,
-            tell: Box::new(tell),
+            on_result: Box::new(on_result),
         }
     }
 
@@ -127,9 +127,9 @@ impl Probe {
         ip + 8
     }
 
-    fn measured(&self, place: usize, is_partial: bool) -> Measured {
+    fn measured(&self, place: usize, is_partial: bool) -> StepResult {
         let sender = &self.sender;
-        Measured {
+        StepResult {
             place,
             sent: sender.sent(),
             span: sender.span(),
@@ -142,14 +142,14 @@ impl Probe {
         }
     }
 
-    /// Moves on to the next stretch where it is time.
+    /// Goes to the next step when due.
     fn advance(&mut self, now: Time) {
         if self.is_over {
             return;
         }
         if let Some(failure) = self.sender.failure() {
             self.end_partially();
-            return (self.tell)(Err(failure));
+            return (self.on_result)(Err(failure));
         }
         if !self.sender.is_open() {
             return;
@@ -158,7 +158,7 @@ impl Probe {
             None => self.start(0, now),
             Some((place, _)) if self.sender.is_settled() => {
                 let measured = self.measured(place, false);
-                (self.tell)(Ok(measured));
+                (self.on_result)(Ok(measured));
                 self.start(place + 1, now);
             }
             Some((_, end)) if end <= now && !self.sender.is_stopped() => {
@@ -170,7 +170,7 @@ impl Probe {
     }
 
     fn start(&mut self, place: usize, now: Time) {
-        let Some(&Stretch { pace, duration }) = self.options.stretches.get(place) else {
+        let Some(&Step { pace, duration }) = self.options.steps.get(place) else {
             self.is_over = true;
             return self.sender.close();
         };
@@ -183,14 +183,14 @@ impl Probe {
         self.next_sample = if let Pace::Adaptive(_) = pace { now + SAMPLE } else { Time::NEVER };
     }
 
-    /// Ends here; what the stretch under way has measured is told.
+    /// Ends the probe with a partial result of the current step.
     fn end_partially(&mut self) {
         self.is_over = true;
         if let Some((place, _)) = self.current
             && self.sender.sent() > 0
         {
             let measured = self.measured(place, true);
-            (self.tell)(Ok(measured));
+            (self.on_result)(Ok(measured));
         }
         self.sender.close();
     }
@@ -204,7 +204,7 @@ impl Probe {
 }
 
 impl Protocol for Probe {
-    /// To end here.
+    /// Ends the probe.
     type Command = ();
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {

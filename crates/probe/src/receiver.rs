@@ -1,4 +1,4 @@
-//! The receiving end: agrees to sessions, counts what comes, reports.
+//! The receiving end: accepts sessions, counts packets, sends reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -10,28 +10,28 @@ use super::token::Token;
 use super::wire::{self, Cookie, Data, Message, Reason, Report, WireError};
 use ontempo_udp::{CookieJar, Datagram, Ecn, Next, Protocol, Transmit, equal};
 
-/// Reports come no more often, whatever round trip a sender tells.
+/// Minimum interval of reports, however short the round trip.
 pub(super) const MIN_RTT: Duration = Duration::from_millis(1);
 
-/// Reports come no more rarely.
+/// Maximum interval of reports.
 pub(super) const MAX_RTT: Duration = Duration::from_secs(1);
 
-/// Reports end this long after the last packet.
+/// Reports stop this long after the last packet.
 const REPORTS_END: Duration = Duration::from_secs(2);
 
-/// Answers that wait to be sent; more are dropped, as the network might.
+/// Queued answers; more are dropped, as a network might.
 const MAX_ANSWERS: usize = 256;
 
-/// What a receiver agrees to.
+/// Options of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverOptions {
-    /// What a sender must know; anybody may send where `None`.
+    /// Token that a sender must prove; `None`: anybody may send.
     pub token: Option<Token>,
-    /// Sessions at once, at least 1.
+    /// Maximum number of sessions, at least 1.
     pub most_sessions: usize,
-    /// How long a session lasts without a packet.
+    /// Idle timeout of a session.
     pub idle: Duration,
-    /// Hand the payloads on.
+    /// Whether to pass payloads to the program.
     pub payloads: bool,
 }
 
@@ -41,95 +41,95 @@ impl Default for ReceiverOptions {
     }
 }
 
-/// What a receiver tells its program.
+/// Events of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A session has begun.
+    /// A session began.
     Began {
         /// Its sender.
         peer: SocketAddr,
         /// Its number.
         session: u64,
     },
-    /// A payload has come, in whatever order the network kept.
+    /// A payload arrived, in the order of the network.
     Payload {
         /// Its session.
         session: u64,
-        /// Which stretch it belongs to.
-        stretch: u16,
-        /// Its number there.
+        /// Its step.
+        step: u16,
+        /// Its number in that step.
         number: u64,
-        /// What it holds.
+        /// Its bytes.
         data: Vec<u8>,
     },
-    /// A session has ended, or nothing came for too long.
+    /// A session ended, or timed out.
     Ended {
         /// Its sender.
         peer: SocketAddr,
         /// Its number.
         session: u64,
-        /// What came in its last stretch.
+        /// Counters of its last step.
         totals: Totals,
     },
-    /// Somebody was turned away.
+    /// A session was refused.
     Refused {
-        /// Who.
+        /// The sender.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
 }
 
 struct Session {
-    /// The address of ours that it speaks to.
+    /// The local address that the sender uses.
     local: Option<IpAddr>,
-    stretch: u16,
+    step: u16,
     arrivals: Arrivals,
     rtt: Duration,
-    /// When anything last came.
+    /// Time of the last packet.
     heard: Time,
     /// When the next report is due.
     report_at: Time,
-    /// The question that the next report answers.
+    /// The number of the request that the next report answers.
     round: u16,
 }
 
 impl Session {
-    /// Counts anew where this stretch is a later one.
-    fn reach(&mut self, stretch: u16) {
-        if stretch > self.stretch {
-            (self.stretch, self.arrivals, self.round) = (stretch, Arrivals::new(), 0);
+    /// Resets the counters if this step is a later one.
+    fn reach(&mut self, step: u16) {
+        if step > self.step {
+            (self.step, self.arrivals, self.round) = (step, Arrivals::new(), 0);
         }
     }
 }
 
-/// Receives from any number of senders, up to a bound.
+/// Receives from a bounded number of senders.
 pub struct Receiver {
     options: ReceiverOptions,
     jar: CookieJar,
     sessions: BTreeMap<(SocketAddr, u64), Session>,
     answers: VecDeque<(Transmit, Vec<u8>)>,
-    tell: Box<dyn FnMut(Event) + Send>,
+    on_event: Box<dyn FnMut(Event) + Send>,
 }
 
 impl Receiver {
-    /// One that makes its cookies from `secret`, which nobody else may know, and hands events to
-    /// `tell`, which must not block.
+    /// A receiver that derives its cookies from `secret`, which must be unpredictable, and passes events
+    /// to `on_event`, which must not block.
     pub fn new(
         options: ReceiverOptions,
         secret: u128,
-        tell: impl FnMut(Event) + Send + 'static,
+        on_event: impl FnMut(Event) + Send + 'static,
     ) -> Self {
         Self {
             options,
             jar: CookieJar::new(secret),
             sessions: BTreeMap::new(),
             answers: VecDeque::new(),
-            tell: Box::new(tell),
+            on_event: Box::new(on_event),
         }
     }
 
-    /// Sessions under way.
+    /// Number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
@@ -150,7 +150,7 @@ impl Receiver {
 
     fn refuse(&mut self, datagram: &Datagram<'_>, session: u64, reason: Reason) {
         self.answer(datagram.source, datagram.local, session, &Message::Refuse(reason));
-        (self.tell)(Event::Refused { peer: datagram.source, reason });
+        (self.on_event)(Event::Refused { peer: datagram.source, reason });
     }
 
     fn on_start(
@@ -162,7 +162,7 @@ impl Receiver {
     ) {
         let peer = datagram.source;
         if !self.jar.knows(now, peer, session, &cookie) {
-            // An old cookie: the sender will say hello again. No answer to a forged one.
+            // An expired cookie: the sender will send Hello again. A forged one gets no answer.
             return;
         }
         let expected = Token::proof(self.options.token, &cookie, session);
@@ -175,7 +175,7 @@ impl Receiver {
             }
             let new = Session {
                 local: datagram.local,
-                stretch: 0,
+                step: 0,
                 arrivals: Arrivals::new(),
                 rtt: MAX_RTT,
                 heard: now,
@@ -183,7 +183,7 @@ impl Receiver {
                 round: 0,
             };
             self.sessions.insert((peer, session), new);
-            (self.tell)(Event::Began { peer, session });
+            (self.on_event)(Event::Began { peer, session });
         }
         self.answer(peer, datagram.local, session, &Message::Accept { stamp });
     }
@@ -191,10 +191,10 @@ impl Receiver {
     fn on_data(&mut self, now: Time, datagram: &Datagram<'_>, number: u64, data: Data<'_>) {
         let key = (datagram.source, number);
         let Some(session) = self.sessions.get_mut(&key) else { return };
-        if data.stretch < session.stretch {
+        if data.step < session.step {
             return;
         }
-        session.reach(data.stretch);
+        session.reach(data.step);
         session.heard = now;
         session.local = datagram.local;
         let rtt = Duration::from_micros(u64::from(data.base_rtt_us));
@@ -210,20 +210,26 @@ impl Receiver {
             session.report_at = now + session.rtt;
         }
         if is_new && self.options.payloads {
-            (self.tell)(Event::Payload {
+            (self.on_event)(Event::Payload {
                 session: number,
-                stretch: data.stretch,
+                step: data.step,
                 number: data.number,
                 data: data.payload.to_vec(),
             });
         }
     }
 
-    fn on_ask(&mut self, now: Time, peer: SocketAddr, session: u64, (stretch, round): (u16, u16)) {
+    fn on_report_request(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        session: u64,
+        (step, round): (u16, u16),
+    ) {
         let Some(asked) = self.sessions.get_mut(&(peer, session)) else { return };
         asked.heard = now;
-        asked.reach(stretch);
-        if stretch == asked.stretch {
+        asked.reach(step);
+        if step == asked.step {
             asked.round = round;
             let report = report_of(now, asked);
             let local = asked.local;
@@ -233,7 +239,7 @@ impl Receiver {
 
     fn end(&mut self, peer: SocketAddr, session: u64) {
         if let Some(ended) = self.sessions.remove(&(peer, session)) {
-            (self.tell)(Event::Ended { peer, session, totals: ended.arrivals.totals() });
+            (self.on_event)(Event::Ended { peer, session, totals: ended.arrivals.totals() });
         }
     }
 }
@@ -241,7 +247,7 @@ impl Receiver {
 fn report_of(now: Time, session: &Session) -> Report {
     let arrivals = &session.arrivals;
     Report {
-        stretch: session.stretch,
+        step: session.step,
         round: session.round,
         stamp: arrivals.stamp,
         held: now.since(arrivals.last()).as_nanos(),
@@ -250,7 +256,7 @@ fn report_of(now: Time, session: &Session) -> Report {
 }
 
 impl Protocol for Receiver {
-    /// None is known.
+    /// No commands.
     type Command = ();
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
@@ -266,17 +272,17 @@ impl Protocol for Receiver {
                     self.on_start(now, &datagram, session, (stamp, cookie, proof));
                 }
                 Message::Data(data) => self.on_data(now, &datagram, session, data),
-                Message::Ask { stretch, round } => {
-                    self.on_ask(now, peer, session, (stretch, round));
+                Message::RequestReport { step, round } => {
+                    self.on_report_request(now, peer, session, (step, round));
                 }
                 Message::End => self.end(peer, session),
-                // These are a receiver's own.
+                // Only receivers send these.
                 Message::Challenge { .. }
                 | Message::Accept { .. }
                 | Message::Refuse(_)
                 | Message::Report(_) => {}
             },
-            // Not told to the program: it is shorter than what asked, and anybody may cause it.
+            // No event: the answer is shorter than the packet, and anybody may cause it.
             Err(WireError::Version { session, .. }) if datagram.data.len() >= wire::HELLO => {
                 let refusal = Message::Refuse(Reason::Version);
                 self.answer(peer, datagram.local, session, &refusal);

@@ -1,4 +1,4 @@
-//! The sending end of a session: asks first, then sends at a distance that obeys the reports.
+//! The sending end of a session: a handshake, then packets with a spacing that follows the reports.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,66 +13,66 @@ use super::token::Token;
 use super::wire::{self, Cookie, DATA_HEADER, Data, Message, Reason, Report, WireError};
 use ontempo_udp::{Datagram, Dscp, Ecn, Next, Transmit};
 
-/// How long the answer to a greeting is waited for before it is sent again.
-const GREET_AGAIN: Duration = Duration::from_millis(500);
+/// How long to wait for an answer before sending Hello again.
+const HELLO_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long stragglers are waited for, beside two round trips, before the last count is asked for.
-const SETTLE: Duration = Duration::from_millis(200);
+/// Wait for late packets, beside two round trips, before the last report is requested.
+const SETTLE_TIME: Duration = Duration::from_millis(200);
 
-/// How long the answer to a question is waited for at least.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Minimum wait for an answer to a request.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How a sender is set up.
+/// Options of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderOptions {
     /// The receiver.
     pub destination: SocketAddr,
-    /// What it wants to be known, if anything.
+    /// Its token, if it requires one.
     pub token: Option<Token>,
-    /// How long it may be silent, at the start and while packets are sent.
-    pub patience: Duration,
+    /// Timeout without an answer, in the handshake and while packets are sent.
+    pub timeout: Duration,
     /// The packets' ECN.
     pub ecn: Ecn,
-    /// The packets' DSCP; the socket's where `None`.
+    /// The packets' DSCP; `None`: the socket's.
     pub dscp: Option<Dscp>,
-    /// Payloads that may wait to be sent.
-    pub most_waiting: usize,
-    /// Packets that are handed to the system at once where no spacing is asked for, at least 1.
+    /// Maximum number of queued payloads.
+    pub max_queued: usize,
+    /// Packets sent by one call if the spacing is zero, at least 1.
     pub batch: usize,
 }
 
 impl SenderOptions {
-    /// To `destination`: 3 s of patience, no token, 1,024 payloads, batches of 16.
+    /// To `destination`: a timeout of 3 s, no token, 1,024 payloads, batches of 16.
     pub const fn to(destination: SocketAddr) -> Self {
         Self {
             destination,
             token: None,
-            patience: Duration::from_secs(3),
+            timeout: Duration::from_secs(3),
             ecn: Ecn::NotCapable,
             dscp: None,
-            most_waiting: 1_024,
+            max_queued: 1_024,
             batch: 16,
         }
     }
 }
 
-/// Where the distance between packets comes from.
+/// What sets the spacing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// It never changes; from the start of a packet to the start of the next.
+    /// Constant, from the start of a packet to the start of the next.
     Constant(Duration),
-    /// PSP or damped PSP: it obeys the receiver's reports.
+    /// PSP or damped PSP: set by the receiver's reports.
     Adaptive(SpacingParameters),
 }
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody has answered.
+    /// No answer in the handshake.
     NobodyAnswers,
-    /// The receiver has refused.
+    /// The receiver refused the session.
     Refused(Reason),
-    /// The receiver answers no more.
+    /// The receiver stopped answering.
     Silent,
 }
 
@@ -80,64 +80,64 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NobodyAnswers => {
-                "nobody answers: is `ontempo probe --listen` running there, and does a firewall let \
-                 UDP through?"
+                "no answer: is `ontempo probe --listen` running there, and does a firewall let UDP \
+                 through?"
             }
             Self::Refused(Reason::Token) => {
-                "the receiver wants another token: give the one that it was started with"
+                "wrong token: use the one that the receiver was started with"
             }
             Self::Refused(Reason::Busy) => {
-                "the receiver has as many sessions as it takes; try again later"
+                "the receiver has its maximum number of sessions; try again later"
             }
             Self::Refused(Reason::Version) => "the receiver speaks another version of the protocol",
-            Self::Silent => "the receiver answers no more",
+            Self::Silent => "the receiver stopped answering",
         })
     }
 }
 
 impl std::error::Error for Failure {}
 
-/// As many payloads wait as may.
+/// The queue of payloads is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("as many payloads wait to be sent as may")
+        f.write_str("the queue of payloads is full")
     }
 }
 
 impl std::error::Error for Full {}
 
-/// How far the session is.
+/// State of a session.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Waits for a challenge, or for its acceptance where the cookie is known.
-    Greeting { since: Option<Time>, again: Time, cookie: Option<Cookie> },
-    /// May send.
+    /// Waiting for a challenge, or with a cookie, for acceptance.
+    Handshake { since: Option<Time>, again: Time, cookie: Option<Cookie> },
+    /// Sending.
     Open,
     /// Over.
     Failed(Failure),
-    /// Over, and the receiver was told.
+    /// Closed by this side.
     Closed,
 }
 
-/// What is sent since the last [`Sender::begin`].
+/// State since the last [`Sender::begin`].
 #[derive(Debug)]
-struct Stretch {
+struct Step {
     number: u16,
     pace: Pace,
-    /// Made when the session is open.
+    /// Created when the session is open.
     controller: Option<Spacing>,
-    /// Payloads of this many zeros are sent when none wait.
+    /// Size of the zero payloads sent while the queue is empty.
     filler: Option<usize>,
     sent: u64,
     first_sent: Option<Time>,
     last_sent: Time,
-    /// When the next packet may leave.
+    /// When the next packet may be sent.
     due: Time,
-    /// No more packets are to be sent; when the last count is asked for next.
-    ask_at: Option<Time>,
+    /// Set when stopped: when the last report is requested next.
+    request_at: Option<Time>,
     rounds: u16,
     report: Option<Report>,
     is_settled: bool,
@@ -149,76 +149,76 @@ pub struct Sender {
     options: SenderOptions,
     session: u64,
     state: State,
-    /// The least answer time of the set-up.
+    /// The smallest round trip of the handshake.
     base_rtt: Option<Duration>,
-    /// By the newest report.
+    /// From the newest report.
     latest_rtt: Option<Duration>,
-    stretch: Stretch,
+    step: Step,
     waiting: VecDeque<Vec<u8>>,
-    /// Since when packets were sent that no report has followed.
-    unheard_since: Option<Time>,
-    says_goodbye: bool,
+    /// When the first packet without a following report was sent.
+    no_report_since: Option<Time>,
+    end_pending: bool,
 }
 
 impl Sender {
-    /// A session of this number, which must not be foreseeable ([`random`](super::random)).
+    /// A session with this number, which must be unpredictable ([`random`](super::random)).
     pub fn new(options: SenderOptions, session: u64) -> Self {
         Self {
             options,
             session,
-            state: State::Greeting { since: None, again: Time::ZERO, cookie: None },
+            state: State::Handshake { since: None, again: Time::ZERO, cookie: None },
             base_rtt: None,
             latest_rtt: None,
-            stretch: Stretch::new(0, Pace::Constant(Duration::ZERO), None),
+            step: Step::new(0, Pace::Constant(Duration::ZERO), None),
             waiting: VecDeque::new(),
-            unheard_since: None,
-            says_goodbye: false,
+            no_report_since: None,
+            end_pending: false,
         }
     }
 
-    /// Sends at this pace from now on, numbers beginning anew; `filler` is the size of payloads
-    /// sent when none wait, `None` for no such ones.
+    /// Begins a step with this pace; packet numbers start anew. `filler` is the size of payloads
+    /// sent while the queue is empty; `None`: none are sent.
     pub fn begin(&mut self, pace: Pace, filler: Option<usize>) {
-        let number = self.stretch.number.wrapping_add(1);
-        self.stretch = Stretch::new(number, pace, filler);
-        self.unheard_since = None;
+        let number = self.step.number.wrapping_add(1);
+        self.step = Step::new(number, pace, filler);
+        self.no_report_since = None;
     }
 
-    /// Sends no more, and asks for the last count until it is [settled](Self::is_settled).
+    /// Stops sending and requests the last report until it is [settled](Self::is_settled).
     pub fn stop(&mut self, now: Time) {
-        if self.stretch.ask_at.is_none() {
-            let wait = SETTLE + self.base_rtt.unwrap_or_default() * 2;
-            self.stretch.ask_at = Some(now + wait);
-            self.unheard_since = None;
+        if self.step.request_at.is_none() {
+            let wait = SETTLE_TIME + self.base_rtt.unwrap_or_default() * 2;
+            self.step.request_at = Some(now + wait);
+            self.no_report_since = None;
         }
     }
 
-    /// No more packets of this stretch are sent.
+    /// Whether the step was stopped.
     pub const fn is_stopped(&self) -> bool {
-        self.stretch.ask_at.is_some()
+        self.step.request_at.is_some()
     }
 
-    /// Ends the session, and tells the receiver once.
+    /// Ends the session; one End packet is sent.
     pub fn close(&mut self) {
         if let State::Open = self.state {
-            self.says_goodbye = true;
+            self.end_pending = true;
         }
         self.state = State::Closed;
     }
 
-    /// Puts a payload in the queue.
+    /// Queues a payload.
     ///
     /// # Errors
-    /// As many wait as may.
+    /// If the queue is full.
     pub fn offer(&mut self, payload: Vec<u8>) -> Result<(), Full> {
-        if self.waiting.len() >= self.options.most_waiting {
+        if self.waiting.len() >= self.options.max_queued {
             return Err(Full);
         }
         self.waiting.push_back(payload);
         Ok(())
     }
 
-    /// The receiver has agreed.
+    /// Whether the receiver has accepted.
     pub const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
@@ -231,9 +231,9 @@ impl Sender {
         }
     }
 
-    /// The last count of a stopped stretch has come.
+    /// Whether the last report of a stopped step has arrived.
     pub const fn is_settled(&self) -> bool {
-        self.stretch.is_settled
+        self.step.is_settled
     }
 
     /// The base round trip, once known.
@@ -241,40 +241,40 @@ impl Sender {
         self.base_rtt
     }
 
-    /// The round trip by the newest report.
+    /// The round trip of the newest report.
     pub const fn latest_rtt(&self) -> Option<Duration> {
         self.latest_rtt
     }
 
-    /// Packets sent in this stretch.
+    /// Packets sent in this step.
     pub const fn sent(&self) -> u64 {
-        self.stretch.sent
+        self.step.sent
     }
 
-    /// What the receiver has told of this stretch.
+    /// Counters of the last report of this step.
     pub fn totals(&self) -> Totals {
-        self.stretch.report.map(|report| report.totals).unwrap_or_default()
+        self.step.report.map(|report| report.totals).unwrap_or_default()
     }
 
-    /// From the first packet of this stretch to the last.
+    /// From the first packet of this step to the last.
     pub fn span(&self) -> Duration {
-        self.stretch.first_sent.map_or(Duration::ZERO, |first| self.stretch.last_sent.since(first))
+        self.step.first_sent.map_or(Duration::ZERO, |first| self.step.last_sent.since(first))
     }
 
-    /// The distance asked for now.
+    /// The present spacing.
     pub fn spacing(&self) -> Duration {
-        match (&self.stretch.pace, &self.stretch.controller) {
+        match (&self.step.pace, &self.step.controller) {
             (Pace::Constant(spacing), _) => *spacing,
             (_, controller) => controller.as_ref().map_or(Duration::ZERO, Spacing::spacing),
         }
     }
 
-    /// Reports of this stretch that told of a loss.
+    /// Reports of this step with a loss.
     pub fn losses(&self) -> u64 {
-        self.stretch.controller.as_ref().map_or(0, Spacing::losses)
+        self.step.controller.as_ref().map_or(0, Spacing::losses)
     }
 
-    /// A datagram has come.
+    /// Takes a datagram.
     pub fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
         if datagram.source != self.options.destination {
             return;
@@ -286,7 +286,7 @@ impl Sender {
             }
             _ => return,
         };
-        let State::Greeting { since, .. } = self.state else {
+        let State::Handshake { since, .. } = self.state else {
             if let (State::Open, Message::Report(report)) = (self.state, message) {
                 self.on_report(datagram.received, report);
             }
@@ -295,7 +295,7 @@ impl Sender {
         match message {
             Message::Challenge { stamp, cookie } => {
                 self.note_rtt(datagram.received, stamp);
-                self.state = State::Greeting { since, again: now, cookie: Some(cookie) };
+                self.state = State::Handshake { since, again: now, cookie: Some(cookie) };
             }
             Message::Accept { stamp } => {
                 self.note_rtt(datagram.received, stamp);
@@ -306,7 +306,7 @@ impl Sender {
         }
     }
 
-    /// The answer to what was stamped so has come.
+    /// Takes a round-trip sample from a returned time stamp.
     fn note_rtt(&mut self, received: Time, stamp: u64) {
         if let Some(rtt) = received.as_nanos().checked_sub(stamp).map(Duration::from_nanos) {
             let rtt = self.base_rtt.map_or(rtt, |least| least.min(rtt));
@@ -314,44 +314,44 @@ impl Sender {
         }
     }
 
-    /// The base round trip as reports keep to it.
+    /// The expected interval of reports.
     fn report_interval(&self) -> Duration {
         self.base_rtt.unwrap_or_default().max(MIN_RTT).min(MAX_RTT)
     }
 
     fn on_report(&mut self, received: Time, report: Report) {
-        let stretch = &mut self.stretch;
-        // What was never sent cannot have come.
-        let is_ours = report.stretch == stretch.number && report.totals.next <= stretch.sent;
-        let is_old = stretch.report.is_some_and(|last| {
+        let step = &mut self.step;
+        // A report about packets never sent is invalid.
+        let is_ours = report.step == step.number && report.totals.next <= step.sent;
+        let is_old = step.report.is_some_and(|last| {
             (report.totals.next, report.totals.received) < (last.totals.next, last.totals.received)
         });
         if !is_ours || is_old {
             return;
         }
-        // A stopped one waits for its answer alone.
-        if stretch.ask_at.is_none() || report.round > 0 {
-            self.unheard_since = None;
+        // A stopped step waits only for its own answer.
+        if step.request_at.is_none() || report.round > 0 {
+            self.no_report_since = None;
         }
         if report.totals.received > 0 {
             let answered = received.as_nanos().checked_sub(report.stamp);
             let rtt = answered.and_then(|span| span.checked_sub(report.held));
             self.latest_rtt = rtt.map(Duration::from_nanos).or(self.latest_rtt);
         }
-        let sent = stretch.sent;
-        if let Some(controller) = &mut stretch.controller {
+        let sent = step.sent;
+        if let Some(controller) = &mut step.controller {
             controller.on_report(report.totals.report(), sent);
-            // The new spacing holds from the packet before on.
-            stretch.due = stretch.last_sent + controller.spacing();
+            // The new spacing applies from the previous packet on.
+            step.due = step.last_sent + controller.spacing();
         }
-        stretch.is_settled |= stretch.ask_at.is_some() && report.round > 0;
-        stretch.report = Some(report);
+        step.is_settled |= step.request_at.is_some() && report.round > 0;
+        step.report = Some(report);
     }
 
-    /// The time of [`next_timeout`](Self::next_timeout) has come.
+    /// Call it at [`next_timeout`](Self::next_timeout).
     pub fn handle_timeout(&mut self, now: Time) {
         match self.state {
-            State::Greeting { since: Some(since), .. } if since + self.options.patience <= now => {
+            State::Handshake { since: Some(since), .. } if since + self.options.timeout <= now => {
                 self.state = State::Failed(Failure::NobodyAnswers);
             }
             State::Open if self.silent_at() <= now => {
@@ -361,31 +361,31 @@ impl Sender {
         }
     }
 
-    /// When the receiver has been silent for too long.
+    /// When the receiver counts as silent.
     fn silent_at(&self) -> Time {
-        self.unheard_since.map_or(Time::NEVER, |since| since + self.options.patience)
+        self.no_report_since.map_or(Time::NEVER, |since| since + self.options.timeout)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is wanted.
+    /// When to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Time {
         match self.state {
-            State::Greeting { since: Some(since), .. } => since + self.options.patience,
+            State::Handshake { since: Some(since), .. } => since + self.options.timeout,
             State::Open => self.silent_at(),
             _ => Time::NEVER,
         }
     }
 
-    /// Writes what is to leave now into `buffer`.
+    /// Writes the next packet to `buffer`.
     pub fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        if std::mem::take(&mut self.says_goodbye) {
+        if std::mem::take(&mut self.end_pending) {
             return self.small(&Message::End, buffer);
         }
         match self.state {
             State::Failed(_) | State::Closed => Next::Idle,
-            State::Greeting { again, .. } if now < again => Next::WaitUntil(again),
-            State::Greeting { since, cookie, .. } => {
+            State::Handshake { again, .. } if now < again => Next::WaitUntil(again),
+            State::Handshake { since, cookie, .. } => {
                 let since = Some(since.unwrap_or(now));
-                self.state = State::Greeting { since, again: now + GREET_AGAIN, cookie };
+                self.state = State::Handshake { since, again: now + HELLO_INTERVAL, cookie };
                 let stamp = now.as_nanos();
                 let message = match cookie {
                     None => Message::Hello { stamp },
@@ -396,13 +396,13 @@ impl Sender {
                 };
                 // A cookie ages: where no answer comes, the next greeting begins anew.
                 if cookie.is_some() {
-                    let again = now + GREET_AGAIN;
-                    self.state = State::Greeting { since, again, cookie: None };
+                    let again = now + HELLO_INTERVAL;
+                    self.state = State::Handshake { since, again, cookie: None };
                 }
                 self.small(&message, buffer)
             }
-            State::Open => match self.stretch.ask_at {
-                Some(ask_at) => self.ask(now, ask_at, buffer),
+            State::Open => match self.step.request_at {
+                Some(request_at) => self.ask(now, request_at, buffer),
                 None => self.send(now, buffer),
             },
         }
@@ -413,46 +413,46 @@ impl Sender {
         Next::Transmit(Transmit::to(self.options.destination))
     }
 
-    fn ask(&mut self, now: Time, ask_at: Time, buffer: &mut Vec<u8>) -> Next {
-        if self.stretch.is_settled {
+    fn ask(&mut self, now: Time, request_at: Time, buffer: &mut Vec<u8>) -> Next {
+        if self.step.is_settled {
             return Next::Idle;
         }
-        if now < ask_at {
-            return Next::WaitUntil(ask_at);
+        if now < request_at {
+            return Next::WaitUntil(request_at);
         }
-        self.unheard_since.get_or_insert(now);
-        let wait = self.report_interval().max(ASK_AGAIN);
-        let stretch = &mut self.stretch;
-        stretch.ask_at = Some(now + wait);
-        stretch.rounds = stretch.rounds.saturating_add(1);
-        let (stretch, round) = (stretch.number, stretch.rounds);
-        self.small(&Message::Ask { stretch, round }, buffer)
+        self.no_report_since.get_or_insert(now);
+        let wait = self.report_interval().max(REQUEST_INTERVAL);
+        let step = &mut self.step;
+        step.request_at = Some(now + wait);
+        step.rounds = step.rounds.saturating_add(1);
+        let (step, round) = (step.number, step.rounds);
+        self.small(&Message::RequestReport { step, round }, buffer)
     }
 
     fn send(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        if now < self.stretch.due {
-            return Next::WaitUntil(self.stretch.due);
+        if now < self.step.due {
+            return Next::WaitUntil(self.step.due);
         }
-        if self.waiting.is_empty() && self.stretch.filler.is_none() {
+        if self.waiting.is_empty() && self.step.filler.is_none() {
             return Next::Idle;
         }
         let interval = self.report_interval();
-        let stretch = &mut self.stretch;
-        if let (Pace::Adaptive(parameters), None) = (stretch.pace, &stretch.controller) {
-            stretch.controller = Some(Spacing::new(parameters, interval));
+        let step = &mut self.step;
+        if let (Pace::Adaptive(parameters), None) = (step.pace, &step.controller) {
+            step.controller = Some(Spacing::new(parameters, interval));
         }
         let segment = self.write_data(now, buffer);
         let mut count = 1;
         if self.spacing() == Duration::ZERO && self.waiting.is_empty() {
-            // All of one size, so that the system can cut them.
+            // All of one size, so that the system can segment them.
             let whole = self.options.batch.min(usize::from(u16::MAX) / segment.max(1));
-            while count < whole && self.stretch.filler == segment.checked_sub(DATA_HEADER) {
+            while count < whole && self.step.filler == segment.checked_sub(DATA_HEADER) {
                 self.write_data(now, buffer);
                 count += 1;
             }
         }
-        self.stretch.due = now + self.spacing();
-        self.unheard_since.get_or_insert(now);
+        self.step.due = now + self.spacing();
+        self.no_report_since.get_or_insert(now);
         Next::Transmit(Transmit {
             ecn: self.options.ecn,
             dscp: self.options.dscp,
@@ -461,31 +461,31 @@ impl Sender {
         })
     }
 
-    /// Writes the next packet of data; answers its bytes.
+    /// Writes the next data packet; returns its size.
     fn write_data(&mut self, now: Time, buffer: &mut Vec<u8>) -> usize {
         let start = buffer.len();
         let base_rtt_us = self.report_interval().as_nanos() / 1_000;
         let payload = self.waiting.pop_front();
-        let stretch = &mut self.stretch;
+        let step = &mut self.step;
         let data = Data {
-            stretch: stretch.number,
-            number: stretch.sent,
+            step: step.number,
+            number: step.sent,
             base_rtt_us: u32::try_from(base_rtt_us).unwrap_or(u32::MAX),
             stamp: now.as_nanos(),
             payload: payload.as_deref().unwrap_or_default(),
         };
         wire::write(self.session, &Message::Data(data), buffer);
-        if let (None, Some(filler)) = (payload, stretch.filler) {
+        if let (None, Some(filler)) = (payload, step.filler) {
             buffer.resize(start + DATA_HEADER + filler, 0);
         }
-        stretch.first_sent.get_or_insert(now);
-        stretch.last_sent = now;
-        stretch.sent += 1;
+        step.first_sent.get_or_insert(now);
+        step.last_sent = now;
+        step.sent += 1;
         buffer.len() - start
     }
 }
 
-impl Stretch {
+impl Step {
     fn new(number: u16, pace: Pace, filler: Option<usize>) -> Self {
         Self {
             number,
@@ -496,7 +496,7 @@ impl Stretch {
             first_sent: None,
             last_sent: Time::ZERO,
             due: Time::ZERO,
-            ask_at: None,
+            request_at: None,
             rounds: 0,
             report: None,
             is_settled: false,

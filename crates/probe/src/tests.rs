@@ -133,32 +133,32 @@ impl Network {
     }
 }
 
-type Outcome = Result<Measured, Failure>;
+type Outcome = Result<StepResult, Failure>;
 
-fn probe(stretches: &[Stretch], token: Option<Token>) -> (Probe, Results<Outcome>) {
-    let (tell, results) = channel();
+fn probe(steps: &[Step], token: Option<Token>) -> (Probe, Results<Outcome>) {
+    let (on_event, results) = channel();
     let options = ProbeOptions {
-        stretches: stretches.to_vec(),
+        steps: steps.to_vec(),
         packet: Bytes::new(1_400),
         sender: SenderOptions { token, ..SenderOptions::to(address(RECEIVER)) },
     };
-    let probe = Probe::new(options, 77, move |outcome| drop(tell.send(outcome)));
+    let probe = Probe::new(options, 77, move |outcome| drop(on_event.send(outcome)));
     (probe, results)
 }
 
 fn receiver(token: Option<Token>) -> (Receiver, Results<Event>) {
-    let (tell, events) = channel();
+    let (on_event, events) = channel();
     let options = ReceiverOptions { token, ..ReceiverOptions::default() };
-    (Receiver::new(options, 99, move |event| drop(tell.send(event))), events)
+    (Receiver::new(options, 99, move |event| drop(on_event.send(event))), events)
 }
 
-fn constant(micros: u64, millis: u64) -> Stretch {
+fn constant(micros: u64, millis: u64) -> Step {
     let pace = Pace::Constant(Duration::from_micros(micros));
-    Stretch { pace, duration: Duration::from_millis(millis) }
+    Step { pace, duration: Duration::from_millis(millis) }
 }
 
-fn measure(network: &mut Network, stretches: &[Stretch]) -> Vec<Outcome> {
-    let (mut probe, results) = probe(stretches, None);
+fn measure(network: &mut Network, steps: &[Step]) -> Vec<Outcome> {
+    let (mut probe, results) = probe(steps, None);
     let (mut receiver, _events) = receiver(None);
     network.run(&mut probe, &mut receiver, Time::from_secs_f64(600.0));
     assert!(probe.is_finished());
@@ -195,9 +195,8 @@ fn loss_and_throughput_against_spacing_are_those_of_the_bottleneck() {
 fn psp_finds_the_bottleneck_and_loses_far_less_than_no_spacing() {
     for parameters in [SpacingParameters::psp(), SpacingParameters::damped()] {
         let mut network = Network::new(TEN, Mischief::default(), 1);
-        let stretch =
-            Stretch { pace: Pace::Adaptive(parameters), duration: Duration::from_secs(60) };
-        let measured = measure(&mut network, &[stretch]).remove(0).expect("measured");
+        let step = Step { pace: Pace::Adaptive(parameters), duration: Duration::from_secs(60) };
+        let measured = measure(&mut network, &[step]).remove(0).expect("measured");
         let mbit = measured.received_rate().as_mbit_per_sec();
         assert!(mbit > 2.5, "{mbit}");
         assert!(measured.loss() < 0.5, "{}", measured.loss());
@@ -211,10 +210,10 @@ fn psp_finds_the_bottleneck_and_loses_far_less_than_no_spacing() {
 
 #[test]
 fn payloads_are_handed_on_and_bounded() {
-    let (tell, events) = channel();
+    let (on_event, events) = channel();
     let options = ReceiverOptions { payloads: true, ..ReceiverOptions::default() };
-    let mut receiver = Receiver::new(options, 5, move |event| drop(tell.send(event)));
-    let options = SenderOptions { most_waiting: 3, ..SenderOptions::to(address(RECEIVER)) };
+    let mut receiver = Receiver::new(options, 5, move |event| drop(on_event.send(event)));
+    let options = SenderOptions { max_queued: 3, ..SenderOptions::to(address(RECEIVER)) };
     let mut sender = Sender::new(options, 4);
     sender.begin(Pace::Adaptive(SpacingParameters::damped()), None);
     for text in ["a", "bb", "ccc"] {
@@ -371,10 +370,10 @@ fn a_forged_address_gets_one_short_answer_and_no_session() {
     assert_eq!(wire::read(&accept), Ok((1, Message::Accept { stamp: 4 })));
     assert_eq!(receiver.sessions(), 1);
     // Strangers' data changes nothing.
-    let data = Data { stretch: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] };
+    let data = Data { step: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] };
     for (source, session) in [(address(8), 1), (address(9), 2)] {
         assert_eq!(answer(&mut receiver, source, &written(session, &Message::Data(data))), None);
-        let ask = Message::Ask { stretch: 1, round: 1 };
+        let ask = Message::RequestReport { step: 1, round: 1 };
         assert_eq!(answer(&mut receiver, source, &written(session, &ask)), None);
         answer(&mut receiver, source, &written(session, &Message::End));
     }
@@ -415,7 +414,7 @@ fn a_round_trip_of_nothing_does_not_make_reports_a_flood() {
     let Ok((1, Message::Challenge { cookie, .. })) = wire::read(&challenge) else { panic!() };
     let start = Message::Start { stamp: 4, cookie, proof: [0; 16] };
     answer(&mut receiver, address(9), &written(1, &start)).expect("accepted");
-    let data = Data { stretch: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] };
+    let data = Data { step: 1, number: 0, base_rtt_us: 0, stamp: 0, payload: &[] };
     assert_eq!(answer(&mut receiver, address(9), &written(1, &Message::Data(data))), None);
     let mut reports = 0;
     let mut now = receiver.next_timeout();
@@ -441,13 +440,13 @@ fn a_report_of_what_was_never_sent_is_ignored() {
     let sent = sender.sent();
     for next in [sent + 1, u64::MAX] {
         let totals = Totals { next, ..Totals::default() };
-        let report = Report { stretch: 1, totals, ..Report::default() };
+        let report = Report { step: 1, totals, ..Report::default() };
         sender
             .handle(Time::ZERO, datagram(address(RECEIVER), &written(4, &Message::Report(report))));
         assert_eq!((sender.totals(), sender.spacing()), (Totals::default(), Duration::ZERO));
     }
     let totals = Totals { next: sent, ..Totals::default() };
-    let report = Report { stretch: 1, totals, ..Report::default() };
+    let report = Report { step: 1, totals, ..Report::default() };
     sender.handle(Time::ZERO, datagram(address(8), &written(4, &Message::Report(report))));
     assert_eq!(sender.totals(), Totals::default(), "of another host");
     sender.handle(Time::ZERO, datagram(address(RECEIVER), &written(4, &Message::Report(report))));
@@ -468,7 +467,7 @@ fn whatever_the_network_does_a_probe_ends_and_counts_no_packet_twice() {
         let rate = Rate::from_bits_per_sec(1_000_000 + (draw(50e6) as u64));
         let mut network = Network::new(rate, mischief, seed);
         let psp = Pace::Adaptive(SpacingParameters::damped());
-        let plan = [constant(500, 60), Stretch { pace: psp, duration: Duration::from_millis(100) }];
+        let plan = [constant(500, 60), Step { pace: psp, duration: Duration::from_millis(100) }];
         for outcome in measure(&mut network, &plan) {
             // A damaged refusal can pass for one: nothing authenticates packets.
             let Ok(measured) = outcome else { continue };
@@ -483,13 +482,13 @@ fn a_probe_over_loopback_measures_what_was_sent() {
     let clock = Clock::new();
     let open = || Socket::bind("127.0.0.1:0".parse().expect("address"), SocketOptions::default());
     let (near, far) = (open().expect("a socket"), open().expect("a socket"));
-    let (tell, results) = channel();
+    let (on_event, results) = channel();
     let options = ProbeOptions {
-        stretches: vec![constant(500, 200), constant(100, 200)],
+        steps: vec![constant(500, 200), constant(100, 200)],
         packet: Bytes::new(1_000),
         sender: SenderOptions::to(far.local_address().expect("an address")),
     };
-    let probe = Probe::new(options, random(), move |outcome| drop(tell.send(outcome)));
+    let probe = Probe::new(options, random(), move |outcome| drop(on_event.send(outcome)));
     let receiver = receiver(None).0;
     let listening = Driver::spawn(far, receiver, clock, DriverOptions::default());
     let options = DriverOptions { precise: true, ..DriverOptions::default() };
@@ -511,7 +510,7 @@ proptest! {
     #[test]
     fn messages_are_read_as_they_were_written(
         session in any::<u64>(), numbers in any::<[u64; 11]>(), cookie in any::<[u8; 16]>(),
-        stretch in any::<u16>(), base_rtt_us in any::<u32>(),
+        step in any::<u16>(), base_rtt_us in any::<u32>(),
         payload in proptest::collection::vec(any::<u8>(), 0..50)
     ) {
         let [stamp, held, next, received, bytes, late, duplicates, marked, span_ns, gap, queueing] =
@@ -528,9 +527,9 @@ proptest! {
             Message::Refuse(Reason::Token),
             Message::Refuse(Reason::Busy),
             Message::Refuse(Reason::Version),
-            Message::Data(Data { stretch, number: next, base_rtt_us, stamp, payload: &payload }),
-            Message::Ask { stretch, round: 3 },
-            Message::Report(Report { stretch, round: 9, stamp, held, totals }),
+            Message::Data(Data { step, number: next, base_rtt_us, stamp, payload: &payload }),
+            Message::RequestReport { step, round: 3 },
+            Message::Report(Report { step, round: 9, stamp, held, totals }),
             Message::End,
         ] {
             let bytes = written(session, &message);

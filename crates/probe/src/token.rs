@@ -1,10 +1,10 @@
-//! The proof that a sender knows the receiver's token.
+//! Proof that a sender has the receiver's token.
 
 use std::fmt;
 
 use ontempo_udp::{Cookie, hash};
 
-/// What sender and receiver both know, made from a text.
+/// A secret shared by sender and receiver, derived from a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
@@ -15,12 +15,12 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// That of `text`.
+    /// The token of `text`.
     pub fn new(text: &str) -> Self {
         Self(hash(&[0; 16], &[text.as_bytes()]))
     }
 
-    /// Proves that the token is known, for this cookie and session only.
+    /// Keyed hash of this cookie and session; it proves possession of the token.
     pub(super) fn proof(token: Option<Self>, cookie: &Cookie, session: u64) -> Cookie {
         token.map_or([0; 16], |token| hash(&token.0, &[cookie, &session.to_be_bytes()]))
     }

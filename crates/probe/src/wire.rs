@@ -1,12 +1,12 @@
 //! The packets, byte by byte; numbers are big-endian.
 //!
-//! | bytes | what |
+//! | bytes | field |
 //! | --- | --- |
 //! | 0..2 | `OS` |
 //! | 2 | version, 1 |
 //! | 3 | kind |
 //! | 4..12 | session |
-//! | 12.. | by kind, as [`Message`] has it |
+//! | 12.. | fields of the kind, see [`Message`] |
 
 use std::fmt;
 
@@ -14,118 +14,118 @@ use super::Totals;
 use ontempo_foundation::octets::{Octets, Short};
 pub use ontempo_udp::Cookie;
 
-/// What each packet begins with.
+/// The first bytes of each packet.
 const MAGIC: [u8; 2] = *b"OS";
 
-/// The version that we speak.
+/// Protocol version.
 pub const VERSION: u8 = 1;
 
-/// Bytes of a packet of data before its payload.
+/// Bytes of a data packet before its payload.
 pub const DATA_HEADER: usize = 34;
 
-/// Bytes of the first packet: no answer to it is longer.
+/// Bytes of the first packet: no answer is longer.
 pub const HELLO: usize = 64;
 
-/// Why a receiver refuses.
+/// Why a receiver refuses a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The sender does not know the token.
+    /// The sender has another token.
     Token,
-    /// As many sessions as it takes are under way.
+    /// The maximum number of sessions is reached.
     Busy,
-    /// It speaks another version.
+    /// The versions differ.
     Version,
 }
 
-/// What a packet says, beside its session.
+/// Content of a packet beside its session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'a> {
-    /// May I send? Kind 1: the sender's time in nanoseconds, and zeros up to [`HELLO`] bytes.
+    /// Request for a session. Kind 1: the sender's time in nanoseconds, and zeros up to [`HELLO`] bytes.
     Hello {
         /// The sender's time, ns.
         stamp: u64,
     },
-    /// Prove that you are there. Kind 2.
+    /// Request to prove the source address. Kind 2.
     Challenge {
-        /// Of the packet that this answers.
+        /// Time stamp of the packet that this answers.
         stamp: u64,
-        /// To be sent back.
+        /// To be returned.
         cookie: Cookie,
     },
-    /// Here I am. Kind 3.
+    /// The cookie, returned. Kind 3.
     Start {
         /// The sender's time, ns.
         stamp: u64,
-        /// As the challenge had it.
+        /// As in the challenge.
         cookie: Cookie,
-        /// Made from the token and the cookie; zeros without a token.
+        /// Keyed hash of the cookie with the token; zeros without a token.
         proof: Cookie,
     },
-    /// Send. Kind 4.
+    /// The session is accepted. Kind 4.
     Accept {
-        /// Of the packet that this answers.
+        /// Time stamp of the packet that this answers.
         stamp: u64,
     },
-    /// Do not. Kind 5.
+    /// The session is refused. Kind 5.
     Refuse(Reason),
-    /// Kind 6.
+    /// Data. Kind 6.
     Data(Data<'a>),
-    /// Tell what has come, though no report is due. Kind 7.
-    Ask {
-        /// What is asked about.
-        stretch: u16,
-        /// Counts the questions, from 1.
+    /// Request for a report. Kind 7.
+    RequestReport {
+        /// The step.
+        step: u16,
+        /// Number of the request, from 1.
         round: u16,
     },
-    /// What has come. Kind 8.
+    /// Receiver report. Kind 8.
     Report(Report),
-    /// The session is over. Kind 9.
+    /// End of the session. Kind 9.
     End,
 }
 
-/// A packet of data: 34 bytes, and the payload.
+/// A data packet: 34 bytes and the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Which of the session's stretches it belongs to: numbers begin anew in each.
-    pub stretch: u16,
-    /// Counts packets from 0.
+    /// The step that it belongs to; packet numbers start anew in each.
+    pub step: u16,
+    /// Packet number, from 0.
     pub number: u64,
     /// The base round trip, us.
     pub base_rtt_us: u32,
     /// The sender's time, ns.
     pub stamp: u64,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
-/// What a receiver tells.
+/// A receiver report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Which stretch this tells of.
-    pub stretch: u16,
-    /// The question that this answers; 0: none.
+    /// The step that it is about.
+    pub step: u16,
+    /// The request that this answers; 0: none.
     pub round: u16,
-    /// Of the newest packet, as it was stamped.
+    /// Time stamp of the newest packet.
     pub stamp: u64,
-    /// How long ago that came, ns.
+    /// Time since the arrival of that packet, ns.
     pub held: u64,
-    /// What has come.
+    /// Counters.
     pub totals: Totals,
 }
 
-/// Why bytes are no packet of ours.
+/// Why bytes are not a packet of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// Something else.
+    /// Another protocol.
     NotOurs,
-    /// Ours, of another version.
+    /// Another version.
     Version {
-        /// The version that it says.
+        /// Its version.
         version: u8,
         /// Its session.
         session: u64,
     },
-    /// Shorter than what its kind needs, or of values that cannot be.
+    /// Shorter than its kind requires, or with impossible values.
     Malformed,
 }
 
@@ -149,10 +149,10 @@ impl From<Short> for WireError {
     }
 }
 
-/// Reads a packet: its session and what it says.
+/// Parses a packet: its session and its content.
 ///
 /// # Errors
-/// It is not ours, of another version, or damaged. Bytes behind a message are ignored.
+/// If it is another protocol or version, or damaged. Trailing bytes are ignored.
 pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
     let mut reader = Octets(bytes);
     if !reader.array().is_ok_and(|first| first == MAGIC) {
@@ -176,13 +176,13 @@ pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
             _ => return Err(WireError::Malformed),
         }),
         6 => Message::Data(Data {
-            stretch: reader.u16()?,
+            step: reader.u16()?,
             number: reader.u64()?,
             base_rtt_us: reader.u32()?,
             stamp: reader.u64()?,
             payload: reader.rest(),
         }),
-        7 => Message::Ask { stretch: reader.u16()?, round: reader.u16()? },
+        7 => Message::RequestReport { step: reader.u16()?, round: reader.u16()? },
         8 => Message::Report(read_report(&mut reader)?),
         9 => Message::End,
         _ => return Err(WireError::Malformed),
@@ -192,7 +192,7 @@ pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
 
 fn read_report(reader: &mut Octets<'_>) -> Result<Report, WireError> {
     let report = Report {
-        stretch: reader.u16()?,
+        step: reader.u16()?,
         round: reader.u16()?,
         stamp: reader.u64()?,
         held: reader.u64()?,
@@ -208,7 +208,7 @@ fn read_report(reader: &mut Octets<'_>) -> Result<Report, WireError> {
             queueing_ns: reader.u64()?,
         },
     };
-    // Each number below `next` comes at most once.
+    // Each number below `next` arrives at most once.
     if report.totals.received > report.totals.next { Err(WireError::Malformed) } else { Ok(report) }
 }
 
@@ -224,7 +224,7 @@ pub fn write(session: u64, message: &Message<'_>, to: &mut Vec<u8>) {
         Message::Accept { .. } => 4,
         Message::Refuse(_) => 5,
         Message::Data(_) => 6,
-        Message::Ask { .. } => 7,
+        Message::RequestReport { .. } => 7,
         Message::Report(_) => 8,
         Message::End => 9,
     });
@@ -250,14 +250,14 @@ pub fn write(session: u64, message: &Message<'_>, to: &mut Vec<u8>) {
             Reason::Version => 3,
         }),
         Message::Data(data) => {
-            to.extend(data.stretch.to_be_bytes());
+            to.extend(data.step.to_be_bytes());
             to.extend(data.number.to_be_bytes());
             to.extend(data.base_rtt_us.to_be_bytes());
             to.extend(data.stamp.to_be_bytes());
             to.extend(data.payload);
         }
-        Message::Ask { stretch, round } => {
-            to.extend(stretch.to_be_bytes());
+        Message::RequestReport { step, round } => {
+            to.extend(step.to_be_bytes());
             to.extend(round.to_be_bytes());
         }
         Message::Report(report) => write_report(report, to),
@@ -267,7 +267,7 @@ pub fn write(session: u64, message: &Message<'_>, to: &mut Vec<u8>) {
 
 fn write_report(report: &Report, to: &mut Vec<u8>) {
     let totals = &report.totals;
-    to.extend(report.stretch.to_be_bytes());
+    to.extend(report.step.to_be_bytes());
     to.extend(report.round.to_be_bytes());
     for number in [
         report.stamp,

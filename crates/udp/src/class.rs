@@ -1,4 +1,4 @@
-//! The byte that networks look at: DSCP in its upper six bits, ECN in its lower two.
+//! The traffic class byte: DSCP in its upper six bits, ECN in its lower two.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 /// Explicit congestion notification (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// The sender does not react to marks.
+    /// Not-ECT: the sender does not react to marks.
     #[default]
     NotCapable,
-    /// ECT(1), which L4S queues take as theirs (RFC 9331).
+    /// ECT(1): identifies L4S traffic (RFC 9331).
     Capable1,
     /// ECT(0): a router may mark instead of dropping.
     Capable0,
-    /// A router has marked the packet.
+    /// CE: a router has marked the packet.
     Congestion,
 }
 
@@ -28,7 +28,7 @@ impl Ecn {
         }
     }
 
-    /// That of a whole traffic class.
+    /// ECN of a traffic class byte.
     pub const fn of(class: u8) -> Self {
         match class & 3 {
             0 => Self::NotCapable,
@@ -74,7 +74,7 @@ impl Dscp {
     /// AF41: interactive and broadcast video (RFC 4594, section 4.3).
     pub const VIDEO: Self = Self(34);
 
-    /// The code point of this number; `None` above 63.
+    /// The code point with this number; `None` above 63.
     pub const fn new(number: u8) -> Option<Self> {
         if number < 64 { Some(Self(number)) } else { None }
     }
@@ -84,18 +84,18 @@ impl Dscp {
         self.0
     }
 
-    /// That of a whole traffic class.
+    /// DSCP of a traffic class byte.
     pub const fn of(class: u8) -> Self {
         Self(class >> 2)
     }
 
-    /// The whole traffic class.
+    /// The traffic class byte.
     pub const fn with(self, ecn: Ecn) -> u8 {
         self.0 << 2 | ecn.bits()
     }
 }
 
-/// What is no code point.
+/// Not a code point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDscp(String);
 

@@ -1,17 +1,17 @@
-//! The endpoint's clock: `CLOCK_MONOTONIC`, counted from when it was made.
+//! The endpoint's clock: `CLOCK_MONOTONIC`, counted from its creation.
 
 use ontempo_foundation::{Duration, Time};
 use rustix::time::{ClockId, clock_gettime};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Arrivals older than this are not believed: the wall clock has been set meanwhile.
+/// Older arrivals are not believed: the wall clock was set meanwhile.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// A clock that never goes back; a copy of it shows the same time.
+/// A monotonic clock; copies show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The system's monotonic time at our zero, in nanoseconds.
+    /// The system's monotonic time at zero, in nanoseconds.
     origin: u64,
 }
 
@@ -22,7 +22,7 @@ fn nanos(clock: ClockId) -> u64 {
 }
 
 impl Clock {
-    /// One that is zero now.
+    /// A clock that is zero now.
     #[expect(clippy::new_without_default, reason = "two clocks made by default would differ")]
     pub fn new() -> Self {
         Self { origin: nanos(ClockId::Monotonic) }
@@ -39,9 +39,9 @@ impl Clock {
         nanos(ClockId::Realtime)
     }
 
-    /// Our time when the wall clock showed `wall`, which was a moment ago. The kernel stamps
-    /// arrivals by the wall clock: only their age is taken from it, so that setting it does not
-    /// show.
+    /// Our time when the wall clock showed `wall`, a moment ago. The kernel stamps
+    /// arrivals by the wall clock: only their age is used, so that setting the wall clock
+    /// has no effect.
     pub(super) fn at_wall(now: Time, wall_now: u64, wall: u64) -> Time {
         match wall_now.checked_sub(wall).map(Duration::from_nanos) {
             Some(age) if age <= MAX_AGE => Time::ZERO + now.since(Time::ZERO).saturating_sub(age),

@@ -8,16 +8,16 @@ const ALIGN: usize = size_of::<usize>();
 /// A message's length (with this header), level and type.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Where the level stands in the header, behind the length.
+/// Offset of the level in the header, behind the length.
 const LEVEL: usize = size_of::<usize>();
 
 const _: () = assert!(HEADER == LEVEL + 8 && HEADER.is_multiple_of(ALIGN));
 
-/// Room for what is sent (class, address, segment) and what is received (class, address,
+/// Space for what is sent (class, address, segment) and received (class, address,
 /// segment, time of arrival).
 const ROOM: usize = 192;
 
-/// Control messages, aligned as the kernel wants them.
+/// Control messages, aligned as the kernel requires.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 pub(super) struct Control {
@@ -30,7 +30,7 @@ impl Control {
         Self { bytes: [0; ROOM], length: 0 }
     }
 
-    /// Adds a message; one that has no room is left out, which our few never meet.
+    /// Adds a message; without space for it, it is omitted, which ours never need.
     pub(super) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
         let (start, whole) = (self.length, HEADER + data.len());
         let Some(place) = self.bytes.get_mut(start..start + whole.next_multiple_of(ALIGN)) else {
@@ -47,7 +47,7 @@ impl Control {
         &self.bytes[..self.length]
     }
 
-    /// All the room, for the kernel to write to.
+    /// The whole buffer, for the kernel to write to.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -72,7 +72,7 @@ impl Control {
     }
 }
 
-/// The number of C that `bytes` begin with.
+/// The C value at the beginning of `bytes`.
 pub(super) fn int(bytes: &[u8]) -> Option<i32> {
     Some(i32::from_ne_bytes(bytes.first_chunk().copied()?))
 }

@@ -1,4 +1,4 @@
-//! The thread that carries a protocol over a socket.
+//! The thread that runs a protocol over a socket.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -10,25 +10,25 @@ use std::thread::{Builder, JoinHandle};
 use ontempo_foundation::Time;
 
 use super::socket::Reader;
-use super::wait::{Bell, Ready, Ringer, be_punctual, bell};
+use super::wait::{Ready, WakeEvents, Waker, minimize_timer_slack, wake_pair};
 use super::{Clock, Next, Protocol, Socket, Transmit};
 
-/// Transmissions before what has come gets its turn.
+/// Transmissions in a row before reading.
 const MAX_TRANSMISSIONS: usize = 32;
 
-/// Reads in a row before sending gets its turn.
+/// Reads in a row before sending.
 const MAX_READS: usize = 4;
 
-/// Errors of reading in a row after which the socket counts as broken.
+/// Read errors in a row after which the socket counts as failed.
 const MAX_ERRORS: u32 = 1_000;
 
-/// How the driver works.
+/// Options of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverOptions {
-    /// Meet the times of paced packets to the microsecond, by looking at the clock for the last
-    /// 60 us before each: costs up to a core while packets are paced.
+    /// Send paced packets on time to the microsecond, by polling the clock for the last
+    /// 60 us before each: uses up to one core while packets are paced.
     pub precise: bool,
-    /// Commands that may wait; more are refused. At least 1.
+    /// Queued commands; more are refused. At least 1.
     pub commands: usize,
 }
 
@@ -38,7 +38,7 @@ impl Default for DriverOptions {
     }
 }
 
-/// What a driver has done so far.
+/// Counters of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverStatistics {
     /// Calls that sent something.
@@ -51,7 +51,7 @@ pub struct DriverStatistics {
     pub received_bytes: u64,
     /// Calls that received something.
     pub receive_calls: u64,
-    /// Times that the kernel took no more for a while.
+    /// Times that the socket's send buffer was full.
     pub blocked: u64,
     /// Transmissions refused as larger than the path's MTU.
     pub too_large: u64,
@@ -71,7 +71,7 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// One thread writes: no other order is needed.
+/// Only one thread writes: relaxed order suffices.
 fn count(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
@@ -92,10 +92,10 @@ impl Counters {
     }
 }
 
-/// Why a command was not taken; it is handed back.
+/// Why a command was not accepted; it is returned.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CommandError<C> {
-    /// As many wait as may.
+    /// The queue is full.
     Full(C),
     /// The driver has ended.
     Ended(C),
@@ -110,7 +110,7 @@ impl<C> fmt::Display for CommandError<C> {
     }
 }
 
-/// A protocol under way on a thread of its own. Dropping it ends the thread.
+/// A protocol running on its own thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Driver<P: Protocol> {
     commands: SyncSender<P::Command>,
@@ -120,33 +120,33 @@ pub struct Driver<P: Protocol> {
 
 #[derive(Debug)]
 struct Shared {
-    ringer: Ringer,
+    waker: Waker,
     ending: AtomicBool,
     counters: Counters,
 }
 
 impl<P: Protocol> Driver<P> {
-    /// Starts a thread that carries `protocol` over `socket`.
+    /// Starts a thread that runs `protocol` over `socket`.
     ///
     /// # Errors
-    /// The system has no thread or file left.
+    /// If the system has no thread or file descriptor left.
     pub fn spawn(
         socket: Socket,
         protocol: P,
         clock: Clock,
         options: DriverOptions,
     ) -> io::Result<Self> {
-        let (ringer, bell) = bell()?;
+        let (waker, wake_events) = wake_pair()?;
         let (commands, waiting) = sync_channel(options.commands.max(1));
         let counters = Counters::default();
-        let shared = Arc::new(Shared { ringer, ending: AtomicBool::new(false), counters });
+        let shared = Arc::new(Shared { waker, ending: AtomicBool::new(false), counters });
         let work = Work {
             reader: socket.reader(),
             socket,
             protocol,
             clock,
             precise: options.precise,
-            bell,
+            wake_events,
             waiting,
             shared: Arc::clone(&shared),
             buffer: Vec::new(),
@@ -157,20 +157,20 @@ impl<P: Protocol> Driver<P> {
         Ok(Self { commands, shared, thread: Some(thread) })
     }
 
-    /// Asks the protocol for something; does not wait.
+    /// Queues a command for the protocol; does not block.
     ///
     /// # Errors
-    /// Too many commands wait, or the driver has ended.
+    /// If the queue is full, or the driver has ended.
     pub fn command(&self, command: P::Command) -> Result<(), CommandError<P::Command>> {
         self.commands.try_send(command).map_err(|error| match error {
             TrySendError::Full(command) => CommandError::Full(command),
             TrySendError::Disconnected(command) => CommandError::Ended(command),
         })?;
-        self.shared.ringer.ring();
+        self.shared.waker.wake();
         Ok(())
     }
 
-    /// What has been done so far.
+    /// Counters so far.
     pub fn statistics(&self) -> DriverStatistics {
         self.shared.counters.read()
     }
@@ -180,17 +180,17 @@ impl<P: Protocol> Driver<P> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread now and hands back the protocol, which is told of what has come by now.
+    /// Ends the thread now and returns the protocol, after it has received everything that has arrived.
     ///
     /// # Errors
-    /// The socket broke, or the protocol panicked.
+    /// If the socket failed, or the protocol panicked.
     pub fn end(mut self) -> io::Result<P> {
         self.shared.ending.store(true, Ordering::Release);
-        self.shared.ringer.ring();
+        self.shared.waker.wake();
         self.join()
     }
 
-    /// Waits until the protocol is finished and hands it back.
+    /// Waits until the protocol is finished and returns it.
     ///
     /// # Errors
     /// As [`end`](Self::end).
@@ -209,42 +209,42 @@ impl<P: Protocol> Driver<P> {
 impl<P: Protocol> Drop for Driver<P> {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::Release);
-        self.shared.ringer.ring();
+        self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic has been told by the thread itself.
+            // The thread itself has reported its panic.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread works on.
+/// State of the thread.
 struct Work<P: Protocol> {
     socket: Socket,
     reader: Reader,
     protocol: P,
     clock: Clock,
     precise: bool,
-    bell: Bell,
+    wake_events: WakeEvents,
     waiting: Receiver<P::Command>,
     shared: Arc<Shared>,
     buffer: Vec<u8>,
-    /// What of the buffer the kernel has not taken yet: from this byte on.
+    /// First byte of the buffer that the kernel has not accepted yet.
     pending: Option<(Transmit, usize)>,
-    /// Errors of reading in a row.
+    /// Read errors in a row.
     errors: u32,
 }
 
-/// What sending has come to.
+/// Result of sending.
 enum Sending {
     /// There is more to send.
     Busy,
-    /// Nothing until then; precisely, where a packet is paced.
+    /// Nothing until then; on time to the microsecond if a packet is paced.
     Until(Time, bool),
 }
 
 impl<P: Protocol> Work<P> {
     fn run(mut self) -> (P, io::Result<()>) {
-        be_punctual();
+        minimize_timer_slack();
         let ended = self.work();
         (self.protocol, ended)
     }
@@ -274,19 +274,19 @@ impl<P: Protocol> Work<P> {
 
     fn wait(&mut self, mut paced: Time, precise: bool) -> io::Result<Ready> {
         if paced > Time::ZERO {
-            self.bell.doze();
+            self.wake_events.prepare_to_sleep();
             if self.take_commands() || self.shared.ending.load(Ordering::Acquire) {
-                // Only a look at the socket, and on.
+                // Only poll the socket.
                 paced = Time::ZERO;
             }
         }
         let timeout = self.protocol.next_timeout();
         let until = paced.min(timeout);
         let precise = self.precise && precise && paced <= timeout;
-        self.bell.wait(&self.socket, self.pending.is_some(), self.clock, until, precise)
+        self.wake_events.wait(&self.socket, self.pending.is_some(), self.clock, until, precise)
     }
 
-    /// Hands on what was asked for; true where something was.
+    /// Passes queued commands to the protocol; true if there were any.
     fn take_commands(&mut self) -> bool {
         let mut any = false;
         while let Ok(command) = self.waiting.try_recv() {
@@ -313,7 +313,7 @@ impl<P: Protocol> Work<P> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What the network says of an earlier packet comes as an error of reading.
+                // ICMP errors of earlier packets are reported as read errors.
                 Err(error) => {
                     self.errors += 1;
                     if self.errors > MAX_ERRORS {
@@ -336,14 +336,14 @@ impl<P: Protocol> Work<P> {
                 }
             }
             if !self.send_pending() {
-                // Until the kernel takes more, which ends the wait.
+                // Until the socket is writable, which ends the wait.
                 return Sending::Until(Time::NEVER, false);
             }
         }
         Sending::Busy
     }
 
-    /// True where nothing is pending any more.
+    /// True if nothing is pending any more.
     fn send_pending(&mut self) -> bool {
         let Some((transmit, from)) = self.pending else { return true };
         let counters = &self.shared.counters;
@@ -363,7 +363,7 @@ impl<P: Protocol> Work<P> {
                 return false;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => return true,
-            // As packets that the network lost: the protocol finds out.
+            // Like packets lost in the network: the protocol detects it.
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
                 count(&counters.too_large, 1);
             }

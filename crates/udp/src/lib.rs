@@ -1,16 +1,16 @@
-//! UDP as media needs it: each packet with its own ECN and DSCP, sent in batches or to the
+//! UDP for media: ECN and DSCP for each packet, sent in batches or on time to the
 //! microsecond, with the kernel's time of arrival.
 //!
-//! Nothing here knows what a datagram carries: no QUIC, no media, no sessions. There is no
-//! asynchronous runtime, and a socket never blocks a thread other than its driver's.
+//! It does not know what a datagram carries: no QUIC, no media, no sessions. There is no
+//! asynchronous runtime, and a socket never blocks any thread but its driver's.
 //!
-//! [`Socket`] is the socket and [`Driver`] the thread that carries a [`Protocol`], which itself
+//! [`Socket`] is the socket and [`Driver`] the thread that runs a [`Protocol`], which itself
 //! knows neither socket nor clock. Both take [`Time`](ontempo_foundation::Time) from a [`Clock`].
-//! [`CookieJar`] makes a peer prove its address before anything is kept for it.
+//! [`CookieJar`] makes a peer prove its address before any state is kept for it.
 //!
-//! Linux is served in full. On other kinds of Unix, and where [`SocketOptions::plain`] asks for it,
+//! Linux is supported in full. On other Unix systems, and with [`SocketOptions::plain`],
 //! the socket has what the standard library has: no batches, no ECN or DSCP on receipt, arrival
-//! as the program sees it. Elsewhere this crate is empty.
+//! times taken by the program. Elsewhere this crate is empty.
 
 #![cfg(unix)]
 

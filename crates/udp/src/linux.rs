@@ -14,13 +14,13 @@ use socket2::{SockAddr, SockAddrStorage};
 use super::control::{Control, int};
 use super::{Clock, Datagram, Dscp, Ecn};
 
-/// Datagrams (or batches that the kernel has joined) taken by one call.
+/// Datagrams (or batches joined by the kernel) received by one call.
 const BATCH: usize = 16;
 
-/// Bytes of the longest UDP datagram, or of datagrams joined.
+/// Maximum bytes of a UDP datagram, or of joined datagrams.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Sets an option whose value is a number.
+/// Sets an integer option.
 pub(super) fn set_option(
     socket: BorrowedFd<'_>,
     level: c_int,
@@ -35,7 +35,7 @@ pub(super) fn set_option(
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads an option whose value is a number.
+/// Reads an integer option.
 pub(super) fn option(socket: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut length = size_of_val(&value) as libc::socklen_t;
@@ -69,7 +69,7 @@ pub(super) fn send(
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Room for what one call takes.
+/// Buffers for one receive call.
 pub(super) struct Batch {
     data: Vec<u8>,
     controls: Vec<Control>,
@@ -88,7 +88,7 @@ impl Batch {
         }
     }
 
-    /// Takes what waits, without waiting for more; answers how many.
+    /// Receives without waiting; returns the number of messages.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.got.clear();
         let mut pieces: [libc::iovec; BATCH] =
@@ -108,7 +108,7 @@ impl Batch {
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = control.len();
         }
-        // SAFETY: each of the `BATCH` messages points to rooms of its own, of the lengths told,
+        // SAFETY: each of the `BATCH` messages points to buffers of its own, of the given lengths,
         // which live and are not touched otherwise until the call returns; no pointer is kept.
         let got = unsafe {
             let flags = libc::MSG_DONTWAIT;
@@ -129,7 +129,7 @@ impl Batch {
         Ok(got)
     }
 
-    /// Hands on each datagram taken; answers how many.
+    /// Passes on each datagram received; returns their number.
     pub(super) fn each(&mut self, clock: Clock, mut take: impl FnMut(Time, Datagram<'_>)) -> usize {
         let (now, wall) = (clock.now(), Clock::wall());
         let mut count = 0;
@@ -173,16 +173,16 @@ fn address(name: &SockAddrStorage, length: libc::socklen_t) -> Option<SocketAddr
     name.as_socket().map(plain)
 }
 
-/// An IPv4 address that IPv6 carries is one of IPv4.
+/// An IPv4-mapped address becomes an IPv4 address.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// What the kernel notes beside a datagram.
+/// Ancillary data of a datagram.
 struct Notes {
     class: u8,
     local: Option<IpAddr>,
-    /// Bytes of each of the datagrams joined; 0 where there is one.
+    /// Bytes of each of the joined datagrams; 0 if there is one.
     segment: usize,
     received: Time,
 }

@@ -1,5 +1,5 @@
-//! The socket where the kernel offers no more than sending and receiving: one datagram a call, the
-//! class of the socket alone, arrival as the program sees it.
+//! The socket of systems that can only send and receive: one datagram a call, the
+//! DSCP of the socket alone, arrival times taken by the program.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,13 +8,13 @@ use ontempo_foundation::Time;
 
 use super::{Clock, Datagram, Dscp, Ecn};
 
-/// Datagrams taken before others get their turn.
+/// Datagrams received in a row.
 const BATCH: usize = 16;
 
-/// Bytes of the longest UDP datagram.
+/// Maximum bytes of a UDP datagram.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// Room for one datagram.
+/// Buffer for one datagram.
 pub(super) struct Room(Vec<u8>);
 
 impl Room {
@@ -22,7 +22,7 @@ impl Room {
         Self(vec![0; MAX_DATAGRAM])
     }
 
-    /// Hands on what waits; answers how many.
+    /// Passes on waiting datagrams; returns their number.
     pub(super) fn each(
         &mut self,
         socket: &UdpSocket,

@@ -1,4 +1,4 @@
-//! What the driver carries: a protocol that knows neither socket nor clock.
+//! The interface of a protocol that knows neither socket nor clock.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,79 +6,79 @@ use ontempo_foundation::Time;
 
 use super::{Dscp, Ecn};
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// Who sent it; an IPv4 address is one, whatever the socket.
+    /// The sender; an IPv4-mapped address is given as IPv4.
     pub source: SocketAddr,
-    /// The address of ours that it was sent to, where the system tells.
+    /// The local address that it was sent to, if the system reports it.
     pub local: Option<IpAddr>,
-    /// When it came, by the kernel's note where there is one.
+    /// Time of arrival, by the kernel's time stamp if there is one.
     pub received: Time,
-    /// Its ECN, where the system tells.
+    /// Its ECN, if the system reports it.
     pub ecn: Ecn,
-    /// Its DSCP, where the system tells; 0 otherwise.
+    /// Its DSCP; 0 if the system does not report it.
     pub dscp: Dscp,
-    /// What it holds.
+    /// Its payload.
     pub data: &'a [u8],
 }
 
-/// How what was written into the buffer is to leave.
+/// How to send the contents of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// To whom.
+    /// Destination.
     pub destination: SocketAddr,
-    /// From which address of ours; the system's choice where `None`.
+    /// Local source address; `None`: the system's choice.
     pub source: Option<IpAddr>,
     /// Its ECN.
     pub ecn: Ecn,
-    /// Its DSCP; the socket's where `None`.
+    /// Its DSCP; `None`: the socket's.
     pub dscp: Option<Dscp>,
-    /// Bytes of each of several datagrams, of which only the last may be shorter; the buffer is
-    /// one datagram where `None`.
+    /// Size in bytes of each of several datagrams, of which only the last may be shorter; `None`: the buffer
+    /// is one datagram.
     pub segment: Option<u16>,
 }
 
 impl Transmit {
-    /// One datagram to `destination`, without ECN, of the socket's DSCP.
+    /// One datagram to `destination`, not ECN-capable, with the socket's DSCP.
     pub const fn to(destination: SocketAddr) -> Self {
         Self { destination, source: None, ecn: Ecn::NotCapable, dscp: None, segment: None }
     }
 }
 
-/// What a protocol wants next.
+/// What a protocol does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The buffer is to leave now; ask again at once.
+    /// Send the buffer now and poll again at once.
     Transmit(Transmit),
-    /// A paced or spaced packet is due then; a precise driver meets it to the microsecond.
+    /// A paced or spaced packet is due then; a precise driver sends it on time to the microsecond.
     WaitUntil(Time),
-    /// Nothing to send, until something happens.
+    /// Nothing to send until an event.
     Idle,
 }
 
-/// A protocol without I/O. Whatever happens comes in with its time, and what it wants to send is
-/// asked for.
+/// A protocol without I/O. Events are passed in with their time; packets to send are
+/// polled.
 pub trait Protocol: Send + 'static {
-    /// What other threads may ask of it.
+    /// Commands from other threads.
     type Command: Send + 'static;
 
-    /// A datagram has come. It came at `datagram.received`, before `now`.
+    /// Takes a datagram, which arrived at `datagram.received`, before `now`.
     fn handle(&mut self, now: Time, datagram: Datagram<'_>);
 
-    /// Another thread asks for something.
+    /// Takes a command of another thread.
     fn handle_command(&mut self, now: Time, command: Self::Command);
 
     /// The time of [`next_timeout`](Self::next_timeout) has come.
     fn handle_timeout(&mut self, now: Time);
 
-    /// When [`handle_timeout`](Self::handle_timeout) is wanted; [`Time::NEVER`] where not.
+    /// When to call [`handle_timeout`](Self::handle_timeout); [`Time::NEVER`] if not at all.
     fn next_timeout(&self) -> Time;
 
-    /// Writes what is to leave now into `buffer`, which is empty.
+    /// Writes the next packet to `buffer`, which is empty.
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next;
 
-    /// True when the driver may end: all that had to be sent was asked for.
+    /// True if the driver may end: everything to be sent has been polled.
     fn is_finished(&self) -> bool {
         false
     }

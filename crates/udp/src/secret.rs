@@ -1,4 +1,4 @@
-//! What strangers cannot guess: cookies and session numbers.
+//! Unpredictable values: cookies and session numbers.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,18 +7,18 @@ use std::net::{IpAddr, SocketAddr};
 use ontempo_foundation::{Duration, Time};
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// Sixteen bytes that only who has seen them can send.
+/// Sixteen bytes that only their receiver can return.
 pub type Cookie = [u8; 16];
 
-/// A cookie is good for one to two of these.
+/// A cookie is valid for one to two of these.
 const COOKIE_LIFE: Duration = Duration::from_secs(10);
 
-/// 64 bits that nobody can foresee, from the system by way of the standard library.
+/// 64 unpredictable bits, from the system by way of the standard library.
 pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Makes cookies and knows them again, without keeping any.
+/// Creates and verifies cookies without storing them.
 #[derive(Clone, Copy)]
 pub struct CookieJar {
     secret: [u8; 16],
@@ -31,7 +31,7 @@ impl fmt::Debug for CookieJar {
 }
 
 impl CookieJar {
-    /// One that knows the cookies of `secret`, which nobody else may know.
+    /// A jar with the key `secret`, which must be unpredictable.
     pub const fn new(secret: u128) -> Self {
         Self { secret: secret.to_be_bytes() }
     }
@@ -41,7 +41,7 @@ impl CookieJar {
         self.of_period(period(now), peer, session)
     }
 
-    /// Whether `cookie` was baked for `peer` and `session` in the last 10 to 20 s.
+    /// Whether `cookie` was created for `peer` and `session` in the last 10 to 20 s.
     pub fn knows(&self, now: Time, peer: SocketAddr, session: u64, cookie: &Cookie) -> bool {
         let this = period(now);
         [Some(this), this.checked_sub(1)]
@@ -81,7 +81,7 @@ pub fn hash(key: &[u8; 16], parts: &[&[u8]]) -> Cookie {
     hasher.finish128().as_bytes()
 }
 
-/// Takes as long wherever the two differ.
+/// Compares in constant time.
 pub fn equal(one: &Cookie, other: &Cookie) -> bool {
     one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -1,4 +1,4 @@
-//! The socket.
+//! The UDP socket.
 
 use std::fmt;
 use std::io;
@@ -14,41 +14,41 @@ use super::linux;
 use super::plain;
 use super::{Clock, Datagram, Dscp, Transmit};
 
-/// Datagrams that one call may carry: Linux takes 64, and more since 6.9.
+/// Maximum of datagrams a call: Linux takes 64, and more since 6.9.
 const MAX_SEGMENTS: usize = 64;
 
-/// Bytes that one call may carry: an IP packet's length, less the longest headers.
+/// Maximum of bytes a call: an IP packet's length, less the longest headers.
 const MAX_BYTES: usize = 65_535 - 60 - 8;
 
-/// Whether routers may cut a packet to pieces.
+/// Whether routers may fragment a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fragmentation {
     /// The system's default.
     Allow,
-    /// Never (DF): a packet above the path's known MTU is refused with an error.
+    /// Never (DF): a packet above the path MTU is refused with an error.
     Refuse,
-    /// Never (DF), and what the system knows of the path is ignored: for probing the MTU.
+    /// Never (DF), and ignore the path MTU known to the system: for probing the MTU.
     #[default]
     Probe,
 }
 
-/// What a socket is asked for.
+/// Options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
-    /// DSCP of packets that name none.
+    /// DSCP of packets without one of their own.
     pub dscp: Dscp,
-    /// Whether routers may cut packets.
+    /// Whether routers may fragment packets.
     pub fragmentation: Fragmentation,
-    /// Room for packets that wait to be sent; the system's default where `None`. The system may
+    /// Send buffer in bytes; `None`: the system's default. The system may
     /// grant less: [`Socket::buffers`].
     pub send_buffer: Option<Bytes>,
-    /// Room for packets that wait to be read; the system's default where `None`.
+    /// Receive buffer in bytes; `None`: the system's default.
     pub receive_buffer: Option<Bytes>,
-    /// Send several datagrams by one call, where the kernel can (Linux: UDP_SEGMENT).
+    /// Send several datagrams by one call if the kernel can (Linux: UDP_SEGMENT).
     pub gso: bool,
-    /// Receive several datagrams as one, where the kernel can (Linux: UDP_GRO).
+    /// Receive several datagrams as one if the kernel can (Linux: UDP_GRO).
     pub gro: bool,
-    /// Use nothing that the standard library has not.
+    /// Use only what the standard library has.
     pub plain: bool,
 }
 
@@ -57,7 +57,7 @@ impl Default for SocketOptions {
         Self {
             dscp: Dscp::default(),
             fragmentation: Fragmentation::Probe,
-            // 20 ms at 800 Mbit/s: what comes while the driver sleeps.
+            // 20 ms at 800 Mbit/s: what arrives while the driver sleeps.
             send_buffer: Some(Bytes::new(2 << 20)),
             receive_buffer: Some(Bytes::new(2 << 20)),
             gso: true,
@@ -67,12 +67,12 @@ impl Default for SocketOptions {
     }
 }
 
-/// Why no socket could be had.
+/// Why a socket could not be opened.
 #[derive(Debug)]
 pub struct BindError {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -96,11 +96,11 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// A UDP socket that never blocks.
+/// A non-blocking UDP socket.
 #[derive(Debug)]
 pub struct Socket {
     socket: UdpSocket,
-    /// An IPv6 socket, which may carry IPv4, too.
+    /// An IPv6 socket, which may carry IPv4 too.
     is_ipv6: bool,
     dscp: Dscp,
     /// Cleared when the kernel refuses a batch.
@@ -112,13 +112,13 @@ impl Socket {
     /// A socket at `address`. At the unspecified IPv6 address it is dual: it serves IPv4, too.
     ///
     /// # Errors
-    /// The address is not ours or taken, or the system has no such sockets.
+    /// If the address is not local or is in use, or the system has no such sockets.
     pub fn bind(address: SocketAddr, options: SocketOptions) -> Result<Self, BindError> {
         Self::open(address, options).map_err(|error| BindError { address, error })
     }
 
-    /// A socket at `port` of every address of this machine, IPv6 and IPv4, or IPv4 alone where the
-    /// system has no other; port 0 is any free one.
+    /// A socket at `port` of all local addresses, IPv6 and IPv4, or IPv4 alone if the
+    /// system has no IPv6; port 0 chooses a free one.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -155,7 +155,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Asks the kernel to tell the class and time of each packet.
+    /// Asks the kernel for the class and the time of each packet.
     #[cfg(target_os = "linux")]
     fn set_up(&self, options: SocketOptions) -> io::Result<()> {
         let file = self.socket.as_fd();
@@ -169,7 +169,7 @@ impl Socket {
             discover(libc::IP_PMTUDISC_WANT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE);
         let discover_v6 =
             discover(libc::IPV6_PMTUDISC_WANT, libc::IPV6_PMTUDISC_DO, libc::IPV6_PMTUDISC_PROBE);
-        // An IPv6 socket knows the options of IPv4 for what it carries of that.
+        // An IPv6 socket accepts the IPv4 options for IPv4 packets.
         let mut wanted = vec![(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover_v4)];
         if self.is_ipv6 {
             wanted.push((libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, discover_v6));
@@ -188,7 +188,7 @@ impl Socket {
             linux::set_option(file, level, name, value)?;
         }
         if !self.is_plain && options.gro {
-            // Kernels before 5.0 have none, and do without.
+            // Kernels before 5.0 do not have it.
             let _ = linux::set_option(file, libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         Ok(())
@@ -199,55 +199,55 @@ impl Socket {
         self.set_class()
     }
 
-    /// The DSCP of the whole socket, which packets of a plain one have.
+    /// Sets the DSCP of the socket; a plain socket has no other.
     fn set_class(&self) -> io::Result<()> {
         let socket = socket2::SockRef::from(&self.socket);
         let class = u32::from(self.dscp.with(super::Ecn::NotCapable));
         if self.is_ipv6 { socket.set_tclass_v6(class) } else { socket.set_tos_v4(class) }
     }
 
-    /// The address and port of ours.
+    /// The local address and port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Room granted for what waits to be sent and to be read, as the system counts it: Linux grants
+    /// Sizes of the send and receive buffers, as the system counts them: Linux grants
     /// at most `net.core.wmem_max` and `rmem_max`, and counts double.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn buffers(&self) -> io::Result<(Bytes, Bytes)> {
         let socket = socket2::SockRef::from(&self.socket);
         let (send, receive) = (socket.send_buffer_size()?, socket.recv_buffer_size()?);
         Ok((Bytes::new(send as u64), Bytes::new(receive as u64)))
     }
 
-    /// How many datagrams of `size` bytes one call may carry, at least 1.
+    /// Maximum number of datagrams of `size` bytes a call, at least 1.
     pub fn most_segments(&self, size: usize) -> usize {
         if self.gso.load(Relaxed) { (MAX_BYTES / size.max(1)).clamp(1, MAX_SEGMENTS) } else { 1 }
     }
 
-    /// Bytes of the largest packet, with its headers, that the system believes the path to
-    /// `destination` carries whole.
+    /// The path MTU to `destination` known to the system: bytes of a packet with its
+    /// headers.
     ///
     /// # Errors
-    /// No such path is known, or the system does not tell.
+    /// If no such path is known, or the system does not report it.
     pub fn path_mtu(&self, destination: SocketAddr) -> io::Result<Bytes> {
         let asking = UdpSocket::bind(any_for(destination))?;
         asking.connect(destination)?;
         mtu_of(&asking, destination)
     }
 
-    /// Sends what `transmit` describes: by few calls where the kernel takes batches, one datagram
-    /// after the other elsewhere. Answers how many bytes have left: fewer than `data` has where the
-    /// kernel takes no more for now.
+    /// Sends `data` as `transmit` describes: in few calls if the kernel takes batches, else one datagram
+    /// at a time. Returns the bytes sent: fewer than `data` has if the
+    /// socket's buffer is full.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing has left; whatever else the kernel says of the first datagram
-    /// that it refuses (above the MTU, no such network).
+    /// `WouldBlock` if nothing was sent; otherwise the kernel's error for the first datagram
+    /// that it refuses (above the MTU, no route).
     pub fn send(&self, transmit: &Transmit, data: &[u8]) -> io::Result<usize> {
         let segment = transmit.segment.map(usize::from).filter(|&size| size < data.len());
         let Some(segment) = segment else {
@@ -262,7 +262,7 @@ impl Socket {
             let batch = &rest[..rest.len().min(segment * self.most_segments(segment))];
             let joined = (batch.len() > segment).then_some(transmit.segment).flatten();
             match self.send_one(transmit, batch, joined) {
-                // The kernel or the interface cannot cut batches: from now on we do.
+                // The kernel or the interface cannot segment batches: from now on we do.
                 Err(error) if joined.is_some() && is_refusal_of_batches(&error) => {
                     self.gso.store(false, Relaxed);
                 }
@@ -292,7 +292,7 @@ impl Socket {
         self.socket.send_to(data, self.reachable(transmit.destination)).map(drop)
     }
 
-    /// An IPv4 address as an IPv6 socket writes it.
+    /// An IPv4 address as an IPv4-mapped one.
     fn reachable(&self, address: SocketAddr) -> SocketAddr {
         match (self.is_ipv6, address.ip()) {
             (true, IpAddr::V4(ip)) => {
@@ -302,7 +302,7 @@ impl Socket {
         }
     }
 
-    /// A reader of this socket, with room of its own.
+    /// A reader of this socket, with its own buffers.
     pub(super) fn reader(&self) -> Reader {
         #[cfg(target_os = "linux")]
         if !self.is_plain {
@@ -324,7 +324,7 @@ impl AsFd for Socket {
     }
 }
 
-/// What takes datagrams from a socket.
+/// Receives datagrams from a socket.
 pub(super) enum Reader {
     #[cfg(target_os = "linux")]
     Batches(Box<linux::Batch>),
@@ -332,7 +332,7 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// Hands on some of what waits, with the time at which it is read; answers how many.
+    /// Passes on waiting datagrams with the time of reading; returns their number.
     pub(super) fn each(
         &mut self,
         socket: &Socket,
@@ -350,13 +350,13 @@ impl Reader {
     }
 }
 
-/// The kernel or the interface cannot cut this batch: EIO without checksums of the interface,
-/// EINVAL for a kernel or a socket that has no such thing.
+/// Whether the kernel or the interface cannot segment this batch: EIO without checksum offload,
+/// EINVAL for a kernel or a socket without the feature.
 fn is_refusal_of_batches(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(code) if code == libc::EIO || code == libc::EINVAL)
 }
 
-/// Any free port of any address from which `remote` can be reached.
+/// The unspecified address and any free port, in the family of `remote`.
 pub fn any_for(remote: SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),

@@ -305,7 +305,7 @@ fn a_driver_hears_packets_commands_and_timers_and_ends_cleanly() {
     let Ok(Seen::Datagram(data)) = sees.recv_timeout(Wall::from_secs(5)) else { panic!("none") };
     assert_eq!(data, b"hello");
     assert_eq!(take(&far, clock, 1)[0].data, b"hello");
-    // It sleeps without end now; only the bell wakes it.
+    // It sleeps without end now; only the wake_events wakes it.
     let asked = clock.now();
     let due = asked + Duration::from_millis(30);
     driver.command(due).expect("taken");

@@ -12,8 +12,8 @@ use rustix::time::Timespec;
 
 use super::Clock;
 
-/// How long before a precise time sleep ends: what a wake-up takes on a machine at rest, 50 us with
-/// an ordinary kernel. The rest is spent looking at the clock.
+/// How long before a precise time the sleep ends: a wake-up takes up to 50 us on an idle machine with
+/// an ordinary kernel. The rest is spent polling the clock.
 const SPIN: Duration = Duration::from_micros(60);
 
 /// What ended a wait.
@@ -22,26 +22,26 @@ pub(super) struct Ready {
     pub(super) readable: bool,
 }
 
-/// The other end wakes a [`Bell`].
+/// Wakes the driver from other threads.
 #[derive(Debug)]
-pub(super) struct Ringer {
+pub(super) struct Waker {
     file: OwnedFd,
     awake: Arc<AtomicBool>,
 }
 
-/// What another thread wakes the driver by.
+/// The driver's end of a [`Waker`].
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct WakeEvents {
     file: OwnedFd,
-    /// False while the driver sleeps or is about to: only then is a ring worth a system call.
+    /// False while the driver sleeps or is about to: only then a wake needs a system call.
     awake: Arc<AtomicBool>,
 }
 
-/// A bell and who rings it. Linux: one eventfd; elsewhere a pair of sockets.
-pub(super) fn bell() -> io::Result<(Ringer, Bell)> {
+/// A driver's wait and its waker. Linux: one eventfd; elsewhere a pair of sockets.
+pub(super) fn wake_pair() -> io::Result<(Waker, WakeEvents)> {
     let awake = Arc::new(AtomicBool::new(true));
     let (near, far) = files()?;
-    Ok((Ringer { file: near, awake: Arc::clone(&awake) }, Bell { file: far, awake }))
+    Ok((Waker { file: near, awake: Arc::clone(&awake) }, WakeEvents { file: far, awake }))
 }
 
 #[cfg(target_os = "linux")]
@@ -59,23 +59,23 @@ fn files() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((near.into(), far.into()))
 }
 
-impl Ringer {
-    /// Wakes the driver, or keeps it from falling asleep. What it is to find was put there before.
-    pub(super) fn ring(&self) {
-        // Beside the fence of `doze`: either this sees that the driver falls asleep, or the
-        // driver, that looks again before it does, sees what was put there.
+impl Waker {
+    /// Wakes the driver, or keeps it from falling asleep. Its data was stored before.
+    pub(super) fn wake(&self) {
+        // Pairs with the fence of `prepare_to_sleep`: either this sees that the driver falls asleep, or the
+        // driver, which checks again before it does, sees the data.
         fence(Ordering::SeqCst);
         if !self.awake.swap(true, Ordering::AcqRel) {
-            // Full means that it has been rung and not heard yet.
+            // Full means that it is awake already.
             let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
         }
     }
 }
 
-impl Bell {
-    /// The driver is about to sleep: whatever is put before it from now on is rung for. What was
-    /// put before, it has to look for once more.
-    pub(super) fn doze(&self) {
+impl WakeEvents {
+    /// The driver is about to sleep: from now on `wake` makes a system call. Data stored
+    /// before must be checked once more.
+    pub(super) fn prepare_to_sleep(&self) {
         self.awake.store(false, Ordering::Release);
         fence(Ordering::SeqCst);
     }
@@ -85,8 +85,8 @@ impl Bell {
         let _ = rustix::io::read(&self.file, &mut bytes);
     }
 
-    /// Waits until `until`, the socket is ready (for sending too, where `blocked`), or the bell
-    /// rings. A precise wait sleeps until shortly before, and looks at the clock from then on.
+    /// Waits until `until`, until the socket is ready (writable too, if `blocked`), or until
+    /// woken. A precise wait sleeps until shortly before, then polls the clock.
     pub(super) fn wait(
         &self,
         socket: impl AsFd,
@@ -126,12 +126,12 @@ fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec: (nanos / NANOS) as i64, tv_nsec: (nanos % NANOS) as _ }
 }
 
-/// Lets this thread's sleeps end when they should: Linux otherwise adds 50 us, so that wake-ups
-/// fall together.
-pub(super) fn be_punctual() {
+/// Sets the timer slack of this thread to the minimum: Linux otherwise delays wake-ups by up to
+/// 50 us.
+pub(super) fn minimize_timer_slack() {
     #[cfg(target_os = "linux")]
     {
-        // As one that is not punctual.
+        // Then it runs with the default timer slack.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 }
