@@ -16,20 +16,20 @@ const MAX_REPORT: u64 = 4 << 20;
 /// One socket of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collected {
-    /// A number that no two sockets open at a time share; kept as long as the socket is open.
+    /// A number unique among open sockets, constant while the socket is open.
     pub index: u32,
-    /// The process that has it.
+    /// Process id of its owner.
     pub process: u32,
-    /// Its figures.
+    /// Its report.
     pub socket: SocketReport,
 }
 
-/// A report that was not taken, and why.
+/// A report that was rejected, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Its file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -46,13 +46,13 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// A collector that has seen no socket yet.
+    /// A collector without state.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All sockets of the living processes that publish into `folders`, in the order of their
-    /// numbers; and what was not taken. Reports of processes that are gone are removed.
+    /// All sockets of living processes that publish into `folders`, in the order of their
+    /// numbers, and the rejected reports. Reports of processes that have ended are removed.
     pub fn collect(&mut self, folders: &[PathBuf]) -> (Vec<Collected>, Vec<Skipped>) {
         let mut reports = BTreeMap::new();
         let mut skipped = Vec::new();
@@ -95,12 +95,12 @@ fn process_of(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
 }
 
-/// The report in a file; `None` where its process is gone.
+/// The report in a file; `None` if its process has ended.
 fn read(path: &Path) -> Result<Option<ProcessReport>, String> {
     let Some(process) = process_of(path) else { return Ok(None) };
     let Some(owner) = owner_of_process(process) else { return Ok(None) };
     let failed = |error: io::Error| error.to_string();
-    // A link would have another's file read with the collector's rights.
+    // Following a link would read another's file with the collector's rights.
     let flags =
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<Option<ProcessReport>, String> {
     Ok(Some(report))
 }
 
-/// Who runs a process; `None` where there is none of that number.
+/// User id of a process; `None` if there is no such process.
 fn owner_of_process(process: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{process}")).ok().map(|about| about.uid())
 }

@@ -1,12 +1,12 @@
-//! What the sockets of a host ask for and get, for people and for programs.
+//! Metrics of a host's QoS sockets and reservations, for people and for programs.
 //!
-//! Nothing here measures or changes a socket: it reads what processes have written and what the
+//! It measures and changes nothing: it reads what processes have written and what the
 //! RSVP daemon answers.
 //!
-//! Each process writes a [`ProcessReport`] into a folder that all processes of the host share, as
-//! often as an interval of measurement ends; a [`Collector`] reads them. There is no daemon
-//! between the two: where nobody collects, nothing waits. One set of numbers, the collector's,
-//! goes to [`mib`] (SNMP, by way of [`agentx`]), to [`prometheus`] and to `ontempo monitor`.
+//! Each process writes a [`ProcessReport`] into a folder shared by all processes of the host at the
+//! end of each measurement interval; a [`Collector`] reads them. No daemon stands
+//! between the two: without a collector nothing waits. The collector's numbers
+//! go to [`mib`] (SNMP, by [`agentx`]), to [`prometheus`] and to `ontempo monitor`.
 
 pub mod agentx;
 mod collect;

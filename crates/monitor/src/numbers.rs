@@ -1,11 +1,11 @@
-//! Numbers for what comes and goes.
+//! Stable index numbers.
 
 use std::collections::BTreeMap;
 
-/// The largest number: an index of SNMP's is a positive `Integer32`.
+/// The largest number: an SNMP index is a positive `Integer32`.
 const LAST: u32 = i32::MAX as u32;
 
-/// Gives each thing a number that it keeps as long as it is there at every look.
+/// Assigns each item a number that it keeps as long as it is present at every update.
 #[derive(Debug)]
 pub(super) struct Numbers<K> {
     known: BTreeMap<K, u32>,
@@ -19,8 +19,8 @@ impl<K> Default for Numbers<K> {
 }
 
 impl<K: Ord + Clone> Numbers<K> {
-    /// The numbers of all that is there now, in this order. What is not there is forgotten; numbers
-    /// are given in turn, so that one is not used again soon.
+    /// The numbers of the present items, in this order. Absent items are forgotten; numbers
+    /// are assigned in rotation, so that one is not reused soon.
     pub(super) fn look(&mut self, keys: impl IntoIterator<Item = K>) -> Vec<u32> {
         let before = std::mem::take(&mut self.known);
         let number = |key: K| {

@@ -1,5 +1,5 @@
-//! The same figures for Prometheus: the OpenMetrics text format, by `prometheus-client`, over
-//! plain HTTP; the text format before it (0.0.4) for who does not ask for OpenMetrics.
+//! Export to Prometheus: the OpenMetrics text format, by `prometheus-client`, over
+//! plain HTTP; the older text format 0.0.4 for clients that do not accept OpenMetrics.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 
-/// The figures of these sockets as text.
+/// The metrics of these sockets as text.
 ///
 /// # Errors
-/// None that can happen: what is written to is memory.
+/// Never: it writes to memory.
 pub fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ontempo_qos");
     registry.register_collector(Box::new(Figures { sockets }));
@@ -26,18 +26,18 @@ pub fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// The media type of what [`text`] returns, and the part of it that who wants it names.
+/// The media type of [`text`], and the part of it that a client's `Accept` names.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const OPEN_METRICS_NAME: &[u8] = b"application/openmetrics-text";
 /// The media type of what [`plain`] returns.
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// A request's head may not be longer.
+/// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 8192;
 
 /// Reads one request from a connection and answers it with what `page` returns.
 ///
 /// # Errors
-/// Where the connection breaks, or nothing comes for five seconds.
+/// If the connection fails, or nothing arrives for five seconds.
 pub fn answer(
     mut connection: TcpStream,
     page: impl FnOnce() -> Result<String, fmt::Error>,
@@ -65,7 +65,7 @@ pub fn answer(
     )
 }
 
-/// Whether a request's field `Accept` names OpenMetrics, as Prometheus does since version 2.5.
+/// Whether the `Accept` field of a request names OpenMetrics, as Prometheus does since version 2.5.
 fn accepts_open_metrics(head: &[u8]) -> bool {
     head.split(|byte| *byte == b'\n').any(|line| {
         let is_field = line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:"));
@@ -73,8 +73,8 @@ fn accepts_open_metrics(head: &[u8]) -> bool {
     })
 }
 
-/// OpenMetrics as the text format 0.0.4: a counter's family has the name of its samples, and
-/// neither units nor the end are told.
+/// Converts OpenMetrics to the text format 0.0.4: a counter's family has the name of its samples, and
+/// there are no units and no end marker.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::new();
     let mut help = None;
@@ -184,7 +184,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Whether each parameter is violated now, and how often it was.
+    /// Whether each parameter is violated now, and the number of its violations.
     fn parameters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let rows: Vec<_> = self
             .sockets

@@ -1,4 +1,4 @@
-//! Writes a process's report where the host's collectors look.
+//! Publishes a process's report to the host's collectors.
 
 use std::fs;
 use std::io;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use super::ProcessReport;
 
-/// The folder of a host, for processes that may write there.
+/// The folder of a host, for processes that may write to it.
 pub const HOST_FOLDER: &str = "/run/ontempo/qos";
 
-/// The variable of the environment that tells processes and collectors of another folder.
+/// Environment variable that overrides the folder for processes and collectors.
 pub const FOLDER_VARIABLE: &str = "ONTEMPO_QOS_FOLDER";
 
 fn told_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// Where a process writes its report: where [`FOLDER_VARIABLE`] says, else the host's folder where
-/// there is one that it may write to (`ontempo export` makes it), else one of the user's own.
+/// The folder of a process's report: [`FOLDER_VARIABLE`] if set, else the host's folder if it exists
+/// and is writable (`ontempo export` creates it), else one of the user's own.
 pub fn folder_to_publish() -> Option<PathBuf> {
     if let Some(told) = told_folder() {
         return Some(told);
@@ -31,7 +31,7 @@ pub fn folder_to_publish() -> Option<PathBuf> {
     Some(own)
 }
 
-/// Where a collector looks: where [`FOLDER_VARIABLE`] says, else the host's folder and those of the
+/// The folders of a collector: [`FOLDER_VARIABLE`] if set, else the host's folder and those of the
 /// users that it can read.
 pub fn folders_to_collect() -> Vec<PathBuf> {
     if let Some(told) = told_folder() {
@@ -46,7 +46,7 @@ pub fn folders_to_collect() -> Vec<PathBuf> {
     folders
 }
 
-/// Writes the reports of this process; takes the last one away when it is dropped.
+/// Publishes the reports of this process; the last one is removed on drop.
 #[derive(Debug)]
 pub struct Publisher {
     path: PathBuf,
@@ -54,7 +54,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A publisher into `folder`.
+    /// A publisher to `folder`.
     pub fn new(folder: &Path) -> Self {
         let process = std::process::id();
         Self {
@@ -63,10 +63,10 @@ impl Publisher {
         }
     }
 
-    /// Replaces the report that was there. A reader sees the old one or the new one, whole.
+    /// Replaces the report atomically.
     ///
     /// # Errors
-    /// Where the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub fn publish(&self, report: &ProcessReport) -> io::Result<()> {
         fs::write(&self.being_written, serde_json::to_vec(report)?)?;
         fs::rename(&self.being_written, &self.path)
@@ -75,7 +75,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        // What is left behind, a collector takes away: its process is gone.
+        // A collector removes what is left behind, because the process has ended.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! The figures of a process's sockets, as they are written and read.
+//! Reports of a process's sockets, as written and read.
 
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Turn, Value};
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessReport {
-    /// The process's number.
+    /// Process id.
     pub process: u32,
     /// Its sockets, in the order in which they were opened.
     pub sockets: Vec<SocketReport>,
 }
 
-/// Which end of a flow a socket is.
+/// The end of a flow at which a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -24,33 +24,33 @@ pub enum Role {
     Receiver,
 }
 
-/// What carries a flow's messages.
+/// Transport of a flow's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
-    /// A stream of the kernel's TCP.
+    /// Kernel TCP.
     Tcp,
-    /// Datagrams.
+    /// UDP.
     Udp,
     /// QUIC.
     Quic,
 }
 
-/// How a flow's reservation stands.
+/// State of a flow's reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reservation {
-    /// None was asked for.
+    /// None requested.
     None,
-    /// Asked for, not answered yet.
+    /// Requested, no answer yet.
     Requested,
     /// Controlled load (RFC 2211).
     ControlledLoad,
     /// Guaranteed (RFC 2212).
     Guaranteed,
-    /// The network refused it.
+    /// Refused by the network.
     Refused,
-    /// It was there and is gone.
+    /// Lost after it was established.
     Lost,
 }
 
@@ -58,91 +58,91 @@ pub enum Reservation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketReport {
-    /// A number that the process gives to no other of its sockets.
+    /// A number unique among the process's sockets.
     pub id: u32,
-    /// What the application calls the flow; may be empty.
+    /// The application's name for the flow; may be empty.
     pub name: String,
     /// Which end it is.
     pub role: Role,
-    /// What carries it.
+    /// Its transport.
     pub carrier: Carrier,
-    /// Address and port here.
+    /// Local address and port.
     pub local: String,
-    /// Address and port there.
+    /// Remote address and port.
     pub remote: String,
-    /// The code point that packets leave with, 0 to 63.
+    /// DSCP of its packets, 0 to 63.
     pub dscp: u8,
-    /// How the reservation stands.
+    /// State of the reservation.
     pub reservation: Reservation,
-    /// Why it was refused or lost; else empty.
+    /// Why it was refused or lost; otherwise empty.
     pub reason: String,
     /// When it was opened, in milliseconds since 1970.
     pub opened_ms: u64,
-    /// Messages sent, at a receiver as far as the sender has told.
+    /// Messages sent; at a receiver, from the sender's last report.
     pub sent_messages: u64,
     /// Their payload in bytes.
     pub sent_bytes: u64,
-    /// Messages delivered, at a sender as far as the receiver has told.
+    /// Messages delivered; at a sender, from the receiver's last report.
     pub messages: u64,
     /// Their payload in bytes.
     pub bytes: u64,
-    /// Messages known to be lost.
+    /// Messages lost.
     pub lost_messages: u64,
     /// Payload over time in the last interval, in bits per second (equation 2 of qosockets).
     pub throughput: f64,
-    /// Loss in the last interval in per cent (equation 3); `None` where nothing was sent.
+    /// Loss in the last interval in per cent (equation 3); `None` if nothing was sent.
     pub loss: Option<f64>,
     /// Mean delay in the last interval in seconds (equation 4).
     pub delay: Option<f64>,
-    /// How far it may be off for the clocks' sake, in seconds.
+    /// Error bound of the delay, from the clock offset, in seconds.
     pub delay_error: Option<f64>,
     /// Mean jitter in the last interval in seconds (equation 5).
     pub jitter: Option<f64>,
-    /// What was agreed, in the order of the paper.
+    /// The agreed parameters, in the order of the paper.
     pub parameters: Vec<ParameterReport>,
-    /// The latest violations that began or ended, the oldest first.
+    /// The latest begins and ends of violations, oldest first.
     pub violations: Vec<ViolationReport>,
 }
 
-/// One parameter that was agreed for a socket. Values are in the units of the MIB:
+/// An agreed parameter of a socket. Values are in the units of the MIB:
 /// [`in_mib_units`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParameterReport {
-    /// Its place among the parameters of the paper, from 1.
+    /// Index among the parameters of the paper, from 1.
     pub parameter: u8,
-    /// What was agreed.
+    /// The agreed value.
     pub asked: u64,
-    /// Whether this end had asked for something else.
+    /// Whether it was coerced at this end.
     pub coerced: bool,
-    /// What was delivered in the last interval that could tell.
+    /// The value delivered in the last interval with a measurement.
     pub delivered: Option<u64>,
     /// Whether it is violated now.
     pub violated: bool,
-    /// Violations that have begun.
+    /// Number of violations so far.
     pub begun: u32,
-    /// When one last began or ended, in milliseconds since 1970.
+    /// Time of the last begin or end, in milliseconds since 1970.
     pub changed_ms: Option<u64>,
 }
 
-/// A violation that began or ended.
+/// Begin or end of a violation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ViolationReport {
-    /// Counts the violations of this socket, from 1.
+    /// Number of the event at this socket, from 1.
     pub number: u64,
-    /// The parameter's place, from 1.
+    /// Index of the parameter, from 1.
     pub parameter: u8,
-    /// Whether it begins; else it ends.
+    /// True for the begin, false for the end.
     pub begins: bool,
-    /// What was agreed, in units of the MIB.
+    /// The agreed value, in units of the MIB.
     pub asked: u64,
-    /// What was delivered, in units of the MIB.
+    /// The delivered value, in units of the MIB.
     pub delivered: u64,
 }
 
 impl ParameterReport {
-    /// Which parameter it is; `None` where the report has a number of none.
+    /// The parameter; `None` if the index is invalid.
     pub fn which(&self) -> Option<Parameter> {
         Parameter::ALL.get(usize::from(self.parameter).checked_sub(1)?).copied()
     }

@@ -1,6 +1,6 @@
 //! A sub-agent of net-snmp's `snmpd` or any other master agent: AgentX (RFC 2741).
 //!
-//! [`Agent`] is the protocol without a socket. [`serve`] gives it one, and connects again when
+//! [`Agent`] is the protocol without a socket. [`serve`] runs it over a socket and reconnects when
 //! the master goes away.
 
 mod pdu;
@@ -24,9 +24,9 @@ use pdu::Reply;
 
 /// The fixed part of every message (RFC 2741, 6.1).
 const HEADER: usize = 20;
-/// No master has reason to send more.
+/// Maximum payload accepted from a master.
 const MAX_PAYLOAD_LEN: u32 = 1 << 20;
-/// The most objects in one answer; a manager asks again for more.
+/// Maximum objects in one answer; a manager asks again for more.
 const MAX_OBJECTS: usize = 500;
 /// `notWritable` (RFC 3416), which the PDUs of the library do not know.
 const NOT_WRITABLE: u16 = 17;
@@ -34,11 +34,11 @@ const NOT_WRITABLE: u16 = 17;
 /// Why a session ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// The connection broke, or could not be made.
+    /// The connection failed.
     Io(io::Error),
     /// The master closed the session, or refused it.
     ByMaster(String),
-    /// What came is not AgentX.
+    /// The peer does not speak AgentX.
     Malformed(String),
 }
 
@@ -60,11 +60,11 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// How far the session has got.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
-    /// The module of this place.
+    /// Registering the module with this index.
     Registering(usize),
     Serving,
 }
@@ -82,7 +82,7 @@ impl Agent {
     /// A session, and the message that opens it.
     ///
     /// # Errors
-    /// None that can happen: the message has a fixed length.
+    /// Never: the message has a fixed length.
     pub fn open() -> io::Result<(Self, Vec<u8>)> {
         let [.., own] = MODULES;
         let id = Oid::of(&[own.root]).to_message();
@@ -92,12 +92,12 @@ impl Agent {
         Ok((agent, open.to_bytes()?))
     }
 
-    /// Whether the master knows what is served here.
+    /// Whether all modules are registered.
     pub fn is_serving(&self) -> bool {
         self.stage == Stage::Serving
     }
 
-    /// How long the master had been up when it last said so.
+    /// The master's uptime in its last response.
     pub fn up(&self) -> Duration {
         self.up
     }
@@ -111,17 +111,17 @@ impl Agent {
     /// A notification of these objects.
     ///
     /// # Errors
-    /// Where they do not fit into a message.
+    /// If they do not fit into a message.
     pub fn notify(&mut self, objects: &[(Oid, Value)]) -> io::Result<Vec<u8>> {
         let mut notify = Notify::new(VarBindList::default());
         self.stamp(&mut notify.header);
         pdu::with_objects(notify.to_bytes()?, objects)
     }
 
-    /// A message that only asks whether the master is there.
+    /// A Ping.
     ///
     /// # Errors
-    /// None that can happen: the message has a fixed length.
+    /// Never: the message has a fixed length.
     pub fn ping(&mut self) -> io::Result<Vec<u8>> {
         let mut ping = Ping::new();
         self.stamp(&mut ping.header);
@@ -131,17 +131,17 @@ impl Agent {
     /// The message that ends the session.
     ///
     /// # Errors
-    /// None that can happen: the message has a fixed length.
+    /// Never: the message has a fixed length.
     pub fn close(&mut self) -> io::Result<Vec<u8>> {
         let mut close = Close::new(CloseReason::Shutdown);
         self.stamp(&mut close.header);
         close.to_bytes()
     }
 
-    /// A whole message of the master's: what to send back, if anything.
+    /// Handles a message of the master and returns the answer, if any.
     ///
     /// # Errors
-    /// Where the master closes or refuses the session, or the message is malformed.
+    /// If the master closes or refuses the session, or the message is malformed.
     pub fn handle(&mut self, message: &[u8], objects: &Objects) -> Result<Option<Vec<u8>>, Ended> {
         let malformed = |what: &str| Ended::Malformed(what.to_owned());
         let header = Header::from_bytes(message).map_err(|_| malformed("no header of AgentX"))?;
@@ -201,7 +201,7 @@ impl Agent {
         }
     }
 
-    /// Registers the module of this place; after the last one the session serves.
+    /// Registers the module with this index; after the last one the session serves.
     fn register(&mut self, place: usize) -> Result<Option<Vec<u8>>, Ended> {
         let Some(module) = MODULES.get(place) else {
             self.stage = Stage::Serving;
@@ -214,8 +214,8 @@ impl Agent {
     }
 }
 
-/// The object after the start of a range; its start with `EndOfMibView` where there is none.
-/// `None` where a name is longer than names may be.
+/// The object after the start of a range; the start with `EndOfMibView` if there is none.
+/// `None` if a name is too long.
 fn next(objects: &Objects, range: &SearchRange) -> Option<(Oid, Value)> {
     let start = Oid::from_message(&range.start)?;
     let end = Oid::from_message(&range.end)?;
@@ -245,7 +245,7 @@ fn bulk(objects: &Objects, asked: &GetBulk) -> Option<Vec<(Oid, Value)>> {
     Some(found)
 }
 
-/// Where a master agent listens.
+/// Address of a master agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A socket in the file system; net-snmp's is `/var/agentx/master`.
@@ -307,30 +307,30 @@ impl Connection for TcpStream {
     }
 }
 
-/// What a sub-agent tells, asked anew at every turn.
+/// The source of a sub-agent's objects and notifications, polled at every turn.
 pub trait Source {
-    /// A session stands; the master has been up for so long. Time stamps count from its start.
+    /// A session was opened; the master has been up for so long. Time stamps count from its start.
     fn begun(&mut self, up: Duration);
 
     /// The objects as they are now.
     fn objects(&mut self) -> &Objects;
 
-    /// What has to be told since it was asked last.
+    /// Notifications since the last call.
     fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>>;
 
-    /// Whether to end.
+    /// Whether to stop.
     fn stopped(&self) -> bool;
 }
 
-/// How often the source is asked for notifications.
+/// How often the source is polled for notifications.
 const TURN: Duration = Duration::from_millis(250);
-/// How often an idle master is asked whether it is there.
+/// Interval of Pings to an idle master.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
-/// One session: serves `source` to the master at `address`, until the source says to stop.
+/// One session: serves `source` to the master at `address` until the source stops it.
 ///
 /// # Errors
-/// Why the session ended before that. It may be begun again.
+/// Why the session ended before that. A new one may be opened.
 pub fn serve(address: &Address, source: &mut impl Source) -> Result<(), Ended> {
     match address {
         Address::Path(path) => converse(UnixStream::connect(path)?, source),
@@ -376,7 +376,7 @@ fn converse(mut connection: impl Connection, source: &mut impl Source) -> Result
     Ok(())
 }
 
-/// Waits for bytes at most one turn; whether some came.
+/// Waits for bytes for at most one turn; true if some arrived.
 fn read_some(connection: &mut impl Connection, received: &mut Vec<u8>) -> Result<bool, Ended> {
     let mut buffer = [0; 4096];
     match connection.read(&mut buffer) {
@@ -394,11 +394,11 @@ fn read_some(connection: &mut impl Connection, received: &mut Vec<u8>) -> Result
     }
 }
 
-/// The first whole message of what was received, which is taken from it; `None` where the rest of
-/// it is still to come.
+/// Takes the first whole message of the received bytes; `None` if it is
+/// incomplete.
 ///
 /// # Errors
-/// What was received does not begin as a message does.
+/// If the bytes do not begin like a message.
 pub fn take_message(received: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Ended> {
     if received.len() < HEADER {
         return Ok(None);

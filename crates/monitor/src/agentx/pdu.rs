@@ -1,4 +1,4 @@
-//! The parts of messages that the library does not write: its octet strings are text, which an
+//! Parts of messages that the library does not encode: its octet strings are text, which an
 //! address is not.
 
 use std::io;
@@ -11,19 +11,19 @@ use crate::mib::{Oid, Value};
 
 /// The order of our own messages.
 const ORDER: ByteOrder = ByteOrder::LittleEndian;
-/// Where a message's header says how long the rest is (RFC 2741, 6.1).
+/// Offset of the payload length in a header (RFC 2741, 6.1).
 const LENGTH_AT: usize = 16;
 
-/// What a master's response says, apart from objects (RFC 2741, 6.2.16).
+/// Fields of a master's response besides objects (RFC 2741, 6.2.16).
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// How long the master has been up, in hundredths of a second.
+    /// The master's uptime, in hundredths of a second.
     pub(super) up: u32,
     pub(super) error: ResError,
 }
 
 impl Reply {
-    /// Reads a response.
+    /// Parses a response.
     pub(super) fn read(message: &[u8]) -> io::Result<Self> {
         let order = if message.get(2).is_some_and(|flags| flags & 0x10 != 0) {
             ByteOrder::BigEndian
@@ -46,7 +46,7 @@ pub(super) fn response(to: &Header, objects: &[(Oid, Value)]) -> io::Result<Vec<
     with_objects(Response::from_header(to).to_bytes()?, objects)
 }
 
-/// A response that is an error of a number which the library does not know.
+/// An error response with a code that the library does not have.
 pub(super) fn refusal(to: &Header, error: u16) -> io::Result<Vec<u8>> {
     let mut response = Response::from_header(to);
     response.res_index = 1;

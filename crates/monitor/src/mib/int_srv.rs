@@ -1,6 +1,6 @@
 //! The objects of INTEGRATED-SERVICES-MIB (RFC 2213).
 //!
-//! Left out: what only serves to make rows (`intSrvFlowNewIndex`), as nothing can be set; the flow
+//! Omitted: what only serves to create rows (`intSrvFlowNewIndex`), as nothing can be set; the flow
 //! label, which no reservation here has (`intSrvFlowFlowId`).
 
 use ontempo_reservation::htb::Counters;
@@ -48,7 +48,7 @@ pub(super) fn flow(number: u32, flow: &Flow<'_>, counters: Counters) -> Vec<(Oid
     let own = interface.addresses.iter().find(|own| own.is_ipv4() == is_v4);
     let class = status.class.split_once(':').map_or("", |(_, minor)| minor);
     let traffic = status.flowspec.traffic();
-    // HTB lends to what exceeds its rate, as best effort; what its queue has no room for is
+    // HTB lends to traffic above its rate as best effort; what exceeds its queue is
     // dropped (docs/mechanisms/reservation.md).
     let policed = counters.borrowed.wrapping_add(counters.dropped);
     let mut found = vec![(2, kind), (3, integer(BY_RSVP))];

@@ -1,7 +1,7 @@
-//! What is served to SNMP: the objects of three modules in the order of their names.
+//! The objects served by SNMP, from three modules, in the order of their names.
 //!
-//! [`qos`] has the QoS sockets (`mibs/ONTEMPO-QOS-MIB.txt`); [`Reservations`] what the host's RSVP
-//! daemon says of itself, as RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213).
+//! [`qos`] has the QoS sockets (`mibs/ONTEMPO-QOS-MIB.txt`); [`Reservations`] the state of the host's RSVP
+//! daemon, as RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213).
 
 mod int_srv;
 pub mod qos;
@@ -15,7 +15,7 @@ use agentx::encodings::ID;
 use super::Collected;
 pub use reservations::{Classes, Reservations};
 
-/// A module, as far as it is served.
+/// A module, as far as it is implemented.
 #[derive(Debug)]
 pub struct Module {
     /// The name below which all its objects are.
@@ -42,7 +42,7 @@ pub enum Value {
     Integer(i32),
     /// Text, or octets.
     OctetString(Vec<u8>),
-    /// A name.
+    /// An object identifier.
     ObjectIdentifier(Oid),
     /// Only grows, and wraps around.
     Counter32(u32),
@@ -54,13 +54,13 @@ pub enum Value {
     Counter64(u64),
     /// There is no such column.
     NoSuchObject,
-    /// The column has no such row.
+    /// There is no such row in this column.
     NoSuchInstance,
-    /// No object comes after.
+    /// There is no further object.
     EndOfMibView,
 }
 
-/// The name of an object: its sub-identifiers.
+/// An object identifier: its sub-identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid(Vec<u32>);
 
@@ -73,7 +73,7 @@ impl Oid {
         Self(parts.concat())
     }
 
-    /// The name in a message; `None` where it is longer than a name may be.
+    /// The identifier in a message; `None` if it is too long.
     pub fn from_message(id: &ID) -> Option<Self> {
         if id.is_null() {
             return Some(Self(Vec::new()));
@@ -82,34 +82,34 @@ impl Oid {
         parts.ok().filter(|parts| parts.len() <= Self::MAX_PARTS).map(Self)
     }
 
-    /// The name as messages carry it.
+    /// The identifier as encoded in messages.
     pub fn to_message(&self) -> ID {
         ID::try_from(self.0.clone()).unwrap_or_default()
     }
 }
 
-/// The objects as they are at one time.
+/// A snapshot of all objects.
 #[derive(Debug, Default)]
 pub struct Objects {
-    /// Each in the order of the names. What is looked at anew does not touch the others.
+    /// One list a module, each sorted. An update of one leaves the others.
     sockets: Vec<(Oid, Value)>,
     reservations: Vec<(Oid, Value)>,
 }
 
 impl Objects {
-    /// These sockets, in place of those before. `started_ms` is when the agent started, in
+    /// Replaces the sockets. `started_ms` is when the agent started, in
     /// milliseconds since 1970: time stamps count from there.
     pub fn set_sockets(&mut self, sockets: &[Collected], started_ms: u64) {
         self.sockets = sorted(qos::objects(sockets, started_ms));
     }
 
-    /// These objects of [`Reservations`], in place of those before.
+    /// Replaces the objects of [`Reservations`].
     pub fn set_reservations(&mut self, objects: Vec<(Oid, Value)>) {
         self.reservations = sorted(objects);
     }
 
-    /// The object of this name. Where there is none, whether its column is there for others
-    /// decides between `NoSuchInstance` and `NoSuchObject` (RFC 2741, 7.2.3.1).
+    /// The object of this name. If there is none: `NoSuchInstance` if its column exists for other rows,
+    /// else `NoSuchObject` (RFC 2741, 7.2.3.1).
     pub fn get(&self, name: &Oid) -> Value {
         let in_tree = |tree: &[(Oid, Value)]| {
             let place = tree.binary_search_by(|(other, _)| other.cmp(name)).ok()?;
@@ -121,8 +121,8 @@ impl Objects {
         })
     }
 
-    /// The first object after `start`, or at it if `include`, and before `end`; any, where `end`
-    /// is empty.
+    /// The first object after `start`, or at it if `include`, and before `end`; if `end` is empty, without
+    /// an upper bound.
     pub fn next(&self, start: &Oid, include: bool, end: &Oid) -> Option<&(Oid, Value)> {
         let in_tree = |tree: &'_ [(Oid, Value)]| {
             tree.partition_point(|(name, _)| name < start || !include && name == start)
@@ -164,7 +164,7 @@ fn row(
     columns.into_iter().map(named).collect()
 }
 
-/// A column after the other, from `first` on.
+/// The columns of a row, from `first` on.
 fn columns<const N: usize>(first: u32, values: [Value; N]) -> impl Iterator<Item = (u32, Value)> {
     (first..).zip(values)
 }
@@ -190,7 +190,7 @@ fn ticks(at_ms: Option<u64>, started_ms: u64) -> Value {
     Value::TimeTicks(hundredths as u32)
 }
 
-/// `DisplayString` (RFC 2579): what is not printable ASCII becomes a question mark.
+/// `DisplayString` (RFC 2579): other than printable ASCII becomes a question mark.
 fn text(text: &str, longest: usize) -> Value {
     let printable = |one: char| if one.is_ascii_graphic() || one == ' ' { one as u8 } else { b'?' };
     Value::OctetString(text.chars().take(longest).map(printable).collect())
@@ -213,7 +213,7 @@ fn port(port: u16) -> Value {
     Value::OctetString(port.to_be_bytes().to_vec())
 }
 
-/// `RowStatus` (RFC 2579) of a row that is there.
+/// `RowStatus` (RFC 2579) of an existing row.
 const ACTIVE: Value = Value::Integer(1);
 
 #[cfg(test)]

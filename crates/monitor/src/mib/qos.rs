@@ -104,9 +104,9 @@ fn columns_of_socket(one: &Collected, started_ms: u64) -> [(u32, Value); 21] {
     ]
 }
 
-/// A measure in the MIB's unit; what is not known is 0.
+/// A measure in the MIB's unit; unknown is 0.
 fn scaled(value: Option<f64>, factor: f64) -> Value {
-    // A cast saturates, and takes what is not a number for 0.
+    // A cast saturates, and converts NaN to 0.
     Value::Gauge32((value.unwrap_or(0.0) * factor).round() as u32)
 }
 

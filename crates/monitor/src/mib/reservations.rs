@@ -1,4 +1,4 @@
-//! What an RSVP daemon says of itself, as rows with numbers.
+//! The state of an RSVP daemon as numbered rows.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,14 +12,14 @@ use ontempo_reservation::message::{FlowSpec, Sender, Session};
 use super::super::numbers::Numbers;
 use super::{Oid, Value, address, int_srv, integer, port, rsvp, ticks};
 
-/// What the classes of each interface have done, by the interface's number and the class's name.
+/// Counters of classes, by interface number and class name.
 pub type Classes = BTreeMap<u32, BTreeMap<String, Counters>>;
 
-/// One sender of what is shared, or all of them.
+/// One sender of a shared reservation, or all of them.
 type Which = Option<Sender>;
 
-/// The tables of RSVP-MIB and INTEGRATED-SERVICES-MIB. A session, a sender, a request and a flow
-/// keep their numbers as long as they are there.
+/// The tables of RSVP-MIB and INTEGRATED-SERVICES-MIB. Sessions, senders, requests and flows
+/// keep their numbers while they exist.
 #[derive(Debug, Default)]
 pub struct Reservations {
     sessions: Numbers<Session>,
@@ -31,7 +31,7 @@ pub struct Reservations {
     daemon: Option<(u32, u64)>,
 }
 
-/// When things began, in milliseconds since 1970.
+/// Start times, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     daemon_ms: u64,
@@ -39,28 +39,28 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A time in seconds from the daemon's start, as time stamp.
+    /// A time in seconds since the daemon's start, as time stamp.
     pub(super) fn stamp(&self, at_s: f64) -> Value {
-        // A cast saturates, and takes what is not a number for 0.
+        // A cast saturates, and converts NaN to 0.
         ticks(Some(self.daemon_ms.saturating_add((at_s * 1e3) as u64)), self.agent_ms)
     }
 }
 
-/// A reservation, as far as it is for one sender or for all.
+/// A reservation, as far as it applies to one sender or to all.
 pub(super) struct Asked<'a> {
     pub(super) session: &'a Session,
     pub(super) which: Which,
     pub(super) status: &'a ReservationStatus,
 }
 
-/// What is asked of a previous hop, as far as it is for one sender or for all.
+/// A request to a previous hop, as far as it applies to one sender or to all.
 pub(super) struct Requested<'a> {
     pub(super) session: &'a SessionStatus,
     pub(super) which: Which,
     pub(super) status: &'a RequestStatus,
 }
 
-/// What is enforced, as far as it is for one sender or for all.
+/// An enforced class, as far as it applies to one sender or to all.
 pub(super) struct Flow<'a> {
     pub(super) interface: &'a InterfaceStatus,
     pub(super) which: Which,
@@ -68,8 +68,8 @@ pub(super) struct Flow<'a> {
 }
 
 impl Reservations {
-    /// The objects of a daemon. Of the `times`, in milliseconds since 1970, the first is when it
-    /// was asked, the second that from which time stamps count.
+    /// The objects of a daemon. Of `times`, in milliseconds since 1970, the first is the time of the
+    /// query, the second the zero of time stamps.
     pub fn objects(
         &mut self,
         status: &Status,
@@ -87,7 +87,7 @@ impl Reservations {
         objects
     }
 
-    /// Looked at once for each daemon: seen twice, its start would differ by a millisecond.
+    /// Computed once for each daemon: computed twice, its start would differ by a millisecond.
     fn clock(&mut self, status: &Status, (asked_ms, agent_ms): (u64, u64)) -> Clock {
         let known = self.daemon.filter(|(process, _)| *process == status.process);
         let (_, daemon_ms) = known.unwrap_or_else(|| {
@@ -151,14 +151,14 @@ impl Reservations {
     }
 }
 
-/// What an interface's classifier has: one entry for each sender, or one for all.
+/// Classifier entries of an interface: one for each sender, or one for all.
 pub(super) fn flows_of(interface: &InterfaceStatus) -> impl Iterator<Item = Flow<'_>> {
     interface.enforced.iter().flat_map(move |status| {
         each(&status.senders).map(move |which| Flow { interface, which, status })
     })
 }
 
-/// Each sender; where none is named, all of them together.
+/// Each sender; if none is named, all together.
 fn each(senders: &[Sender]) -> impl Iterator<Item = Which> {
     let all = senders.is_empty().then_some(None);
     all.into_iter().chain(senders.iter().copied().map(Some))
@@ -197,7 +197,7 @@ pub(super) fn bits(bytes_a_second: f32) -> Value {
     if bytes_a_second.is_infinite() {
         return integer(0);
     }
-    // A cast saturates, and takes what is not a number for 0.
+    // A cast saturates, and converts NaN to 0.
     integer((f64::from(bytes_a_second) * 8.0).round() as u64)
 }
 

@@ -1,11 +1,11 @@
 //! The objects of RSVP-MIB (RFC 2206).
 //!
-//! Left out: what only serves to make rows (`rsvpSenderNewIndex`, `rsvpResvNewIndex`,
+//! Omitted: what only serves to create rows (`rsvpSenderNewIndex`, `rsvpResvNewIndex`,
 //! `rsvpResvFwdNewIndex`), as nothing can be set; flow labels, which no session here has
 //! (`rsvpSenderFlowId`, `rsvpResvFlowId`, `rsvpResvFwdFlowId`); the notifications `newFlow` and
-//! `lostFlow`, as the daemon tells of flows only when it is asked. `rsvpResvScope` and
-//! `rsvpResvPolicy` are always empty: a SCOPE is read and never kept, nor are policy data of a
-//! RESV. Where a hop is the host itself, its interface is missing.
+//! `lostFlow`, as the daemon reports flows only when queried. `rsvpResvScope` and
+//! `rsvpResvPolicy` are always empty: a SCOPE is read but not stored, nor are policy data of a
+//! RESV. If a hop is the host itself, its interface is omitted.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(super) const MODULE: Module = Module {
     ],
 };
 
-/// `RsvpEncapsulation`: in IP, which is all that the daemon speaks.
+/// `RsvpEncapsulation`: in IP, the only one that the daemon speaks.
 const IN_IP: i32 = 1;
 
 /// `rsvpBadPackets`.
@@ -161,7 +161,7 @@ pub(super) fn interface(status: &Status, interface: &InterfaceStatus) -> Vec<(Oi
 pub(super) fn neighbours(status: &Status) -> Vec<(Oid, Value)> {
     let mut objects = Vec::new();
     for (by, neighbour) in neighbours_of(status) {
-        // An index of variable length says how long it is (RFC 2578, 7.7).
+        // An index of variable length is preceded by its length (RFC 2578, 7.7).
         let octets: Vec<u32> = octets(neighbour).into_iter().map(u32::from).collect();
         let index = [&[by, octets.len() as u32], &octets[..]].concat();
         objects.extend(row(&ROOT, &NEIGHBOUR, &index, columns(2, [integer(IN_IP), ACTIVE])));
@@ -200,7 +200,7 @@ fn traffic(traffic: &TrafficSpec) -> [Value; 5] {
     ]
 }
 
-/// Service, traffic, and the RSpec, which controlled load has none of.
+/// Service, TSpec, and RSpec, which controlled load does not have.
 fn request_of(flowspec: &FlowSpec) -> [Value; 8] {
     let [rate, peak, burst, smallest, largest] = traffic(flowspec.traffic());
     let (reserved, slack) = match flowspec {
@@ -221,7 +221,7 @@ fn style(style: Style) -> [Value; 2] {
 }
 
 /// The ADSPEC's columns. What a service overrides of the general part (RFC 2210, section 3.3.2)
-/// is not kept, and stands as 0 like all that is not there.
+/// is not stored and reported as 0, like everything absent.
 fn offered(adspec: Option<&AdSpec>) -> [Value; 21] {
     let latency = adspec.map(|ad| ad.latency).filter(|latency| *latency != LATENCY_UNKNOWN);
     let guaranteed = adspec.and_then(|ad| ad.guaranteed);
