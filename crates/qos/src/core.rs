@@ -1,5 +1,5 @@
-//! One connection's state, whatever carries it: shared by the application's threads and the
-//! process's one that looks after all connections.
+//! State of one connection, of any transport: shared by the application's threads and the
+//! process's maintenance thread.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -22,18 +22,18 @@ use super::{Direction, QosOptions};
 use ontempo_monitor::Carrier;
 use ontempo_udp::{Clock, Dscp};
 
-/// Events that wait for an application that does not take them; later ones are lost to it.
+/// Maximum queued events of an application that does not read them; later ones are dropped.
 const MAX_EVENTS: usize = 1_024;
 
 /// Violations kept for reports.
 const MAX_KEPT: usize = 32;
 
-/// Takes a lock. A thread that panicked with it has left counts behind that still hold.
+/// Takes a lock. A thread that panicked with it has left valid counters behind.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same where nobody else has it.
+/// The same if it is free.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -42,14 +42,14 @@ pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// The latest violations of a direction, and how many there were.
+/// The latest violations of a direction, and their total number.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     count: u64,
     pub(super) latest: Vec<(u64, Violation)>,
 }
 
-/// What an end sends by itself.
+/// Messages that an end sends on its own.
 pub(super) struct Control {
     pub(super) kind: Kind,
     pub(super) body: Vec<u8>,
@@ -57,7 +57,7 @@ pub(super) struct Control {
 
 #[derive(Debug)]
 pub(super) struct Core {
-    /// Counts the connections of this process, from 1.
+    /// Number of the connection in this process, from 1.
     pub(super) number: u32,
     pub(super) clock: Clock,
     pub(super) carrier: Carrier,
@@ -70,20 +70,20 @@ pub(super) struct Core {
     pub(super) counter: Counter,
     pub(super) incoming: Mutex<Incoming>,
     pub(super) outgoing: Mutex<Outgoing>,
-    /// What this end asked of what it receives; the other end of what it sends.
+    /// What this end asked for in its receiving direction; the other end in its sending direction.
     pub(super) receive_asked: Specification,
     changed: Mutex<u32>,
     pub(super) reserved: Mutex<Reserved>,
     subscribers: Mutex<Vec<SyncSender<Event>>>,
-    /// Of what is sent, and of what is received.
+    /// Violations of the sending and of the receiving direction.
     kept: [Mutex<Kept>; 2],
-    /// The end has come: nothing is sent or received any more.
+    /// The connection has ended.
     pub(super) closed: AtomicBool,
     pub(super) most_sent: usize,
     pub(super) most_received: usize,
 }
 
-/// The longest message of a direction.
+/// The maximum message size of a direction.
 fn longest(agreed: &Specification, most: usize) -> usize {
     let asked = agreed.size.value.map(|size| usize::try_from(size.get()).unwrap_or(usize::MAX));
     asked.map_or(most, |size| size.min(most))
@@ -98,7 +98,7 @@ impl Core {
         clock: Clock,
     ) -> Self {
         let now = clock.now();
-        // Acknowledgements are as urgent as what they acknowledge.
+        // Acknowledgements get the DSCP of what they acknowledge.
         let is_answering =
             carrier == Carrier::Tcp && established.sending == Specification::default();
         let Established { session, sending, receiving, peer, clock: sample, is_measured } =
@@ -108,9 +108,9 @@ impl Core {
         let outgoing = Outgoing::new(now, options.send, peer.receive, sending, ladder);
         let most = match carrier {
             Carrier::Tcp => MAX_MESSAGE_LEN,
-            // A datagram's header and IPv6's are not the message's.
+            // Headers of the datagram and of IPv6 are not part of the message.
             Carrier::Udp => 65_535 - 40 - 8 - UDP_HEADER,
-            // What an endpoint takes, unless it is told otherwise.
+            // The endpoint's default limit.
             Carrier::Quic => (4 << 20) - TCP_HEADER,
         };
         static LAST: AtomicU32 = AtomicU32::new(0);
@@ -138,15 +138,15 @@ impl Core {
         }
     }
 
-    /// The header of the application's message of this number.
+    /// The header of the application's message with this number.
     #[inline]
     pub(super) fn header(&self, number: u64, length: usize) -> Header {
-        // Modulo 2^32: the receiver knows the rest.
+        // Modulo 2^32: the receiver restores the rest.
         let sequence = number as u32;
         Header { kind: Kind::Data, length, sequence, sent: self.clock.now().as_nanos() }
     }
 
-    /// A message of the application's has come whole.
+    /// Counts a complete message of the application.
     #[inline]
     pub(super) fn on_data(&self, header: &Header, length: usize) -> Option<Arrival> {
         let mut violations = Vec::new();
@@ -159,12 +159,12 @@ impl Core {
             &mut violations,
         );
         if !violations.is_empty() {
-            self.tell(Direction::Receiving, &violations);
+            self.emit_violations(Direction::Receiving, &violations);
         }
         arrival
     }
 
-    /// A message of the other end's own has come; answers with one to send.
+    /// Handles a control message; returns the answer, if any.
     pub(super) fn on_control(
         &self,
         header: &Header,
@@ -195,7 +195,7 @@ impl Core {
             Kind::Change => {
                 let change = Change::read(body)?;
                 let mut changed = lock(&self.changed);
-                // What the other end cannot have, it does not ask for: it knows our part.
+                // A change that contradicts our own specification is ignored: the peer knows that part.
                 if change.number > *changed
                     && let Ok(agreed) = agree(&change.send, &self.receive_asked)
                 {
@@ -211,12 +211,12 @@ impl Core {
     fn on_status(&self, now: Time, status: &Status) {
         let mut violations = Vec::new();
         lock(&self.incoming).on_status(now, status, &mut violations);
-        self.tell(Direction::Receiving, &violations);
+        self.emit_violations(Direction::Receiving, &violations);
         let violations = lock(&self.outgoing).on_status(now, status.change, status.figures);
-        self.tell(Direction::Sending, &violations);
+        self.emit_violations(Direction::Sending, &violations);
     }
 
-    /// What the other end is told twice a second.
+    /// The report sent to the peer twice a second.
     pub(super) fn status(&self, now: Time) -> Control {
         let (sent_messages, sent_bytes) = self.counter.get();
         let change = *lock(&self.changed);
@@ -227,12 +227,12 @@ impl Core {
         Control { kind: Kind::Status, body: status.to_bytes() }
     }
 
-    /// Half a second is over; answers with what the other end is to be told.
+    /// Ends a half second; returns what to send to the peer.
     pub(super) fn on_tick(&self) -> Vec<Control> {
         let now = self.clock.now();
         let mut violations = Vec::new();
         lock(&self.incoming).advance(now, &mut violations);
-        self.tell(Direction::Receiving, &violations);
+        self.emit_violations(Direction::Receiving, &violations);
         let mut outgoing = lock(&self.outgoing);
         let step = outgoing.on_tick(now, self.counter.get().1);
         let change = outgoing.to_tell();
@@ -247,7 +247,7 @@ impl Core {
         change.into_iter().chain(refused).chain([self.status(now)]).collect()
     }
 
-    /// Asks for something else in the direction in which this end sends.
+    /// Asks for another specification of this end's sending direction.
     pub(super) fn change(&self, asked: Specification) -> Result<(Specification, Control), Refusal> {
         let mut outgoing = lock(&self.outgoing);
         let agreed = outgoing.change(asked)?;
@@ -259,7 +259,7 @@ impl Core {
         self.closed.load(Relaxed)
     }
 
-    /// Ends what waits for events.
+    /// Ends the event streams.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
         lock(&self.subscribers).clear();
@@ -274,12 +274,12 @@ impl Core {
         Events::new(receiver)
     }
 
-    /// The violations of a direction.
+    /// Violations of a direction.
     pub(super) fn kept(&self, direction: Direction) -> MutexGuard<'_, Kept> {
         lock(&self.kept[direction as usize])
     }
 
-    fn tell(&self, direction: Direction, violations: &[Violation]) {
+    fn emit_violations(&self, direction: Direction, violations: &[Violation]) {
         for &violation in violations {
             let mut kept = self.kept(direction);
             kept.count += 1;
@@ -293,7 +293,7 @@ impl Core {
         }
     }
 
-    /// Tells the application of reservations that have come or gone.
+    /// Emits events of reservations made or lost.
     pub(super) fn publish_reservations(&self, changed: &[Standing]) {
         for standing in changed {
             self.publish(&Event::Reservation {

@@ -1,4 +1,4 @@
-//! What an application is told of its connection.
+//! Events of a connection.
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration as Wall;
@@ -8,46 +8,46 @@ use ontempo_mechanisms::qos::{Specification, Step, Violation};
 use super::Direction;
 use ontempo_monitor::Reservation;
 
-/// Something that has changed.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A parameter is not kept any more, or is kept again; with what was asked and delivered. A
-    /// sender hears of it from its receiver.
+    /// A violation of a parameter begins or ends, with the agreed and the delivered value. A
+    /// sender gets it by its receiver's report.
     Violation {
         /// Of what this end sends, or receives.
         direction: Direction,
-        /// What is violated.
+        /// The violation.
         violation: Violation,
     },
-    /// The ladder has stepped: this is agreed for what is sent from now on. To keep it is the
-    /// application's part.
+    /// The ladder has stepped: this specification is agreed for what is sent from now on. The
+    /// application must follow it.
     Step {
         /// Down or up.
         step: Step,
-        /// What is agreed now.
+        /// The agreed specification.
         agreed: Specification,
     },
-    /// The other end has asked for something else, which is agreed now.
+    /// The peer has asked for another specification, which is now agreed.
     Changed {
         /// The direction.
         direction: Direction,
-        /// What is agreed now.
+        /// The agreed specification.
         agreed: Specification,
     },
-    /// The reservation stands, is refused or is lost; with the reason.
+    /// The reservation is established, refused or lost, with the reason.
     Reservation {
         /// The direction.
         direction: Direction,
-        /// How it stands.
+        /// Its state.
         state: Reservation,
-        /// Why it was refused or lost; else empty.
+        /// Why it was refused or lost; otherwise empty.
         reason: String,
     },
 }
 
-/// The events of a connection from when this was asked for; ends with the connection.
+/// Events of a connection from the time of the call until its end.
 ///
-/// As an iterator it waits for the next one.
+/// As an iterator it blocks until the next one.
 #[derive(Debug)]
 pub struct Events(Receiver<Event>);
 
@@ -56,12 +56,12 @@ impl Events {
         Self(receiver)
     }
 
-    /// The next one; `None` where none comes within `patience`, or the connection has ended.
+    /// The next one; `None` if none comes within `patience`, or the connection has ended.
     pub fn next_within(&self, patience: Wall) -> Option<Event> {
         self.0.recv_timeout(patience).ok()
     }
 
-    /// Those that are there, without waiting.
+    /// Queued events, without waiting.
     pub fn waiting(&self) -> impl Iterator<Item = Event> + '_ {
         self.0.try_iter()
     }

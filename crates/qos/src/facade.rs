@@ -1,4 +1,4 @@
-//! What connections have alike, whatever carries them.
+//! What connections of all transports have in common.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,24 +7,24 @@ use std::time::{Duration as Wall, Instant};
 use super::core::{Core, lock};
 use super::network::Reserved;
 use super::setup::{Established, SetupError};
-use super::{QosOptions, tender};
+use super::{QosOptions, maintenance};
 use ontempo_monitor::{Carrier, Reservation};
 use ontempo_udp::{Dscp, Ecn};
 
-/// The state of a connection whose set-up is done, with what is asked of the network.
+/// State of a connection after its handshake, with its reservations.
 pub(super) fn core(
     carrier: Carrier,
     addresses: (SocketAddr, SocketAddr),
     options: &QosOptions,
     established: &Established,
 ) -> Core {
-    let core = Core::new(carrier, addresses, options, established, tender::clock());
+    let core = Core::new(carrier, addresses, options, established, maintenance::clock());
     let directions = (&established.sending, &established.receiving);
     *lock(&core.reserved) = Reserved::ask(options.reserve, carrier, addresses, directions);
     core
 }
 
-/// What the first address answers at which neither the system nor silence says no.
+/// Connects to the first address that answers.
 pub(super) fn first<C>(
     addresses: impl ToSocketAddrs,
     mut begin: impl FnMut(SocketAddr) -> Result<C, SetupError>,
@@ -39,18 +39,18 @@ pub(super) fn first<C>(
     Err(last)
 }
 
-/// Marks a socket's packets.
+/// Sets the DSCP of a socket.
 pub(super) fn mark(socket: socket2::SockRef<'_>, is_ipv4: bool, dscp: Dscp) -> io::Result<()> {
     let class = u32::from(dscp.with(Ecn::NotCapable));
     if is_ipv4 {
         return socket.set_tos_v4(class);
     }
-    // A socket of IPv6 that carries IPv4 has a class for that, too, where the system lets it.
+    // An IPv6 socket has a class for its IPv4 packets, too, if the system allows it.
     let _ = socket.set_tos_v4(class);
     socket.set_tclass_v6(class)
 }
 
-/// Waits for the reservation of an end that goes on only with one.
+/// Waits for the reservation if `must_reserve` is set.
 pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), SetupError> {
     if options.must_reserve {
         wait_reserved(core, options.patience).map_err(SetupError::NotReserved)?;
@@ -58,7 +58,7 @@ pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), Setu
     Ok(())
 }
 
-/// Waits until both directions are reserved; a sentence says why not.
+/// Waits until both directions are reserved; returns the reason if they are not.
 pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
     let until = Instant::now() + patience;
     loop {
@@ -82,11 +82,11 @@ pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
     }
 }
 
-/// The methods of a connection that do not depend on what carries it.
+/// Methods common to connections of all transports.
 macro_rules! methods {
     ($connection:ident) => {
         impl $connection {
-            /// What was agreed for a direction; a change shows here.
+            /// The specification agreed for a direction; renegotiations show here.
             pub fn agreed(&self, direction: Direction) -> Specification {
                 match direction {
                     Direction::Sending => *lock(&self.core().outgoing).agreed(),
@@ -94,26 +94,26 @@ macro_rules! methods {
                 }
             }
 
-            /// Asks for something else of what this end sends. Both ends agree on it as in the
-            /// set-up; the size of messages stays.
+            /// Asks for another specification of this end's sending direction. Both ends agree on it as in the
+            /// handshake; the message size stays.
             ///
             /// # Errors
-            /// What it contradicts, in itself or of what the other end asked for: nothing changes.
+            /// The contradiction, in itself or with the peer's specification: nothing changes.
             pub fn change(
                 &self,
                 asked: Specification,
             ) -> Result<Specification, ontempo_mechanisms::qos::Refusal> {
-                let (agreed, told) = self.core().change(asked)?;
-                self.inner().tell(&told);
+                let (agreed, change) = self.core().change(asked)?;
+                self.inner().send_control(&change);
                 Ok(agreed)
             }
 
-            /// What has changed, from now on: violations that begin and end, above all.
+            /// Events from now on, such as begins and ends of violations.
             pub fn events(&self) -> Events {
                 self.core().events()
             }
 
-            /// What was delivered in a direction, by the last interval's end.
+            /// Statistics of a direction at the end of the last interval.
             pub fn delivery(&self, direction: Direction) -> Delivery {
                 match direction {
                     Direction::Sending => {
@@ -127,13 +127,13 @@ macro_rules! methods {
                 }
             }
 
-            /// All figures, as `ontempo monitor` and `ontempo export` have them: a socket for each
-            /// direction of which something is asked or that has carried messages.
+            /// Reports as `ontempo monitor` and `ontempo export` show them: one for each
+            /// direction with a specification or with messages.
             pub fn reports(&self) -> Vec<ontempo_monitor::SocketReport> {
                 crate::report::sockets(self.core())
             }
 
-            /// How the reservation of a direction stands, and why not, where it does not.
+            /// State of a direction's reservation, and the reason if there is none.
             pub fn reservation(
                 &self,
                 direction: Direction,
@@ -145,35 +145,35 @@ macro_rules! methods {
                 })
             }
 
-            /// Waits until what was asked for is reserved in both directions.
+            /// Waits until the requested reservations are established in both directions.
             ///
             /// # Errors
-            /// A sentence that says why it is not.
+            /// The reason why not.
             pub fn wait_reserved(&self, patience: Wall) -> Result<(), String> {
                 facade::wait_reserved(self.core(), patience)
             }
 
-            /// Bytes of the longest message that may be sent.
+            /// Maximum size of a message to send, in bytes.
             pub fn most_sent(&self) -> usize {
                 self.core().most_sent
             }
 
-            /// Bytes of the longest message that may come.
+            /// Maximum size of a message to receive, in bytes.
             pub fn most_received(&self) -> usize {
                 self.core().most_received
             }
 
-            /// The code point of the packets.
+            /// The DSCP of the packets.
             pub fn dscp(&self) -> Dscp {
                 self.core().dscp
             }
 
-            /// The address here.
+            /// The local address.
             pub fn local_address(&self) -> SocketAddr {
                 self.core().local
             }
 
-            /// The address there.
+            /// The remote address.
             pub fn peer_address(&self) -> SocketAddr {
                 self.core().remote
             }

@@ -1,4 +1,4 @@
-//! A specification of quality as a TOML file.
+//! A QoS specification as a TOML file.
 //!
 //! ```toml
 //! min_rate = "60 messages/s"
@@ -18,7 +18,7 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Contradiction, Parameter, Specification, Term};
 use serde::Deserialize;
 
-/// Why a file is no specification.
+/// Why a file is not a specification.
 #[derive(Debug)]
 pub struct SpecificationError {
     path: PathBuf,
@@ -54,11 +54,11 @@ impl fmt::Display for SpecificationError {
 
 impl std::error::Error for SpecificationError {}
 
-/// Reads a specification and checks that it does not contradict itself.
+/// Reads a specification and checks it for contradictions.
 ///
 /// # Errors
-/// A file that cannot be read, a field that is unknown or lacks its unit, or two that cannot both
-/// hold; with the file and, where it is the text's, the line.
+/// If the file cannot be read, a field is unknown or lacks its unit, or two fields contradict each
+/// other; with the file and, for errors in the text, the line.
 pub fn read(path: &Path) -> Result<Specification, SpecificationError> {
     let failed = |problem| SpecificationError { path: path.to_owned(), problem };
     let text = fs::read_to_string(path).map_err(|error| failed(Problem::Io(error)))?;

@@ -1,4 +1,4 @@
-//! What comes in one direction of a connection, measured: equations (2) to (5), losses,
+//! Measurements of the receiving direction of a connection: equations (2) to (5), losses,
 //! violations.
 
 use ontempo_foundation::{Bytes, Duration, Time};
@@ -11,23 +11,23 @@ use super::offset::Sample;
 use super::wire::{Figures, Status};
 use ontempo_monitor::in_mib_units;
 
-/// The interval of measurement (qosockets, IV).
+/// The measurement interval (qosockets, IV).
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A message this far behind the newest is taken for a second copy.
+/// A message this far behind the newest counts as a duplicate.
 const WINDOW: u64 = 128;
 
-/// Delays that may be off by more are not told.
+/// Delays with a larger error are not reported.
 const MAX_ERROR: Duration = Duration::from_secs(10);
 
-/// A message for the application.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) sequence: u64,
     pub(super) timing: Timing,
 }
 
-/// Sums over the interval under way.
+/// Sums of the current interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     delay: Duration,
@@ -43,18 +43,18 @@ pub(super) struct Incoming {
     next_end: Time,
     delays: DelayMeter,
     clock: Sample,
-    /// As we have measured it; the other end is told.
+    /// The clock offset as measured here; it is reported to the peer.
     own_clock: Option<Sample>,
-    /// The number after the highest that has come.
+    /// One more than the highest sequence number received.
     next: u64,
-    /// Bit i: the message `next - 1 - i` has come.
+    /// Bit i: message `next - 1 - i` was received.
     seen: u128,
-    /// Messages that the sender is known to have sent, and how many that were at the last
-    /// interval's end.
+    /// Messages reported by the sender as sent, now and at the end of the
+    /// last interval.
     known: u64,
     known_before: u64,
     known_bytes: u64,
-    /// Whether anything has come from the sender in this interval.
+    /// Whether anything arrived from the sender in this interval.
     heard: bool,
     last_heard: Time,
     sums: Sums,
@@ -98,8 +98,8 @@ impl Incoming {
         self.watch.change(agreed);
     }
 
-    /// A message has come. `None` where it is a second copy, or comes behind a later one though
-    /// the order was to be kept.
+    /// Counts a message. `None` if it is a duplicate, or arrives after a later one although
+    /// order is required.
     pub(super) fn on_message(
         &mut self,
         now: Time,
@@ -135,13 +135,13 @@ impl Incoming {
         Some(Arrival { sequence, timing })
     }
 
-    /// A sequence number in full: the one nearest to that of the next message.
+    /// Extends a sequence number: the one nearest to the next expected.
     fn full(&self, sequence: u32) -> Option<u64> {
         let ahead = sequence.wrapping_sub(self.next as u32).cast_signed();
         self.next.checked_add_signed(ahead.into())
     }
 
-    /// Whether it is the first copy, as far as is remembered.
+    /// Whether it is not a duplicate, as far as the window reaches.
     fn note(&mut self, sequence: u64) -> bool {
         if sequence >= self.next {
             let gone = u32::try_from(sequence - self.next + 1).unwrap_or(u32::MAX);
@@ -157,7 +157,7 @@ impl Incoming {
         true
     }
 
-    /// What the other end tells.
+    /// Takes the sender's report.
     pub(super) fn on_status(
         &mut self,
         now: Time,
@@ -167,7 +167,7 @@ impl Incoming {
         self.advance(now, violations);
         self.heard = true;
         self.last_heard = now;
-        // As many as 32 bits can tell apart: more is no word to count on.
+        // Implausible: beyond what 32-bit sequence numbers can distinguish.
         if status.sent_messages.saturating_sub(self.next) < 1 << 31 {
             self.known = self.known.max(status.sent_messages);
             self.known_bytes = self.known_bytes.max(status.sent_bytes);
@@ -182,7 +182,7 @@ impl Incoming {
         }
     }
 
-    /// The clocks were compared.
+    /// Takes a clock comparison.
     pub(super) fn on_sample(&mut self, now: Time, sample: Sample) {
         let own = sample.better(self.own_clock, now);
         self.own_clock = Some(own);
@@ -198,17 +198,17 @@ impl Incoming {
         self.clock = better;
     }
 
-    /// The difference of the clocks as measured here, and how far it may be off, ns.
+    /// The clock offset as measured here, and its error bound, ns.
     pub(super) fn own_offset(&self, now: Time) -> Option<(i64, u64)> {
         self.own_clock.map(|own| (own.offset, own.error(now).as_nanos()))
     }
 
-    /// How long nothing has come from the other end.
+    /// Time since the last arrival from the peer.
     pub(super) fn silent_for(&self, now: Time) -> Duration {
         now.since(self.last_heard)
     }
 
-    /// Ends the intervals that are over by `now`.
+    /// Ends the intervals that are over at `now`.
     #[inline]
     pub(super) fn advance(&mut self, now: Time, violations: &mut Vec<Violation>) {
         if now >= self.next_end {
@@ -263,12 +263,12 @@ impl Incoming {
         &self.figures
     }
 
-    /// Violations of each parameter that have begun.
+    /// Number of violations of each parameter.
     pub(super) fn begun(&self) -> &[u32; Parameter::ALL.len()] {
         &self.begun
     }
 
-    /// Messages and payload that the sender is known to have sent.
+    /// Messages and payload sent, by the sender's reports.
     pub(super) fn sent(&self) -> (u64, u64) {
         (self.known, self.known_bytes.max(self.figures.bytes))
     }

@@ -1,16 +1,17 @@
-//! QoSockets: a specification asked for, agreed on, kept or not kept (qosockets, II).
+//! QoS sockets: a specification negotiated, reserved and monitored (qosockets, II).
 //!
 //! [`QosListener`] and [`QosStream`] are TCP, [`QosSocketListener`] and [`QosSocket`] are UDP,
-//! [`QosConnectionListener`] and [`QosConnection`] are QUIC. Each end says by [`QosOptions`] what it asks of what it sends and of what it receives; when a
-//! connection is there, both have agreed, or both know why not. From then on what is delivered is
-//! measured, told to both ends, held against what was agreed ([`Event`]) and written where
-//! `ontempo monitor` and `ontempo export` look.
+//! [`QosConnectionListener`] and [`QosConnection`] are QUIC. Each end gives in [`QosOptions`] the specifications of its
+//! sending and receiving directions; the handshake
+//! results in an agreed specification or in a reason at both ends. Delivery is then
+//! measured, reported to both ends, compared with the agreement ([`Event`]) and published for
+//! `ontempo monitor` and `ontempo export`.
 //!
-//! A connection whose quality is violated is never closed or slowed for it: the program is told,
+//! A violation never closes or slows a connection: the application gets an event
 //! and decides.
 //!
-//! A process has one thread for all its connections, which sleeps but for a moment twice a second.
-//! A connection over QUIC has one more, which hears what the other end tells.
+//! A process has one maintenance thread for all connections, which wakes twice a second.
+//! A QUIC connection has one more thread, which receives the peer's control messages.
 
 mod core;
 mod events;
@@ -18,6 +19,7 @@ mod facade;
 mod file;
 mod incoming;
 mod listener;
+mod maintenance;
 mod network;
 mod offset;
 mod options;
@@ -30,7 +32,6 @@ mod socket;
 mod socket_listener;
 mod stream;
 mod tcp;
-mod tender;
 #[cfg(test)]
 mod tests;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! Where connections over TCP come to.
+//! The TCP listener.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -11,21 +11,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::core::lock;
 use super::setup::{self, SetupError};
 use super::wire::{PREFACE, Reason, Setup, WireError, setup_length};
-use super::{QosOptions, QosStream, tender};
+use super::{QosOptions, QosStream, maintenance};
 
-/// Set-ups under way at once: beyond, the oldest gives way.
+/// Handshakes at a time; beyond, the oldest is dropped.
 pub(super) const MAX_PENDING: usize = 128;
 
-/// What has come of one that connects.
+/// Result of a connection attempt.
 #[derive(Debug)]
 pub enum Accepted<C> {
-    /// A connection, and who is at its other end.
+    /// A connection, and its peer's address.
     Connection(C, SocketAddr),
-    /// Somebody with whom there is no agreement, and why; both ends know it.
+    /// A refused peer and the reason; both ends have it.
     Refused(SocketAddr, SetupError),
 }
 
-/// Waits for connections over TCP.
+/// Accepts connections over TCP.
 #[derive(Debug)]
 pub struct QosListener {
     listener: TcpListener,
@@ -33,7 +33,7 @@ pub struct QosListener {
     pending: Mutex<Vec<Pending>>,
 }
 
-/// Somebody who has connected and not yet said all.
+/// A connection in its handshake.
 #[derive(Debug)]
 struct Pending {
     stream: TcpStream,
@@ -44,16 +44,16 @@ struct Pending {
 
 enum Progress {
     Waits,
-    /// It is none of ours, or gone.
+    /// The peer speaks another protocol, or is gone.
     Drops,
     Done(Box<Accepted<QosStream>>),
 }
 
 impl QosListener {
-    /// Listens at an address, with what is asked of every connection there.
+    /// Listens at an address, with the specifications for every connection.
     ///
     /// # Errors
-    /// What is asked for contradicts itself, or what the system says.
+    /// If the specifications contradict themselves, or the system's error.
     pub fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
         let listener = TcpListener::bind(at)?;
@@ -61,19 +61,19 @@ impl QosListener {
         Ok(Self { listener, options, pending: Mutex::new(Vec::new()) })
     }
 
-    /// The address that it listens at.
+    /// The local address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Waits for the next connection on which there is an agreement. Those who speak something
-    /// else, or nothing, do not hold it up.
+    /// Waits for the next connection with an agreement. Peers that speak another protocol, or
+    /// nothing, do not delay it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept(&self) -> io::Result<(QosStream, SocketAddr)> {
         loop {
             if let Accepted::Connection(stream, remote) = self.accept_or_refuse()? {
@@ -82,10 +82,10 @@ impl QosListener {
         }
     }
 
-    /// Waits for the next connection, or for somebody with whom there is no agreement.
+    /// Waits for the next connection, or the next refused peer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosStream>> {
         let mut pending = lock(&self.pending);
         loop {
@@ -105,7 +105,7 @@ impl QosListener {
         }
     }
 
-    /// Waits until somebody connects, or one of those who have says more or has taken too long.
+    /// Waits until a peer connects, sends more of its handshake, or times out.
     fn wait(&self, pending: &[Pending]) -> io::Result<()> {
         let all = [self.listener.as_fd()].into_iter();
         let all = all.chain(pending.iter().map(|one| one.stream.as_fd()));
@@ -123,7 +123,7 @@ impl QosListener {
     }
 
     fn take(&self, pending: &mut Vec<Pending>) -> io::Result<()> {
-        // As many as wait for the set-up: those who come meanwhile are not preferred.
+        // At most as many as may be in the handshake, so that new ones are not preferred.
         for _ in 0..MAX_PENDING {
             match self.listener.accept() {
                 Ok((stream, remote)) => {
@@ -174,13 +174,13 @@ impl Pending {
         }
     }
 
-    /// Says why, where it speaks our language.
+    /// Sends the reason, if the peer speaks this protocol.
     fn refuse(&mut self, options: &QosOptions, error: WireError) -> Progress {
         if !matches!(error, WireError::Version(_)) {
             return Progress::Drops;
         }
         let (reason, offer) = (Reason::Version, options.offer());
-        // It need not listen.
+        // The peer may be gone.
         let _ = self.stream.write(&Setup::Refuse { session: 0, reason, offer }.to_bytes());
         Progress::Done(Box::new(Accepted::Refused(self.remote, error.into())))
     }
@@ -189,11 +189,11 @@ impl Pending {
         let Ok(Setup::Hello { session, sent, offer, .. }) = Setup::read(&self.bytes) else {
             return Progress::Drops;
         };
-        let now = tender::clock().now();
+        let now = maintenance::clock().now();
         let (answer, settled) = setup::answer(&options.offer(), session, sent, offer, now);
         let done = (|| {
             self.stream.set_nonblocking(false)?;
-            // The first bytes of a connection always find room.
+            // The first bytes always fit into the send buffer.
             self.stream.set_write_timeout(Some(Wall::from_secs(1)))?;
             self.stream.write_all(&answer.to_bytes())?;
             match settled {

@@ -1,4 +1,4 @@
-//! What the network is asked for: a code point on the packets, and a reservation by way of the
+//! Requests to the network: the DSCP of packets, and a reservation by the
 //! host's RSVP daemon.
 
 use std::io;
@@ -17,15 +17,15 @@ use super::{Direction, Reserve};
 use ontempo_monitor::{Carrier, Reservation};
 use ontempo_udp::Dscp;
 
-/// What a message is taken for whose size nobody has said.
+/// Assumed message size if none is specified.
 const UNKNOWN_SIZE: Bytes = Bytes::new(1_500);
 
-/// The code point that RFC 4594 gives to such a flow.
+/// The DSCP that RFC 4594 recommends for such a flow.
 pub(super) fn dscp(agreed: &Specification) -> Dscp {
     Dscp::new(mapping::dscp(agreed).bits()).unwrap_or_default()
 }
 
-/// One direction's reservation.
+/// Reservation of one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     direction: Direction,
@@ -38,11 +38,11 @@ pub(super) struct Standing {
     pub(super) reason: String,
 }
 
-/// The reservations of one connection; they end when this is dropped.
+/// Reservations of one connection; dropping it releases them.
 #[derive(Debug, Default)]
 pub(super) struct Reserved {
     client: Option<Client>,
-    /// The daemon has gone: when there is one again, it is asked anew.
+    /// The daemon is gone; when it returns, the request is repeated.
     is_deserted: bool,
     pub(super) standing: Vec<Standing>,
 }
@@ -52,8 +52,8 @@ pub(super) struct Reserved {
 /// 30; the tag, 16.
 const QUIC_HEADER: usize = 5 + 8 + 30 + 16;
 
-/// How packets are made of the messages of one carrier; TCP with its option of timestamps, QUIC
-/// with packets as large as all paths let through.
+/// How messages of one transport become packets; TCP with the timestamps option, QUIC
+/// with packets of the minimum size that every path carries.
 fn packing(carrier: Carrier, is_ipv4: bool) -> Packing {
     let ip = if is_ipv4 { 20 } else { 40 };
     let (above, mtu) = match carrier {
@@ -65,8 +65,8 @@ fn packing(carrier: Carrier, is_ipv4: bool) -> Packing {
 }
 
 impl Reserved {
-    /// Asks for what was agreed in both directions, as far as something was; what is refused at
-    /// once says so.
+    /// Requests reservations for both directions as far as they are specified; immediate
+    /// refusals are reported.
     pub(super) fn ask(
         service: Reserve,
         carrier: Carrier,
@@ -123,7 +123,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// What has changed since the last time.
+    /// Changes since the last call.
     pub(super) fn poll(&mut self) -> Vec<Standing> {
         let mut changed = Vec::new();
         if self.is_deserted && self.connect(&socket()).is_ok() {
@@ -152,13 +152,13 @@ impl Reserved {
         changed
     }
 
-    /// Why what this end receives is not reserved, for the other end.
+    /// Why the receiving direction is not reserved, for the peer.
     pub(super) fn refusal(&self) -> Option<String> {
         let standing = self.of(Direction::Receiving)?;
         (standing.state == Reservation::Refused).then(|| standing.reason.clone())
     }
 
-    /// The receiver tells that its reservation was refused, which the network tells it alone.
+    /// The receiver reports that its reservation was refused; the network tells only the receiver.
     pub(super) fn on_refused(&mut self, reason: &str) -> Vec<Standing> {
         let waits = |standing: &&mut Standing| {
             standing.direction == Direction::Sending && standing.state == Reservation::Requested
@@ -171,7 +171,7 @@ impl Reserved {
         refused
     }
 
-    /// That of one direction, where one was asked for.
+    /// The reservation of one direction, if requested.
     pub(super) fn of(&self, direction: Direction) -> Option<&Standing> {
         self.standing.iter().find(|standing| standing.direction == direction)
     }
@@ -193,8 +193,8 @@ impl Standing {
         }
     }
 
-    /// What the daemon is asked: a sender announces itself, a receiver reserves. Guaranteed
-    /// service waits for what the path offers.
+    /// The request to the daemon: PATH for a sender, RESV for a receiver. Guaranteed
+    /// service waits for the path's ADSPEC.
     fn request(&mut self, path: Option<&AdSpec>) -> Option<Request> {
         let (session, sender) = (self.session, self.sender);
         let traffic = match mapping::traffic(&self.agreed, self.packing) {
@@ -230,7 +230,7 @@ impl Standing {
         Some(Request::Reserve { session, style: Style::FixedFilter, flows, confirm: true })
     }
 
-    /// The daemon tells of this session; answers whether the state has changed.
+    /// Takes a report of the daemon about this session; returns whether the state has changed.
     fn on(&mut self, notice: &Notice, client: &mut Client) -> bool {
         let before = (self.state, self.reason.clone());
         let is_ours = |flows: &[Descriptor]| {

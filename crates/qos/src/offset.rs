@@ -1,23 +1,23 @@
-//! How far the other end's clock is from ours.
+//! Offset of the peer's clock.
 
 use ontempo_foundation::{Duration, Time};
 
-/// What two clocks may drift apart: 50 parts in a million, the tolerance of common crystals.
+/// Maximum drift between two clocks: 50 ppm, the tolerance of common crystals.
 const DRIFT: u64 = 20_000;
 
-/// A measured difference: it may be off by half of the round trip it was measured with (RFC 5905,
-/// section 8), and by what the clocks have drifted since.
+/// A measured offset: its error is at most half of the round trip of the measurement (RFC 5905,
+/// section 8), plus the drift since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
-    /// The other clock less ours, ns.
+    /// The peer's clock minus ours, ns.
     pub(super) offset: i64,
     error: Duration,
     at: Time,
 }
 
 impl Sample {
-    /// From the four times of an exchange: sent here, arrived there, sent there, arrived here.
-    /// `None` where they cannot be.
+    /// From the four times of an exchange: sent here, received there, sent there, received here.
+    /// `None` if they are impossible.
     pub(super) fn of_exchange(sent: u64, arrived: u64, back: u64, now: Time) -> Option<Self> {
         let [sent, arrived, back, here] = [sent, arrived, back, now.as_nanos()].map(i128::from);
         let round_trip = u64::try_from((here - sent) - (back - arrived)).ok()?;
@@ -25,29 +25,29 @@ impl Sample {
         Some(Self { offset, error: Duration::from_nanos(round_trip / 2), at: now })
     }
 
-    /// As if the first message had taken no time: good for the changes of delay alone.
+    /// As if the first message had a delay of zero: valid for changes of delay only.
     pub(super) fn assumed(sent: u64, now: Time) -> Self {
         let offset = sent.wrapping_sub(now.as_nanos()).cast_signed();
         Self { offset, error: Duration::from_nanos(u64::MAX), at: now }
     }
 
-    /// As the other end has measured it: its clock is ours less `offset`.
+    /// From the peer's measurement: its clock is ours minus `offset`.
     pub(super) fn of_peer(offset: i64, error: u64, now: Time) -> Option<Self> {
         Some(Self { offset: offset.checked_neg()?, error: Duration::from_nanos(error), at: now })
     }
 
-    /// How far it may be off by now.
+    /// The error bound at `now`.
     pub(super) fn error(&self, now: Time) -> Duration {
         self.error.saturating_add(Duration::from_nanos(now.since(self.at).as_nanos() / DRIFT))
     }
 
-    /// A time of the other clock by ours; the start of ours where it was before.
+    /// A time of the peer's clock by ours; our zero if it was earlier.
     pub(super) fn here(&self, there: u64) -> Time {
         let here = i128::from(there) - i128::from(self.offset);
         Time::from_nanos(u64::try_from(here.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The surer of two.
+    /// The one with the smaller error.
     pub(super) fn better(self, other: Option<Self>, now: Time) -> Self {
         other.filter(|other| other.error(now) <= self.error(now)).unwrap_or(self)
     }

@@ -1,4 +1,4 @@
-//! What an application says, and what it is told of a message.
+//! Options of a QoS socket, and what it returns about messages.
 
 use std::time::Duration as Wall;
 
@@ -10,17 +10,17 @@ use super::outgoing::LadderOptions;
 use super::wire::{Figures, Offer};
 use ontempo_udp::Dscp;
 
-/// One of the two of a connection, as this end sees them.
+/// A direction of a connection, as seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// What this end sends.
     Sending,
-    /// What it receives.
+    /// What this end receives.
     Receiving,
 }
 
-/// What the host's RSVP daemon is asked for. Both ends have to ask: the sender's announces the
-/// flow, the receiver's reserves.
+/// The service to reserve. Both ends must request it: the sender's daemon sends PATH, the
+/// receiver's RESV.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
     /// Nothing.
@@ -28,31 +28,31 @@ pub enum Reserve {
     None,
     /// Controlled load (RFC 2211).
     ControlledLoad,
-    /// Guaranteed service (RFC 2212), where a `max_delay` is agreed and the path offers it.
+    /// Guaranteed service (RFC 2212), if `max_delay` is agreed and the path offers it.
     Guaranteed,
 }
 
-/// What one end asks for.
+/// Options of one end.
 #[derive(Clone, Debug)]
 pub struct QosOptions {
-    /// What reports call the connection.
+    /// Name of the connection in reports.
     pub name: String,
-    /// What is asked of what this end sends.
+    /// Specification of the sending direction.
     pub send: Specification,
-    /// What is asked of what it receives.
+    /// Specification of the receiving direction.
     pub receive: Specification,
-    /// The code point of the packets; that of RFC 4594 for what is agreed where not given.
+    /// DSCP of the packets; `None`: as RFC 4594 recommends for the agreed specification.
     pub dscp: Option<Dscp>,
-    /// What is to be reserved.
+    /// The service to reserve.
     pub reserve: Reserve,
-    /// Whether to connect fails where nothing is reserved within `patience`; else it goes on,
-    /// without.
+    /// Fail to connect if nothing is reserved within `patience`; otherwise continue without
+    /// a reservation.
     pub must_reserve: bool,
-    /// After how many intervals a violation begins and ends.
+    /// Number of intervals after which a violation begins and ends.
     pub hysteresis: Hysteresis,
-    /// What to ask for instead while it is violated.
+    /// Specifications to step down to during a violation.
     pub ladder: Option<LadderOptions>,
-    /// How long the set-up may take: 5 s.
+    /// Timeout of the handshake: 5 s.
     pub patience: Wall,
 }
 
@@ -74,17 +74,17 @@ impl Default for QosOptions {
 }
 
 impl QosOptions {
-    /// Asks for this of what is sent, and nothing of what is received.
+    /// Only the sending direction is specified.
     pub fn sending(specification: Specification) -> Self {
         Self { send: specification, ..Self::default() }
     }
 
-    /// Asks for this of what is received, and nothing of what is sent.
+    /// Only the receiving direction is specified.
     pub fn receiving(specification: Specification) -> Self {
         Self { receive: specification, ..Self::default() }
     }
 
-    /// Asks for the same in both directions.
+    /// Both directions have the same specification.
     pub fn both(specification: Specification) -> Self {
         Self { send: specification, receive: specification, ..Self::default() }
     }
@@ -98,19 +98,19 @@ impl QosOptions {
     }
 }
 
-/// A message that was received.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Bytes of it, at the start of the buffer.
+    /// Its length in bytes, at the start of the buffer.
     pub length: usize,
-    /// The sender's count, from 0: what is missing was lost.
+    /// Its sequence number, from 0; missing numbers were lost.
     pub sequence: u64,
-    /// From sending to arrival at the application (equation 4), as far as the clocks are known.
+    /// From sending to delivery (equation 4), if the clock offset is known.
     pub delay: Duration,
 }
 
-/// What was delivered in one direction, as its receiver has measured it; a sender knows what
-/// that has told, which it does twice a second.
+/// Statistics of one direction, measured by its receiver; a sender has them from the
+/// receiver's reports, twice a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delivery {
     /// Messages sent.
@@ -123,11 +123,11 @@ pub struct Delivery {
     pub lost_messages: u64,
     /// Equation (2) in the last interval.
     pub throughput: Rate,
-    /// Equation (3) in the last interval, per cent; `None` where nothing was sent.
+    /// Equation (3) in the last interval, per cent; `None` if nothing was sent.
     pub loss: Option<f64>,
     /// Mean of equation (4) in the last interval.
     pub delay: Option<Duration>,
-    /// How far that may be off, for the clocks' sake.
+    /// Error bound of the delay, from the clock offset.
     pub delay_error: Option<Duration>,
     /// Mean of equation (5) in the last interval.
     pub jitter: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What leaves in one direction of a connection: counts, and what the receiver says of it.
+//! The sending direction of a connection: counters, and the receiver's reports.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use ontempo_mechanisms::qos::{
 use super::wire::{Change, Figures};
 use ontempo_monitor::from_mib_units;
 
-/// Counts on the path of each message; a cache line of its own, as another thread may receive.
+/// Counters updated for each message; on a cache line of their own, as another thread may receive.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Counter {
@@ -19,14 +19,14 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// A message leaves; answers its number, from 0.
+    /// Counts a message; returns its number, from 0.
     #[inline]
     pub(super) fn count(&self, size: usize) -> u64 {
         self.bytes.fetch_add(size as u64, Relaxed);
         self.messages.fetch_add(1, Relaxed)
     }
 
-    /// The same, where nobody else counts meanwhile: no other processor is asked.
+    /// The same, if no other thread counts meanwhile: no atomic operation is needed.
     #[inline]
     pub(super) fn count_alone(&self, size: usize) {
         self.bytes.store(self.bytes.load(Relaxed) + size as u64, Relaxed);
@@ -39,20 +39,20 @@ impl Counter {
         self.messages.load(Relaxed)
     }
 
-    /// Messages and payload.
+    /// Messages and payload sent.
     pub(super) fn get(&self) -> (u64, u64) {
         (self.messages.load(Relaxed), self.bytes.load(Relaxed))
     }
 }
 
-/// Specifications to step down and up, the best first, at a sender.
+/// Specifications for the sender to step down to and up again, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LadderOptions {
-    /// What to ask for in place of the first specification: lesser and lesser.
+    /// In place of the first specification, in descending order.
     pub below: Vec<Specification>,
-    /// How long a violation lasts before the step down.
+    /// How long a violation lasts before a step down.
     pub patience: Duration,
-    /// How long there is none before the step up.
+    /// How long without one before a step up.
     pub calm: Duration,
 }
 
@@ -65,7 +65,7 @@ struct Climbing {
 #[derive(Debug)]
 pub(super) struct Outgoing {
     asked: Specification,
-    /// What the receiver has asked for in the set-up.
+    /// The receiver's specification in the handshake.
     peer: Specification,
     agreed: Specification,
     change: Option<Change>,
@@ -125,7 +125,7 @@ impl Outgoing {
         self.throughput
     }
 
-    /// Asks for something else from now on: both ends agree on it as in the set-up.
+    /// Asks for another specification: both ends agree on it as in the handshake.
     pub(super) fn change(&mut self, asked: Specification) -> Result<Specification, Refusal> {
         asked.check().map_err(Refusal::Contradiction)?;
         let agreed = agree(&asked, &self.peer)?;
@@ -135,14 +135,14 @@ impl Outgoing {
         Ok(agreed)
     }
 
-    /// What is to be told again, as the receiver has not said that it knows.
+    /// The change to send again, until the receiver acknowledges it.
     pub(super) fn to_tell(&self) -> Option<Change> {
         self.change
     }
 
-    /// The receiver tells what has come: which violations have begun or ended with that.
+    /// Takes the receiver's report; returns violations that began or ended with it.
     pub(super) fn on_status(&mut self, now: Time, change: u32, figures: Figures) -> Vec<Violation> {
-        if self.change.is_some_and(|told| told.number == change) {
+        if self.change.is_some_and(|sent| sent.number == change) {
             self.change = None;
         }
         let before = self.figures.violated;
@@ -165,7 +165,7 @@ impl Outgoing {
         violations
     }
 
-    /// Half a second is over: the throughput, and whether to ask for less or more.
+    /// Ends a half second: the throughput, and whether to step.
     pub(super) fn on_tick(&mut self, now: Time, bytes: u64) -> Option<(Step, Specification)> {
         let (since, before) = std::mem::replace(&mut self.last, (now, bytes));
         let rate = Rate::of(Bytes::new(bytes.saturating_sub(before)), now.since(since));
@@ -173,7 +173,7 @@ impl Outgoing {
         let climbing = self.climbing.as_mut()?;
         let step = climbing.ladder.on_interval(now, self.figures.violated != 0)?;
         let asked = *climbing.rungs.get(climbing.ladder.rung())?;
-        // A rung that the other end would refuse is passed over: what is agreed stays.
+        // A rung that the peer would refuse is skipped: the agreement stays.
         self.change(asked).ok().map(|agreed| (step, agreed))
     }
 }

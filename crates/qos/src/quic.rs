@@ -1,4 +1,4 @@
-//! Messages over QUIC.
+//! The QUIC transport.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -13,9 +13,9 @@ use ontempo_foundation::Duration;
 use ontempo_mechanisms::qos::Specification;
 
 use super::core::{Control, Core, lock};
+use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::tcp::{damaged, too_long};
-use super::tender::{self, Tended};
 use super::wire::{Header, Kind, Setup, TCP_HEADER, WireError};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
@@ -24,29 +24,29 @@ use ontempo_transport::quic::span;
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability, Token, Trust};
 use ontempo_udp::{Dscp, any_for};
 
-/// What the flows are called: that of the set-up and of what the ends tell each other, and that
-/// of the messages.
+/// Labels of the flows: control messages, and
+/// the application's messages.
 pub(super) const CONTROL: &str = "qos control";
 const DATA: &str = "qos data";
 
-/// How long a connection that the application has ended is kept for what it has sent.
+/// How long a connection that the application has closed is kept to deliver what was sent.
 const LINGER: Wall = Wall::from_secs(30);
 
-/// How often a connection's thread looks whether the application has ended it.
+/// How often a connection's thread checks whether the application has closed it.
 const LOOK: Wall = Wall::from_millis(200);
 
-/// Messages over QUIC whose quality was agreed on and is watched.
+/// A QoS socket over QUIC.
 ///
-/// What is agreed for a direction decides how its messages travel. Where none may be lost they are
-/// sent again until they arrive; where some may, until `max_delay` is over, or not at all where
-/// none is agreed. `permutable` messages are delivered as they arrive, others in sequence.
+/// The agreed specification of a direction decides about its reliability. If no loss is allowed, messages
+/// are retransmitted until they arrive; otherwise until `max_delay`, or not at all if there
+/// is none. `permutable` messages are delivered as they arrive, others in order.
 ///
-/// A clone is the same connection. It ends when the last clone is dropped; what was sent still
-/// goes out.
+/// A clone is the same connection. It ends when the last clone is dropped; what was sent is still
+/// delivered.
 #[derive(Clone, Debug)]
 pub struct QosConnection(Arc<Handle>);
 
-/// What the application holds.
+/// The application's handle.
 #[derive(Debug)]
 struct Handle(Arc<Inner>);
 
@@ -56,13 +56,13 @@ struct Inner {
     control: SendFlow,
     data: SendFlow,
     sending: Mutex<()>,
-    /// How long a message is wanted, where some may be lost.
+    /// Lifetime of a message, if loss is allowed.
     lifetime: Option<Duration>,
-    /// What the other end sends; there once its first message or its end is known of.
+    /// The peer's flow; present once its first message or its end has arrived.
     incoming: Mutex<Option<ReceiveFlow>>,
-    /// The other end's application has taken all, or ended.
+    /// The peer's application has received everything, or has closed.
     is_taken: AtomicBool,
-    /// The times to wait for a message and for room to send, ns; 0 is without end.
+    /// Timeouts of receiving and sending, ns; 0: none.
     read_patience: AtomicU64,
     write_patience: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// How the messages of a direction travel.
+/// Flow configuration of a direction.
 fn flow(agreed: &Specification) -> FlowConfig {
     let may_lose = agreed.loss.value.is_some_and(|loss| loss.as_thousandths() > 0);
     let reliability = match (may_lose, agreed.max_delay.value) {
@@ -94,7 +94,7 @@ impl From<live::Error> for SetupError {
     }
 }
 
-/// As programs over TCP are told of it; what it was is inside.
+/// As `io::Error`; the cause is inside.
 fn system(error: live::Error) -> io::Error {
     match error {
         live::Error::System(error) => error,
@@ -105,7 +105,7 @@ fn system(error: live::Error) -> io::Error {
     }
 }
 
-/// The endpoint's: a path that is cut is waited for as long as `rec_time` says, or longer.
+/// The endpoint's configuration: an interrupted path is tolerated for `rec_time` or longer.
 pub(super) fn settings(options: &QosOptions) -> live::Options {
     let mut live = live::Options::default();
     let asked = [options.send.rec_time.value, options.receive.rec_time.value];
@@ -114,7 +114,7 @@ pub(super) fn settings(options: &QosOptions) -> live::Options {
     live
 }
 
-/// The address from which the system reaches another.
+/// The local address of the route to another.
 fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
     let socket = UdpSocket::bind(any_for(remote))?;
     socket.connect(remote)?;
@@ -122,11 +122,11 @@ fn local_to(remote: SocketAddr) -> io::Result<SocketAddr> {
 }
 
 impl QosConnection {
-    /// Connects to `name`, which `trust` may look at, and comes to an agreement with the other end.
+    /// Connects to `name`, verified by `trust`, and negotiates with the peer.
     ///
     /// # Errors
-    /// As [`QosStream::connect`](super::QosStream::connect); the other end is not who it should
-    /// be, or does not take the token.
+    /// As [`QosStream::connect`](super::QosStream::connect); the peer is not trusted,
+    /// or rejects the token.
     pub fn connect(
         to: impl ToSocketAddrs,
         name: &str,
@@ -149,7 +149,7 @@ impl QosConnection {
         let mut live = settings(options);
         live.configuration.greeting_timeout = span(options.patience);
         let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
-        let (clock, session) = (tender::clock(), ontempo_udp::random());
+        let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let control = connection.open_flow(control_flow())?;
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
         control.send(Bytes::from(hello.to_bytes()))?;
@@ -168,7 +168,7 @@ impl QosConnection {
         Ok(connected)
     }
 
-    /// A connection whose set-up is done.
+    /// A connection after its handshake.
     pub(super) fn establish(
         connection: Connection,
         (control, told): (SendFlow, ReceiveFlow),
@@ -198,7 +198,7 @@ impl QosConnection {
             read_patience: AtomicU64::new(0),
             write_patience: AtomicU64::new(0),
         });
-        tender::look_after(&inner);
+        maintenance::register(&inner);
         let hearing = inner.clone();
         let named = thread::Builder::new().name("ontempo-qos-quic".to_owned());
         named.spawn(move || hearing.hear(&told))?;
@@ -213,16 +213,16 @@ impl QosConnection {
         &self.inner().core
     }
 
-    /// Sends a message; waits while the network takes no more.
+    /// Sends a message; blocks while the network accepts no more.
     ///
     /// # Errors
-    /// It is longer than was agreed; there is no room in time; or the connection is over.
+    /// If it exceeds the agreed size, the timeout expires, or the connection has ended.
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
         let Inner { core, data: flow, sending, lifetime, write_patience, .. } = self.inner();
         if data.len() > core.most_sent {
             return Err(too_long(data.len(), core.most_sent, "what was agreed"));
         }
-        // Numbers are given in the order in which messages leave.
+        // Sequence numbers are assigned in the order of sending.
         let _sending = lock(sending);
         let header = core.header(core.counter.next(), data.len()).to_tcp();
         let message =
@@ -241,12 +241,12 @@ impl QosConnection {
         }
     }
 
-    /// Waits for a message; `None` where the other end sends no more. A buffer of
+    /// Waits for a message; `None` if the peer has finished sending. A buffer of
     /// [`most_received`](Self::most_received) bytes always suffices.
     ///
     /// # Errors
-    /// The message is longer than the buffer, and lost; the other end sends what is no message;
-    /// none comes in time; or the connection is over.
+    /// If the message is longer than the buffer (it is lost), the peer violates the protocol,
+    /// the timeout expires, or the connection has ended.
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
         let inner = self.inner();
         let patience = inner.read_patience.load(Relaxed);
@@ -254,7 +254,7 @@ impl QosConnection {
         let mut incoming = lock(&inner.incoming);
         loop {
             let Some(data) = inner.next(&mut incoming, until)? else {
-                inner.tell(&Control { kind: Kind::Bye, body: Vec::new() });
+                inner.send_control(&Control { kind: Kind::Bye, body: Vec::new() });
                 return Ok(None);
             };
             let Some((head, body)) = data.split_first_chunk::<TCP_HEADER>() else {
@@ -275,16 +275,16 @@ impl QosConnection {
         }
     }
 
-    /// Ends sending: the other end learns that no more will come.
+    /// Finishes sending: the peer gets the end of the flow.
     pub fn finish(&self) {
         self.inner().data.finish();
     }
 
-    /// Ends sending, and waits until the other end's application has taken all that was sent, or
-    /// has ended. A process that ends right after it has sent needs this.
+    /// Finishes sending, and waits until the peer's application has received everything, or
+    /// has closed. A process that ends right after sending needs this.
     ///
     /// # Errors
-    /// That is not so within `patience`.
+    /// If that does not happen within `patience`.
     pub fn close(self, patience: Wall) -> io::Result<()> {
         self.finish();
         let until = Instant::now() + patience;
@@ -297,12 +297,12 @@ impl QosConnection {
         Ok(())
     }
 
-    /// How long to wait for a message; without end where `None`.
+    /// Timeout of receiving; `None`: none.
     pub fn set_read_timeout(&self, patience: Option<Wall>) {
         set(&self.inner().read_patience, patience);
     }
 
-    /// How long to wait for room to send; without end where `None`.
+    /// Timeout of sending; `None`: none.
     pub fn set_write_timeout(&self, patience: Option<Wall>) {
         set(&self.inner().write_patience, patience);
     }
@@ -314,12 +314,12 @@ fn set(patience: &AtomicU64, to: Option<Wall>) {
 
 facade::methods!(QosConnection);
 
-/// That of the set-up and of what the ends tell each other.
+/// The flow of control messages.
 pub(super) fn control_flow() -> FlowConfig {
     FlowConfig { label: CONTROL.to_owned(), ..FlowConfig::default() }
 }
 
-/// Waits for what takes a limit of time; `None` where it is over.
+/// Waits with a limit; `None` if it expires.
 fn within<T>(until: Option<Instant>, mut wait: impl FnMut(Wall) -> Option<T>) -> Option<T> {
     loop {
         let left = until.map_or(LINGER, |until| until.saturating_duration_since(Instant::now()));
@@ -346,15 +346,15 @@ impl Inner {
             let got = within(until, |left| flow.receive_within(left));
             match got.ok_or(ErrorKind::WouldBlock)?.map_err(system)? {
                 Some(ontempo_transport::Delivery::Unit(unit)) => return Ok(Some(unit.data)),
-                // Its sender tells how many there were.
+                // The sender reports how many there were.
                 Some(ontempo_transport::Delivery::Dropped(_)) => {}
                 None => return Ok(None),
             }
         }
     }
 
-    /// Takes what the other end tells, until the application has ended the connection and what it
-    /// has sent has come: the connection's own thread.
+    /// Handles the peer's control messages until the application has closed the connection and everything
+    /// it sent has arrived: the connection's thread.
     fn hear(&self, told: &ReceiveFlow) {
         let mut is_open = true;
         while !self.core.is_closed() {
@@ -371,7 +371,7 @@ impl Inner {
         self.connection.close("");
     }
 
-    /// Waits a while for what the other end tells; `false` once it tells nothing more.
+    /// Waits for control messages for a while; `false` once there will be none.
     fn hear_next(&self, told: &ReceiveFlow) -> bool {
         match told.receive_within(LOOK) {
             Some(Ok(Some(ontempo_transport::Delivery::Unit(unit)))) => {
@@ -395,28 +395,28 @@ impl Inner {
             return Err(WireError::Malformed);
         }
         if header.kind == Kind::Bye {
-            // The other direction may go on.
+            // The other direction may continue.
             self.is_taken.store(true, Relaxed);
             return Ok(());
         }
         if let Some(answer) = self.core.on_control(&header, body)? {
-            self.tell(&answer);
+            self.send_control(&answer);
         }
         Ok(())
     }
 }
 
-impl Tended for Inner {
+impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
     }
 
-    fn tell(&self, control: &Control) {
+    fn send_control(&self, control: &Control) {
         let sent = self.core.clock.now().as_nanos();
         let Control { kind, body } = control;
         let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
         let bytes = Bytes::from([&header.to_tcp(), body.as_slice()].concat());
-        // Where there is no room, the next one tells more.
+        // If the buffer is full, the next report has it.
         let _ = self.control.send_within(bytes, Wall::ZERO);
     }
 

@@ -1,4 +1,4 @@
-//! Where connections over QUIC come to.
+//! The QUIC listener.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,15 +12,15 @@ use super::listener::{Accepted, MAX_PENDING};
 use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
-use super::{QosConnection, QosOptions, facade, tender};
+use super::{QosConnection, QosOptions, facade, maintenance};
 use ontempo_transport::live::mailbox::Mailbox;
 use ontempo_transport::live::{self, Connection, Listener, ReceiveFlow};
 use ontempo_transport::{Delivery, Identity, Token};
 
-/// How long a refusal is given to come.
+/// How long a refusal may take to be delivered.
 const REFUSING: Wall = Wall::from_secs(2);
 
-/// Waits for connections over QUIC.
+/// Accepts connections over QUIC.
 pub struct QosConnectionListener {
     listener: Listener,
     options: QosOptions,
@@ -34,7 +34,7 @@ impl std::fmt::Debug for QosConnectionListener {
     }
 }
 
-/// True where there may be something new.
+/// True if there may be something new.
 type Bell = Arc<Mailbox<bool>>;
 
 fn ringing(bell: &Bell) -> impl Fn() + Send + Sync + 'static {
@@ -42,29 +42,29 @@ fn ringing(bell: &Bell) -> impl Fn() + Send + Sync + 'static {
     move || bell.change(|has_rung| *has_rung = true)
 }
 
-/// Somebody who has connected and not yet said all, or has not heard our refusal.
+/// A connection in its handshake, or with a refusal not yet delivered.
 struct Pending {
     connection: Connection,
-    told: Option<ReceiveFlow>,
+    peer_control: Option<ReceiveFlow>,
     is_refused: bool,
     until: Instant,
 }
 
 enum Progress {
     Waits,
-    /// It is none of ours, or gone.
+    /// The peer speaks another protocol, or is gone.
     Drops,
     Refuses(SetupError),
     Agrees(ReceiveFlow, Box<Setup>),
 }
 
 impl QosConnection {
-    /// Listens at an address, with what is asked of every connection there, for clients that know
+    /// Listens at an address, with the specifications for every connection, for clients with
     /// `token`.
     ///
     /// # Errors
-    /// What is asked for contradicts itself; the certificate cannot be used; or what the system
-    /// says.
+    /// If the specifications contradict themselves, the certificate cannot be used, or the system's
+    /// error.
     pub fn bind(
         at: impl ToSocketAddrs,
         (identity, token): (&Identity, &Token),
@@ -82,16 +82,16 @@ impl QosConnection {
 }
 
 impl QosConnectionListener {
-    /// The address that it listens at.
+    /// The local address.
     pub fn local_address(&self) -> SocketAddr {
         self.listener.local()
     }
 
-    /// Waits for the next connection on which there is an agreement. Those who speak something
-    /// else, or nothing, do not hold it up.
+    /// Waits for the next connection with an agreement. Peers that speak another protocol, or
+    /// nothing, do not delay it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept(&self) -> io::Result<(QosConnection, SocketAddr)> {
         loop {
             if let Accepted::Connection(connection, remote) = self.accept_or_refuse()? {
@@ -100,10 +100,10 @@ impl QosConnectionListener {
         }
     }
 
-    /// Waits for the next connection, or for somebody with whom there is no agreement.
+    /// Waits for the next connection, or the next refused peer.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosConnection>> {
         let mut pending = lock(&self.pending);
         loop {
@@ -116,9 +116,9 @@ impl QosConnectionListener {
                     Progress::Refuses(why) => {
                         return Ok(Accepted::Refused(one.connection.remote(), why));
                     }
-                    Progress::Agrees(told, hello) => {
+                    Progress::Agrees(peer_control, hello) => {
                         let one = pending.remove(place);
-                        if let Ok(accepted) = one.agree(&self.options, told, &hello) {
+                        if let Ok(accepted) = one.agree(&self.options, peer_control, &hello) {
                             return Ok(accepted);
                         }
                     }
@@ -138,7 +138,7 @@ impl QosConnectionListener {
             }
             connection.on_change(ringing(&self.bell));
             let until = Instant::now() + self.options.patience;
-            pending.push(Pending { connection, told: None, is_refused: false, until });
+            pending.push(Pending { connection, peer_control: None, is_refused: false, until });
         }
     }
 }
@@ -151,17 +151,20 @@ impl Pending {
         if self.is_refused {
             return Progress::Waits;
         }
-        if self.told.is_none() {
+        if self.peer_control.is_none() {
             match self.connection.accept_flow_within(Wall::ZERO) {
                 None => return Progress::Waits,
-                Some(Ok(told)) if told.config().label == CONTROL => {
-                    told.on_change(ringing(bell));
-                    self.told = Some(told);
+                Some(Ok(peer_control)) if peer_control.config().label == CONTROL => {
+                    peer_control.on_change(ringing(bell));
+                    self.peer_control = Some(peer_control);
                 }
                 Some(_) => return Progress::Drops,
             }
         }
-        let got = self.told.as_ref().and_then(|told| told.receive_within(Wall::ZERO));
+        let got = self
+            .peer_control
+            .as_ref()
+            .and_then(|peer_control| peer_control.receive_within(Wall::ZERO));
         let unit = match got {
             None => return Progress::Waits,
             Some(Ok(Some(Delivery::Unit(unit)))) => unit,
@@ -176,9 +179,10 @@ impl Pending {
             _ => return Progress::Drops,
         };
         let Setup::Hello { session, sent, offer, .. } = hello else { return Progress::Drops };
-        let now = tender::clock().now();
-        match (setup::answer(&options.offer(), session, sent, offer, now), self.told.take()) {
-            ((_, Ok(_)), Some(told)) => Progress::Agrees(told, Box::new(hello)),
+        let now = maintenance::clock().now();
+        match (setup::answer(&options.offer(), session, sent, offer, now), self.peer_control.take())
+        {
+            ((_, Ok(_)), Some(peer_control)) => Progress::Agrees(peer_control, Box::new(hello)),
             ((answer, Err(both)), _) => {
                 self.refuse(&answer, SetupError::Disagreement(Box::new(both)))
             }
@@ -186,11 +190,11 @@ impl Pending {
         }
     }
 
-    /// Says why; the other end then ends the connection.
+    /// Sends the reason; the peer then closes the connection.
     fn refuse(&mut self, answer: &Setup, why: SetupError) -> Progress {
-        let told = self.connection.open_flow(control_flow());
-        let told = told.and_then(|control| control.send(Bytes::from(answer.to_bytes())));
-        if told.is_err() {
+        let sent = self.connection.open_flow(control_flow());
+        let sent = sent.and_then(|control| control.send(Bytes::from(answer.to_bytes())));
+        if sent.is_err() {
             return Progress::Drops;
         }
         (self.is_refused, self.until) = (true, Instant::now() + REFUSING);
@@ -200,20 +204,20 @@ impl Pending {
     fn agree(
         self,
         options: &QosOptions,
-        told: ReceiveFlow,
+        peer_control: ReceiveFlow,
         hello: &Setup,
     ) -> Result<Accepted<QosConnection>, SetupError> {
         let Setup::Hello { session, sent, offer, .. } = *hello else {
             return Err(WireError::Malformed.into());
         };
-        // The clocks are compared by when this leaves.
-        let now = tender::clock().now();
+        // The clocks are compared by the sending time.
+        let now = maintenance::clock().now();
         let (answer, settled) = setup::answer(&options.offer(), session, sent, offer, now);
         let established = settled.map_err(|both| SetupError::Disagreement(Box::new(both)))?;
         let control = self.connection.open_flow(control_flow())?;
         control.send(Bytes::from(answer.to_bytes()))?;
         let remote = self.connection.remote();
-        let flows = (control, told);
+        let flows = (control, peer_control);
         let connected = QosConnection::establish(self.connection, flows, options, &established)?;
         Ok(Accepted::Connection(connected, remote))
     }

@@ -1,4 +1,4 @@
-//! A connection's figures as `ontempo monitor` and `ontempo export` read them.
+//! A connection's metrics for `ontempo monitor` and `ontempo export`.
 
 use ontempo_mechanisms::qos::{Parameter, Specification};
 
@@ -9,7 +9,7 @@ use ontempo_monitor::{
     ParameterReport, Reservation, Role, SocketReport, ViolationReport, in_mib_units,
 };
 
-/// One socket for each direction that somebody has asked something of, or that has carried
+/// One report for each direction with a specification or with
 /// messages.
 pub(super) fn sockets(core: &Core) -> Vec<SocketReport> {
     let outgoing = lock(&core.outgoing);

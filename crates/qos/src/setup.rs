@@ -1,4 +1,4 @@
-//! How two ends come to an agreement before the first message.
+//! The handshake: both ends negotiate before the first message.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
 use super::offset::Sample;
 use super::wire::{Cookie, Offer, Reason, Setup, WireError};
 
-/// What two ends have agreed on, as one of them sees it.
+/// The result of a negotiation, as seen from one end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Established {
     pub(super) session: u64,
@@ -17,16 +17,16 @@ pub(super) struct Established {
     pub(super) receiving: Specification,
     pub(super) peer: Offer,
     pub(super) clock: Sample,
-    /// Whether the clocks were compared, or the first message was taken to have needed no time.
+    /// Whether the clocks were compared; otherwise the first message is assumed to have had no delay.
     pub(super) is_measured: bool,
 }
 
-/// What two ends do not agree on, as one of them sees it; at least one is there.
+/// The disagreements of a negotiation, as seen from one end; at least one is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// In what this end would send.
+    /// In the sending direction.
     pub sending: Option<Refusal>,
-    /// In what it would receive.
+    /// In the receiving direction.
     pub receiving: Option<Refusal>,
 }
 
@@ -46,19 +46,19 @@ impl fmt::Display for Disagreement {
 /// Why there is no connection.
 #[derive(Debug)]
 pub enum SetupError {
-    /// What is asked for at this end cannot be.
+    /// The specification at this end is invalid.
     Contradiction(Contradiction),
-    /// The ends do not agree; both know why.
+    /// The ends do not agree; both have the reason.
     Disagreement(Box<Disagreement>),
-    /// The other end has as many connections as it takes.
+    /// The peer has its maximum number of connections.
     Busy,
-    /// What came is no answer.
+    /// The peer violates the protocol.
     Wire(WireError),
-    /// Nothing came in time.
+    /// The handshake timed out.
     Silent,
-    /// A reservation was wanted at any price, and is not to be had.
+    /// `must_reserve` is set, and there is no reservation.
     NotReserved(String),
-    /// What the system said.
+    /// The system's error.
     Io(io::Error),
 }
 
@@ -93,7 +93,7 @@ impl From<WireError> for SetupError {
     }
 }
 
-/// So that `?` works where sockets of the standard library were.
+/// So that `?` works as with sockets of the standard library.
 impl From<SetupError> for io::Error {
     fn from(error: SetupError) -> Self {
         match error {
@@ -106,7 +106,7 @@ impl From<SetupError> for io::Error {
     }
 }
 
-/// Both directions: what this end sends and what it receives. Both ends come to the same.
+/// Negotiates both directions: sending and receiving. Both ends get the same result.
 fn settle(own: &Offer, peer: &Offer) -> Result<(Specification, Specification), Disagreement> {
     let sending = agree(&own.send, &peer.receive);
     let receiving = agree(&peer.send, &own.receive);
@@ -118,18 +118,18 @@ fn settle(own: &Offer, peer: &Offer) -> Result<(Specification, Specification), D
     }
 }
 
-/// Whether an offer can be made.
+/// Whether an offer is valid.
 pub(super) fn check(own: &Offer) -> Result<(), SetupError> {
     own.send.check().map_err(SetupError::Contradiction)?;
     own.receive.check().map_err(SetupError::Contradiction)
 }
 
-/// The first message of the end that connects.
+/// The first message of the connecting end.
 pub(super) fn hello(own: &Offer, session: u64, cookie: Cookie, now: Time) -> Setup {
     Setup::Hello { session, cookie, sent: now.as_nanos(), offer: *own }
 }
 
-/// What the end that listens makes of a hello that came at `now` and is answered at once.
+/// The listening end's answer to a hello that arrived at `now`.
 pub(super) fn answer(
     own: &Offer,
     session: u64,
@@ -153,8 +153,8 @@ pub(super) fn answer(
     }
 }
 
-/// What the end that connects makes of the answer; `None` where it is that of another session or
-/// none at all.
+/// Takes the answer at the connecting end; `None` if it is of another session or
+/// not an answer.
 pub(super) fn conclude(
     own: &Offer,
     asked: u64,

@@ -1,4 +1,4 @@
-//! Messages over UDP.
+//! The UDP transport.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use super::core::{Control, Core, lock, try_lock};
+use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::socket_listener::QosSocketListener;
 use super::tcp::{COPIED, too_long};
-use super::tender::{self, Tended};
 use super::wire::{Header, Kind, MAX_CONTROL_LEN, MAX_SETUP, Offer, Setup, UDP_HEADER, WireError};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
@@ -25,12 +25,12 @@ use ontempo_transport::quic::span;
 use ontempo_udp::random;
 use ontempo_udp::{Dscp, any_for};
 
-/// The first wait for an answer; each further one is twice as long.
+/// Timeout of the first attempt; it doubles with each further one.
 const FIRST_WAIT: Wall = Wall::from_millis(200);
 
-/// A flow of messages over UDP whose quality was agreed on and is watched.
+/// A QoS socket over UDP.
 ///
-/// A clone is the same connection. It ends when the last clone is dropped; the other end is told.
+/// A clone is the same connection. It ends when the last clone is dropped; the peer is notified.
 #[derive(Clone, Debug)]
 pub struct QosSocket(Arc<Handle>);
 
@@ -41,20 +41,20 @@ struct Handle(Arc<Inner>);
 pub(super) struct Inner {
     core: Core,
     socket: UdpSocket,
-    /// What this end has offered: an answer that was lost is given again.
+    /// The answer of this end, to be repeated if it was lost.
     offer: Offer,
     reader: Mutex<Reader>,
-    /// The time to wait for a message, ns; 0 is without end.
+    /// Timeout of receiving, ns; 0: none.
     patience: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Reader {
-    /// What was read for the application while it did not read.
+    /// A message read while the application did not read.
     waiting: Option<(Header, Vec<u8>)>,
-    /// Room for any datagram of this connection, and a byte more.
+    /// Buffer for any datagram of this connection, and one byte more.
     room: Box<[u8]>,
-    /// Whether the last message was long: the next is read where it is wanted.
+    /// Whether the last message was long: the next is read directly into the application's buffer.
     is_long: bool,
 }
 
@@ -65,7 +65,7 @@ impl Reader {
     }
 }
 
-/// What a datagram was.
+/// Result of reading a datagram.
 enum Got {
     Data(Header),
     TooLong(usize),
@@ -73,7 +73,7 @@ enum Got {
 }
 
 impl QosSocket {
-    /// Comes to an agreement with the other end.
+    /// Connects to and negotiates with the peer.
     ///
     /// # Errors
     /// As [`QosStream::connect`](super::QosStream::connect).
@@ -91,12 +91,12 @@ impl QosSocket {
         Ok(connected)
     }
 
-    /// Listens at an address, with what is asked of every flow that comes there. At the
-    /// unspecified address of a host with several, answers leave from the one that the system
-    /// chooses, which must be the one that was asked.
+    /// Listens at an address, with the specifications for every flow. At the
+    /// unspecified address of a host with several, answers are sent from the address that the system
+    /// chooses, which must be the one that the client used.
     ///
     /// # Errors
-    /// What is asked for contradicts itself, or what the system says.
+    /// If the specifications contradict themselves, or the system's error.
     pub fn bind(
         at: impl ToSocketAddrs,
         options: QosOptions,
@@ -121,7 +121,7 @@ impl QosSocket {
             reader,
             patience: AtomicU64::new(0),
         });
-        tender::look_after(&inner);
+        maintenance::register(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -136,7 +136,7 @@ impl QosSocket {
     /// Sends a message.
     ///
     /// # Errors
-    /// It is longer than was agreed; or what the system says.
+    /// If it exceeds the agreed size, or the system's error.
     #[inline]
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
         let inner = self.inner();
@@ -151,12 +151,12 @@ impl QosSocket {
         inner.send(&header, data, SendFlags::empty())
     }
 
-    /// Waits for a message; `None` where the other end has ended. A buffer of
-    /// [`most_received`](Self::most_received) bytes always suffices. Copies are dropped, and where
-    /// order was agreed on, what comes behind a later message is, too.
+    /// Waits for a message; `None` if the peer has closed. A buffer of
+    /// [`most_received`](Self::most_received) bytes always suffices. Duplicates are dropped, and if
+    /// order is agreed, messages that arrive after a later one too.
     ///
     /// # Errors
-    /// The message is longer than the buffer, and lost; or what the system says.
+    /// If the message is longer than the buffer (it is lost), or the system's error.
     #[inline]
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
         let inner = self.inner();
@@ -202,11 +202,11 @@ impl QosSocket {
         }
     }
 
-    /// How long to wait for a message; without end where `None`. What the other end tells of
-    /// itself may lengthen it by half a second.
+    /// Timeout of receiving; `None`: none. Control messages of the peer
+    /// may extend it by half a second.
     ///
     /// # Errors
-    /// Zero, or what the system says.
+    /// Zero, or the system's error.
     pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
         self.inner().socket.set_read_timeout(patience)?;
         let nanos = patience.map_or(0, |patience| span(patience).as_nanos());
@@ -217,7 +217,7 @@ impl QosSocket {
 
 facade::methods!(QosSocket);
 
-/// What the other end's host has said of an earlier datagram: the next may come through.
+/// An ICMP error of an earlier datagram: the next may arrive.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -228,16 +228,16 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// The set-up, from the end that connects.
+/// The handshake of the connecting end.
 fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupError> {
-    let (clock, session, offer) = (tender::clock(), random(), options.offer());
+    let (clock, session, offer) = (maintenance::clock(), random(), options.offer());
     let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
     let until = Instant::now() + options.patience;
     let mut refusal = None;
     let mut room = [0; MAX_SETUP + 1];
     while Instant::now() < until {
         let hello = setup::hello(&offer, session, cookie, clock.now());
-        // Nobody may listen there yet; the next attempt tells.
+        // The peer may not listen yet; the next attempt will show.
         refusal = socket.send(&hello.to_bytes()).err().or(refusal);
         let again = (Instant::now() + wait).min(until);
         wait *= 2;
@@ -257,10 +257,10 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
                 Err(error) => return Err(error.into()),
             };
             match Setup::read(&room[..got]) {
-                Ok(Setup::Challenge { session: of, cookie: told }) if of == session => {
-                    // The time of the way to the cookie and back is not waited for again.
-                    if cookie != told {
-                        (cookie, wait) = (told, FIRST_WAIT);
+                Ok(Setup::Challenge { session: of, cookie: fresh }) if of == session => {
+                    // The round trip for the cookie is not waited for again.
+                    if cookie != fresh {
+                        (cookie, wait) = (fresh, FIRST_WAIT);
                         break;
                     }
                 }
@@ -279,7 +279,7 @@ fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupErr
 }
 
 thread_local! {
-    /// A header and a short message, to be sent in one piece.
+    /// Header and short message, sent in one piece.
     static PIECE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -291,7 +291,7 @@ fn sent(mut send: impl FnMut() -> Result<usize, Errno>) -> io::Result<()> {
         match send() {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
-            // It is about an earlier one; this one has not been sent.
+            // The error is about an earlier datagram; this one was not sent.
             Err(Errno::CONNREFUSED) if !tried => tried = true,
             Err(Errno::CONNREFUSED) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -319,8 +319,8 @@ impl Inner {
         })
     }
 
-    /// Takes a datagram. Short ones are copied to their place: that costs less than telling the
-    /// system of several.
+    /// Reads a datagram. Short ones are copied: that costs less than a scattered
+    /// read.
     #[inline]
     fn receive(&self, reader: &mut Reader, buffer: &mut [u8], flags: RecvFlags) -> io::Result<Got> {
         if reader.is_long {
@@ -344,7 +344,7 @@ impl Inner {
         Ok(Got::Data(header))
     }
 
-    /// The same for long ones, which are read to their place.
+    /// The same for long ones, which are read directly into the application's buffer.
     fn receive_long(
         &self,
         reader: &mut Reader,
@@ -374,17 +374,17 @@ impl Inner {
         Ok(Got::Nothing)
     }
 
-    /// What is none of the application's; strangers' is passed over.
+    /// Handles anything but the application's messages; other senders are ignored.
     #[cold]
     fn on_other(&self, header: Result<Header, WireError>, head: &[u8], body: &[u8]) {
         match header {
             Ok(header) => {
                 if let Ok(Some(answer)) = self.core.on_control(&header, body) {
-                    self.tell(&answer);
+                    self.send_control(&answer);
                 }
             }
             Err(_) if Setup::begins(head) => {
-                // The other end has not heard our answer.
+                // The peer has not received our answer.
                 if let Ok(Setup::Hello { session, sent, offer, .. }) =
                     Setup::read(&[head, body].concat())
                     && session == self.core.session
@@ -400,23 +400,23 @@ impl Inner {
     }
 }
 
-impl Tended for Inner {
+impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
     }
 
-    fn tell(&self, control: &Control) {
+    fn send_control(&self, control: &Control) {
         let sent = self.core.clock.now().as_nanos();
         let Control { kind, body } = control;
         let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
-        // Where there is no room, the next one tells more.
+        // If the send buffer is full, the next report has it.
         let _ = self.send(&header, body, SendFlags::DONTWAIT);
     }
 
     fn listen(&self) -> Option<BorrowedFd<'_>> {
         let mut reader = try_lock(&self.reader)?;
         let mut room = Vec::new();
-        // As much at once as an application that reads would be sent in the time.
+        // At most as much as an application that reads would get in that time.
         for _ in 0..64 {
             if reader.waiting.is_some() {
                 return None;
@@ -438,7 +438,7 @@ impl Tended for Inner {
     }
 
     fn hang_up(&self) {
-        // Only whoever waits for messages is to be woken.
+        // Wakes only a thread that waits for messages.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 }
@@ -446,12 +446,12 @@ impl Tended for Inner {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.core.close();
-        self.0.tell(&Control { kind: Kind::Bye, body: Vec::new() });
+        self.0.send_control(&Control { kind: Kind::Bye, body: Vec::new() });
     }
 }
 
 impl AsFd for QosSocket {
-    /// Readable also when what comes is no message of the application's.
+    /// Readable also for control messages.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner().socket.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Where flows of messages over UDP begin.
+//! The UDP listener.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -10,17 +10,17 @@ use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::core::lock;
 use super::listener::Accepted;
+use super::maintenance;
 use super::setup::{self, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
-use super::tender;
 use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
 use super::{QosOptions, facade};
 use ontempo_udp::{CookieJar, random};
 
-/// Connections that a listener has at once.
+/// Maximum connections of a listener.
 const MAX_CONNECTIONS: usize = 1_024;
 
-/// Waits for flows over UDP.
+/// Accepts flows over UDP.
 #[derive(Debug)]
 pub struct QosSocketListener {
     socket: UdpSocket,
@@ -30,7 +30,7 @@ pub struct QosSocketListener {
     accepted: Mutex<Vec<(SocketAddr, u64, Weak<Inner>)>>,
 }
 
-/// A socket at an address that others of this user may share: a flow's own, beside the listener's.
+/// A socket at an address shared with others of this user: a flow's own, beside the listener's.
 fn shared(at: SocketAddr) -> io::Result<RawSocket> {
     let socket = RawSocket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
@@ -47,15 +47,15 @@ impl QosSocketListener {
         Ok(Self { socket, local, options, jar, accepted: Mutex::default() })
     }
 
-    /// The address that it listens at.
+    /// The local address.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }
 
-    /// Waits for the next flow on which there is an agreement.
+    /// Waits for the next flow with an agreement.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept(&self) -> io::Result<(QosSocket, SocketAddr)> {
         loop {
             if let Accepted::Connection(socket, remote) = self.accept_or_refuse()? {
@@ -64,11 +64,11 @@ impl QosSocketListener {
         }
     }
 
-    /// Waits for the next flow, or for somebody with whom there is no agreement. Nothing is kept
-    /// of those who have not shown that they receive what is sent to their address.
+    /// Waits for the next flow, or the next refused peer. No state is kept
+    /// for a peer that has not proved that it receives at its address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
         let mut room = [0; MAX_SETUP + 1];
         loop {
@@ -77,7 +77,7 @@ impl QosSocketListener {
                 Err(error) if is_passing(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let now = tender::clock().now();
+            let now = maintenance::clock().now();
             match Setup::read(&room[..got]) {
                 Ok(Setup::Hello { session, cookie, sent, offer }) => {
                     if !self.jar.knows(now, remote, session, &cookie) {
@@ -87,7 +87,7 @@ impl QosSocketListener {
                         return Ok(accepted);
                     }
                 }
-                // No answer is longer than what it answers.
+                // No answer is longer than its request.
                 Err(WireError::Version(_)) if got >= MAX_SETUP => {
                     let (reason, offer) = (Reason::Version, self.options.offer());
                     self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
@@ -98,11 +98,11 @@ impl QosSocketListener {
     }
 
     fn answer(&self, remote: SocketAddr, answer: &Setup) {
-        // Who does not hear it asks again.
+        // A peer that does not receive it asks again.
         let _ = self.socket.send_to(&answer.to_bytes(), remote);
     }
 
-    /// Somebody who is there asks: `None` where nothing new comes of it.
+    /// Handles a peer with a valid cookie: `None` if it is a repetition.
     fn begin(
         &self,
         remote: SocketAddr,

@@ -1,4 +1,4 @@
-//! Messages over TCP.
+//! The TCP transport.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -11,23 +11,23 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::core::{Control, Core, lock, try_lock};
+use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
 use super::tcp::{Reader, Waiting, Writer, damaged, too_long};
-use super::tender::{self, Tended};
 use super::wire::{Header, PREFACE, Setup, setup_length};
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_udp::Dscp;
 
-/// A stream of messages over TCP whose quality was agreed on and is watched.
+/// A QoS socket over TCP.
 ///
 /// A clone is the same connection, so that one thread can send and another receive. It ends when
-/// the last clone is dropped. [`Read`] and [`Write`] are for code that knows streams of bytes: what
-/// is written at once is a message.
+/// the last clone is dropped. [`Read`] and [`Write`] are for code that uses byte streams: one
+/// call of `write` is one message.
 #[derive(Clone, Debug)]
 pub struct QosStream(Arc<Handle>);
 
-/// What the application holds.
+/// The application's handle.
 #[derive(Debug)]
 struct Handle(Arc<Inner>);
 
@@ -40,11 +40,11 @@ struct Inner {
 }
 
 impl QosStream {
-    /// Connects, and comes to an agreement with the other end.
+    /// Connects to and negotiates with the peer.
     ///
     /// # Errors
-    /// What is asked for contradicts itself; nobody is there; the ends do not agree; the other end
-    /// speaks something else, or does not answer in time; a reservation that must be is not had.
+    /// If the specifications contradict themselves, the peer does not answer in time, disagrees or speaks
+    /// another protocol, or a required reservation is refused.
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;
         let connect = |address| Ok(TcpStream::connect_timeout(&address, options.patience)?);
@@ -52,7 +52,7 @@ impl QosStream {
     }
 
     fn begin(stream: TcpStream, options: &QosOptions) -> Result<Self, SetupError> {
-        let (clock, session) = (tender::clock(), ontempo_udp::random());
+        let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let until = Instant::now() + options.patience;
         stream.set_write_timeout(Some(options.patience))?;
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
@@ -72,7 +72,7 @@ impl QosStream {
         Ok(connected)
     }
 
-    /// A stream whose set-up is done.
+    /// A stream after its handshake.
     pub(super) fn establish(
         stream: TcpStream,
         options: &QosOptions,
@@ -86,7 +86,7 @@ impl QosStream {
         facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
         let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
         let inner = Arc::new(Inner { core, stream, writer, reader });
-        tender::look_after(&inner);
+        maintenance::register(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -98,10 +98,10 @@ impl QosStream {
         &self.inner().core
     }
 
-    /// Sends a message; waits while the other end's host takes no more.
+    /// Sends a message; blocks while the peer accepts no more.
     ///
     /// # Errors
-    /// It is longer than was agreed; or what the system says.
+    /// If it exceeds the agreed size, or the system's error.
     #[inline]
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
         let Inner { core, stream, writer, .. } = self.inner();
@@ -111,12 +111,12 @@ impl QosStream {
         lock(writer).send(stream, core, data)
     }
 
-    /// Waits for a message; `None` where the other end sends no more. A buffer of
+    /// Waits for a message; `None` if the peer has finished sending. A buffer of
     /// [`most_received`](Self::most_received) bytes always suffices.
     ///
     /// # Errors
-    /// The message is longer than the buffer, and lost; the other end sends what is no message; or
-    /// what the system says.
+    /// If the message is longer than the buffer (it is lost), the peer violates the protocol, or
+    /// the system's error.
     #[inline]
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
         let inner = self.inner();
@@ -126,7 +126,7 @@ impl QosStream {
                 return Ok(None);
             }
             let (header, length) = reader.message(&inner.stream, buffer)?;
-            // What TCP delivers is neither a copy nor late, unless the other end says so.
+            // TCP delivers no duplicates and in order, unless the peer violates the protocol.
             if let Some(arrival) = inner.core.on_data(&header, length) {
                 let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
                 return Ok(Some(Message { length, sequence, delay }));
@@ -134,19 +134,19 @@ impl QosStream {
         }
     }
 
-    /// Ends sending, receiving, or both.
+    /// Shuts down sending, receiving, or both.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.inner().stream.shutdown(how)
     }
 
-    /// Ends sending, and waits until the other end has closed: then all that was sent has come.
-    /// What still comes is dropped. A process that ends right after it has sent needs this.
+    /// Finishes sending, and waits until the peer has closed: then everything has arrived.
+    /// What still arrives is dropped. A process that ends right after sending needs this.
     ///
     /// # Errors
-    /// The other end does not close within `patience`, or what the system says.
+    /// If the peer does not close within `patience`, or the system's error.
     pub fn close(self, patience: Wall) -> io::Result<()> {
         let Inner { stream, reader, .. } = self.inner();
         stream.shutdown(Shutdown::Write)?;
@@ -159,19 +159,19 @@ impl QosStream {
         }
     }
 
-    /// How long to wait for a message; without end where `None`. What the other end tells of
-    /// itself may lengthen it by half a second.
+    /// Timeout of receiving; `None`: none. Control messages of the peer
+    /// may extend it by half a second.
     ///
     /// # Errors
-    /// Zero, or what the system says.
+    /// Zero, or the system's error.
     pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
         self.inner().stream.set_read_timeout(patience)
     }
 
-    /// How long to wait for room to send; without end where `None`.
+    /// Timeout of sending; `None`: none.
     ///
     /// # Errors
-    /// Zero, or what the system says.
+    /// Zero, or the system's error.
     pub fn set_write_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
         self.inner().stream.set_write_timeout(patience)
     }
@@ -179,7 +179,7 @@ impl QosStream {
 
 facade::methods!(QosStream);
 
-/// Reads once, by `until`.
+/// Reads once, until `until`.
 fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<usize, SetupError> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -194,7 +194,7 @@ fn read_once(mut stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<
     }
 }
 
-/// Fills `room` by `until`.
+/// Fills `room` until `until`.
 fn read_until(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result<(), SetupError> {
     let mut filled = 0;
     while filled < room.len() {
@@ -212,7 +212,7 @@ fn read_until_end(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result
 }
 
 impl Inner {
-    /// Goes on to the application's next message; what is no message ends the connection.
+    /// Advances to the application's next message; a protocol violation ends the connection.
     #[inline]
     fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
         let opened = reader
@@ -227,21 +227,21 @@ impl Inner {
 
     fn on_control(&self, header: &Header, body: &[u8]) -> io::Result<()> {
         if let Some(answer) = self.core.on_control(header, body).map_err(damaged)? {
-            self.tell(&answer);
+            self.send_control(&answer);
         }
         Ok(())
     }
 }
 
-impl Tended for Inner {
+impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
     }
 
-    fn tell(&self, control: &Control) {
-        // Whoever holds it writes a message, or waits to: there is no room for ours.
+    fn send_control(&self, control: &Control) {
+        // Another thread writes a message, or waits to: the report is skipped.
         let Some(mut writer) = try_lock(&self.writer) else { return };
-        writer.tell(&self.stream, &self.core, control);
+        writer.send_control(&self.stream, &self.core, control);
     }
 
     fn listen(&self) -> Option<BorrowedFd<'_>> {
@@ -275,17 +275,17 @@ impl Tended for Inner {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.0.core.close();
-        // What was written still goes out, and then the end of the stream. What the other end
-        // tells meanwhile has to be read: the system would answer it with a reset, and drop what
-        // has not gone out.
+        // What was written is still sent, then FIN. Control messages of the peer must be read
+        // meanwhile: otherwise the system would send RST and drop what
+        // has not been sent.
         if self.0.stream.shutdown(Shutdown::Write).is_ok() {
-            tender::linger(self.0.clone());
+            maintenance::linger(self.0.clone());
         }
     }
 }
 
 impl AsFd for QosStream {
-    /// Readable also when what comes is no message of the application's.
+    /// Readable also for control messages.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inner().stream.as_fd()
     }
@@ -298,7 +298,7 @@ impl Read for &QosStream {
         while !buffer.is_empty() && inner.open(&mut reader, Waiting::AsSet)? {
             let (got, whole) = reader.bytes(&inner.stream, buffer)?;
             if let Some(header) = whole {
-                // The bytes are the application's, whatever is counted.
+                // The application gets the bytes, whatever is counted.
                 let _ = inner.core.on_data(&header, header.length);
             }
             if got > 0 {

@@ -1,4 +1,4 @@
-//! Messages on a stream: each with its header, the application's and our own between them.
+//! Messages on a byte stream: each with its header, control messages between those of the application.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
@@ -8,28 +8,28 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::core::{Control, Core};
 use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
 
-/// Bytes read ahead: small messages come by few calls of the system, large ones are read to their
-/// place.
+/// Read-ahead in bytes: small messages need few system calls, large ones are read directly into their
+/// buffer.
 const AHEAD: usize = 64 * 1024;
 
-/// Bytes read ahead after a message longer than this: what is read ahead is copied once more.
+/// Read-ahead after a message longer than this: read-ahead is copied once more.
 const AHEAD_OF_LONG: usize = 2 * 1024;
 const LONG: usize = 16 * 1024;
 
-/// Messages up to this length are put behind their header and written in one piece: copying them
-/// costs less than telling the system of a second piece.
+/// Messages up to this length are copied behind their header and written in one piece: that
+/// costs less than a second buffer in the system call.
 pub(super) const COPIED: usize = 4 * 1024;
 
-/// Whether a call waits until it can do something.
+/// Whether a call blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// As the socket is set.
     AsSet,
-    /// It does not.
+    /// It does not block.
     Never,
 }
 
-/// A length or a kind that the other end must not send.
+/// An invalid length or kind from the peer.
 pub(super) fn damaged(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
@@ -39,20 +39,20 @@ pub(super) fn too_long(length: usize, most: usize, what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text)
 }
 
-/// What is being written.
+/// The writer's state.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The rest of a message that the system has taken in part only.
+    /// The rest of a partially written message.
     rest: Vec<u8>,
     /// A header and a short message.
     piece: Vec<u8>,
 }
 
 impl Writer {
-    /// Writes a message of the application's, and whatever was left before.
+    /// Writes the rest of the last message, then a message of the application.
     ///
     /// # Errors
-    /// What the system says, where it has taken nothing: it can be tried again.
+    /// The system's error, if nothing was written: it can be repeated.
     #[inline]
     pub(super) fn send(&mut self, stream: &TcpStream, core: &Core, data: &[u8]) -> io::Result<()> {
         if !self.rest.is_empty() {
@@ -86,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes on where the system has taken a part.
+    /// Continues a partially written message.
     fn finish(
         &mut self,
         stream: &TcpStream,
@@ -103,7 +103,7 @@ impl Writer {
                 Ok(more) => written += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // It is on its way; what is left goes before the next.
+                    // It is partly written; the rest goes before the next message.
                     self.rest.extend(head);
                     self.rest.extend(body);
                     return Ok(());
@@ -114,7 +114,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what was left.
+    /// Writes the rest of the last message.
     fn send_rest(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<()> {
         while !self.rest.is_empty() {
             let sent = match waiting {
@@ -134,9 +134,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a message of our own, unless others wait already: it is one of those that come
+    /// Writes a control message, unless one is waiting: they are repeated
     /// twice a second.
-    pub(super) fn tell(&mut self, stream: &TcpStream, core: &Core, control: &Control) {
+    pub(super) fn send_control(&mut self, stream: &TcpStream, core: &Core, control: &Control) {
         if self.send_rest(stream, Waiting::Never).is_err() {
             return;
         }
@@ -145,22 +145,22 @@ impl Writer {
         let header = Header { kind: *kind, length: body.len(), sequence: 0, sent };
         self.rest.extend(header.to_tcp());
         self.rest.extend(body);
-        // What does not fit now goes before the next; an error shows there, too.
+        // What does not fit goes before the next message; an error shows there, too.
         let _ = self.send_rest(stream, Waiting::Never);
     }
 }
 
-/// What is being read.
+/// The reader's state.
 #[derive(Debug)]
 pub(super) struct Reader {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The application's message that is being read, and how much of it is still to come.
+    /// The application's message being read, and its remaining length.
     open: Option<(Header, usize)>,
-    /// What came of it before the time was up.
+    /// The part of it that was read before the timeout.
     stash: Vec<u8>,
-    /// How much is read ahead: by the last message's length.
+    /// Size of the read-ahead, by the last message's length.
     ahead: usize,
 }
 
@@ -174,7 +174,7 @@ impl Reader {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads ahead; answers how much, 0 at the end of the stream.
+    /// Reads ahead; returns the number of bytes, 0 at the end of the stream.
     fn fill(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -200,8 +200,8 @@ impl Reader {
         Ok(got)
     }
 
-    /// Goes on to the application's next message: `false` at the end of the stream. Our own are
-    /// handed on.
+    /// Advances to the application's next message: `false` at the end of the stream. Control messages are
+    /// passed on.
     #[inline]
     pub(super) fn open(
         &mut self,
@@ -240,11 +240,11 @@ impl Reader {
         Ok(true)
     }
 
-    /// The open message, whole.
+    /// Reads the open message completely.
     ///
     /// # Errors
-    /// It is longer than the buffer, and passed over; or what the system says: what has come of
-    /// it is kept.
+    /// If it is longer than the buffer (it is skipped), or the system's error: the part read so far
+    /// is kept.
     #[inline]
     pub(super) fn message(
         &mut self,
@@ -274,8 +274,8 @@ impl Reader {
         Ok((header, length))
     }
 
-    /// Some of the open message's bytes, one at least: what was read ahead, or from the stream to
-    /// their place, and on ahead.
+    /// Some bytes of the open message, at least one: from the read-ahead, or from the stream
+    /// directly and with read-ahead.
     #[inline]
     fn some(&mut self, stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
         let ahead = self.ahead();
@@ -299,7 +299,7 @@ impl Reader {
         Ok(got.min(wanted))
     }
 
-    /// Drops what is left of the open message.
+    /// Drops the rest of the open message.
     fn pass_over(&mut self, stream: &TcpStream) -> io::Result<()> {
         self.stash.clear();
         while let Some((header, left)) = self.open {
@@ -317,7 +317,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Some of the open message's bytes, as a stream's; and the message's header once it is whole.
+    /// Some bytes of the open message, as of a stream; and its header once it is complete.
     pub(super) fn bytes(
         &mut self,
         stream: &TcpStream,
@@ -338,7 +338,7 @@ impl Reader {
         Ok((got, is_whole.then_some(header)))
     }
 
-    /// Whether a message of the application's is there or has begun.
+    /// Whether a message of the application has begun.
     pub(super) fn has_opened(&self) -> bool {
         self.open.is_some()
     }

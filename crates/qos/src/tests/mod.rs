@@ -119,7 +119,7 @@ fn code_for_streams_of_bytes_goes_on_as_it_is() {
         assert!(all[place..place + length].iter().all(|byte| *byte == number as u8));
         place += length;
     }
-    // The process's thread reads what the ends tell each other: no reset drops the last bytes.
+    // The maintenance thread reads control messages, so that no RST drops the last bytes.
     drop(writing.join().unwrap());
     assert_eq!(far.read(&mut room).unwrap(), 0);
 }

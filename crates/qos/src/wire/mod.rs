@@ -1,23 +1,23 @@
-//! What two ends say to each other, byte by byte; numbers are big-endian.
+//! The protocol's bytes; numbers are big-endian.
 //!
-//! Set-up, the same over TCP and UDP: `OnQS`, version, kind, length of the body (2 bytes), body.
+//! Handshake, the same over TCP and UDP: `OnQS`, version, kind, length of the body (2 bytes), body.
 //!
 //! | kind | body |
 //! | --- | --- |
 //! | 1 hello | session, cookie (zeros over TCP and in the first over UDP), time, offer |
 //! | 2 challenge | session, cookie |
-//! | 3 accept | session, hello's time, when it came, when this leaves, offer |
+//! | 3 accept | session, hello's time, its arrival time, sending time, offer |
 //! | 4 refuse | session, reason, offer |
 //!
-//! An offer is two specifications, of what its end sends and of what it receives. As both ends
-//! then know all four, each finds the agreement, or the refusal, by itself. No answer is longer
+//! An offer is two specifications: of the sending and of the receiving direction. As both ends
+//! then have all four, each computes the agreement, or the refusal, itself. No answer is longer
 //! than a hello.
 //!
 //! Afterwards every message has a header: over TCP kind (1 byte), length of the body (3), sequence
 //! number (4), time (8); over UDP `0xa7`, version, kind, 0, sequence number (4), session (8), time
-//! (8). Times are nanoseconds of the clock of the end that sends, which begins anywhere.
+//! (8). Times are nanoseconds of the sending end's clock, with an arbitrary zero.
 
-mod told;
+mod control;
 
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Specification, Term};
@@ -25,16 +25,16 @@ use ontempo_mechanisms::qos::{Parameter, Specification, Term};
 use ontempo_foundation::octets::{Octets, Short};
 pub use ontempo_udp::Cookie;
 
-use told::{CHANGE, NONE, REFUSED, STATUS};
-pub use told::{Change, Figures, Pong, Refused, Status};
+use control::{CHANGE, NONE, REFUSED, STATUS};
+pub use control::{Change, Figures, Pong, Refused, Status};
 
-/// The version that we speak.
+/// Protocol version.
 pub const VERSION: u8 = 1;
 
-/// Bytes before the body of a set-up message.
+/// Bytes before the body of a handshake message.
 pub const PREFACE: usize = 8;
 
-/// Bytes of the longest set-up message.
+/// Maximum bytes of a handshake message.
 pub const MAX_SETUP: usize = PREFACE + 8 + 24 + OFFER;
 
 /// Bytes of a message's header over TCP.
@@ -43,10 +43,10 @@ pub const TCP_HEADER: usize = 16;
 /// Bytes of a message's header over UDP.
 pub const UDP_HEADER: usize = 24;
 
-/// The longest message that can be told over TCP.
+/// Maximum length of a message that the header can hold over TCP.
 pub const MAX_MESSAGE_LEN: usize = (1 << 24) - 1;
 
-/// Bytes of the longest body that is not the application's.
+/// Maximum bytes of a control message's body.
 pub const MAX_CONTROL_LEN: usize = STATUS;
 
 const MAGIC: [u8; 4] = *b"OnQS";
@@ -54,27 +54,27 @@ const MARK: u8 = 0xa7;
 const SPECIFICATION: usize = Parameter::ALL.len() * 9;
 const OFFER: usize = 2 * SPECIFICATION;
 
-/// What an end asks for.
+/// Specifications of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
-    /// Of what it sends.
+    /// Of its sending direction.
     pub send: Specification,
-    /// Of what it receives.
+    /// Of its receiving direction.
     pub receive: Specification,
 }
 
 /// Why an end refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The specifications do not go together.
+    /// The specifications contradict each other.
     Specification,
-    /// It speaks another version.
+    /// The versions differ.
     Version,
-    /// It has as many connections as it takes.
+    /// It has its maximum number of connections.
     Busy,
 }
 
-/// A message of the set-up.
+/// A handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The table above has them.
 pub enum Setup {
@@ -84,14 +84,14 @@ pub enum Setup {
     Refuse { session: u64, reason: Reason, offer: Offer },
 }
 
-/// Why bytes are no message of ours.
+/// Why bytes are not a message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// Something else.
+    /// Another protocol.
     NotOurs,
-    /// Ours, of another version.
+    /// Another version.
     Version(u8),
-    /// Longer or shorter than its kind is, or of values that cannot be.
+    /// A wrong length for its kind, or impossible values.
     Malformed,
 }
 
@@ -109,11 +109,11 @@ impl std::fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// The application's.
+    /// A message of the application.
     Data = 0,
     /// A [`Status`].
     Status = 1,
@@ -121,7 +121,7 @@ pub enum Kind {
     Pong = 2,
     /// A [`Change`].
     Change = 3,
-    /// The end.
+    /// End of sending.
     Bye = 4,
     /// A [`Refused`].
     Refused = 5,
@@ -153,21 +153,21 @@ impl Kind {
     }
 }
 
-/// What stands before each message.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Bytes of the body.
     pub length: usize,
-    /// Counts the application's messages, modulo 2^32.
+    /// Sequence number of the application's messages, modulo 2^32.
     pub sequence: u32,
-    /// When it left, ns.
+    /// Sending time, ns.
     pub sent: u64,
 }
 
 impl Header {
-    /// As TCP carries it; a length above [`MAX_MESSAGE_LEN`] is the caller's mistake and is cut.
+    /// As sent over TCP; a length above [`MAX_MESSAGE_LEN`] is a caller's error and is truncated.
     #[inline]
     pub fn to_tcp(&self) -> [u8; TCP_HEADER] {
         let mut bytes = [0; TCP_HEADER];
@@ -178,10 +178,10 @@ impl Header {
         bytes
     }
 
-    /// Reads it; `most` is the longest message that was agreed on.
+    /// Parses it; `most` is the agreed maximum message size.
     ///
     /// # Errors
-    /// An unknown kind, or a length that its kind cannot have.
+    /// An unknown kind, or a wrong length for its kind.
     #[inline]
     pub fn of_tcp(bytes: &[u8; TCP_HEADER], most: usize) -> Result<Self, WireError> {
         let mut read = Octets(bytes);
@@ -194,7 +194,7 @@ impl Header {
         Ok(Self { kind, length, sequence: read.u32()?, sent: read.u64()? })
     }
 
-    /// As UDP carries it.
+    /// As sent over UDP.
     #[inline]
     pub fn to_udp(&self, session: u64) -> [u8; UDP_HEADER] {
         let mut bytes = [0; UDP_HEADER];
@@ -205,10 +205,10 @@ impl Header {
         bytes
     }
 
-    /// Reads the start of a datagram, of which `length` bytes follow.
+    /// Parses the start of a datagram, followed by `length` bytes.
     ///
     /// # Errors
-    /// Another session or version, an unknown kind, or a length that its kind cannot have.
+    /// Another session or version, an unknown kind, or a wrong length for its kind.
     #[inline]
     pub fn of_udp(bytes: &[u8], length: usize, session: u64) -> Result<Self, WireError> {
         let mut read = Octets(bytes);
@@ -237,16 +237,16 @@ impl From<Short> for WireError {
     }
 }
 
-/// What is written as several numbers, or by a rule of its own.
+/// Composite fields.
 trait Fields {
-    /// Whether a parameter has a value (1) and is coerced (2); and the value.
+    /// Whether a parameter is present (1) and coerced (2), and its value.
     fn term<T>(&mut self, of: impl Fn(u64) -> Option<T>) -> Result<Term<T>, WireError>;
 
     fn specification(&mut self) -> Result<Specification, WireError>;
 
     fn offer(&mut self) -> Result<Offer, WireError>;
 
-    /// What may not have been measured.
+    /// A value that may not have been measured.
     fn measured(&mut self) -> Result<Option<u64>, WireError>;
 
     fn end(&self) -> Result<(), WireError>;
@@ -321,10 +321,10 @@ fn put_offer(bytes: &mut Vec<u8>, offer: &Offer) {
     put_specification(bytes, &offer.receive);
 }
 
-/// Looks at the first bytes of a set-up message: how many follow.
+/// Parses the fixed part of a handshake message: returns the number of bytes that follow.
 ///
 /// # Errors
-/// They are none, of another version, or of a length that none has.
+/// If it is another protocol or version, or the length is impossible.
 pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
     let mut read = Octets(preface);
     if read.array()? != MAGIC {
@@ -340,7 +340,7 @@ pub fn setup_length(preface: &[u8; PREFACE]) -> Result<usize, WireError> {
 }
 
 impl Setup {
-    /// Its bytes.
+    /// Encodes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(MAX_SETUP);
         let kind = match self {
@@ -382,10 +382,10 @@ impl Setup {
         bytes
     }
 
-    /// Reads a whole message.
+    /// Parses a whole message.
     ///
     /// # Errors
-    /// It is none of this version.
+    /// If it is not valid in this version.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let (preface, body) = bytes.split_first_chunk().ok_or(WireError::NotOurs)?;
         if setup_length(preface)? != body.len() {
@@ -423,7 +423,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Whether bytes begin as a message of the set-up, and not as one that comes later.
+    /// Whether bytes begin like a handshake message, and not like a later one.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }

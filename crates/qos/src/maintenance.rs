@@ -1,5 +1,5 @@
-//! The one thread of a process that looks after its connections: twice a second it ends intervals,
-//! tells the other ends, hears what they tell where the application does not read, and writes the
+//! The maintenance thread of a process: twice a second it ends intervals,
+//! sends reports to the peers, receives theirs if the application does not read, and publishes the
 //! report.
 
 use std::os::fd::BorrowedFd;
@@ -16,36 +16,36 @@ use super::report;
 use ontempo_monitor::{Carrier, ProcessReport, Publisher, folder_to_publish};
 use ontempo_udp::Clock;
 
-/// How long answers to what was told are waited for: they compare the clocks, and longer round
-/// trips would compare them badly.
+/// How long to wait for answers to reports: they compare the clocks, and longer round
+/// trips would give a large error.
 const WINDOW: Wall = Wall::from_millis(100);
 
-/// A peer over UDP that says nothing for this long is gone.
+/// Idle timeout of a peer over UDP.
 const GONE: Duration = Duration::from_secs(30);
 
-/// A connection, as the thread sees it. Nothing here waits.
-pub(super) trait Tended: Send + Sync {
+/// A connection as seen by the thread. Nothing here blocks.
+pub(super) trait Maintained: Send + Sync {
     fn core(&self) -> &Core;
-    /// Sends a message of our own, or leaves it where there is no room.
-    fn tell(&self, control: &Control);
-    /// Takes what the other end has told, and answers with the file at which to wait for more;
-    /// `None` where nothing is to be heard for now: another thread reads, or a message waits for
+    /// Sends a control message, or skips it if the send buffer is full.
+    fn send_control(&self, control: &Control);
+    /// Handles the peer's control messages, and returns the file to wait at for more;
+    /// `None` if nothing can be read now: another thread reads, or a message waits for
     /// the application.
     fn listen(&self) -> Option<BorrowedFd<'_>>;
-    /// Takes and drops what comes after the application's end; `false` where no more can.
+    /// Drops what arrives after the application has closed; `false` at the end.
     fn drain(&self) -> bool {
         false
     }
-    /// Wakes whoever waits for messages.
+    /// Wakes threads that wait for messages.
     fn hang_up(&self);
 }
 
-/// How long a connection that the application has ended is kept for what it has sent.
+/// How long a connection that the application has closed is kept to deliver what was sent.
 const LINGER: Wall = Wall::from_secs(30);
 
 struct Connections {
-    all: Vec<Weak<dyn Tended>>,
-    lingering: Vec<(Instant, Arc<dyn Tended>)>,
+    all: Vec<Weak<dyn Maintained>>,
+    lingering: Vec<(Instant, Arc<dyn Maintained>)>,
     is_running: bool,
 }
 
@@ -58,19 +58,19 @@ pub(super) fn clock() -> Clock {
     *CLOCK.get_or_init(Clock::new)
 }
 
-/// Looks after a connection until it is dropped. The other end is told of the clocks before the
+/// Maintains a connection until it is dropped. A first report compares the clocks before the
 /// first message.
-pub(super) fn look_after<T: Tended + 'static>(connection: &Arc<T>) {
+pub(super) fn register<T: Maintained + 'static>(connection: &Arc<T>) {
     let core = connection.core();
-    connection.tell(&core.status(core.clock.now()));
-    let tended: Arc<dyn Tended> = connection.clone();
+    connection.send_control(&core.status(core.clock.now()));
+    let tended: Arc<dyn Maintained> = connection.clone();
     let mut connections = lock(&CONNECTIONS);
     connections.all.push(Arc::downgrade(&tended));
     connections.start();
 }
 
-/// Keeps a connection that the application has ended until the other end has, too.
-pub(super) fn linger(connection: Arc<dyn Tended>) {
+/// Keeps a connection that the application has closed until the peer closes, too.
+pub(super) fn linger(connection: Arc<dyn Maintained>) {
     let mut connections = lock(&CONNECTIONS);
     connections.lingering.push((Instant::now() + LINGER, connection));
     connections.start();
@@ -80,14 +80,14 @@ impl Connections {
     fn start(&mut self) {
         if !self.is_running {
             let name = "ontempo-qos".to_owned();
-            // Without a thread connections work, unwatched; the next one tries again.
+            // Without a thread connections work without reports; the next connection tries again.
             self.is_running = thread::Builder::new().name(name).spawn(run).is_ok();
         }
     }
 }
 
-/// Those that are there; `None` ends the thread.
-fn alive() -> Option<Vec<Arc<dyn Tended>>> {
+/// The live connections; `None` ends the thread.
+fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
     let mut connections = lock(&CONNECTIONS);
     let now = Instant::now();
     connections.lingering.retain(|(until, connection)| connection.drain() && now < *until);
@@ -107,7 +107,7 @@ fn run() {
     let interval = Wall::from_nanos(INTERVAL.as_nanos());
     let mut next = Instant::now();
     loop {
-        // Where the machine has slept, what was missed is not made up for.
+        // After a suspend of the machine, missed intervals are skipped.
         next = (next + interval).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
         let Some(all) = alive() else { return };
@@ -118,19 +118,19 @@ fn run() {
         if let Some(publisher) = &publisher {
             let sockets = all.iter().flat_map(|one| report::sockets(one.core()));
             let report = ProcessReport { process: std::process::id(), sockets: sockets.collect() };
-            // A full disk is no reason to end anything; the next report may be written.
+            // A full disk is not fatal; the next report may succeed.
             let _ = publisher.publish(&report);
         }
     }
 }
 
-fn tend(connection: &dyn Tended) {
+fn tend(connection: &dyn Maintained) {
     let core = connection.core();
     if core.is_closed() {
         return;
     }
     for control in core.on_tick() {
-        connection.tell(&control);
+        connection.send_control(&control);
     }
     let changed = lock(&core.reserved).poll();
     core.publish_reservations(&changed);
@@ -141,8 +141,8 @@ fn tend(connection: &dyn Tended) {
     }
 }
 
-/// Takes what comes within the window, from those whose application does not read.
-fn hear(all: &[Arc<dyn Tended>]) {
+/// Handles messages within the window, for connections whose application does not read.
+fn hear(all: &[Arc<dyn Maintained>]) {
     let mut open: Vec<_> =
         all.iter().filter_map(|one| one.listen().map(|file| (one, file))).collect();
     let until = Instant::now() + WINDOW;

@@ -1,4 +1,4 @@
-//! What the two ends tell each other beside the application's messages.
+//! Control messages between the two ends.
 
 use ontempo_mechanisms::qos::{Parameter, Specification};
 
@@ -9,75 +9,75 @@ pub(super) const STATUS: usize = (11 + Parameter::ALL.len()) * 8 + 10;
 pub(super) const CHANGE: usize = 4 + SPECIFICATION;
 pub(super) const REFUSED: usize = 160;
 
-/// Stands for nothing measured.
+/// Means: not measured.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// What an end tells twice a second: what it has sent, what has come and how.
+/// Report of an end, twice a second: what it has sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Messages sent so far.
     pub sent_messages: u64,
     /// Their payload.
     pub sent_bytes: u64,
-    /// The other end's clock less this one's, ns, as measured by this one; and how far it may
-    /// be off.
+    /// The peer's clock minus this one's, ns, as measured here, and its
+    /// error bound.
     pub offset: Option<(i64, u64)>,
-    /// The last [`Change`] that came.
+    /// Number of the last [`Change`] received.
     pub change: u32,
-    /// What has come.
+    /// Statistics of the receiving direction.
     pub figures: Figures,
 }
 
-/// What a receiver has seen.
+/// A receiver report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Messages so far.
+    /// Messages received so far.
     pub messages: u64,
     /// Their payload.
     pub bytes: u64,
-    /// Messages known to be lost.
+    /// Messages lost.
     pub lost: u64,
-    /// Payload of the last interval over its time, in bits per second.
+    /// Throughput of the last interval, in bits per second.
     pub throughput: u64,
-    /// Loss of the last interval in thousandths of a per cent; `None` where nothing was sent.
+    /// Loss of the last interval in thousandths of a per cent; `None` if nothing was sent.
     pub loss: Option<u32>,
-    /// Mean delay in the last interval, ns; and how far it may be off.
+    /// Mean delay in the last interval, ns, and its error bound.
     pub delay: Option<(u64, u64)>,
     /// Mean jitter in the last interval, ns.
     pub jitter: Option<u64>,
-    /// The parameters that are violated, the first of the paper in the lowest bit.
+    /// Bit mask of violated parameters, the first of the paper in the lowest bit.
     pub violated: u16,
-    /// What was delivered of each parameter, in the units of the MIB.
+    /// Delivered value of each parameter, in the units of the MIB.
     pub delivered: [Option<u64>; Parameter::ALL.len()],
 }
 
-/// The answer to a [`Status`], for the clocks' sake.
+/// The answer to a [`Status`], to compare the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// When the status left, by the clock of its end.
+    /// Sending time of the status, by its sender's clock.
     pub echo: u64,
-    /// When it came, by that of this end.
+    /// Its arrival time, by this end's clock.
     pub arrived: u64,
 }
 
-/// The sender asks for something else.
+/// The sender asks for another specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Counts the changes from 1.
+    /// Number of the change, from 1.
     pub number: u32,
-    /// What it asks for now.
+    /// The new specification.
     pub send: Specification,
 }
 
-/// The receiver's reservation was refused: why, filled up with zeros on the wire.
+/// The receiver's reservation was refused: the reason, padded with zeros on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// A sentence, of which 160 bytes are told.
+    /// The reason, of which 160 bytes are sent.
     pub reason: String,
 }
 
 impl Status {
-    /// Its bytes.
+    /// Encodes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let figures = &self.figures;
         let mut bytes = Vec::with_capacity(STATUS);
@@ -106,10 +106,10 @@ impl Status {
         bytes
     }
 
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Another length.
+    /// A wrong length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut read = Octets(bytes);
         let (sent_messages, sent_bytes) = (read.u64()?, read.u64()?);
@@ -136,15 +136,15 @@ impl Status {
 }
 
 impl Pong {
-    /// Its bytes.
+    /// Encodes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         [self.echo.to_be_bytes(), self.arrived.to_be_bytes()].concat()
     }
 
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Another length.
+    /// A wrong length.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut read = Octets(bytes);
         let pong = Self { echo: read.u64()?, arrived: read.u64()? };
@@ -153,17 +153,17 @@ impl Pong {
 }
 
 impl Change {
-    /// Its bytes.
+    /// Encodes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.number.to_be_bytes().to_vec();
         put_specification(&mut bytes, &self.send);
         bytes
     }
 
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Another length, or a specification that cannot be.
+    /// A wrong length, or an invalid specification.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let mut read = Octets(bytes);
         let change = Self { number: read.u32()?, send: read.specification()? };
@@ -172,7 +172,7 @@ impl Change {
 }
 
 impl Refused {
-    /// Its bytes.
+    /// Encodes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut end = self.reason.len().min(REFUSED);
         while !self.reason.is_char_boundary(end) {
@@ -183,10 +183,10 @@ impl Refused {
         bytes
     }
 
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Another length, or no text.
+    /// A wrong length, or not UTF-8.
     pub fn read(bytes: &[u8]) -> Result<Self, WireError> {
         let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() == REFUSED);
         let text = text.ok_or(WireError::Malformed)?;
