@@ -1,30 +1,30 @@
-//! Addresses as the stack is told them.
+//! Peer addresses as presented to the QUIC stack.
 //!
-//! When a peer's address changes, the stack asks it to prove the new one, three probe timeouts
-//! long. If all of these are lost it sends nothing but probes to that address ever after, and
-//! tries again only for yet another. Hence, where a peer goes on to send from an address that it
-//! could not prove, the stack is told that the address has changed once more: to an alias out of
-//! the prefix that is for nobody (RFC 6666), which is resolved again in what is to be sent.
+//! When a peer's address changes, the stack validates the new path for three probe timeouts.
+//! If all PATH_CHALLENGEs are lost it sends only probes to that address from then on, and
+//! validates again only for another address. Therefore, if a peer keeps sending from an address that
+//! failed validation, the stack is given an alias instead, as if the address had changed again: one of
+//! the discard prefix (RFC 6666), which is translated back in outgoing packets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The first 64 bits of an alias, 100::/64; the others count.
+/// The first 64 bits of an alias, 100::/64; the others are a counter.
 const DISCARD_ONLY: u128 = 0x0100 << 112;
 
-/// The alias with a number.
+/// The alias with this number.
 fn alias(number: u64) -> SocketAddr {
     SocketAddr::from((Ipv6Addr::from_bits(DISCARD_ONLY | u128::from(number)), 1))
 }
 
-/// The number of an alias; `None` where it is none.
+/// The number of an alias; `None` if it is not one.
 fn number_of(address: SocketAddr) -> Option<u64> {
     let IpAddr::V6(ip) = address.ip() else { return None };
     let bits = ip.to_bits();
     (bits >> 64 == DISCARD_ONLY >> 64).then_some(bits as u64)
 }
 
-/// Addresses that had to be tried again, and what the stack is told instead of them.
+/// Addresses whose validation was repeated, with their aliases.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     numbers: BTreeMap<SocketAddr, u64>,
@@ -33,8 +33,8 @@ pub(crate) struct Aliases {
 }
 
 impl Aliases {
-    /// What the stack is told to be the address of a datagram from `address`; `None` where it is
-    /// one that nobody can have.
+    /// The address to give to the stack for a datagram from `address`; `None` if it is
+    /// in the discard prefix, which no peer can have.
     pub(crate) fn told(&self, address: SocketAddr) -> Option<SocketAddr> {
         if number_of(address).is_some() {
             return None;
@@ -42,7 +42,7 @@ impl Aliases {
         Some(self.numbers.get(&address).map_or(address, |number| alias(*number)))
     }
 
-    /// The address of which the stack was told `told`; `None` where that is forgotten.
+    /// The real address for a stack address; `None` if it was forgotten.
     pub(crate) fn real(&self, told: SocketAddr) -> Option<SocketAddr> {
         match number_of(told) {
             Some(number) => self.addresses.get(&number).copied(),
@@ -50,7 +50,7 @@ impl Aliases {
         }
     }
 
-    /// `address` is to be tried once more. Of more than `most` addresses those tried longest ago
+    /// Gives `address` a new alias. Of more than `most` addresses the least recently changed
     /// are forgotten, which costs them another attempt.
     pub(crate) fn again(&mut self, address: SocketAddr, most: usize) {
         let number = self.next;

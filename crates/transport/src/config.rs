@@ -1,4 +1,4 @@
-//! What of an endpoint may be set.
+//! Configuration of an endpoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use crate::quic::{
 pub use crate::wire::Limits;
 use crate::wire::{AckRequest, MAX_UNIT_HEADER};
 
-/// A congestion control.
+/// A congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionName {
     /// Reno (RFC 5681).
@@ -31,7 +31,7 @@ pub enum CongestionName {
     Cubic,
     /// Vegas (Brakmo and Peterson, 1995).
     Vegas,
-    /// PERT (thesis, ch. II): the default, because beside it the fewest units of video come late
+    /// PERT (thesis, ch. II): the default, because with it the fewest video units are late
     /// (docs/mechanisms/controllers.md).
     #[default]
     Pert,
@@ -71,7 +71,7 @@ impl CongestionName {
     }
 }
 
-/// A text is not the name of a congestion control.
+/// Not the name of a congestion control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCongestion(String);
 
@@ -93,109 +93,110 @@ impl FromStr for CongestionName {
     }
 }
 
-/// How packets are spaced, where the congestion control names no distance itself.
+/// Pacing, if the congestion control sets no spacing itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacingConfig {
-    /// What the window over a round trip is multiplied with, above 0; above 1 lets the window,
-    /// not the pacing, be the limit. Where the control names a rate, that is obeyed as it is.
+    /// Factor on cwnd per round trip, above 0; above 1 cwnd is the limit,
+    /// not the pacing. A rate set by the controller is used unchanged.
     pub gain: f64,
-    /// Packets that may leave back to back after an idle time, at least 1.
+    /// Packets that may be sent back to back after an idle period, at least 1.
     pub burst: Packets,
-    /// How much may leave at once also without an idle time before: what the rate sends in this
-    /// span, in whole packets, at least one and at most 64 KB. A slow stream's packets leave one by
-    /// one; of a fast one many share the cost of a call. Zero: always one by one.
+    /// How much may be sent at once without a preceding idle period: what the rate sends in this
+    /// time, in whole packets, at least one and at most 64 KB. Packets of a slow stream are sent one by
+    /// one; those of a fast one share a system call. Zero: always one by one.
     pub quantum: Duration,
 }
 
 impl Default for PacingConfig {
-    /// 1.25 windows per round trip (RFC 9002, section 7.7), 4 packets after an idle time, and what
-    /// 1 ms sends at once: as Linux sizes what it hands to the network card
+    /// 1.25 cwnd per round trip (RFC 9002, section 7.7), 4 packets after an idle period, and what
+    /// 1 ms sends at once: as Linux sizes its TSO bursts
     /// (`tcp_tso_autosize`, `sk_pacing_shift` 10).
     fn default() -> Self {
         Self { gain: 1.25, burst: Packets::new(4), quantum: Duration::from_millis(1) }
     }
 }
 
-/// When a receiver acknowledges, where [`AckRequest::Delayed`] asks it to (draft-ietf-quic-ack-frequency).
+/// When a receiver acknowledges, with [`AckRequest::Delayed`] (draft-ietf-quic-ack-frequency).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayedAcks {
-    /// Packets to an acknowledgement, at least 1.
+    /// Packets per acknowledgement, at least 1.
     pub every: Packets,
-    /// An acknowledgement comes so long after the first packet that it is for at the latest; more
-    /// than a round trip, or 25 ms where that is longer, counts as that.
+    /// Maximum delay of an acknowledgement; more than a round trip, or than 25 ms if that is
+    /// longer, counts as that.
     pub within: Duration,
-    /// True: a packet that begins a gap is acknowledged at once.
+    /// True: a packet that begins a gap is acknowledged immediately.
     pub gaps: bool,
 }
 
 impl Default for DelayedAcks {
-    /// Every second packet, within 25 ms, gaps at once (RFC 9000, section 13.2).
+    /// Every second packet, within 25 ms, gaps immediately (RFC 9000, section 13.2).
     fn default() -> Self {
         Self { every: Packets::new(2), within: Duration::from_millis(25), gaps: true }
     }
 }
 
-/// All that may be set of an endpoint's connections.
+/// Configuration of an endpoint's connections.
 #[derive(Clone, Debug)]
 pub struct Configuration {
-    /// The congestion control of what this side sends.
+    /// Congestion control of the sending direction.
     pub congestion: CongestionName,
-    /// The window at the start; ten packets (RFC 6928).
+    /// Initial cwnd; ten packets (RFC 6928).
     pub initial_window: Packets,
-    /// In place of the congestion control, a window that nothing changes, as in the experiment of
-    /// rr3216: for a path that is wholly one's own, since nothing answers congestion then.
+    /// A constant cwnd in place of congestion control, as in the experiment of
+    /// rr3216: only for a path without other traffic, since nothing reacts to congestion.
     pub static_window: Option<Packets>,
-    /// True: round trips are corrected for what a train of packets delays itself by, before the
-    /// congestion control sees them (thesis, ch. V).
+    /// True: round-trip samples are corrected for the delay that a train of packets causes itself, before
+    /// the congestion control uses them (thesis, ch. V).
     pub rtt_correction: bool,
-    /// How packets are spaced; `None`: as the window lets them.
+    /// Pacing; `None`: packets are sent as cwnd opens.
     pub pacing: Option<PacingConfig>,
-    /// Packets that one transmission may consist of, at least 1; pacing may allow fewer.
+    /// Packets of one transmission (GSO), at least 1; pacing may allow fewer.
     pub segments: usize,
     /// How the peer is asked to acknowledge.
     pub acknowledge: AckRequest,
-    /// When, where that is delayed.
+    /// Parameters of [`AckRequest::Delayed`].
     pub delayed_acks: DelayedAcks,
-    /// A packet is lost when one sent so many packets later is acknowledged, at least 3 (RFC
-    /// 9002, section 6.1.1). Ten, where the standard says 3: reordering of a few packets is
-    /// common where links retransmit or packets take several ways, and a packet wrongly held for
-    /// lost costs bandwidth and window; the time threshold still finds a loss after an eighth
+    /// Packet reordering threshold: a packet is lost if one sent so many packets later is acknowledged, at
+    /// least 3 (RFC
+    /// 9002, section 6.1.1). Ten instead of 3: reordering of a few packets is
+    /// common on paths with link-layer retransmission or load balancing, and a spurious loss
+    /// costs bandwidth and cwnd; the time threshold still detects a loss after an eighth
     /// of a round trip more.
     pub packet_threshold: u32,
-    /// A packet is lost when one sent after it is acknowledged so many round trips after its own
-    /// sending, above 1 (RFC 9002, section 6.1.2: 9/8).
+    /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now and a
+    /// later one is acknowledged (RFC 9002, section 6.1.2: 9/8).
     pub time_threshold: f32,
-    /// What this side is ready to hold of what it receives.
+    /// Receive limits of this side.
     pub limits: Limits,
-    /// Streams that the peer may have open at a time: units under way, or batches of small ones.
+    /// Concurrent streams of the peer: units in transit, or batches of small ones.
     pub streams: u32,
-    /// Units of one flow that may wait to be sent or to be known arrived.
+    /// Maximum units of a flow that are queued or not yet acknowledged.
     pub send_units: u64,
-    /// Bytes of one flow that may wait to be sent or to be known arrived.
+    /// Maximum bytes of a flow that are queued or not yet acknowledged.
     pub send_bytes: Bytes,
-    /// Small units that wait share a stream as long as it has at most so many bytes. About one
-    /// packet's: units of one packet are lost together anyway.
+    /// Small queued units share a stream up to this many bytes. About one
+    /// packet: units of one packet are lost together anyway.
     pub batch: Bytes,
-    /// UDP payload of a packet, before larger ones are found to pass, 1,200 or more.
+    /// Initial UDP payload of a packet in bytes, before path MTU discovery, at least 1,200.
     pub packet_size: u16,
-    /// True: larger packets are tried.
+    /// True: path MTU discovery is on.
     pub discover_packet_size: bool,
-    /// After how long a silent connection is given up.
+    /// Idle timeout: a connection is closed after so much silence.
     pub idle_timeout: Duration,
-    /// How often a silent connection says that it is alive; `None`: never.
+    /// Interval of keep-alive packets; `None`: none.
     pub keep_alive: Option<Duration>,
-    /// How long handshake and greeting may take.
+    /// Timeout of the QUIC handshake and of our own that follows it.
     pub greeting_timeout: Duration,
-    /// How often the clocks are compared.
+    /// Interval of clock comparisons.
     pub clock_interval: Duration,
-    /// Connections at a time; more are refused.
+    /// Maximum connections; more are refused.
     pub connections: usize,
-    /// Connections at a time that peers began and that have not shown the token. From half of so
-    /// many on clients must prove their address first; beyond all of it they are ignored.
+    /// Maximum incoming connections that have not presented the token. From half of this
+    /// number on clients must validate their address first; beyond it they are ignored.
     pub half_open: usize,
-    /// True: a client must prove its address before anything is kept of it.
+    /// True: a client must validate its address before any state is kept (Retry).
     pub retry: bool,
-    /// Where connections are traced; `None`: nowhere.
+    /// Trace of connections; `None`: none.
     pub qlog: Option<Qlog>,
 }
 
@@ -231,11 +232,12 @@ impl Default for Configuration {
     }
 }
 
-/// The window that the stack is told where spacing alone governs.
+/// cwnd reported to the stack if spacing alone governs.
 const SPACED_WINDOW: u64 = 16 << 20;
 
-/// Datagrams wait with us and not in the stack, so that late ones can be dropped: it keeps no
-/// more than one transmission's.
+/// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the stack
+/// holds no
+/// more than one transmission.
 const DATAGRAM_BUFFER: usize = 32 << 10;
 
 fn std(span: Duration) -> std::time::Duration {
@@ -247,8 +249,8 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
-    /// The stack's settings for one connection, whose controller keeps `account` and is traced;
-    /// `seed` decides what is random about it.
+    /// The stack's configuration for one connection, whose controller shares `account` and is traced;
+    /// `seed` determines its random choices.
     pub(crate) fn transport(
         &self,
         epoch: Epoch,
@@ -277,7 +279,7 @@ impl Configuration {
         transport
     }
 
-    /// Every packet is to be acknowledged at once, where our own layer thins acknowledgements
+    /// The peer acknowledges every packet immediately; our own layer thins acknowledgements
     /// out at the receiver.
     fn ack_frequency(&self) -> AckFrequencyConfig {
         let mut config = AckFrequencyConfig::default();
@@ -285,7 +287,7 @@ impl Configuration {
             AckRequest::Immediate | AckRequest::Adaptive => config
                 .ack_eliciting_threshold(VarInt::from_u32(0))
                 .reordering_threshold(VarInt::from_u32(1)),
-            // The threshold is of packets that may come without an acknowledgement.
+            // The threshold counts packets that may arrive without an acknowledgement.
             AckRequest::Delayed => config
                 .ack_eliciting_threshold(var(self.delayed_acks.every.get().saturating_sub(1)))
                 .max_ack_delay(Some(std(self.delayed_acks.within)))

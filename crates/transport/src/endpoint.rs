@@ -1,4 +1,4 @@
-//! What stands behind one UDP socket.
+//! All connections of one UDP socket.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -25,14 +25,14 @@ use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, WatchedClient, WatchedServer};
 use ontempo_udp::Dscp;
 
-/// A connection of an endpoint. Never used again for another.
+/// Id of a connection of an endpoint; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     place: usize,
     generation: u64,
 }
 
-/// The system's time as far as the stack's tokens need it: time that was handed in.
+/// The time source of the stack's tokens: the time passed in.
 struct GivenTime(Arc<AtomicU64>);
 
 impl TimeSource for GivenTime {
@@ -41,7 +41,7 @@ impl TimeSource for GivenTime {
     }
 }
 
-/// Connection ids out of a named stream.
+/// Connection ids from a named random stream.
 struct SeededIds(RandomStream);
 
 impl ConnectionIdGenerator for SeededIds {
@@ -58,7 +58,7 @@ impl ConnectionIdGenerator for SeededIds {
     }
 }
 
-/// Seeds of the stack and of what we draw ourselves.
+/// Random bytes for the stack's seeds and our own.
 fn random_bytes<const N: usize>(random: &mut RandomStream) -> [u8; N] {
     let mut bytes = [0; N];
     for chunk in bytes.chunks_mut(8) {
@@ -68,31 +68,31 @@ fn random_bytes<const N: usize>(random: &mut RandomStream) -> [u8; N] {
     bytes
 }
 
-/// A connection, and when it wants to be woken.
+/// A connection and its next timeout.
 struct Kept {
     connection: Box<Connection>,
     generation: u64,
     accepted: bool,
     wake: Time,
-    /// True where it waits in the queue of those that may have something to send.
+    /// True if it is in the queue of connections that may have something to send.
     queued: bool,
 }
 
-/// Answers to packets that belong to no connection, kept at most.
+/// Maximum queued answers to packets without a connection.
 const MAX_RESPONSES: usize = 64;
 
-/// What a server needs.
+/// Configuration of a server.
 struct Listening {
     crypto: Arc<WatchedServer>,
     token: Token,
 }
 
-/// What stands behind one UDP socket: connects, listens, keeps the connections.
+/// All connections of one UDP socket: connects, listens, demultiplexes.
 ///
-/// A driver calls [`handle`](Self::handle) for what arrives, [`handle_timeout`](Self::handle_timeout)
-/// when the time comes that [`poll_transmit`](Self::poll_transmit) named, and after each of these,
+/// A driver calls [`handle`](Self::handle) for each datagram, [`handle_timeout`](Self::handle_timeout)
+/// at the time that [`poll_transmit`](Self::poll_transmit) returned, and after each of these,
 /// and after any use of a connection, `poll_transmit` until it has nothing to send, and
-/// [`poll_event`](Self::poll_event) until it has nothing to tell. Time must not run backwards.
+/// [`poll_event`](Self::poll_event) until it returns `None`. Time must not go back.
 pub struct Endpoint {
     stack: noq_proto::Endpoint,
     config: Arc<Configuration>,
@@ -110,7 +110,7 @@ pub struct Endpoint {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
     aliases: Aliases,
-    /// Connections that peers began and that have not shown the token.
+    /// Incoming connections that have not presented the token.
     greeting: BTreeSet<usize>,
 }
 
@@ -121,9 +121,9 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without a connection, whose random choices all follow from `seed`: in earnest
-    /// it must come from the system's entropy, since ids and keys of tokens are made of it. (TLS
-    /// takes its own randomness from the system.)
+    /// An endpoint without connections. All its random choices derive from `seed`: outside of simulations
+    /// it must come from the system's entropy, since connection ids and token keys depend on it. (TLS
+    /// uses the system's randomness.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);
@@ -153,10 +153,10 @@ impl Endpoint {
         }
     }
 
-    /// Takes connections from now on, of clients that know the token.
+    /// Accepts connections from now on, from clients with the token.
     ///
     /// # Errors
-    /// Where the certificate or key cannot be used.
+    /// If the certificate or key cannot be used.
     pub fn listen(&mut self, identity: &Identity, token: Token) -> Result<(), IdentityError> {
         let tls = identity.server_config()?;
         let quic = QuicServerConfig::try_from(Arc::new(tls))
@@ -169,10 +169,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Begins a connection to `remote`, whose certificate is for `name` where that counts.
+    /// Connects to `remote`, whose certificate must be valid for `name` if trust depends on names.
     ///
     /// # Errors
-    /// Where address, name or trust cannot be used, or there are too many connections.
+    /// If address, name or trust cannot be used, or there are too many connections.
     pub fn connect(
         &mut self,
         now: Time,
@@ -205,13 +205,13 @@ impl Endpoint {
         Ok(self.keep(now, handle, stack, token, (account, trace, false)))
     }
 
-    /// A connection; `None` where it is over.
+    /// A connection; `None` if it has ended.
     pub fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let kept = self.connections.get_mut(id.place)?.as_mut()?;
         if kept.generation != id.generation {
             return None;
         }
-        // It may be used: whatever comes of that is to be sent.
+        // The caller may use it: it may have something to send afterwards.
         if !kept.queued {
             kept.queued = true;
             self.ready.push_back(id.place);
@@ -219,19 +219,19 @@ impl Endpoint {
         Some(&mut kept.connection)
     }
 
-    /// The peer's address; `None` where the connection is over.
+    /// The peer's address; `None` if the connection has ended.
     pub fn remote(&self, id: ConnectionId) -> Option<SocketAddr> {
         let kept = self.connections.get(id.place)?.as_ref()?;
         let told = kept.connection.told_remote().filter(|_| kept.generation == id.generation)?;
         self.aliases.real(told)
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.count
     }
 
-    /// A datagram arrived.
+    /// Handles a datagram.
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);
         let instant = self.epoch.instant(now);
@@ -248,7 +248,7 @@ impl Endpoint {
                     if let Some(address) = unproved.and_then(|told| self.aliases.real(told)) {
                         self.aliases.again(address, self.config.connections);
                     }
-                    // What it brought is looked at with that of the datagrams that come with it.
+                    // It is processed together with the datagrams received with it.
                     kept.connection.touched = true;
                     self.queue(handle.0);
                 }
@@ -262,7 +262,7 @@ impl Endpoint {
         self.scratch = scratch;
     }
 
-    /// Time has passed: what was due is done.
+    /// Handles timeouts due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.set_clock(now);
         while let Some(&(due, place)) = self.timers.first() {
@@ -278,7 +278,7 @@ impl Endpoint {
         }
     }
 
-    /// What is to be sent at `now`; its bytes are put into `out`, which is cleared first.
+    /// The next datagram to send at `now`; its bytes are written to `out`, which is cleared first.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Poll {
         self.set_clock(now);
         out.clear();
@@ -291,7 +291,7 @@ impl Endpoint {
             kept.queued = false;
             if kept.connection.touched {
                 kept.connection.progress(now);
-                // What the stack's endpoint answers may be something to send.
+                // The stack's endpoint events may produce something to send.
                 self.settle(place);
             }
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
@@ -316,7 +316,7 @@ impl Endpoint {
         }
     }
 
-    /// What there is to tell.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -424,7 +424,7 @@ impl Endpoint {
         }
     }
 
-    /// A transmission to where it goes in truth; `None` where nobody knows that any more.
+    /// A transmission to its real address; `None` if that was forgotten.
     fn addressed(&self, transmit: &noq_proto::Transmit, dscp: Option<Dscp>) -> Option<Transmit> {
         Some(Transmit {
             destination: self.aliases.real(transmit.destination)?,
@@ -445,7 +445,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets a connection work after something happened to it.
+    /// Processes a connection after an event.
     fn progress(&mut self, now: Time, place: usize) {
         if let Some(Some(kept)) = self.connections.get_mut(place) {
             kept.connection.progress(now);
@@ -454,8 +454,8 @@ impl Endpoint {
         }
     }
 
-    /// Passes on what a connection has for the stack's endpoint and for the application, and
-    /// forgets it where it is over.
+    /// Passes on a connection's events to the stack's endpoint and to the application, and
+    /// removes it if it has ended.
     fn settle(&mut self, place: usize) {
         let Some(Some(kept)) = self.connections.get_mut(place) else { return };
         while let Some(event) = kept.connection.stack().poll_endpoint_events() {
@@ -491,7 +491,7 @@ impl Endpoint {
     }
 }
 
-/// A number that differs with every seed: ids of two endpoints must not be the same.
+/// A number that differs with every seed: ids of two endpoints must not be equal.
 fn folded(seed: &hmac::Key) -> u64 {
     let tag = hmac::sign(seed, b"folded");
     tag.as_ref().iter().take(8).fold(0, |folded, byte| (folded << 8) | u64::from(*byte))

@@ -1,7 +1,7 @@
-//! Who an endpoint is, and whom it trusts.
+//! Certificates, trust and tokens.
 //!
-//! A certificate is made on the spot and known by its fingerprint, or comes from files and is
-//! known by those who signed it. Who may connect is a shared token's matter.
+//! A certificate is self-signed and identified by its fingerprint, or comes from files and is
+//! verified by its issuer. A shared token controls who may connect.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -20,20 +20,20 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, version::TLS
 
 use crate::wire::{ALPN, MAX_TOKEN};
 
-/// Why an identity could not be had.
+/// Why an identity cannot be created or loaded.
 #[derive(Debug)]
 pub enum IdentityError {
-    /// A certificate could not be made.
+    /// No certificate could be created.
     Make(rcgen::Error),
-    /// What should be a certificate or key in PEM is not; says which.
+    /// A certificate or key is not valid PEM.
     Pem(&'static str, rustls::pki_types::pem::Error),
     /// The certificate, its key or the trusted certificates cannot be used.
     Unusable(rustls::Error),
-    /// The file that keeps it cannot be read.
+    /// The file cannot be read.
     Read(PathBuf, io::Error),
-    /// The file that is to keep it cannot be written.
+    /// The file cannot be written.
     Write(PathBuf, io::Error),
-    /// What the file has is no identity.
+    /// The file is not an identity.
     In(PathBuf, Box<Self>),
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// A text is not a fingerprint.
+/// Not a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAFingerprint;
 
@@ -114,19 +114,19 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A certificate of our own making for these names, with an Ed25519 key.
+    /// A self-signed certificate for these names, with an Ed25519 key.
     ///
     /// # Errors
-    /// Where a name is not one, or the system gives no random numbers.
+    /// If a name is invalid, or the system has no random numbers.
     pub fn self_made(names: &[&str]) -> Result<Self, IdentityError> {
         Self::make(names).map(|(identity, _)| identity)
     }
 
-    /// The identity that the file at `path` keeps, certificate and key in PEM. Where there is no
-    /// file, one is made for these names and kept there, for nobody else to read.
+    /// Loads the identity in the file at `path`, certificate and key in PEM. If there is no
+    /// file, creates a self-signed one for these names and stores it there, readable by the owner only.
     ///
     /// # Errors
-    /// Where the file cannot be read or written, or has something else in it; as
+    /// If the file cannot be read or written, or is not an identity; as
     /// [`self_made`](Self::self_made).
     pub fn kept(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
         match fs::read(path) {
@@ -144,7 +144,7 @@ impl Identity {
         }
     }
 
-    /// One for these names, and its text: certificate and key in PEM.
+    /// A self-signed identity for these names, and its certificate and key in PEM.
     fn make(names: &[&str]) -> Result<(Self, String), IdentityError> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key =
@@ -158,10 +158,10 @@ impl Identity {
         Ok((Self { chain: vec![made.der().clone()], key }, pem))
     }
 
-    /// The certificate chain and private key of two files in PEM.
+    /// The certificate chain and private key in two PEM files.
     ///
     /// # Errors
-    /// Where one of them is not PEM, or has no certificate or key in it.
+    /// If one of them is not PEM, or has no certificate or key.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let chain = certificates(chain, "certificate")?;
         let key =
@@ -184,7 +184,7 @@ impl Identity {
             })
             .map_err(IdentityError::Unusable)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
-        // No early data: it could be replayed.
+        // No 0-RTT: it could be replayed.
         config.max_early_data_size = 0;
         Ok(config)
     }
@@ -206,22 +206,22 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// By what a client knows its server.
+/// How a client verifies its server.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// By its certificate's fingerprint; name and date do not count.
+    /// By its certificate's fingerprint; name and validity are ignored.
     Fingerprint(Fingerprint),
-    /// By one of these certificates, in DER, having signed its own; name and date count.
+    /// By one of these issuers, in DER; name and validity are checked.
     Roots(Vec<CertificateDer<'static>>),
-    /// By nothing: whoever answers is believed, and is told the token. For tests.
+    /// Not at all: any server is accepted, and gets the token. For tests.
     Anybody,
 }
 
 impl Trust {
-    /// Trust in the certificates of a file in PEM.
+    /// Trust in the certificates of a PEM file.
     ///
     /// # Errors
-    /// Where it is not PEM, or has no certificate in it.
+    /// If it is not PEM, or has no certificate.
     pub fn from_pem(roots: &[u8]) -> Result<Self, IdentityError> {
         Ok(Self::Roots(certificates(roots, "list of trusted certificates")?))
     }
@@ -254,11 +254,11 @@ impl Trust {
     }
 }
 
-/// Takes a server for who it is where its certificate has the expected fingerprint and it proves
-/// to have the key.
+/// Accepts a server whose certificate has the expected fingerprint, and that proves
+/// possession of the key.
 #[derive(Debug)]
 struct ByFingerprint {
-    /// `None`: any.
+    /// `None`: accepts any.
     expected: Option<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
@@ -313,10 +313,10 @@ impl ServerCertVerifier for ByFingerprint {
     }
 }
 
-/// What both sides know and nobody else: who may connect.
+/// A secret shared by both sides, which controls who may connect.
 ///
-/// It is compared by its digest, so that neither length nor time tells an attacker anything. It
-/// is told to a server only after that has proved who it is.
+/// It is compared by its digest, so that neither length nor time reveals anything. It
+/// is sent to a server only after the server has been verified.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Token(Vec<u8>);
 
@@ -326,7 +326,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A token is longer than a message carries.
+/// A token is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenTooLong;
 
@@ -339,10 +339,10 @@ impl fmt::Display for TokenTooLong {
 impl std::error::Error for TokenTooLong {}
 
 impl Token {
-    /// The token with these bytes; none means that everybody may connect.
+    /// The token with these bytes; an empty one admits everybody.
     ///
     /// # Errors
-    /// Where it is longer than 256 bytes.
+    /// If it is longer than 256 bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, TokenTooLong> {
         if bytes.len() > MAX_TOKEN { Err(TokenTooLong) } else { Ok(Self(bytes.to_vec())) }
     }
@@ -353,7 +353,7 @@ impl Token {
 
     pub(crate) fn admits(&self, told: &[u8]) -> bool {
         let (ours, theirs) = (digest(&SHA256, &self.0), digest(&SHA256, told));
-        // Constant time: neither digest's difference has any way to end it early.
+        // Constant time: the comparison does not stop at the first difference.
         let differ = ours.as_ref().iter().zip(theirs.as_ref()).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differ) == 0
     }

@@ -1,30 +1,30 @@
-//! How far the peer's clock is from ours, and how sure that is.
+//! Offset of the peer's clock, and its error bound.
 
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Time};
 
-/// Comparisons remembered: the best of so many decides, so that drift is followed.
+/// Number of comparisons kept: the best of them is used, so that drift is followed.
 const REMEMBERED: usize = 8;
 
-/// One comparison of the clocks.
+/// A clock comparison.
 #[derive(Clone, Copy, Debug)]
 struct Comparison {
-    /// Ours less theirs, in nanoseconds.
+    /// Our clock minus the peer's, in nanoseconds.
     offset: i128,
-    /// The round trip, without the time that the peer took to answer.
+    /// The round trip, without the peer's processing time.
     round_trip: Duration,
 }
 
-/// The clocks' offset, by the comparison with the least round trip (RFC 5905, section 10): the
-/// error is at most half of it, which is reached where all the delay is on one way.
+/// The clock offset by the comparison with the smallest round trip (RFC 5905, section 10): its
+/// error is at most half of it, reached if all the delay is in one direction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
     comparisons: VecDeque<Comparison>,
 }
 
 impl Clocks {
-    /// The peer answered: asked and heard by our clock, came and left by the peer's.
+    /// Takes a comparison: sent and received by our clock, received and sent by the peer's.
     pub(super) fn on_answer(&mut self, asked: Time, came: Time, left: Time, heard: Time) {
         let nanos = |time: Time| i128::from(time.as_nanos());
         let sum = (nanos(asked) - nanos(came)) + (nanos(heard) - nanos(left));
@@ -35,14 +35,14 @@ impl Clocks {
         self.comparisons.push_back(Comparison { offset: sum / 2, round_trip });
     }
 
-    /// `theirs` by our clock; `None` before the first comparison.
+    /// Converts a time of the peer's clock to ours; `None` before the first comparison.
     pub(super) fn ours(&self, theirs: Time) -> Option<Time> {
         let offset = self.best()?.offset;
         let nanos = i128::from(theirs.as_nanos()) + offset;
         Some(Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)))
     }
 
-    /// By how much [`ours`](Self::ours) may be wrong.
+    /// Error bound of [`ours`](Self::ours).
     pub(super) fn uncertainty(&self) -> Option<Duration> {
         self.best().map(|best| best.round_trip / 2)
     }

@@ -1,4 +1,4 @@
-//! When the stack may be asked for packets: pacing, and holding acknowledgements back.
+//! When to poll the stack for packets: pacing, and delayed acknowledgements.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
@@ -8,20 +8,20 @@ use crate::config::PacingConfig;
 use crate::quic::Account;
 use crate::wire::AckRequest;
 
-/// Bytes that leave at once at most: what a call to the system carries.
+/// Maximum bytes sent at once: one system call.
 const MAX_BATCH: u64 = 64 << 10;
 
-/// Spaces packets: by the distance or the rate that the congestion control names, otherwise by
-/// its window over a round trip.
+/// Paces packets: by the spacing or the rate that the congestion control sets, otherwise by
+/// cwnd per round trip.
 #[derive(Debug)]
 pub(super) struct Gate {
     config: Option<PacingConfig>,
     pacer: Pacer,
-    /// The distance between the last packets.
+    /// Time between the last packets.
     interval: Duration,
-    /// How many may leave back to back after an idle time.
+    /// Packets that may be sent back to back after an idle period.
     burst: u64,
-    /// How many may leave at once at any time.
+    /// Packets that may be sent at once at any time.
     quantum: u64,
 }
 
@@ -31,7 +31,7 @@ impl Gate {
         Self { config, pacer, interval, burst: burst(config), quantum: 1 }
     }
 
-    /// How many packets may leave at `now`, at most `most`; otherwise when the next may.
+    /// Number of packets that may be sent at `now`, at most `most`; otherwise when the next may.
     pub(super) fn allowed(&self, now: Time, most: usize) -> Result<usize, Time> {
         let earliest = self.pacer.earliest();
         if earliest > now {
@@ -45,10 +45,10 @@ impl Gate {
         Ok(usize::try_from(allowed).unwrap_or(usize::MAX).clamp(1, most.max(1)))
     }
 
-    /// A packet of `size` left at `now`.
+    /// A packet of `size` was sent at `now`.
     pub(super) fn on_sent(&mut self, now: Time, size: Bytes, account: &Account) {
         self.interval = self.distance(size, account);
-        // A distance that the control names itself is kept, whatever pacing is configured.
+        // A spacing set by the controller is kept, whatever pacing is configured.
         let spaced = account.spacing.is_some_and(|spacing| spacing > Duration::ZERO);
         self.burst = if spaced { 1 } else { burst(self.config) };
         self.quantum = if spaced { 1 } else { self.quantum(size) };
@@ -56,7 +56,7 @@ impl Gate {
         self.pacer.on_sent(now, self.interval);
     }
 
-    /// Packets of `size` that the rate sends in the configured span.
+    /// Packets of `size` that the rate sends in the configured time.
     fn quantum(&self, size: Bytes) -> u64 {
         let span = self.config.map_or(Duration::ZERO, |config| config.quantum);
         let most = (MAX_BATCH / size.get().max(1)).max(1);
@@ -83,7 +83,7 @@ fn burst(config: Option<PacingConfig>) -> u64 {
     config.map_or(u64::MAX, |config| config.burst.get().max(1))
 }
 
-/// Holds back acknowledgements as the policy says that the peer asked for.
+/// Delays acknowledgements by the policy that the peer requested.
 #[derive(Debug, Default)]
 pub(super) struct AckGate {
     /// `None`: the stack acknowledges by itself.
@@ -92,7 +92,7 @@ pub(super) struct AckGate {
     due: Due,
 }
 
-/// What is due of the acknowledgement of packets that have come.
+/// Acknowledgements that are due.
 #[derive(Clone, Copy, Debug, Default)]
 enum Due {
     #[default]
@@ -104,14 +104,14 @@ enum Due {
 impl AckGate {
     pub(super) fn set(&mut self, request: AckRequest) {
         self.policy = match request {
-            // The stack was asked for the one or the other by its own means.
+            // The stack handles these by itself.
             AckRequest::Immediate | AckRequest::Delayed => None,
             AckRequest::Adaptive => Some(AckPolicy::Adaptive(Box::default())),
         };
     }
 
-    /// Packet `number` was opened. A number that does not follow the largest begins a gap, fills
-    /// one or repeats: it is acknowledged at once.
+    /// Packet `number` was received. A number that does not follow the largest begins a gap, fills
+    /// one or is a duplicate: it is acknowledged immediately.
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         let in_order = self.largest.is_none_or(|largest| number == largest + 1);
         self.largest = self.largest.max(Some(number));
@@ -122,7 +122,7 @@ impl AckGate {
         };
     }
 
-    /// Until when an acknowledgement, and nothing else being to be sent, is held back.
+    /// Until when an acknowledgement is delayed, if nothing else is to be sent.
     pub(super) fn holds(&mut self, now: Time) -> Option<Time> {
         let Due::At(until) = self.due else { return None };
         if until > now {
@@ -135,7 +135,7 @@ impl AckGate {
         None
     }
 
-    /// All that was due has been sent.
+    /// All due acknowledgements have been sent.
     pub(super) fn release(&mut self) {
         self.due = Due::Nothing;
     }
@@ -147,7 +147,7 @@ mod tests {
 
     const SIZE: Bytes = Bytes::new(1_250);
 
-    /// What leaves at each time, over a tenth of a second, of a control that names `rate`.
+    /// Packets sent at each time, over 100 ms, with a controller that sets `rate`.
     fn departures(rate: Rate) -> Vec<(Time, usize)> {
         let account = Account { rate: Some(rate), ..Account::default() };
         let mut gate = Gate::new(Some(PacingConfig::default()));

@@ -1,4 +1,4 @@
-//! Whether a peer whose address has changed can be sent to again.
+//! Path validation after a change of the peer's address.
 
 use std::net::SocketAddr;
 
@@ -8,29 +8,29 @@ use ontempo_foundation::{Duration, Time};
 use super::{Connection, Stage};
 use crate::quic::span;
 
-/// A change of the peer's address that may not have been proved.
+/// A change of the peer's address that may not be validated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     at: Time,
-    /// How long the stack tries at least.
+    /// Minimum time that the stack tries.
     wait: Duration,
     proofs: u64,
-    /// ACK frames sent before. To an address that is not proved the stack sends none, and the
-    /// proof itself asks for one.
+    /// ACK frames sent before. The stack sends none to an unvalidated address, and the
+    /// validation itself elicits one.
     acks: u64,
 }
 
-/// The stack gives up after three probe timeouts; nine round trips are no less, unless delays
+/// The stack gives up after three probe timeouts; nine round trips are at least that, unless delays
 /// vary by more than half of themselves.
 const ROUND_TRIPS: u64 = 9;
 const BESIDE: Duration = Duration::from_millis(200);
 
-/// What silence is beside the times that are expected.
+/// Silence begins at this multiple of the expected times.
 const SILENCE: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// After a datagram: the address that the peer sends from and could not prove, as the stack
-    /// was told it, where it is time to try again.
+    /// After a datagram: the stack address of a peer whose address failed validation, if it is time to
+    /// try again.
     pub(crate) fn unproved(&mut self, now: Time) -> Option<SocketAddr> {
         if self.stack.side().is_client() || self.stack.is_handshaking() {
             return None;
@@ -51,7 +51,7 @@ impl Connection {
         self.moved = self.moved.filter(|moved| acks == moved.acks);
         let moved = self.moved?;
         if proofs > moved.proofs {
-            // It may be the proof of another address: an acknowledgement decides.
+            // It may validate another address: an acknowledgement decides.
             self.moved = Some(now_moved);
             return None;
         }
@@ -62,15 +62,15 @@ impl Connection {
         Some(remote)
     }
 
-    /// True where the peer is known to receive what is sent to its address.
+    /// True if the peer is known to receive at its address.
     pub(super) fn is_proved(&mut self) -> bool {
         let acks = self.stack.stats().frame_tx.acks;
         !self.stack.is_handshaking() && self.moved.is_none_or(|moved| acks > moved.acks)
     }
 
-    /// True where the peer asks for proof of this side's address, for the first time that this
-    /// is asked: the answer must not wait (RFC 9000, section 8.2.2), the less so as the stack
-    /// answers the last question only.
+    /// True if the peer validates this side's address, for the first time with this
+    /// challenge: the answer must not wait (RFC 9000, section 8.2.2), because the stack
+    /// answers only the last challenge.
     pub(super) fn is_to_prove(&mut self) -> bool {
         let asked = self.stack.stats().frame_rx.path_challenge;
         std::mem::replace(&mut self.proofs_asked, asked) < asked
@@ -81,9 +81,9 @@ impl Connection {
         span(round_trip) * count
     }
 
-    /// When a client that hears nothing tries harder. Whatever is sent is answered within a round
-    /// trip, and something is sent at each comparison of the clocks or sign of life. A server
-    /// that must prove the client's new address can try only when it hears of the client.
+    /// When a client that receives nothing sends more often. Everything sent is answered within a round
+    /// trip, and something is sent at each clock comparison or keep-alive. A server
+    /// that must validate the client's new address can only do so when it receives a packet.
     pub(super) fn silent_at(&self) -> Time {
         if self.stack.side().is_server() || self.stage != Stage::Open {
             return Time::NEVER;
@@ -93,7 +93,7 @@ impl Connection {
         self.heard.max(self.tried) + interval + self.round_trips(3) + SILENCE
     }
 
-    /// Begins the stack's probing anew, which otherwise is the rarer the longer it lasts.
+    /// Restarts the stack's probing, whose interval grows with time.
     pub(super) fn try_harder(&mut self, now: Time) {
         if now >= self.silent_at() {
             self.tried = now;
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// When a peer is given up that sends packets and answers nothing: its clock was asked for.
+    /// When a peer is given up that sends packets but answers nothing: a clock comparison is pending.
     pub(super) fn answerless_at(&self) -> Time {
         let interval = self.config.clock_interval;
         self.answered + self.config.idle_timeout.max(interval * 2) + interval

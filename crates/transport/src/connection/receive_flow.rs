@@ -1,4 +1,4 @@
-//! A flow that the peer sends: what has come in part, what waits, what is ready.
+//! A receiving flow: partial units, units that wait for others, units ready for delivery.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,37 +12,37 @@ use super::statistics::{Delays, ReceiveStatistics, Throughput};
 use crate::flow::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
 use crate::wire::{DroppedUnit, Limits, Told, UnitHeader};
 
-/// Dropped units remembered, to tell those that depend on them.
+/// Dropped units remembered, to report them as missing dependencies.
 const MAX_DROPPED: usize = 4096;
 
-/// How long datagrams may come after the control stream has told of the flow's end.
+/// How long datagrams may arrive after the control stream has signalled the flow's end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Room that a unit is given at first: a header alone must not make this side take more.
+/// Initial buffer of a unit: a header alone must not allocate more.
 const FIRST_ROOM: usize = 64 << 10;
 
-/// What a fragment costs beside its data.
+/// Overhead of a fragment beside its data.
 const FRAGMENT_COST: u64 = 128;
 
-/// A unit that has come in part.
+/// A partially received unit.
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) header: UnitHeader,
-    /// What has come, copied: a chunk would keep the whole packet that it came in, and its
-    /// neighbours.
+    /// The received data, copied: a chunk would keep its whole packet and its
+    /// neighbours in memory.
     data: BytesMut,
     got: u64,
-    /// True where nobody wants it: it has come before, or was dropped.
+    /// True if it is to be discarded: a duplicate, or dropped.
     discarded: bool,
 }
 
 impl Partial {
-    /// A unit that nobody wants.
+    /// A unit to be discarded.
     pub(super) fn discarded(header: UnitHeader) -> Self {
         Self { header, data: BytesMut::new(), got: 0, discarded: true }
     }
 
-    /// A unit whose data is there.
+    /// A unit that is complete.
     fn whole(header: UnitHeader, data: BytesMut) -> Self {
         Self { header, got: data.len() as u64, data, discarded: false }
     }
@@ -55,7 +55,7 @@ impl Partial {
         if !self.discarded {
             let room = self.data.capacity() - self.data.len();
             if room < chunk.len() {
-                // Twice as much each time, and no more than will come.
+                // Twice as much each time, but not more than the unit needs.
                 let more = self.data.len().max(FIRST_ROOM) as u64;
                 let more = usize::try_from(more.min(self.missing())).unwrap_or(FIRST_ROOM);
                 self.data.reserve(more.max(chunk.len()));
@@ -70,14 +70,14 @@ impl Partial {
     }
 }
 
-/// What waits for others.
+/// State of the resequencing.
 #[derive(Debug)]
 enum Held {
     Unit { unit: Box<Unit>, depends_on: Vec<u64> },
     Dropped,
 }
 
-/// A flow that the peer sends.
+/// A receiving flow.
 #[derive(Debug)]
 pub(super) struct ReceiveFlow {
     pub(super) config: FlowConfig,
@@ -85,26 +85,26 @@ pub(super) struct ReceiveFlow {
     order: Resequencer,
     held: BTreeMap<u64, Held>,
     ready: VecDeque<Delivery>,
-    /// Bytes of units that have come, in part or whole, and are not taken; a unit counts whole
+    /// Bytes of units received in part or whole and not yet taken; a unit counts with its full length
     /// from its header on.
     buffered: u64,
-    /// Bytes that the peer may count as done with: taken, or dropped.
+    /// Bytes that count as consumed: taken, or dropped.
     done: u64,
     granted_units: u64,
     granted_bytes: u64,
     dropped: BTreeSet<u64>,
-    /// Where units are not repaired: those taken, and the number below which none is.
+    /// Without retransmission: the units taken, and the number below which no more are accepted.
     seen: BTreeSet<u64>,
     floor: u64,
-    /// How many units there are, once that is known.
+    /// Number of units, once known.
     units: Option<u64>,
-    /// When a flow that is not repaired is over, once its end was told.
+    /// When a flow without retransmission ends, after its end was signalled.
     end: Time,
     pub(super) end_told: bool,
     throughput: Throughput,
     delays: Delays,
     statistics: ReceiveStatistics,
-    /// What was told of it last.
+    /// The last receiver report.
     told: Told,
 }
 
@@ -151,7 +151,7 @@ impl ReceiveFlow {
         self.config.reliability != Reliability::None
     }
 
-    /// A unit begins to come on a stream.
+    /// A unit begins on a stream.
     pub(super) fn begin(&mut self, header: UnitHeader) -> Result<Partial, Violation> {
         if !self.is_repaired() || header.length > self.limits.unit_bytes {
             return Err(Violation::Absurd);
@@ -174,14 +174,14 @@ impl ReceiveFlow {
         self.statistics.most_held_bytes = self.statistics.most_held_bytes.max(self.buffered);
     }
 
-    /// A unit that had come in part will not come whole this way.
+    /// A partial unit will not be completed on this stream.
     pub(super) fn abandon(&mut self, partial: &Partial) {
         if !partial.discarded {
             self.buffered -= partial.header.length;
         }
     }
 
-    /// A unit has come whole.
+    /// A unit is complete.
     pub(super) fn complete(
         &mut self,
         now: Time,
@@ -190,7 +190,7 @@ impl ReceiveFlow {
     ) -> Result<(), Violation> {
         let id = partial.header.id;
         if partial.discarded || self.order.has_arrived(id) {
-            // It may have been dropped, or have come another way, since it began.
+            // It may have been dropped, or completed on another stream, since it began.
             self.abandon(&partial);
             self.statistics.unwanted += 1;
             return Ok(());
@@ -238,7 +238,7 @@ impl ReceiveFlow {
                         depends_on.into_iter().filter(|on| self.dropped.contains(on)).collect();
                     self.ready.push_back(Delivery::Unit(*unit));
                 }
-                // An application that takes nothing must not be made to remember all of them.
+                // An application that takes nothing must not make this grow without bound.
                 Some(Held::Dropped) | None => {
                     if self.ready.len() < MAX_DROPPED {
                         self.ready.push_back(Delivery::Dropped(id));
@@ -248,7 +248,7 @@ impl ReceiveFlow {
         }
     }
 
-    /// The peer gave units up. Answers those that had come whole.
+    /// The sender dropped units. Returns those that had arrived completely.
     pub(super) fn on_dropped(
         &mut self,
         now: Time,
@@ -277,7 +277,7 @@ impl ReceiveFlow {
         }
     }
 
-    /// A unit, or what is left of it, has come in datagrams: whole, and only once.
+    /// A unit, or its rest, arrived in datagrams: delivered only if complete, and only once.
     pub(super) fn complete_unrepaired(&mut self, now: Time, partial: Partial, clocks: &Clocks) {
         let id = partial.header.id;
         if id < self.floor || !self.seen.insert(id) {
@@ -295,14 +295,14 @@ impl ReceiveFlow {
             && (self.ready.len() as u64 >= self.limits.units
                 || self.buffered + length > self.limits.bytes)
         {
-            // The oldest is the least wanted.
+            // The oldest is the least useful.
             self.statistics.dropped += 1;
             self.take();
         }
         let depends_on = partial.header.depends_on.clone();
         self.reserve(length);
         let mut unit = self.unit(now, partial, clocks);
-        // In sequence nothing is remembered of what came before.
+        // In order, nothing is remembered of earlier units.
         if self.config.order != DeliveryOrder::Sequence {
             unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
         }
@@ -313,7 +313,7 @@ impl ReceiveFlow {
         id >= self.floor && !self.seen.contains(&id)
     }
 
-    /// The next unit that may be delivered.
+    /// The next unit to deliver.
     pub(super) fn take(&mut self) -> Option<Delivery> {
         let delivery = self.ready.pop_front()?;
         if let Delivery::Unit(unit) = &delivery {
@@ -328,7 +328,7 @@ impl ReceiveFlow {
         !self.ready.is_empty()
     }
 
-    /// More leave for the peer, where there is enough of it to be worth telling: an eighth.
+    /// New credit for the peer, if it is at least an eighth of the limit.
     pub(super) fn more_credit(&mut self) -> Option<(u64, u64)> {
         if !self.is_repaired() || self.end_told {
             return None;
@@ -346,7 +346,7 @@ impl ReceiveFlow {
         Some((self.granted_units, self.granted_bytes))
     }
 
-    /// The peer will send no more units than these.
+    /// The peer has signalled the number of units.
     pub(super) fn on_finished(&mut self, now: Time, units: u64) -> Result<(), Violation> {
         if self.units.is_some() || units < self.order.lowest_missing() {
             return Err(Violation::Absurd);
@@ -356,13 +356,13 @@ impl ReceiveFlow {
         Ok(())
     }
 
-    /// When a flow that is not repaired ends, whatever is missing.
+    /// When a flow without retransmission ends, whatever is missing.
     pub(super) fn end(&self) -> Option<Time> {
         let waits = !self.is_repaired() && self.units.is_some() && self.ready.is_empty();
         waits.then_some(self.end)
     }
 
-    /// True where every unit has been handed over or is known not to come.
+    /// True if every unit has been delivered or is known not to arrive.
     pub(super) fn is_over(&self, now: Time) -> bool {
         let Some(units) = self.units else { return false };
         let all = if self.is_repaired() {
@@ -373,7 +373,7 @@ impl ReceiveFlow {
         all && self.ready.is_empty()
     }
 
-    /// What is to be told of it, where anything changed.
+    /// The receiver report, if anything changed.
     pub(super) fn tell(&mut self) -> Option<Told> {
         let told = Told {
             units: self.statistics.units,
@@ -396,7 +396,7 @@ impl ReceiveFlow {
     }
 }
 
-/// Units of a flow that is not repaired, of which some fragments have come.
+/// Partial units of a flow without retransmission.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
     units: BTreeMap<(u64, u64), Pieces>,
@@ -408,7 +408,7 @@ struct Pieces {
     header: Option<UnitHeader>,
     length: u64,
     got: u64,
-    /// By where they begin.
+    /// By offset.
     pieces: BTreeMap<u64, Bytes>,
 }
 
@@ -424,8 +424,8 @@ impl Fragments {
         self.bytes
     }
 
-    /// A fragment has come. Answers the unit that it completes. The oldest units are forgotten
-    /// where more than `most` bytes or 1,024 units are held.
+    /// Takes a fragment; returns the unit that it completes. The oldest units are discarded
+    /// if more than `most` bytes or 1,024 units are held.
     pub(super) fn on_fragment(
         &mut self,
         (flow, id): (u64, u64),
@@ -469,7 +469,7 @@ impl Fragments {
         Some(Partial::whole(pieces.header?, data))
     }
 
-    /// Fragments of what comes before unit `id` of the flow will not be completed in time.
+    /// Discards partial units before unit `id`: they will not be completed in time.
     pub(super) fn forget_before(&mut self, flow: u64, id: u64) {
         while let Some((key, _)) = self.units.range((flow, 0)..(flow, id)).next() {
             let key = *key;

@@ -1,4 +1,4 @@
-//! All flows that the peer sends, and the streams and datagrams that their units come in.
+//! All receiving flows, and the streams and datagrams that carry their units.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,30 +15,30 @@ use crate::wire::{
     WireError,
 };
 
-/// A stream that units come on.
+/// A stream with units.
 #[derive(Debug, Default)]
 struct Incoming {
-    /// The beginning of a header; where the stream is parked, also what came with it.
+    /// The beginning of a header; on a parked stream, also the data received with it.
     header: BytesMut,
     unit: Option<(u64, Partial)>,
 }
 
-/// All flows that the peer sends.
+/// All receiving flows.
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     flows: Flows<ReceiveFlow>,
     next: u64,
     streams: BTreeMap<StreamId, Incoming>,
-    /// Streams of flows that are not open yet: they may come before the control stream.
+    /// Streams of flows that are not open yet: they may arrive before the control stream.
     parked: BTreeMap<u64, BTreeSet<StreamId>>,
     fragments: Fragments,
-    /// The stack has streams that were not looked at.
+    /// Whether the stack has new streams.
     pub(super) accept: bool,
-    /// Streams that something has come on.
+    /// Readable streams.
     pub(super) readable: BTreeSet<StreamId>,
-    /// Datagrams have come.
+    /// Whether datagrams have arrived.
     pub(super) datagrams: bool,
-    /// Flows that had nothing ready when the application last looked.
+    /// Flows that had nothing ready when the application last called.
     emptied: BTreeSet<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Receiving {
         units: &[DroppedUnit],
     ) -> Result<Vec<u64>, Violation> {
         if flow < self.next && !self.flows.contains_key(&flow) {
-            // All of it arrived, before its sender knew.
+            // All of it arrived before its sender reset it.
             return Ok(units.iter().map(|unit| unit.id).collect());
         }
         let receiving = self.flow(flow)?;
@@ -101,7 +101,7 @@ impl Receiving {
         self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
     }
 
-    /// Bytes of units and their beginnings, in part or whole.
+    /// Bytes of partial and complete units.
     #[cfg(test)]
     pub(super) fn held(&mut self, now: Time) -> u64 {
         let flows: u64 = self.flows.values_mut().map(|flow| flow.statistics(now).held_bytes).sum();
@@ -113,7 +113,7 @@ impl Receiving {
         self.flows.values().filter_map(ReceiveFlow::end).min().unwrap_or(Time::NEVER)
     }
 
-    /// True where the stream's flow is not open yet: it waits.
+    /// True if the stream's flow is not open yet: it waits.
     fn park(&mut self, flow: u64, stream: StreamId, limits: &Limits) -> Result<bool, Violation> {
         if flow >= self.next.saturating_add(limits.flows) {
             return Err(Violation::Absurd);
@@ -126,7 +126,7 @@ impl Receiving {
     }
 }
 
-/// What became of a stream's bytes.
+/// Result of reading a stream.
 #[derive(PartialEq, Eq)]
 enum Read {
     Taken,
@@ -134,7 +134,7 @@ enum Read {
 }
 
 impl Connection {
-    /// Reads all that has come of units.
+    /// Reads all available data of units.
     pub(super) fn read_units(&mut self, now: Time) -> Result<(), Violation> {
         if std::mem::take(&mut self.receiving.accept) {
             while let Some(stream) = self.stack.streams().accept(Dir::Uni) {
@@ -198,7 +198,7 @@ impl Connection {
         next
     }
 
-    /// Takes bytes of a stream: headers and data of units.
+    /// Parses bytes of a stream: headers and data of units.
     fn feed(
         &mut self,
         now: Time,
@@ -242,7 +242,7 @@ impl Connection {
             }
             bytes.advance(taken);
             let flow = header.flow;
-            // What is left of a flow that is over was dropped.
+            // The rest of a flow that has ended was dropped.
             let partial = match self.receiving.flows.get_mut(&flow) {
                 Some(flow) => flow.begin(header)?,
                 None => Partial::discarded(header),
@@ -269,7 +269,7 @@ impl Connection {
         if length > limits.unit_bytes {
             return Err(Violation::Absurd);
         }
-        // A flow that is not open yet, or no longer, loses it: nothing was promised.
+        // Without an open flow the datagram is discarded: nothing was promised.
         let Some(flow) = self.receiving.flows.get_mut(&number) else { return Ok(()) };
         if flow.config.reliability != Reliability::None {
             return Err(Violation::OutOfPlace);
@@ -297,7 +297,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells application and peer what they should know of what came.
+    /// Sends events to the application and reports to the peer.
     pub(super) fn tell_receiving(&mut self, now: Time) {
         let receiving = &mut self.receiving;
         let asking = now >= self.control.next_question(self.config.clock_interval);

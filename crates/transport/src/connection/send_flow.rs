@@ -1,4 +1,4 @@
-//! A flow that this side sends: what waits, what is under way, what was given up.
+//! A sending flow: units queued, in flight, and dropped.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -13,21 +13,21 @@ use crate::config::Configuration;
 use crate::flow::{DeliveryOrder, FlowConfig, Outgoing, Reliability};
 use crate::wire::{DroppedUnit, Limits, MAX_DEPENDENCIES, MAX_DROPPED, UnitHeader};
 
-/// Why a unit was not taken for sending.
+/// Why a unit was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// There is no such flow of ours, or it is finished.
+    /// There is no such sending flow, or it is finished.
     NoFlow,
-    /// The flow has as many units or bytes waiting as may; an event tells when it has room.
+    /// The flow's send queue is full; an event `Writable` follows when it has space.
     Full,
-    /// The unit is longer than the peer takes.
+    /// The unit exceeds the peer's limit.
     TooLong {
-        /// What the peer takes at most, in bytes.
+        /// The limit, in bytes.
         most: u64,
     },
-    /// It depends on more units than may be named, or on one that is not before it.
+    /// It depends on too many units, or on one that does not precede it.
     Dependencies,
-    /// The connection is not open, or no longer.
+    /// The connection is not open.
     NotOpen,
 }
 
@@ -50,23 +50,23 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// The longest unit that the peer takes and this side keeps, in bytes.
+/// Maximum size of a unit that the peer and this side accept, in bytes.
 pub(super) fn longest_unit(peer: &Limits, config: &Configuration) -> u64 {
-    // The peer may keep an eighth of its leave to itself, it being too little to tell of.
+    // The peer may withhold up to an eighth of its credit, because less is not worth a frame.
     let leave = peer.bytes - peer.bytes / 8;
     peer.unit_bytes.min(leave).min(config.send_bytes.get())
 }
 
-/// Where a unit is.
+/// State of a unit.
 #[derive(Clone, Debug)]
 enum Place {
-    /// Waiting, with its data.
+    /// Queued, with its data.
     Queued(Box<Outgoing>),
-    /// On a stream, or all of it on its way as datagrams.
+    /// On a stream, or all of it sent as datagrams.
     Written(StreamId),
-    /// Given up; the peer has not yet said whether it had arrived.
+    /// Dropped; the peer has not yet answered whether it had arrived.
     Dropping,
-    /// Arrived, or dropped for good.
+    /// Acknowledged, or dropped for good.
     Resolved,
 }
 
@@ -74,45 +74,45 @@ enum Place {
 struct Slot {
     place: Place,
     size: u64,
-    /// The priority that it is sent with: no unit is sent before one that it depends on.
+    /// Its effective priority: no unit is sent before one that it depends on.
     priority: u8,
     deadline: Option<Time>,
     sent: Time,
 }
 
-/// What [`SendFlow::give_up`] did with a unit on a stream.
+/// Result of [`SendFlow::give_up`] for a unit on a stream.
 pub(super) struct GivenUp {
     pub(super) stream: StreamId,
 }
 
-/// A flow that this side sends.
+/// A sending flow.
 #[derive(Debug)]
 pub(super) struct SendFlow {
     pub(super) number: u64,
     pub(super) config: FlowConfig,
-    /// The unit of the first slot.
+    /// Number of the unit in the first slot.
     first: u64,
     slots: VecDeque<Slot>,
-    /// Units that wait, the next one first.
+    /// Queued units, the next one first.
     queue: BTreeSet<(Reverse<u8>, u64)>,
     deadlines: BTreeSet<(Time, u64)>,
-    /// Bytes of units that are not resolved.
+    /// Bytes of unresolved units.
     held: u64,
-    /// Units below this number may be sent.
+    /// Credit: units below this number may be sent.
     credit_units: u64,
-    /// Bytes that may be sent since the beginning, and that have been.
+    /// Credit: bytes that may be sent since the beginning, and bytes sent.
     credit_bytes: u64,
     charged: u64,
-    /// Given up and not yet told.
+    /// Dropped and not yet reported to the peer.
     untold: Vec<DroppedUnit>,
-    /// Told as dropped and not yet answered.
+    /// Reported as dropped and not yet answered.
     unsettled: VecDeque<Vec<u64>>,
-    /// The stream that is being written, and what is left to write.
+    /// The stream being written, and what is left to write.
     pub(super) writing: Option<(StreamId, VecDeque<Bytes>)>,
-    /// The application wants no more.
+    /// The application has finished the flow.
     pub(super) finished: bool,
     pub(super) finish_told: bool,
-    /// The application was told that the flow is full and waits to hear that it no longer is.
+    /// The application got `Full` and waits for `Writable`.
     starved: bool,
     pub(super) statistics: SendStatistics,
 }
@@ -149,7 +149,7 @@ impl SendFlow {
         self.slots.get_mut(place)
     }
 
-    /// Takes a unit for sending.
+    /// Queues a unit.
     pub(super) fn push(
         &mut self,
         now: Time,
@@ -168,7 +168,7 @@ impl SendFlow {
         if unit.depends_on.len() > MAX_DEPENDENCIES || unit.depends_on.iter().any(|on| *on >= id) {
             return Err(SendError::Dependencies);
         }
-        // Numbers never run farther ahead of what is settled than the peer can tell apart.
+        // Numbers never run farther ahead of the oldest unresolved unit than the peer can distinguish.
         let units = config.send_units.min(peer.units);
         if self.held + size > config.send_bytes.get() || self.slots.len() as u64 >= units {
             self.starved = true;
@@ -188,8 +188,8 @@ impl SendFlow {
         Ok(id)
     }
 
-    /// In sequence, importance cannot count; otherwise a unit is at most as important as those
-    /// that it depends on and that still wait.
+    /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued units
+    /// that it depends on.
     fn send_priority(&mut self, unit: &Outgoing) -> u8 {
         if self.config.order == DeliveryOrder::Sequence {
             return 0;
@@ -205,14 +205,14 @@ impl SendFlow {
         priority
     }
 
-    /// The most important unit whose number the peer has given leave to send: it takes none far
-    /// beyond one that is missing, however important.
+    /// The unit of the highest priority within the peer's credit: the peer accepts none far
+    /// beyond a missing one, whatever its priority.
     fn next_unit(&self) -> Option<(Reverse<u8>, u64)> {
         let free = self.config.reliability == Reliability::None;
         self.queue.iter().find(|(_, id)| free || *id < self.credit_units).copied()
     }
 
-    /// The next unit that waits: its number and importance to others flows'.
+    /// The next queued unit: its number and its priority among flows.
     pub(super) fn head(&self) -> Option<(u64, u8)> {
         let (_, id) = self.next_unit()?;
         let slot = self.slots.get((id - self.first) as usize)?;
@@ -220,18 +220,18 @@ impl SendFlow {
         Some((id, unit.priority))
     }
 
-    /// True where the peer has given leave to send the next unit.
+    /// True if the peer's credit allows the next unit.
     pub(super) fn has_credit(&self) -> bool {
         self.head_size().is_some_and(|size| self.charged + size <= self.credit_bytes)
     }
 
-    /// Length of the next unit's data.
+    /// Size of the next unit's data.
     pub(super) fn head_size(&self) -> Option<u64> {
         let (_, id) = self.next_unit()?;
         self.slots.get((id - self.first) as usize).map(|slot| slot.size)
     }
 
-    /// Takes the next unit out of the queue, to write it on `stream` (`None`: as datagrams).
+    /// Removes the next unit from the queue, to write it on `stream` (`None`: as datagrams).
     pub(super) fn pop(&mut self, stream: Option<StreamId>) -> Option<(UnitHeader, Bytes)> {
         let (priority, id) = self.next_unit()?;
         self.queue.remove(&(priority, id));
@@ -260,7 +260,7 @@ impl SendFlow {
         Some((header, unit.data))
     }
 
-    /// The peer's transport has all of the unit.
+    /// All of the unit was acknowledged.
     pub(super) fn on_arrived(&mut self, id: u64) {
         let Some(slot) = self.slot(id) else { return };
         if !matches!(slot.place, Place::Written(_)) {
@@ -283,13 +283,13 @@ impl SendFlow {
         }
     }
 
-    /// The earliest deadline of a unit that is not given up.
+    /// The earliest deadline of a unit that is not dropped.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    /// Gives up the next unit whose deadline has come. Answers where it had got to, and
-    /// `None` where none is left.
+    /// Drops the next unit whose deadline has passed. Returns its state, or
+    /// `None` if there is none.
     pub(super) fn give_up(&mut self, now: Time) -> Option<Option<GivenUp>> {
         let (deadline, id) = *self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
         self.deadlines.remove(&(deadline, id));
@@ -321,14 +321,14 @@ impl SendFlow {
         }
     }
 
-    /// True where all units of a stream have been given up.
+    /// True if all units of a stream have been dropped.
     pub(super) fn are_given_up(&mut self, units: &[u64]) -> bool {
         units
             .iter()
             .all(|id| self.slot(*id).is_none_or(|slot| !matches!(slot.place, Place::Written(_))))
     }
 
-    /// Units given up that the peer has not been told of; one message's.
+    /// Dropped units not yet reported to the peer; those of one message.
     pub(super) fn tell_dropped(&mut self) -> Option<Vec<DroppedUnit>> {
         if self.untold.is_empty() {
             return None;
@@ -339,7 +339,7 @@ impl SendFlow {
         Some(told)
     }
 
-    /// The peer answered the oldest telling: these had arrived. Answers the others.
+    /// The peer answered the oldest report: these had arrived. Returns the others.
     pub(super) fn on_settled(&mut self, arrived: &[u64]) -> Result<Vec<u64>, Violation> {
         let told = self.unsettled.pop_front().ok_or(Violation::Unasked)?;
         if !arrived.iter().all(|id| told.contains(id)) {
@@ -367,7 +367,7 @@ impl SendFlow {
         self.credit_bytes = self.credit_bytes.max(bytes);
     }
 
-    /// Answers once, after a refusal, that there is room again.
+    /// Returns true once after `Full` when there is space again.
     pub(super) fn has_room_again(&mut self, peer: &Limits, config: &Configuration) -> bool {
         let units = config.send_units.min(peer.units);
         let room = self.held / 3 <= config.send_bytes.get() / 4
@@ -375,7 +375,7 @@ impl SendFlow {
         room && std::mem::take(&mut self.starved)
     }
 
-    /// Counts the time during which units waited for the peer's leave.
+    /// Counts the time during which units waited for credit.
     pub(super) fn count_blocked(&mut self, now: Time) {
         let blocked = !self.queue.is_empty()
             && !self.has_credit()
@@ -383,17 +383,17 @@ impl SendFlow {
         self.statistics.on_blocked(now, blocked);
     }
 
-    /// True where nothing of it waits or is under way.
+    /// True if nothing of it is queued or in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.slots.is_empty() && self.untold.is_empty()
     }
 
-    /// True where all is said and done.
+    /// True if everything is resolved.
     pub(super) fn is_over(&self) -> bool {
         self.finish_told && self.is_idle()
     }
 
-    /// The flow as it stands.
+    /// Statistics of the flow.
     pub(super) fn statistics(&mut self, now: Time) -> SendStatistics {
         self.count_blocked(now);
         let mut statistics = self.statistics;
