@@ -1,39 +1,39 @@
-//! Flows and their units, as the application sees them.
+//! Flows and units.
 
 use bytes::Bytes;
 use ontempo_foundation::{Duration, Time};
 pub use ontempo_mechanisms::delivery::DeliveryOrder;
 
-/// What becomes of units that are lost.
+/// What happens to lost units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reliability {
-    /// They are sent again until they arrive.
+    /// Retransmitted until they arrive.
     #[default]
     Full,
-    /// They are sent again until their deadline, and then dropped; both sides agree which.
+    /// Retransmitted until their deadline, then dropped; both sides agree which.
     UntilDeadline,
-    /// They are not sent again: each travels in datagrams.
+    /// Not retransmitted: each is sent in datagrams.
     None,
 }
 
-/// How a flow's units are delivered.
+/// Configuration of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// The order. Where lost units are not sent again, nothing waits for them: in sequence then
-    /// means that what comes after a later one is dropped.
+    /// Delivery order. Without retransmission nothing waits for a lost unit: in order then
+    /// means that a unit that arrives after a later one is dropped.
     pub order: DeliveryOrder,
-    /// What becomes of units that are lost.
+    /// What happens to lost units.
     pub reliability: Reliability,
-    /// What it carries, for the peer's application; at most 256 bytes.
+    /// Description for the peer's application; at most 256 bytes.
     pub label: String,
 }
 
-/// A flow: who sends it and its number among that side's flows.
+/// Id of a flow: its sender, and its number among that side's flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId {
-    /// True for a flow that this side sends.
+    /// True for a sending flow of this side.
     pub outgoing: bool,
-    /// Counted from 0, in the order of opening.
+    /// From 0, in the order of opening.
     pub number: u64,
 }
 
@@ -52,41 +52,41 @@ impl FlowId {
 pub struct Outgoing {
     /// Its data.
     pub data: Bytes,
-    /// When it is wanted at the latest.
+    /// Deadline.
     pub deadline: Option<Time>,
-    /// More important units have a larger one.
+    /// A larger number is more important.
     pub priority: u8,
-    /// Units of the same flow that it is of no use without: numbers that
+    /// Units of the same flow without which it is of no use: numbers that
     /// [`send`](crate::Connection::send) returned; at most 32.
     pub depends_on: Vec<u64>,
 }
 
-/// A unit that has arrived.
+/// A received unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Its number within the flow.
+    /// Its number in the flow.
     pub id: u64,
     /// Its data.
     pub data: Bytes,
-    /// When it was handed over for sending, by this side's clock; `None` until the clocks have
+    /// When it was passed to the sender, by this side's clock; `None` until the clocks have
     /// been compared.
     pub sent: Option<Time>,
-    /// When it arrived whole.
+    /// When it had arrived completely.
     pub arrived: Time,
-    /// How long after its sending it was wanted at the latest.
+    /// Deadline, as a duration since its sending.
     pub lifetime: Option<Duration>,
     /// Its priority.
     pub priority: u8,
-    /// Units that it depends on and that will never come: it may be of no use.
+    /// Units that it depends on and that will never arrive: it may be of no use.
     pub missing: Vec<u64>,
 }
 
-/// What a receiver is given.
+/// What a receiving flow delivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// A unit.
     Unit(Unit),
-    /// The unit of this number will not come: it was dropped. Where 4,096 deliveries wait,
-    /// drops are counted and no longer delivered.
+    /// The unit with this number was dropped and will not arrive. While 4,096 deliveries are queued,
+    /// drops are counted but no longer delivered.
     Dropped(u64),
 }

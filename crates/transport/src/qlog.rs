@@ -1,11 +1,11 @@
 //! Traces of connections in qlog, as JSON text sequences (draft-ietf-quic-qlog-main-schema-14,
 //! RFC 7464), one file a connection.
 //!
-//! A trace has what this side knows without taking packets apart: those that congestion control
-//! counts, with their sizes, as they are sent or lost; numbers of those that come; the figures of
+//! A trace has what this side knows without parsing packets: those that congestion control
+//! counts, with their sizes, when sent or lost; numbers of received packets; metrics of
 //! recovery and congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of our
-//! own, the units. The stack's own qlog tells every frame, but gathers them for each packet whether
-//! they are wanted or not: an eighth of the goodput of a core.
+//! own, units. The stack's own qlog records every frame, but collects them for each packet whether
+//! they are used or not: an eighth of the goodput of a core.
 
 use std::any::Any;
 use std::fmt;
@@ -23,18 +23,18 @@ use serde_json::{Value, json};
 use crate::flow::FlowId;
 use crate::quic::{Epoch, SharedAccount};
 
-/// How long what is written may wait in memory.
+/// How long records may be buffered.
 const FLUSHED_EVERY: Duration = Duration::from_secs(1);
 
-/// Bytes that may wait in memory.
+/// Maximum bytes buffered.
 const ROOM: usize = 64 << 10;
 
-/// A trace cannot be written.
+/// Why a trace cannot be written.
 #[derive(Debug)]
 pub struct QlogError {
     /// The directory or file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -46,11 +46,11 @@ impl fmt::Display for QlogError {
 
 impl std::error::Error for QlogError {}
 
-/// Is told what cannot be written.
+/// Called with traces that cannot be written.
 type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
 
-/// Writes a trace of each connection into a directory: `ID_client.sqlog` or `ID_server.sqlog`, the ID
-/// being the connection's first one, the same at both sides.
+/// Writes a trace of each connection to a directory: `ID_client.sqlog` or `ID_server.sqlog`; the ID
+/// is the connection's first one, the same at both sides.
 #[derive(Clone)]
 pub struct Qlog {
     directory: PathBuf,
@@ -64,12 +64,12 @@ impl fmt::Debug for Qlog {
 }
 
 impl Qlog {
-    /// Traces in `directory`, which is made where it is missing. Where a trace can no longer be
-    /// written, it ends there and `hook` is told, on the endpoint's thread, which it must not keep;
-    /// the connection goes on.
+    /// Traces in `directory`, which is created if missing. If a trace can no longer be
+    /// written, it ends and `hook` is called, on the endpoint's thread, which it must not block;
+    /// the connection continues.
     ///
     /// # Errors
-    /// The directory cannot be made, or not written to.
+    /// If the directory cannot be created or written to.
     pub fn in_directory(
         directory: &Path,
         hook: impl Fn(&QlogError) + Send + Sync + 'static,
@@ -120,15 +120,15 @@ fn header(id: &str, side: &str) -> Value {
     })
 }
 
-/// A file being written.
+/// An open trace file.
 struct Writing {
     path: PathBuf,
-    /// `None` once it could not be written.
+    /// `None` after a write error.
     out: Option<BufWriter<Box<dyn Write + Send>>>,
     hook: Hook,
     began: Time,
     flushed: Time,
-    /// QUIC's handshake is not over: packets may be of any kind.
+    /// QUIC's handshake is not complete: packets may be of any type.
     handshaking: bool,
     /// The metrics written last.
     metrics: Value,
@@ -159,7 +159,7 @@ impl Writing {
     fn check(&mut self, done: io::Result<()>) {
         let Err(error) = done else { return };
         if let Some(out) = self.out.take() {
-            // What waits could not be written either.
+            // The buffered records are lost, too.
             let _ = out.into_parts();
         }
         (self.hook)(&QlogError { path: self.path.clone(), error });
@@ -186,12 +186,12 @@ impl Drop for Writing {
     }
 }
 
-/// Milliseconds to the microsecond, as qlog counts.
+/// Milliseconds with microsecond resolution, as in qlog.
 fn millis(span: Duration) -> f64 {
     (span.as_nanos() / 1000) as f64 / 1000.0
 }
 
-/// A connection's trace; without a file it costs nothing.
+/// Trace of a connection; without a file it costs nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Trace(Option<Arc<Mutex<Writing>>>);
 
@@ -208,12 +208,12 @@ impl Trace {
         }
     }
 
-    /// The handshake is over.
+    /// The handshake is complete.
     pub(crate) fn connected(&self) {
         self.with(|writing| writing.handshaking = false);
     }
 
-    /// Packets were opened.
+    /// Packets were received.
     pub(crate) fn received(&self, now: Time, numbers: &[u64]) {
         self.with(|writing| {
             for number in numbers {
@@ -223,8 +223,8 @@ impl Trace {
         });
     }
 
-    /// Something happened to a unit: `queued`, `arrived`, `dropped`, or `delivered` to the
-    /// program. `more` is what else is to be told.
+    /// An event of a unit: `queued`, `arrived`, `dropped`, or `delivered` to the
+    /// program. `more` has further fields.
     pub(crate) fn unit(&self, now: Time, what: &str, flow: FlowId, id: u64, more: &[(&str, u64)]) {
         self.with(|writing| {
             let mut data = json!({ "flow": flow.number, "outgoing": flow.outgoing, "unit": id });
@@ -235,7 +235,7 @@ impl Trace {
         });
     }
 
-    /// `factory`, whose controllers' packets are traced where there is a trace.
+    /// Wraps `factory` so that its controllers' packets are traced.
     pub(crate) fn of(
         &self,
         factory: Arc<dyn ControllerFactory + Send + Sync>,
@@ -264,7 +264,7 @@ impl ControllerFactory for TracedFactory {
     }
 }
 
-/// A controller, and a trace of what it is told.
+/// A controller with a trace of its calls.
 #[derive(Debug)]
 struct Traced {
     inner: Box<dyn Controller>,
@@ -275,7 +275,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// Writes the metrics where they have changed.
+    /// Writes the metrics if they have changed.
     fn tell(&self, now: Time) {
         let account = self.account.read();
         let metrics = self.inner.metrics();

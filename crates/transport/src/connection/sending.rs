@@ -1,4 +1,4 @@
-//! All flows that this side sends, and how their units get onto streams and into datagrams.
+//! All sending flows, and how their units are written to streams and datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,30 +17,30 @@ use crate::wire::{
     UnitHeader,
 };
 
-/// The code of a reset: the units on the stream were dropped.
+/// Error code of RESET_STREAM: the units on the stream were dropped.
 const DROPPED: VarInt = VarInt::from_u32(1);
 
-/// Units in one stream at most.
+/// Maximum units in one stream.
 const MAX_IN_BATCH: usize = 64;
 
-/// What of the window and beyond it may lie written and unsent: what is written can no longer be
-/// overtaken by what is more important, nor dropped without a trace.
+/// Bytes buffered in the QUIC stack beyond cwnd; they can no longer be reprioritised, nor
+/// dropped silently.
 const WRITTEN_AHEAD: u64 = 16 << 10;
 
-/// All flows that this side sends.
+/// All sending flows.
 #[derive(Debug)]
 pub(super) struct Sending {
     flows: Flows<SendFlow>,
     next: u64,
-    /// Streams that are not known to have arrived: their flow and units.
+    /// Streams not yet acknowledged: their flow and units.
     streams: BTreeMap<StreamId, (u64, Vec<u64>)>,
-    /// What the peer is ready to hold.
+    /// The peer's receive limits.
     pub(super) peer: Limits,
-    /// The flow whose turn it is among equals.
+    /// The flow whose turn it is among equal priorities.
     turn: u64,
-    /// The window that the stack was last told.
+    /// The cwnd that the stack was last given.
     window: u64,
-    /// Fragments of the unit being sent that the stack has not taken.
+    /// Fragments of the current unit that the stack has not accepted.
     datagrams: VecDeque<Bytes>,
 }
 
@@ -58,11 +58,11 @@ impl Default for Sending {
     }
 }
 
-/// What came of an attempt to write.
+/// Result of an attempt to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Wrote,
-    /// Nothing more goes, of any flow.
+    /// The stack accepts nothing more, of any flow.
     Blocked,
 }
 
@@ -127,7 +127,7 @@ impl Sending {
         self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
     }
 
-    /// A flow that was opened; `None` where it is over.
+    /// An open flow; `None` if it has ended.
     fn flow(&mut self, flow: u64) -> Result<Option<&mut SendFlow>, Violation> {
         if flow >= self.next {
             return Err(Violation::Absurd);
@@ -153,7 +153,7 @@ impl Sending {
         self.flow(flow)?.ok_or(Violation::Unasked)?.on_settled(arrived)
     }
 
-    /// The peer's transport has all of a stream: these units of this flow.
+    /// All of a stream was acknowledged: these units of this flow.
     pub(super) fn on_finished(&mut self, stream: StreamId) -> Option<(u64, Vec<u64>)> {
         let (number, units) = self.streams.remove(&stream)?;
         if let Some(flow) = self.flows.get_mut(&number) {
@@ -162,13 +162,13 @@ impl Sending {
         Some((number, units))
     }
 
-    /// Gives up what is past its deadline, and tells the peer.
+    /// Drops units past their deadline, and reports them to the peer.
     fn drop_late(&mut self, now: Time, stack: &mut noq_proto::Connection, control: &mut Control) {
         for flow in self.flows.values_mut() {
             while let Some(given_up) = flow.give_up(now) {
                 let Some(GivenUp { stream }) = given_up else { continue };
                 let Some((_, units)) = self.streams.get(&stream) else { continue };
-                // A stream that other units share goes on for them.
+                // A stream shared with other units continues for them.
                 if flow.are_given_up(units) {
                     let _ = stack.send_stream(stream).reset(DROPPED);
                     self.streams.remove(&stream);
@@ -183,7 +183,7 @@ impl Sending {
         }
     }
 
-    /// Says of finished flows that they are, and forgets those that are over.
+    /// Signals the end of finished flows, and removes those that are resolved.
     pub(super) fn end_flows(
         &mut self,
         now: Time,
@@ -207,7 +207,7 @@ impl Sending {
         });
     }
 
-    /// The flow to write of: the one whose next unit is the most important, in turn among equals.
+    /// The next flow to send: the one whose next unit has the highest priority, in turn among equals.
     fn choose(&self, refused: &[u64]) -> Option<u64> {
         let key = |flow: &SendFlow| {
             if refused.contains(&flow.number) {
@@ -243,14 +243,14 @@ impl Sending {
                     wrote = true;
                     self.turn = number + 1;
                 }
-                // A flow of streams being blocked says nothing of datagrams, nor the reverse.
+                // That streams are blocked does not mean that datagrams are, nor the reverse.
                 Progress::Blocked => refused.push(number),
             }
         }
         wrote
     }
 
-    /// Goes on with the stream being written, or begins one with the next units.
+    /// Continues the stream being written, or begins one with the next units.
     fn write_stream(
         &mut self,
         number: u64,
@@ -290,7 +290,7 @@ impl Sending {
         Progress::Wrote
     }
 
-    /// Hands the stack the fragments of the next unit, as many as it takes.
+    /// Passes fragments of the next unit to the stack, as many as it accepts.
     fn write_datagrams(&mut self, number: u64, stack: &mut noq_proto::Connection) -> Progress {
         if self.datagrams.is_empty() {
             let Some(most) = stack.datagrams().max_size() else { return Progress::Blocked };
@@ -312,14 +312,14 @@ impl Sending {
                     self.datagrams.push_front(datagram);
                     return Progress::Blocked;
                 }
-                // The path has become too narrow for it since it was cut: the unit is lost.
+                // The path MTU has shrunk since the unit was fragmented: the unit is lost.
                 Err(_) => self.datagrams.clear(),
             }
         }
         Progress::Wrote
     }
 
-    /// Keeps what is written and unsent small.
+    /// Limits the bytes buffered in the stack.
     fn set_window(&mut self, stack: &mut noq_proto::Connection, window: Size, most: Size) {
         let window = window.get().saturating_add(WRITTEN_AHEAD).min(most.get().max(WRITTEN_AHEAD));
         if window != self.window {
@@ -329,7 +329,7 @@ impl Sending {
     }
 }
 
-/// Takes the next units, as many as go into a stream together.
+/// Takes the next units, as many as share a stream.
 fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeque<Bytes>) {
     let mut units = Vec::new();
     let mut chunks = VecDeque::new();
@@ -347,7 +347,7 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
             break;
         }
         small.put_slice(&data);
-        // The next one's header is taken to be as long as this one's.
+        // The next one's header is assumed to be as long as this one's.
         let used = small.len() + header_bytes.len();
         let fits = |size: u64| used as u64 + size <= most.get();
         if units.len() >= MAX_IN_BATCH || !flow.has_credit() || !flow.head_size().is_some_and(fits)
@@ -361,7 +361,7 @@ fn batch(flow: &mut SendFlow, stream: StreamId, most: Size) -> (Vec<u64>, VecDeq
     (units, chunks)
 }
 
-/// Cuts a unit into datagrams of at most `most` bytes.
+/// Fragments a unit into datagrams of at most `most` bytes.
 fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
     let (flow, id, length) = (header.flow, header.id, header.length);
     let mut datagrams = VecDeque::new();
@@ -386,7 +386,7 @@ fn fragments(header: UnitHeader, data: &Bytes, most: usize) -> VecDeque<Bytes> {
 }
 
 impl Connection {
-    /// Drops what is late and writes what the stack takes.
+    /// Drops late units and writes what the stack accepts.
     pub(super) fn write_units(&mut self, now: Time) {
         let sending = &mut self.sending;
         let written = self.control.is_idle();

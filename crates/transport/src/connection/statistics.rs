@@ -1,4 +1,4 @@
-//! The quality that is delivered, counted always.
+//! Statistics of flows and connections.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::Snapshot;
@@ -6,10 +6,10 @@ use ontempo_mechanisms::qos::{DelayMeter, Meter};
 
 use crate::wire::Told;
 
-/// Over how long throughput is measured.
+/// Measurement interval of throughput.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Throughput over the last whole interval of 500 ms.
+/// Throughput over the last complete interval of 500 ms.
 #[derive(Clone, Debug)]
 pub(super) struct Throughput {
     meter: Meter,
@@ -33,7 +33,7 @@ impl Throughput {
     }
 
     pub(super) fn read(&mut self, now: Time) -> Rate {
-        // After a long silence the intervals need not be gone through one by one.
+        // After a long silence the intervals are skipped at once.
         for _ in 0..4 {
             let Some(count) = self.meter.ended(now) else { return self.last };
             self.last = count.throughput();
@@ -43,34 +43,34 @@ impl Throughput {
     }
 }
 
-/// A flow as its sender sees it.
+/// Statistics of a sending flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendStatistics {
-    /// Units taken for sending.
+    /// Units accepted for sending.
     pub units: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Units handed to the transport.
+    /// Units passed to the transport.
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Units that the peer's transport has; none of a flow that is not repaired.
+    /// Units acknowledged; 0 for a flow without retransmission.
     pub arrived: u64,
-    /// Units dropped, both sides agreeing; of a flow that is not repaired, before they were sent.
+    /// Units dropped, as agreed with the peer; for a flow without retransmission, before they were sent.
     pub dropped: u64,
-    /// Units refused because the flow was full.
+    /// Units refused because the send queue was full.
     pub refused: u64,
-    /// How long units waited for the peer to give leave.
+    /// Time during which units waited for the peer's credit.
     pub blocked: Duration,
-    /// Units held now.
+    /// Units queued or in flight.
     pub held_units: u64,
     /// Their bytes.
     pub held_bytes: u64,
-    /// How long the oldest of them has been held.
+    /// Age of the oldest of them.
     pub oldest: Duration,
-    /// Every unit below this number has arrived or been dropped.
+    /// Every unit below this number was acknowledged or dropped.
     pub settled: u64,
-    /// What the receiver told last.
+    /// The last receiver report.
     pub told: Told,
     blocked_since: Option<Time>,
 }
@@ -98,26 +98,26 @@ impl SendStatistics {
     }
 }
 
-/// One-way delays of a flow's units, from being handed over for sending to arriving whole. They
-/// compare two clocks and are wrong by up to [`uncertainty`](Self::uncertainty), all alike;
-/// jitter is not, the clocks' difference having no part in it.
+/// One-way delays of a flow's units, from sending to complete arrival. They
+/// compare two clocks: all have the same error of up to [`uncertainty`](Self::uncertainty);
+/// jitter has none, because the clock offset cancels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelayStatistics {
     /// Units measured.
     pub units: u64,
-    /// The last one's.
+    /// The last delay.
     pub last: Duration,
-    /// The least.
+    /// The smallest delay.
     pub least: Duration,
-    /// The greatest.
+    /// The largest delay.
     pub greatest: Duration,
-    /// The sum of all.
+    /// The sum of delays.
     pub sum: Duration,
-    /// The sum of all changes from one unit to the next: over `units - 1` it is the mean jitter
+    /// The sum of all changes from one unit to the next: divided by `units - 1`, the mean jitter
     /// (qosockets, equation 5).
     pub jitter_sum: Duration,
-    /// By how much delays may be wrong: half the least round trip in which the clocks were
-    /// compared; `None` before that.
+    /// Error bound of delays: half the smallest round trip of a clock
+    /// comparison; `None` before the first.
     pub uncertainty: Option<Duration>,
 }
 
@@ -154,67 +154,67 @@ impl Delays {
     }
 }
 
-/// A flow as its receiver sees it.
+/// Statistics of a receiving flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiveStatistics {
-    /// Units that arrived whole.
+    /// Units received completely.
     pub units: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Units that arrived after their deadline.
     pub late: u64,
-    /// Units that the sender dropped, or that were overtaken or cut short and will not come.
+    /// Units dropped by the sender, and units that arrived too late or incompletely to be delivered.
     pub dropped: u64,
-    /// Units that arrived again, or after they had been dropped.
+    /// Duplicates, and units that arrived after they had been dropped.
     pub unwanted: u64,
-    /// Units that arrived and wait for others.
+    /// Units that wait for others.
     pub waiting: u64,
-    /// Units that the application has not taken.
+    /// Units ready but not yet taken by the application.
     pub ready: u64,
-    /// Bytes of all that is held.
+    /// Bytes buffered.
     pub held_bytes: u64,
-    /// The highest number of bytes that were held.
+    /// Maximum of bytes buffered.
     pub most_held_bytes: u64,
-    /// How long arrived units have waited for others, in all (rr3216's blocking time).
+    /// Total time that arrived units have waited for others (rr3216's blocking time).
     pub blocked: Duration,
-    /// Payload over the last half second.
+    /// Throughput over the last half second.
     pub throughput: Rate,
     /// One-way delay and jitter.
     pub delay: DelayStatistics,
 }
 
-/// A connection.
+/// Statistics of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConnectionStatistics {
-    /// Packets sent that are acknowledged.
+    /// Packets acknowledged.
     pub packets_sent: u64,
-    /// Packets held for lost.
+    /// Packets declared lost.
     pub packets_lost: u64,
-    /// UDP payload sent and received.
+    /// UDP payload sent, bytes.
     pub bytes_sent: u64,
-    /// UDP payload received.
+    /// UDP payload received, bytes.
     pub bytes_received: u64,
     /// UDP datagrams sent.
     pub datagrams_sent: u64,
-    /// Datagrams received.
+    /// UDP datagrams received.
     pub datagrams_received: u64,
-    /// Packets that could not be opened: damaged, or forged.
+    /// Packets that failed authentication: damaged, or forged.
     pub packets_refused: u64,
-    /// Losses and marks that the congestion control answered.
+    /// Congestion events (losses and marks) of the congestion control.
     pub congestion_events: u64,
-    /// Losses that were none.
+    /// Spurious losses.
     pub spurious_congestion_events: u64,
-    /// The smoothed round trip; `None` before the first.
+    /// Smoothed round trip; `None` before the first sample.
     pub round_trip: Option<Duration>,
-    /// How much may be in flight.
+    /// cwnd.
     pub window: Bytes,
-    /// The rate that the congestion control names.
+    /// The rate set by the congestion control.
     pub pacing_rate: Option<Rate>,
-    /// The distance between packets that the congestion control names.
+    /// The spacing set by the congestion control.
     pub spacing: Option<Duration>,
-    /// The mechanism's own account.
+    /// State of the congestion control.
     pub congestion: Option<Snapshot>,
-    /// Packets that may leave back to back.
+    /// Packets that may be sent back to back.
     pub burst: Packets,
     /// ACK frames sent.
     pub acks_sent: u64,

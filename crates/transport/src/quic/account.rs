@@ -3,23 +3,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use ontempo_mechanisms::congestion::Snapshot;
 
-/// What a controller wants, as of its last event.
+/// State of a controller after its last event.
 ///
-/// The stack owns the controller and hands on its window alone; what spaces packets is ours and
-/// needs the rest.
+/// The stack owns the controller and exposes only its cwnd; our pacing needs the
+/// rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
-    /// How much may be in flight.
+    /// cwnd, bytes.
     pub window: Bytes,
-    /// The rate that it names; where `None`, its window over a round trip.
+    /// The rate that it sets; `None`: cwnd per round trip.
     pub rate: Option<Rate>,
-    /// The distance that it names from one packet to the next, before any rate.
+    /// The spacing between packets that it sets; it takes precedence over a rate.
     pub spacing: Option<Duration>,
-    /// How many packets it lets leave back to back.
+    /// Packets that may be sent back to back.
     pub burst: Packets,
-    /// Its smoothed round trip; `None` before the first sample.
+    /// Smoothed round trip; `None` before the first sample.
     pub srtt: Option<Duration>,
-    /// The mechanism's own account.
+    /// State of the mechanism.
     pub snapshot: Option<Snapshot>,
 }
 
@@ -36,7 +36,7 @@ impl Default for Account {
     }
 }
 
-/// An account that the controller writes and the connection reads.
+/// An account shared by controller and connection.
 #[derive(Clone, Debug, Default)]
 pub struct SharedAccount(Arc<Mutex<Account>>);
 

@@ -1,18 +1,19 @@
 //! Any [`CongestionControl`] as the controller of a real QUIC stack.
 //!
-//! The stack counts bytes and tells of packets one by one; a mechanism counts packets and is
-//! told of acknowledgements. The adapter stands between, and decides nothing:
+//! The stack counts bytes and reports packets one by one; a mechanism counts packets and is
+//! called for acknowledgements. The adapter translates and decides nothing:
 //!
-//! * Packets are renumbered 0, 1, 2, … in the order of sending. QUIC starts anew in each of its
-//!   three number spaces and now and then skips a number, and a controller is not told which
-//!   space a number belongs to.
+//! * Packets are renumbered 0, 1, 2, … in the order of sending. QUIC numbers packets separately in each of
+//!   its
+//!   three number spaces and may skip a number, and a controller does not know the
+//!   space of a number.
 //! * A round trip is `now - sent` of the largest packet acknowledged, and only where an
 //!   acknowledgement raised that largest (RFC 9002, section 5.1). Such a sample contains the
 //!   peer's acknowledgement delay. Samples are smoothed here (RFC 6298): the stack shows its own
-//!   average only as it was before the acknowledgement at hand, an assumed 333 ms at first.
-//! * Lost packets are told to the mechanism once per window of data, by its [`RecoveryPoint`].
-//! * QUIC has no retransmission timeout; persistent congestion (RFC 9002, section 7.6) is what
-//!   comes nearest.
+//!   average only as it was before this acknowledgement, initially an assumed 333 ms.
+//! * Losses are reported to the mechanism once per window of data, by its [`RecoveryPoint`].
+//! * QUIC has no retransmission timeout; persistent congestion (RFC 9002, section 7.6) takes its
+//!   place.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -32,70 +33,70 @@ use super::account::SharedAccount;
 use super::clock::Epoch;
 use super::outstanding::Outstanding;
 
-/// What spaces packets where the mechanism names no rate of its own.
+/// Pacing if the mechanism sets no rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// Nothing: acknowledgements alone clock packets out, as in the TCP of the papers.
+    /// None: acknowledgements alone clock packets out, as in the TCP of the papers.
     #[default]
     Off,
-    /// The stack's own pacer: 1.25 windows per round trip, in bursts of 10 packets or 2 ms.
+    /// The stack's own pacer: 1.25 cwnd per round trip, in bursts of 10 packets or 2 ms.
     Stack,
-    /// One window per round trip. The stack saves up what goes unused, to 10 packets or 10 ms, so
-    /// where acknowledgements clock packets out this bounds bursts and does not space packets.
+    /// One cwnd per round trip. The stack accumulates unused tokens, up to 10 packets or 10 ms, so
+    /// that with ACK clocking this limits bursts and does not space packets.
     Window,
 }
 
 impl Pacing {
-    /// The fastest that the stack's pacer is told. It cannot be switched off, but at this rate it
-    /// lets 256 packets leave at one instant. No faster: what it waits for is rounded to a
-    /// nanosecond, and less than half of one becomes none, for ever.
+    /// The maximum rate given to the stack's pacer, which cannot be switched off. At this rate it
+    /// lets 256 packets be sent at once. It must not be higher: the wait is rounded to a
+    /// nanosecond, and less than half of one would never end.
     pub(super) const FASTEST: Rate = Rate::from_bits_per_sec(8_000_000_000);
 }
 
-/// What a controller did, read by the test while the stack owns the controller.
+/// Actions of a controller, for tests that read them while the stack owns the controller.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// The window, whenever it changed.
+    /// cwnd whenever it changed.
     pub window: Vec<(Time, Window)>,
-    /// The mechanism's own account, as of its last event.
+    /// State of the mechanism after its last event.
     pub snapshot: Option<Snapshot>,
-    /// Times of the loss events that the mechanism was told of.
+    /// Times of the loss events passed to the mechanism.
     pub loss_events: Vec<Time>,
     /// Times of persistent congestion.
     pub timeouts: Vec<Time>,
-    /// Raw round-trip times that the mechanism was given.
+    /// Raw round-trip samples passed to the mechanism.
     pub rtt_samples: u64,
-    /// How often the stack took a loss back; a mechanism has no way to take its answer back.
+    /// Number of spurious losses; a mechanism cannot undo its reaction.
     pub spurious: u64,
 }
 
-/// A log that the adapter writes and the test reads.
+/// A log shared by adapter and test.
 #[derive(Clone, Debug, Default)]
 pub struct SharedLog(Arc<Mutex<Log>>);
 
 impl SharedLog {
-    /// The log, to read or to write.
+    /// The log.
     pub fn lock(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes an [`Adapter`] for each path of the stack.
+/// Creates an [`Adapter`] for each path of the stack.
 pub struct Factory<F> {
-    /// Makes the mechanism.
+    /// Creates the mechanism.
     pub make: F,
-    /// What it starts from; the packet size is the stack's.
+    /// Its initial values; the packet size is the stack's.
     pub start: Start,
-    /// What spaces packets.
+    /// The pacing.
     pub pacing: Pacing,
-    /// True: round trips are corrected for what a train of packets delays itself by (thesis,
-    /// ch. V) before the mechanism sees them.
+    /// True: round trips are corrected for the delay that a train of packets causes itself (thesis,
+    /// ch. V) before the mechanism uses them.
     pub corrected: bool,
-    /// Zero of time.
+    /// The zero of time.
     pub epoch: Epoch,
-    /// Where what the mechanism wants is read.
+    /// Shared state of the mechanism.
     pub account: SharedAccount,
-    /// Where all of its history is written, by tests.
+    /// Log of all its actions, for tests.
     pub log: Option<SharedLog>,
 }
 
@@ -136,7 +137,7 @@ where
     }
 }
 
-/// What one acknowledgement covers, gathered packet by packet.
+/// One acknowledgement, collected packet by packet.
 #[derive(Clone, Copy, Debug)]
 struct Acked {
     packets: u64,
@@ -151,21 +152,21 @@ pub struct Adapter<C> {
     controller: C,
     start: Start,
     pacing: Pacing,
-    /// Where round trips are corrected, what that takes.
+    /// State of the round-trip correction, if it is on.
     correction: Option<SelfInducedDelay>,
     epoch: Epoch,
     account: SharedAccount,
     log: Option<SharedLog>,
-    /// In the order of sending.
+    /// Packets in flight, in the order of sending.
     outstanding: VecDeque<Outstanding>,
     /// The number of the next packet.
     next: u64,
     highest_acked: u64,
     bytes_in_flight: u64,
-    /// Set while the stack tells of one acknowledgement's packets.
+    /// Set while the stack reports the packets of one acknowledgement.
     acked: Option<Acked>,
     recovery: RecoveryPoint,
-    /// The loss that begins an episode, kept until the stack says whether it is persistent.
+    /// The loss that begins an episode, kept until the stack reports whether it is persistent.
     loss: Option<Loss>,
     /// Set by persistent congestion, cleared by an acknowledgement.
     timed_out: bool,
@@ -188,15 +189,15 @@ impl<C: CongestionControl> Adapter<C> {
         self.packets(self.bytes_in_flight)
     }
 
-    /// Never below two packets (RFC 9002, section 7.2): at one, the stack was seen to send probes
-    /// and nothing else, for ever.
+    /// At least two packets (RFC 9002, section 7.2): with one, the stack was observed to send only
+    /// probes for ever.
     fn window_bytes(&self) -> u64 {
         let size = self.start.packet_size;
         self.controller.window().bytes(size).max(size * 2).get()
     }
 
-    /// Takes a packet out of flight; `sent`, where known, tells number spaces apart. `None` for
-    /// a packet that was never counted: a bare acknowledgement.
+    /// Removes a packet from flight; `sent`, if known, distinguishes number spaces. `None` for
+    /// a packet that was never counted: one with acknowledgements only.
     fn take(&mut self, stack_number: u64, sent: Option<Time>) -> Option<Outstanding> {
         let place = self.outstanding.iter().position(|packet| {
             packet.stack_number == stack_number && sent.is_none_or(|sent| sent == packet.sent)
@@ -206,8 +207,8 @@ impl<C: CongestionControl> Adapter<C> {
         Some(packet)
     }
 
-    /// Forgets packets that the stack forgot without a word: those of the handshake, whose
-    /// fate no longer matters once it is done. They are the oldest.
+    /// Removes packets that the stack has discarded without a callback: those of the handshake, whose
+    /// fate no longer matters after it. They are the oldest.
     fn settle(&mut self, stack_in_flight: u64) {
         while self.bytes_in_flight > stack_in_flight
             && let Some(forgotten) = self.outstanding.pop_front()
@@ -216,7 +217,7 @@ impl<C: CongestionControl> Adapter<C> {
         }
     }
 
-    /// The round trip of the packets just acknowledged.
+    /// The round-trip sample of the packets just acknowledged.
     fn sample(&mut self, now: Time, acked: &Acked) -> Duration {
         let last_sent = acked.largest.sent;
         let raw = now.since(last_sent);
@@ -237,13 +238,13 @@ impl<C: CongestionControl> Adapter<C> {
         Loss { now, packet, next: self.next, in_flight: self.in_flight() }
     }
 
-    /// Whether all that was outstanding at the last loss event is acknowledged, and more.
+    /// Whether everything outstanding at the last loss event is acknowledged, and more.
     fn in_recovery(&self, now: Time) -> bool {
         let mut would_be = self.recovery;
         !would_be.begins_with(&self.loss_of(now, self.highest_acked))
     }
 
-    /// Writes down what the mechanism made of the last event.
+    /// Logs the mechanism's state after an event.
     fn record(&mut self, now: Time) {
         let snapshot = self.controller.snapshot();
         self.account.write(|account| {
@@ -352,7 +353,7 @@ where
         let now = self.epoch.time(now);
         let in_flight = self.in_flight();
         if let Some(packet) = self.take(stack_number, None) {
-            // What is sent again covers no train.
+            // A retransmission belongs to no train.
             if let Some(correction) = &mut self.correction {
                 correction.reset();
             }
@@ -374,7 +375,7 @@ where
     ) {
         let now = self.epoch.time(now);
         if is_ecn {
-            // The marked packet is the largest of those acknowledged just before.
+            // The marked packet is the largest of those just acknowledged.
             let mark = self.loss_of(now, self.highest_acked);
             if self.recovery.begins_with(&mark) {
                 self.controller.on_ecn(&mark);
@@ -415,7 +416,7 @@ where
         metrics.congestion_window = self.window_bytes();
         metrics.ssthresh = threshold.packets().is_finite().then(|| threshold.bytes(size).get());
         metrics.pacing_rate = self.paced_rate().map(|rate| rate.as_bits_per_sec() / 8);
-        // Where the stack does not pace, nor does it decide how many packets leave together.
+        // If the stack does not pace, it does not limit bursts either.
         let quantum = self.controller.burst().get().max(1) * size.get();
         metrics.send_quantum = (!matches!(self.pacing, Pacing::Off)).then_some(quantum);
         metrics

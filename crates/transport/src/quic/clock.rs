@@ -2,14 +2,14 @@ use std::time::Instant;
 
 use ontempo_foundation::{Duration, Time};
 
-/// The instant that is called [`Time::ZERO`].
+/// The instant that corresponds to [`Time::ZERO`].
 ///
-/// The stack speaks of `std::time::Instant`, which cannot be made out of nothing. One is taken
-/// from the clock, once; only distances from it are ever used.
+/// The stack uses `std::time::Instant`, which cannot be constructed. One is taken
+/// from the clock, once; only differences to it are used.
 #[derive(Clone, Copy, Debug)]
 pub struct Epoch(Instant);
 
-/// The farthest that an instant is ever put from the epoch: a hundred years.
+/// Maximum distance of an instant from the epoch: a hundred years.
 const FARTHEST: u64 = 100 * 366 * 86_400 * 1_000_000_000;
 
 impl Epoch {
@@ -19,18 +19,18 @@ impl Epoch {
         Self(Instant::now())
     }
 
-    /// `time` as the stack wants it.
+    /// Converts `time` for the stack.
     pub fn instant(self, time: Time) -> Instant {
         self.0 + std::time::Duration::from_nanos(time.as_nanos().min(FARTHEST))
     }
 
-    /// `instant` as the mechanisms want it.
+    /// Converts `instant` for the mechanisms.
     pub fn time(self, instant: Instant) -> Time {
         Time::ZERO + span(instant.saturating_duration_since(self.0))
     }
 }
 
-/// `wall` as the mechanisms want it.
+/// Converts `wall` for the mechanisms.
 pub fn span(wall: std::time::Duration) -> Duration {
     Duration::from_nanos(u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX))
 }

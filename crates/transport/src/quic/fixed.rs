@@ -1,8 +1,8 @@
-//! A window that nothing changes.
+//! A constant cwnd.
 
 use ontempo_mechanisms::congestion::{Ack, CongestionControl, Loss, Snapshot, Timeout, Window};
 
-/// The static window of experiments that leave congestion control out (rr3216, appendix).
+/// The static window of experiments without congestion control (rr3216, appendix).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StaticWindow(pub(crate) Window);
 

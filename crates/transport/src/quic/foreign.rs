@@ -1,4 +1,4 @@
-//! The stack's own BBR (version 3), its pacing taken over by ours.
+//! The stack's own BBR (version 3), paced by our pacer.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::account::SharedAccount;
 use super::adapter::Pacing;
 use super::clock::span;
 
-/// Makes the controllers of another factory, and keeps an account of them.
+/// Creates controllers of another factory, and publishes their state.
 pub(crate) struct ForeignFactory {
-    /// Makes them.
+    /// The other factory.
     pub(crate) inner: Arc<dyn ControllerFactory + Send + Sync>,
-    /// Where what they want is read.
+    /// The shared state.
     pub(crate) account: SharedAccount,
 }
 

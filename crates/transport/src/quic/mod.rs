@@ -1,7 +1,7 @@
-//! What stands between the QUIC stack and the mechanisms.
+//! Adapters between the QUIC stack and the mechanisms.
 //!
-//! The stack is noq-proto. It speaks of instants, counts bytes, and keeps to itself what a
-//! mechanism wants to see; these adapters translate, and decide nothing.
+//! The stack is noq-proto. It uses instants, counts bytes, and hides what a
+//! mechanism needs; these adapters translate, and decide nothing.
 
 mod account;
 mod adapter;

@@ -1,9 +1,9 @@
 use ontempo_foundation::Time;
 
-/// A packet in flight, as an adapter remembers it.
+/// A packet in flight, as tracked by an adapter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outstanding {
-    /// Its place in the order of sending.
+    /// Its number in the order of sending.
     pub(super) number: u64,
     /// The stack's number, unique within one of its spaces.
     pub(super) stack_number: u64,

@@ -1,19 +1,19 @@
 //! Packet spacing (PSP) as the controller of a QUIC stack.
 //!
-//! PSP has no window: the distance between packets is all there is. The window that the stack is
-//! told is large; [`Account::spacing`](super::Account) is obeyed by who asks the stack for
-//! packets. PSP's report, which its receiver sends once per base round trip, is made here out of
+//! PSP has no cwnd, only a spacing. The cwnd given to the stack
+//! is large; our pacer follows [`Account::spacing`](super::Account) when it polls the stack for
+//! packets. PSP's report, which its receiver sends once per base round trip, is derived here from
 //! the stack's acknowledgements.
 //!
-//! Two things differ from the paper, because it counts on a network card that spaces packets:
+//! Two things differ from the paper, which relies on a network card that spaces packets:
 //!
-//! * PSP begins without spacing, at the speed of its first link. Here that would be all there is
-//!   to send at one instant. The first packets are a tenth of the base round trip apart (as many
-//!   as the initial window of RFC 6928), and the distance is halved with every report that tells
-//!   of no loss. The first loss doubles it, and there PSP begins. Below PSP's first step, 50 us,
+//! * PSP begins without spacing, at the rate of its first link. Here that would send everything
+//!   at once. The first packets are a tenth of the base round trip apart (as many
+//!   as the initial window of RFC 6928), and the spacing is halved with every report without
+//!   a loss. The first loss doubles it, and there PSP begins. Below PSP's first step, 50 us,
 //!   PSP begins without spacing.
-//! * That nothing came is reported as a loss only where the stack found one: acknowledgements are
-//!   held back on purpose, and in a queue of some round trips packets are not lost.
+//! * A report without arrivals counts as a loss only if the stack detected one: acknowledgements are
+//!   delayed on purpose, and in a queue of several round trips packets are not lost.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -30,15 +30,15 @@ use super::adapter::Pacing;
 use super::clock::{Epoch, span};
 use super::outstanding::Outstanding;
 
-/// Makes a [`Spaced`] for each path of the stack.
+/// Creates a [`Spaced`] for each path of the stack.
 pub(crate) struct SpacedFactory {
-    /// How the spacing moves.
+    /// Parameters of the spacing.
     pub(crate) parameters: SpacingParameters,
-    /// The window that the stack is told, in bytes.
+    /// The cwnd given to the stack, in bytes.
     pub(crate) window: u64,
-    /// Zero of time.
+    /// The zero of time.
     pub(crate) epoch: Epoch,
-    /// Where the spacing is read.
+    /// The shared state.
     pub(crate) account: SharedAccount,
 }
 
@@ -73,15 +73,15 @@ struct Spaced {
     account: SharedAccount,
     /// `None` until the first loss.
     spacing: Option<Spacing>,
-    /// The distance before the first loss; `None` until the first round trip is measured.
+    /// The spacing before the first loss; `None` until the first round trip is measured.
     starting: Option<Duration>,
-    /// The stack held a packet for lost since the last report.
+    /// The stack declared a packet lost since the last report.
     lost: bool,
-    /// What the last report told.
+    /// The last report.
     told: Report,
     base_rtt: Option<Duration>,
     counter: ReportCounter,
-    /// The number of the next packet, counted from the first that the spacing governs.
+    /// Number of the next packet, counted from the first under spacing.
     next: u64,
     /// Packets in flight, in the order of sending.
     outstanding: VecDeque<Outstanding>,
@@ -90,10 +90,10 @@ struct Spaced {
     reported: Time,
 }
 
-/// Packets in the first round trip that is measured.
+/// Packets in the first measured round trip.
 const FIRST_PACKETS: u64 = 10;
 
-/// Packets remembered at most; older ones no report will tell of.
+/// Maximum packets tracked; no report covers older ones.
 const MAX_OUTSTANDING: usize = 1 << 16;
 
 impl Spaced {
@@ -112,7 +112,7 @@ impl Spaced {
         Some(packet)
     }
 
-    /// Counts the oldest packet in flight as one that came; false where there is none.
+    /// Counts the oldest packet in flight as received; false if there is none.
     fn forget_oldest(&mut self) -> bool {
         let Some(oldest) = self.outstanding.pop_front() else { return false };
         self.in_flight -= oldest.bytes;
@@ -120,7 +120,7 @@ impl Spaced {
         true
     }
 
-    /// Makes a report, where one is due.
+    /// Makes a report if one is due.
     fn report(&mut self, now: Time) {
         let Some(base) = self.base_rtt else { return };
         let report = self.counter.report();
@@ -192,8 +192,8 @@ impl Controller for Spaced {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _: bool, _: Option<u64>) {
-        // The stack forgets packets of the handshake, and probes of the packet size, without a
-        // word: they are not lost to congestion.
+        // The stack discards packets of the handshake, and MTU probes, without a
+        // callback: they are not lost to congestion.
         while self.in_flight > in_flight && self.forget_oldest() {}
         self.report(self.epoch.time(now));
     }
@@ -203,7 +203,7 @@ impl Controller for Spaced {
         self.report(self.epoch.time(now));
     }
 
-    /// The spacing learns of losses by its reports alone.
+    /// The spacing reacts to losses by its reports only.
     fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {}
 
     fn on_mtu_update(&mut self, _mtu: u16) {}

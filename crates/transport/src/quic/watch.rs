@@ -1,7 +1,7 @@
-//! A TLS session that tells which packets it opened.
+//! A TLS session that records the numbers of received packets.
 //!
-//! A receiver that decides when to acknowledge must see packet numbers, which the stack keeps to
-//! itself. It hands each packet's number to the key that opens it: the key is wrapped.
+//! A receiver that decides when to acknowledge needs packet numbers, which the stack does not
+//! expose. It passes each packet's number to the key that decrypts it: the key is wrapped.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use noq_proto::crypto::{
 use noq_proto::transport_parameters::TransportParameters;
 use noq_proto::{ConnectError, Connection, ConnectionId, PathId, Side, TransportError};
 
-/// Numbers of the packets of application data that were opened and not yet asked for.
+/// Numbers of application data packets that were decrypted and not yet collected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched(Arc<Opened>);
 
@@ -25,16 +25,16 @@ struct Opened {
     failed: AtomicU64,
 }
 
-/// More than one datagram ever holds; they are asked for after each.
+/// More than one datagram ever holds; they are collected after each.
 const MAX_NUMBERS: usize = 64;
 
 impl Watched {
-    /// Moves the numbers to `into`, in the order in which they came.
+    /// Moves the numbers to `into`, in the order of arrival.
     pub(crate) fn take(&self, into: &mut Vec<u64>) {
         into.append(&mut self.0.numbers.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Packets that could not be opened: damaged, or forged.
+    /// Packets that failed authentication: damaged, or forged.
     pub(crate) fn failed(&self) -> u64 {
         self.0.failed.load(Ordering::Relaxed)
     }
@@ -47,7 +47,7 @@ impl Watched {
     }
 }
 
-/// What `connection` tells of the packets that it opened, its session being a watched one.
+/// The record of `connection`, whose session must be a watched one.
 pub(crate) fn watched(connection: &Connection) -> Watched {
     let data = connection.crypto_session().handshake_data();
     data.and_then(|data| data.downcast::<Watched>().ok())
@@ -98,7 +98,7 @@ impl PacketKey for WatchedKey {
 struct WatchedSession {
     inner: Box<dyn Session>,
     watched: Watched,
-    /// Sets of keys handed out: the first is the handshake's, the second the application's.
+    /// Number of key sets created: the first is the handshake's, the second the application's.
     keys: u8,
 }
 
@@ -115,7 +115,7 @@ impl Session for WatchedSession {
         self.inner.initial_keys(dst_cid, side)
     }
 
-    /// Not what was negotiated, of which nobody asks, but the [`Watched`].
+    /// Returns the [`Watched`] instead of the negotiated data, which nobody uses.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         Some(Box::new(self.watched.clone()))
     }
@@ -172,7 +172,7 @@ impl Session for WatchedSession {
     }
 }
 
-/// Starts watched sessions of a client.
+/// Creates watched sessions of a client.
 pub(crate) struct WatchedClient(pub(crate) Arc<dyn ClientConfig>);
 
 impl ClientConfig for WatchedClient {
@@ -187,7 +187,7 @@ impl ClientConfig for WatchedClient {
     }
 }
 
-/// Starts watched sessions of a server.
+/// Creates watched sessions of a server.
 pub(crate) struct WatchedServer(pub(crate) Arc<dyn ServerConfig>);
 
 impl ServerConfig for WatchedServer {

@@ -1,8 +1,8 @@
-//! Endpoints in virtual time, over a network that does what networks do.
+//! Endpoints in virtual time, over a simulated network.
 //!
 //! A [`Network`] has endpoints with addresses and links between them, which are those of the
-//! simulator's, and beside what links do it damages, repeats and marks datagrams and stalls. All
-//! that happens follows from its seed, but for TLS's own randomness, on which neither sizes nor
+//! simulator; in addition it damages, duplicates and marks datagrams and has outages. Everything
+//! derives from its seed, except TLS's own randomness, on which neither sizes nor
 //! times depend.
 
 mod network;

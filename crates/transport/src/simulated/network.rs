@@ -12,13 +12,13 @@ use crate::endpoint::Endpoint;
 use crate::events::{Poll, Source, Transmit};
 use ontempo_udp::Dscp;
 
-/// Headers of IPv4 and UDP, which links carry as well.
+/// IPv4 and UDP headers, which links carry as well, bytes.
 const HEADERS: Bytes = Bytes::new(28);
 
-/// How much later a repeated datagram may come.
+/// Maximum delay of a duplicate.
 const REPEATED_LATER: Duration = Duration::from_millis(50);
 
-/// An endpoint, where it is, and when it wants to be woken.
+/// An endpoint, its address, and its next timeout.
 struct Node {
     endpoint: Endpoint,
     address: SocketAddr,
@@ -32,7 +32,7 @@ struct Way {
     random: RandomStream,
 }
 
-/// A datagram and when it arrives where; of two at the same time, the one sent first.
+/// A datagram in transit, ordered by arrival, then by sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at: Time,
@@ -43,22 +43,22 @@ struct Arrival {
     payload: Vec<u8>,
 }
 
-/// A datagram that was sent, and what became of it.
+/// A datagram that was sent, and its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The node that sent it.
     pub from: usize,
-    /// The node that it was for.
+    /// The destination node.
     pub to: usize,
-    /// When it left.
+    /// When it was sent.
     pub left: Time,
-    /// When it comes; `None`: it is lost.
+    /// When it arrives; `None`: it is lost.
     pub arrives: Option<Time>,
     /// Bytes of UDP payload.
     pub size: usize,
-    /// True where a bit of it is flipped.
+    /// True if one of its bits is flipped.
     pub damaged: bool,
-    /// The class of its connection, where that has one.
+    /// DSCP of its connection, if it has one.
     pub dscp: Option<Dscp>,
 }
 
@@ -68,7 +68,7 @@ pub struct Network {
     now: Time,
     nodes: Vec<Node>,
     ways: Vec<Way>,
-    /// Which way leads from which node to which.
+    /// The path between each pair of nodes.
     routes: BTreeMap<(usize, usize), usize>,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     order: u64,
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Network {
 }
 
 impl Network {
-    /// A network without anybody.
+    /// An empty network.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -100,13 +100,13 @@ impl Network {
         }
     }
 
-    /// Puts an endpoint at an address, and answers its number.
+    /// Adds an endpoint at an address; returns its number.
     pub fn add(&mut self, endpoint: Endpoint, address: SocketAddr) -> usize {
         self.nodes.push(Node { endpoint, address, wake: Time::NEVER });
         self.nodes.len() - 1
     }
 
-    /// Joins two endpoints: `path` leads from the first to the second, `back` back.
+    /// Connects two endpoints: `path` leads from the first to the second, `back` back.
     pub fn join(&mut self, first: usize, second: usize, path: &Path, back: &Path) {
         for (from, to, path) in [(first, second, path), (second, first, back)] {
             let name = format!("{from} to {to}");
@@ -120,7 +120,7 @@ impl Network {
         }
     }
 
-    /// Joins `third` to `second` by the very links that join `first` to it, so that both share
+    /// Connects `third` to `second` by the links that connect `first` to it, so that both share
     /// their queues.
     pub fn join_beside(&mut self, third: usize, first: usize, second: usize) {
         for (ways, like) in [((third, second), (first, second)), ((second, third), (second, first))]
@@ -131,27 +131,27 @@ impl Network {
         }
     }
 
-    /// From now on every datagram is written down, for [`passages`](Self::passages).
+    /// Records every datagram from now on, for [`passages`](Self::passages).
     pub fn keep_passages(&mut self) {
         self.passages.get_or_insert_default();
     }
 
-    /// From now on nothing is written down, and what was is forgotten.
+    /// Stops recording and discards the records.
     pub fn forget_passages(&mut self) {
         self.passages = None;
     }
 
-    /// The datagrams written down, in the order of sending.
+    /// The recorded datagrams, in the order of sending.
     pub fn passages(&self) -> &[Passage] {
         self.passages.as_deref().unwrap_or_default()
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// An endpoint. After its use, [`flush`](Self::flush) sends what it has to send.
+    /// An endpoint. Call [`flush`](Self::flush) afterwards to send its datagrams.
     pub fn endpoint(&mut self, node: usize) -> &mut Endpoint {
         &mut self.nodes[node].endpoint
     }
@@ -161,7 +161,7 @@ impl Network {
         self.nodes[node].address
     }
 
-    /// Gives an endpoint another address, as a NAT does: what is under way to the old one is
+    /// Gives an endpoint another address, as a NAT does: datagrams in transit to the old one are
     /// lost.
     pub fn rebind(&mut self, node: usize, address: SocketAddr) {
         self.nodes[node].address = address;
@@ -170,19 +170,19 @@ impl Network {
             arrivals.into_iter().filter(|Reverse(arrival)| arrival.to != node).collect();
     }
 
-    /// Hands a node a datagram out of nowhere, as an attacker would.
+    /// Delivers a datagram to a node, as an attacker would.
     pub fn inject(&mut self, to: usize, from: SocketAddr, payload: &[u8]) {
         let source = Source::of(from);
         self.nodes[to].endpoint.handle(self.now, source, BytesMut::from(payload));
         self.flush(to);
     }
 
-    /// The most datagrams that one transmission consisted of.
+    /// Maximum number of datagrams in one transmission.
     pub fn largest_burst(&self) -> usize {
         self.largest_burst
     }
 
-    /// Sends what an endpoint has to send.
+    /// Sends the datagrams of an endpoint.
     pub fn flush(&mut self, node: usize) {
         let mut out = std::mem::take(&mut self.scratch);
         loop {
@@ -201,8 +201,8 @@ impl Network {
         self.scratch = out;
     }
 
-    /// Lets happen what comes next, unless that is after `until`: then time is `until`. Answers
-    /// at which node it happened.
+    /// Processes the next event, unless it is after `until`: then time is `until`. Returns
+    /// the node of the event.
     pub fn step(&mut self, until: Time) -> Option<usize> {
         let waking = (0..self.nodes.len()).min_by_key(|node| self.nodes[*node].wake)?;
         let wake = self.nodes[waking].wake;
@@ -265,10 +265,10 @@ impl Network {
     }
 }
 
-/// A datagram at the end of its way.
+/// A datagram on arrival.
 struct Passed {
     at: Time,
-    /// When it comes a second time.
+    /// Arrival of its duplicate.
     again: Option<Time>,
     ecn: Option<EcnCodepoint>,
     damaged: bool,
@@ -276,7 +276,7 @@ struct Passed {
 }
 
 impl Way {
-    /// What becomes of a datagram; `None`: it is lost.
+    /// The fate of a datagram; `None`: it is lost.
     fn pass(&mut self, now: Time, ecn: Option<EcnCodepoint>, payload: &[u8]) -> Option<Passed> {
         let mishaps = &self.mishaps;
         if mishaps.stalls.iter().any(|(begins, ends)| (*begins..*ends).contains(&now)) {

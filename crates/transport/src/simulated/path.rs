@@ -4,35 +4,35 @@ use ontempo_network::{DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel
 /// One direction between two endpoints.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// How fast packets leave.
+    /// Rate of the link.
     pub rate: Rate,
-    /// How long they travel after that.
+    /// Propagation delay.
     pub delay: DelayLaw,
-    /// How many may wait for the link; the next is dropped.
+    /// Queue limit, in packets.
     pub buffer: Packets,
-    /// What the wire loses.
+    /// Loss model.
     pub loss: LossModel,
-    /// Whether packets may overtake each other, where the delay varies.
+    /// Whether packets may overtake each other if the delay varies.
     pub reordering: bool,
-    /// What else happens.
+    /// Further impairments.
     pub mishaps: Mishaps,
 }
 
-/// What happens to datagrams beside queue, loss and delay.
+/// Impairments beside queue, loss and delay.
 #[derive(Clone, Debug, Default)]
 pub struct Mishaps {
-    /// The share of which a bit is flipped, 0 to 1.
+    /// Share of datagrams with a flipped bit, 0 to 1.
     pub damaged: f64,
-    /// The share that comes twice, the second time up to 50 ms later.
+    /// Share duplicated, the duplicate up to 50 ms later.
     pub repeated: f64,
-    /// The share of ECN-capable ones that is marked.
+    /// Share of ECN-capable datagrams marked CE.
     pub marked: f64,
-    /// Times, each with its end, between which everything is lost.
+    /// Outages: begin and end.
     pub stalls: Vec<(Time, Time)>,
 }
 
 impl Path {
-    /// A path that loses nothing: `rate` and `delay`, and a buffer of 100 packets.
+    /// A path without loss: `rate` and `delay`, and a queue of 100 packets.
     pub fn clean(rate: Rate, delay: Duration) -> Self {
         Self {
             rate,

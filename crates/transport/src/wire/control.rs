@@ -1,6 +1,6 @@
-//! Messages of the control stream.
+//! Control messages.
 //!
-//! Each is its length, its kind, and its fields in the order in which they are declared.
+//! Each is its length, its kind, and its fields in the order of declaration.
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::delivery::DeliveryOrder;
@@ -10,157 +10,157 @@ use super::unit::MAX_MICROS;
 use super::{VERSION, WireError};
 use crate::flow::Reliability;
 
-/// The longest message, in bytes, its length not counted.
+/// Maximum size of a message, in bytes, without its length.
 pub const MAX_MESSAGE: usize = 4096;
 
-/// The longest shared token, in bytes.
+/// Maximum size of a token, in bytes.
 pub const MAX_TOKEN: usize = 256;
 
-/// The longest label of a flow, in bytes.
+/// Maximum size of a flow's label, in bytes.
 pub const MAX_LABEL: usize = 256;
 
-/// How many units one message may tell to be dropped.
+/// Maximum units in one `Dropped` message.
 pub const MAX_DROPPED: usize = 128;
 
-/// How many bytes a message may hold in its buffer before it is whole.
+/// Maximum bytes buffered of an incomplete message.
 const MAX_FRAME: usize = MAX_MESSAGE + 8;
 
-/// What a receiver is ready to hold.
+/// Receive limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows open at a time.
+    /// Concurrent flows.
     pub flows: u64,
-    /// Units of one flow that are under way or not taken.
+    /// Units of one flow in transit or not taken.
     pub units: u64,
-    /// Bytes of one flow that are under way or not taken.
+    /// Bytes of one flow in transit or not taken.
     pub bytes: u64,
-    /// Bytes of one unit.
+    /// Size of one unit, bytes.
     pub unit_bytes: u64,
 }
 
-/// How a sender asks for its packets to be acknowledged.
+/// How a sender asks for acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckRequest {
-    /// Each at once.
+    /// Every packet immediately.
     Immediate,
-    /// Every second, or after 25 ms (RFC 9000, section 13.2).
+    /// Every second packet, or after 25 ms (RFC 9000, section 13.2).
     Delayed,
-    /// One for one to four, as the stream's regularity allows (thesis, ch. IV).
+    /// One for one to four packets, depending on the stream's regularity (thesis, ch. IV).
     #[default]
     Adaptive,
 }
 
-/// A flow begins.
+/// Opens a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowOpened {
     /// Its number, counted from 0 by its sender.
     pub flow: u64,
-    /// The order of its delivery.
+    /// Delivery order.
     pub order: DeliveryOrder,
-    /// What becomes of units that are lost.
+    /// What happens to lost units.
     pub reliability: Reliability,
-    /// What it carries, in the application's words.
+    /// Description by the application.
     pub label: String,
 }
 
-/// A unit that its sender gave up.
+/// A unit dropped by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DroppedUnit {
     /// Its number.
     pub id: u64,
-    /// The bytes of the flow's credit that it took; 0 where its sending had not begun.
+    /// Bytes of the flow's credit that it used; 0 if its sending had not begun.
     pub bytes: u64,
 }
 
-/// What a receiver tells of a flow, all of it since the flow began.
+/// Receiver report of a flow, cumulative since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Units that arrived whole.
+    /// Units received completely.
     pub units: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Units that arrived after their deadline, by the receiver's estimate of the sender's clock.
     pub late: u64,
-    /// The delay of the last unit, from being handed over to being deliverable.
+    /// Delay of the last unit, from sending until it could be delivered.
     pub delay: Duration,
 }
 
-/// A message.
+/// A control message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The client's first: who it is and what it is ready to receive.
+    /// First message of the client.
     Hello {
-        /// The token that both sides know; may be empty.
+        /// The token; may be empty.
         token: Vec<u8>,
-        /// What it is ready to hold.
+        /// Its receive limits.
         limits: Limits,
         /// How its packets are to be acknowledged.
         acknowledge: AckRequest,
     },
-    /// The server's answer to the right token.
+    /// The server's answer to a valid token.
     Welcome {
-        /// What it is ready to hold.
+        /// Its receive limits.
         limits: Limits,
         /// How its packets are to be acknowledged.
         acknowledge: AckRequest,
     },
-    /// A flow begins.
+    /// Opens a flow.
     FlowOpened(FlowOpened),
-    /// A flow has come to its end.
+    /// End of a flow.
     FlowFinished {
         /// Its number.
         flow: u64,
-        /// How many units it had: their numbers are below this.
+        /// Number of its units: their numbers are below this.
         units: u64,
     },
-    /// Units were given up. The receiver decides: one that had arrived whole stays.
+    /// Units were dropped by the sender. Units that had arrived completely are kept by the receiver.
     Dropped {
         /// The flow.
         flow: u64,
-        /// Which, at most [`MAX_DROPPED`].
+        /// The units, at most [`MAX_DROPPED`].
         units: Vec<DroppedUnit>,
     },
-    /// The answer to the oldest `Dropped` of the flow not answered.
+    /// Answer to the oldest unanswered `Dropped` of the flow.
     Settled {
         /// The flow.
         flow: u64,
-        /// Those of its units that had arrived whole, and so are not dropped.
+        /// Those of its units that had arrived completely, and so are not dropped.
         arrived: Vec<u64>,
     },
-    /// More of a flow may be sent.
+    /// New credit of a flow.
     Credit {
         /// The flow.
         flow: u64,
         /// Units with a number below this.
         units: u64,
-        /// Bytes since the flow began.
+        /// Bytes since the beginning of the flow.
         bytes: u64,
     },
-    /// What time is it?
+    /// Request for a clock comparison.
     Clock {
-        /// The asker's clock.
+        /// Time of sending, by the sender's clock.
         asked: Time,
     },
-    /// The answer to a `Clock`.
+    /// Answer to `Clock`.
     ClockAnswer {
-        /// Its `asked`.
+        /// Its `asked`, returned.
         asked: Time,
-        /// When it came, by the answerer's clock.
+        /// Arrival of the request, by this side's clock.
         came: Time,
-        /// When this left, by the answerer's clock.
+        /// Sending of the answer, by this side's clock.
         left: Time,
     },
-    /// What a receiver saw of a flow.
+    /// Receiver report.
     Feedback {
         /// The flow.
         flow: u64,
-        /// What it saw.
+        /// The report.
         told: Told,
     },
 }
 
 impl Message {
-    /// Appends it to `out`, its length before it.
+    /// Appends its encoding to `out`, with its length.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut body = Vec::new();
         self.write_body(&mut body);
@@ -168,10 +168,10 @@ impl Message {
         write_bytes(out, &body);
     }
 
-    /// Reads the first message and tells how many bytes it took; `None` where it is not whole.
+    /// Parses the first message and returns its encoded length; `None` if it is incomplete.
     ///
     /// # Errors
-    /// Where it is too long or not what it should be.
+    /// If it is too long or malformed.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, WireError> {
         let mut reader = Reader::new(&bytes[..bytes.len().min(MAX_FRAME)]);
         let body = match reader.bytes(MAX_MESSAGE, "a message's length") {

@@ -1,12 +1,12 @@
-//! What ontempo says on top of QUIC: a control stream, headers of units, datagrams.
+//! The protocol on top of QUIC: a control stream, unit headers, datagrams.
 //!
 //! A client opens one bidirectional stream, the control stream, on which both sides write
-//! [`Message`]s. A unit of a flow that is repaired travels on a unidirectional stream, a
-//! [`UnitHeader`] before its bytes, several small units behind one another; a unit of a flow that
-//! is not repaired travels in datagrams, each begun by a [`FragmentHeader`]. Numbers are QUIC's
+//! [`Message`]s. A unit of a flow with retransmission is sent on a unidirectional stream, a
+//! [`UnitHeader`] before its bytes; several small units may share a stream. A unit of a flow
+//! without retransmission is sent in datagrams, each with a [`FragmentHeader`]. Numbers are QUIC's
 //! variable-length integers (RFC 9000, section 16); times are microseconds.
 //!
-//! Every parser is total: whatever the bytes, it answers, within the limits named here.
+//! Every parser is total: it returns a value or an error for any bytes, within the limits named here.
 
 mod control;
 mod number;
@@ -18,22 +18,22 @@ pub use control::{
 };
 pub use unit::{FragmentHeader, MAX_DEPENDENCIES, MAX_UNIT_HEADER, UnitHeader};
 
-/// The version of this protocol, which both sides must name.
+/// Version of this protocol, which must be equal at both sides.
 pub const VERSION: u64 = 1;
 
-/// The protocol's name in TLS (ALPN, RFC 7301).
+/// ALPN of the protocol (RFC 7301).
 pub const ALPN: &[u8] = b"ontempo/1";
 
-/// Why bytes could not be read.
+/// Why bytes could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// They end too early.
+    /// Truncated.
     Short,
-    /// They go on after the end.
+    /// Trailing bytes.
     Trailing,
-    /// A number is outside the range that its field may have; names the field.
+    /// A number is outside the range of its field; names the field.
     OutOfRange(&'static str),
-    /// A kind of message that version 1 does not have.
+    /// An unknown kind of message.
     UnknownMessage(u64),
 }
 

@@ -1,11 +1,11 @@
-//! Reading and writing of numbers and byte strings.
+//! Encoding of numbers and byte strings.
 
 use super::WireError;
 
-/// The largest number that can be written (RFC 9000, section 16).
+/// The largest number of the encoding (RFC 9000, section 16).
 pub(super) const MAX_VARINT: u64 = (1 << 62) - 1;
 
-/// Appends `value`, which is cut to [`MAX_VARINT`].
+/// Appends `value`, limited to [`MAX_VARINT`].
 pub(super) fn write(out: &mut Vec<u8>, value: u64) {
     let value = value.min(MAX_VARINT);
     match value {
@@ -18,13 +18,13 @@ pub(super) fn write(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// Appends a byte string, its length before it.
+/// Appends a byte string with its length.
 pub(super) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     write(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front of a slice.
+/// Parses from the front of a slice.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     left: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         Ok(value & (MAX_VARINT >> (62 - (bytes.len() * 8 - 2))))
     }
 
-    /// A number that may be at most `most`; `field` names it in the error.
+    /// A number of at most `most`; `field` names it in the error.
     pub(super) fn at_most(&mut self, most: u64, field: &'static str) -> Result<u64, WireError> {
         let value = self.number()?;
         if value > most { Err(WireError::OutOfRange(field)) } else { Ok(value) }
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         self.take(length as usize)
     }
 
-    /// Everything must have been read.
+    /// Error if bytes are left.
     pub(super) fn end(&self) -> Result<(), WireError> {
         if self.left.is_empty() { Ok(()) } else { Err(WireError::Trailing) }
     }

@@ -1,37 +1,37 @@
-//! Headers of application data units.
+//! Headers of units.
 
 use ontempo_foundation::{Duration, Time};
 
 use super::WireError;
 use super::number::{MAX_VARINT, Reader, write};
 
-/// How many units one unit may name as those that it depends on.
+/// Maximum dependencies of a unit.
 pub const MAX_DEPENDENCIES: usize = 32;
 
-/// The longest header, in bytes: six numbers, a count, the dependencies.
+/// Maximum size of a header, in bytes: six numbers, a count, the dependencies.
 pub const MAX_UNIT_HEADER: usize = 8 * (6 + 1 + MAX_DEPENDENCIES);
 
-/// What stands before a unit's bytes.
+/// Header before a unit's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitHeader {
-    /// The flow that it belongs to.
+    /// Its flow.
     pub flow: u64,
-    /// Its number within the flow, from 0 without a gap.
+    /// Its number in the flow, from 0 without gaps.
     pub id: u64,
-    /// How many bytes follow.
+    /// Number of bytes that follow.
     pub length: u64,
-    /// When it was handed over for sending, by the sender's clock; whole microseconds.
+    /// When it was passed to the sender, by the sender's clock; whole microseconds.
     pub sent: Time,
-    /// How long after `sent` it is wanted at the latest; whole microseconds.
+    /// Deadline as a duration since `sent`; whole microseconds.
     pub lifetime: Option<Duration>,
-    /// More important units have a larger one.
+    /// A larger number is more important.
     pub priority: u8,
-    /// Units of the flow that it is of no use without, each before it.
+    /// Earlier units of the flow without which it is of no use.
     pub depends_on: Vec<u64>,
 }
 
 impl UnitHeader {
-    /// Appends it to `out`.
+    /// Appends its encoding to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write(out, self.flow);
         write(out, self.id);
@@ -45,10 +45,10 @@ impl UnitHeader {
         }
     }
 
-    /// Reads a header and tells how many bytes it took.
+    /// Parses a header and returns its encoded length.
     ///
     /// # Errors
-    /// [`WireError::Short`] where more bytes are needed; any other is final.
+    /// [`WireError::Short`] if more bytes are needed; any other is final.
     pub fn read(bytes: &[u8]) -> Result<(Self, usize), WireError> {
         let mut reader = Reader::new(bytes);
         let header = Self::take(&mut reader)?;
@@ -73,33 +73,33 @@ impl UnitHeader {
     }
 }
 
-/// The most microseconds that our units of time hold.
+/// The largest number of microseconds that `Time` holds.
 pub(super) const MAX_MICROS: u64 = u64::MAX / 1000;
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// What stands at the front of a datagram that carries a piece of a unit.
+/// Header of a datagram with a fragment of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FragmentHeader {
-    /// The first piece.
+    /// The first fragment.
     First(UnitHeader),
-    /// A later one.
+    /// A later fragment.
     Later {
-        /// The flow that the unit belongs to.
+        /// Its flow.
         flow: u64,
-        /// Its number.
+        /// Its unit's number.
         id: u64,
-        /// Bytes of the whole unit.
+        /// Size of the whole unit, bytes.
         length: u64,
-        /// Where in the unit this piece begins; not 0.
+        /// Offset of the fragment in the unit; not 0.
         offset: u64,
     },
 }
 
 impl FragmentHeader {
-    /// Appends it to `out`.
+    /// Appends its encoding to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::First(header) => {
@@ -114,10 +114,10 @@ impl FragmentHeader {
         }
     }
 
-    /// Reads a header and tells how many bytes it took.
+    /// Parses a header and returns its encoded length.
     ///
     /// # Errors
-    /// Where the bytes end too early or name what cannot be.
+    /// If the bytes are truncated, or a number is out of range.
     pub fn read(bytes: &[u8]) -> Result<(Self, usize), WireError> {
         let mut reader = Reader::new(bytes);
         let offset = reader.number()?;
