@@ -1,4 +1,4 @@
-//! Pacing: spreads what a window would send at once.
+//! Pacing: spreads the packets of a window over time.
 //!
 //! Aggarwal, Savage and Anderson (INFOCOM 2000) send one packet every `srtt / cwnd`; a
 //! controller that names a rate is paced at that rate. The caller computes the interval, the
@@ -18,7 +18,7 @@ pub fn interval_of_window(srtt: Duration, window: Window) -> Duration {
     srtt.mul_f64(1.0 / window.packets().max(1.0))
 }
 
-/// Says when the next packet may leave.
+/// Computes when the next packet may be sent.
 ///
 /// It keeps the time at which the packets sent so far would all have left at the paced rate
 /// (the generic cell rate algorithm, ITU-T I.371). A packet may leave ahead of that time by
@@ -26,11 +26,11 @@ pub fn interval_of_window(srtt: Duration, window: Window) -> Duration {
 /// leaves back to back is one burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
-    /// Packets that may leave back to back, at least one.
+    /// Packets that may be sent back to back, at least one.
     burst: u64,
-    /// When all packets sent so far would have left, evenly spaced, and the next is due.
+    /// When all packets sent so far would have been sent, evenly spaced, and the next is due.
     due: Time,
-    /// How far ahead of `due` a packet may leave: all but one of a burst's intervals.
+    /// How far ahead of `due` a packet may be sent: all but one of a burst's intervals.
     allowance: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// A pacer that lets `burst` packets leave back to back; zero counts as one.
+    /// A pacer that allows `burst` packets back to back; zero counts as one.
     pub fn new(burst: Packets) -> Self {
         Self { burst: burst.get().max(1), due: Time::ZERO, allowance: Duration::ZERO }
     }
@@ -56,13 +56,13 @@ impl Pacer {
         if self.due == Time::NEVER { Time::NEVER } else { self.due - self.allowance }
     }
 
-    /// A packet left at `now`, `interval` being the distance that the rate asks for after it.
+    /// A packet was sent at `now`; `interval` is the spacing after it.
     pub fn on_sent(&mut self, now: Time, interval: Duration) {
         self.due = self.due.max(now) + interval;
         self.allowance = interval * (self.burst - 1);
     }
 
-    /// Forgets what was sent: the next packet may leave at once.
+    /// Forgets what was sent: the next packet may be sent immediately.
     pub fn reset(&mut self) {
         self.due = Time::ZERO;
         self.allowance = Duration::ZERO;

@@ -1,11 +1,11 @@
-//! The receiver's side of a reliable transport: what has arrived, and what to say of it.
+//! The receiver's side of a reliable transport: what has arrived, and how to acknowledge it.
 
 use crate::recovery::SackBlock;
 
 /// The most blocks that fit into a TCP header beside timestamps (RFC 2018, section 3).
 const MAX_BLOCKS: usize = 3;
 
-/// What a packet was to its receiver.
+/// Classification of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The one expected, with nothing held behind it.

@@ -14,12 +14,12 @@ pub enum Sampling {
     Ticks,
 }
 
-/// What of the retransmission timer may be set.
+/// Parameters of the retransmission timer.
 #[derive(Clone, Copy, Debug)]
 pub struct RtoParameters {
     /// Timeout before the first sample (RFC 6298, section 2.1: 1 s).
     pub initial: Duration,
-    /// The least timeout. RFC 6298 section 2.4 says 1 s; Linux and ns-2 2.35 say 200 ms.
+    /// Minimum timeout. 1 s in RFC 6298, section 2.4; 200 ms in Linux and ns-2 2.35.
     pub minimum: Duration,
     /// The greatest timeout (RFC 6298, section 2.5: at least 60 s).
     pub maximum: Duration,
@@ -196,7 +196,7 @@ impl SelfInducedDelay {
         stretch.mul_f64((packets - 1.0) / packets)
     }
 
-    /// Forgets the last train, after a retransmission say, whose acknowledgement covers no
+    /// Forgets the last train, for example after a retransmission, whose acknowledgement covers no
     /// train.
     pub fn reset(&mut self) {
         self.previous = None;
@@ -286,7 +286,7 @@ mod tests {
             .collect();
         assert_eq!(timeouts[..3], [600, 1200, 2400].map(millis));
         assert_eq!(timeouts[7..], [60_000; 3].map(millis));
-        // The averages had become worthless: this counts as a first sample.
+        // The averages are obsolete: this counts as a first sample.
         estimator.on_sample(millis(200));
         assert_eq!(estimator.rto(), millis(600));
     }

@@ -2,7 +2,7 @@
 //!
 //! The packet-spacing protocol (PSP) of Kapadia, Feng and Feng, "The Effects of Inter-Packet
 //! Spacing on the Delivery of Multimedia Content" (psp, section 2). Once per base round trip
-//! the receiver reports how many packets came; the sender compares with how many it sent. A
+//! the receiver reports how many packets arrived; the sender compares with how many it sent. A
 //! loss doubles the spacing, none lets it shrink a little.
 //!
 //! [`ReportCounter`] is the receiver's side and [`Spacing`] the sender's. What was sent and
@@ -12,32 +12,32 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Packets};
 
-/// What a receiver tells: totals, so that a report that is lost takes nothing with it.
+/// Report of a receiver: cumulative, so that a lost report loses nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One more than the highest number that has come; 0 before the first packet.
+    /// One more than the highest packet number received; 0 before the first packet.
     pub next: u64,
-    /// Packets that have come.
+    /// Packets received.
     pub received: Packets,
 }
 
-/// Counts what comes, for the next [`Report`].
+/// Counts arrivals for the next [`Report`].
 ///
-/// A packet that comes late counts as lost in the report that passes over it, and beyond what
-/// is expected in the report after it comes. The network is trusted not to duplicate.
+/// A late packet counts as lost in the report that skips it, and as a surplus in the
+/// report after its arrival. The network is assumed not to duplicate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportCounter {
     report: Report,
 }
 
 impl ReportCounter {
-    /// The packet of this number, counted from 0, has come.
+    /// Counts the packet with this number, from 0.
     pub fn on_packet(&mut self, number: u64) {
         self.report.next = self.report.next.max(number.saturating_add(1));
         self.report.received += Packets::new(1);
     }
 
-    /// What to tell the sender now.
+    /// The report to send now.
     pub const fn report(&self) -> Report {
         self.report
     }
@@ -106,7 +106,7 @@ pub struct Spacing {
     base_rtt: Duration,
     spacing: Duration,
     last: Report,
-    /// What was to be sent next when the last report came, and when the one before it came.
+    /// The next packet to be sent when the last report arrived, and when the one before arrived.
     sent_before: [u64; 2],
     /// Decisions whose packets are not all reported on, the oldest first; never empty.
     epochs: VecDeque<Epoch>,
@@ -149,13 +149,13 @@ impl Spacing {
         self.spacing
     }
 
-    /// Reports so far that told of a loss.
+    /// Reports with a loss so far.
     pub const fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// A report has come; `next_to_send` is the number of the next packet to be sent. A report
-    /// overtaken by a later one says nothing.
+    /// Takes a report; `next_to_send` is the number of the next packet. A report
+    /// overtaken by a later one is ignored.
     pub fn on_report(&mut self, report: Report, next_to_send: u64) {
         if report.next < self.last.next || report.received < self.last.received {
             return;
@@ -176,15 +176,15 @@ impl Spacing {
         self.begin_epoch(Epoch { first: next_to_send, lowered_from }, told_until);
     }
 
-    /// Up to which number the report tells, and whether any packet below was lost; `None`
-    /// where it tells nothing.
+    /// The number up to which the report counts, and whether any packet below was lost; `None`
+    /// if it covers nothing new.
     fn compare(&self, report: Report) -> (u64, Option<bool>) {
         let sent = report.next - self.last.next;
         if sent > 0 {
             let received = (report.received - self.last.received).get();
             return (report.next, Some(sent > received));
         }
-        // Nothing came. What was sent more than two reports ago should have.
+        // Nothing arrived. What was sent more than two reports ago should have.
         let overdue = self.sent_before[0];
         (overdue.max(report.next), (overdue > report.next).then_some(true))
     }

@@ -9,7 +9,7 @@
 //! acknowledgements speak of transmissions. A retransmission that is lost is thereby revealed
 //! like any other, and no acknowledgement is ambiguous. Rr3216 models neither lost
 //! acknowledgements nor a lost end of the data; here a timer sees to both (RFC 9002, section
-//! 6.2): it sends a probe that asks to be acknowledged at once.
+//! 6.2): it sends a probe that requests an immediate acknowledgement.
 
 mod receiver;
 mod sender;
@@ -22,7 +22,7 @@ pub use sender::{AduSender, AduSenderParameters, Next, Retransmission, Transmiss
 /// How many transmissions one acknowledgement reports.
 pub const REPORTED: u64 = u128::BITS as u64;
 
-/// What the window counts.
+/// What the window limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowRule {
     /// Buffers: an ADU leaves the window when the receiving application takes it. What waits

@@ -1,4 +1,4 @@
-//! The receiver's end: what has arrived, and when to say so.
+//! The receiver: what has arrived, and when to acknowledge it.
 
 use super::{AduAck, WindowRule};
 

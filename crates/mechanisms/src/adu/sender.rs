@@ -1,4 +1,4 @@
-//! The sender's end: what to send next, and when.
+//! The sender: what to send next, and when.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,21 +18,21 @@ pub enum Retransmission {
     AtOnce,
 }
 
-/// What of a sender may be set.
+/// Parameters of a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct AduSenderParameters {
     /// R: from one emission to the next; zero for as fast as the window allows.
     pub interval: Duration,
     /// W: the most ADUs in the window, at least 1.
     pub window: Packets,
-    /// What the window counts.
+    /// What the window limits.
     pub rule: WindowRule,
     /// When a lost ADU is sent again.
     pub retransmission: Retransmission,
     /// How many later transmissions must have arrived before one is held to be lost: 1 where
     /// the network keeps the order, 3 where it may not (RFC 9002, section 6.1.1).
     pub reordering: u64,
-    /// The timer that no acknowledgement comes for.
+    /// The retransmission timer.
     pub rto: RtoParameters,
     /// Whether the timeout doubles with each that follows another (RFC 6298, section 5.5). Rr3216
     /// has a loss known after the same time however often the ADU was lost before.
@@ -63,11 +63,11 @@ pub struct Transmission {
     pub adu: u64,
     /// True where the ADU was sent before.
     pub again: bool,
-    /// True where it asks to be acknowledged at once.
+    /// True if it requests an immediate acknowledgement.
     pub asks: bool,
 }
 
-/// What a sender does next.
+/// The sender's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It sends this now.
@@ -78,7 +78,7 @@ pub enum Next {
     Blocked,
 }
 
-/// A transmission, and what has become of it.
+/// A transmission and its fate.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     adu: u64,
@@ -101,16 +101,16 @@ struct Outstanding {
     last_transmission: u64,
 }
 
-/// Sends ADUs, and sends again what was lost.
+/// Sends ADUs and retransmits lost ones.
 #[derive(Clone, Debug)]
 pub struct AduSender {
     parameters: AduSenderParameters,
     /// ADUs below this number are there to be sent.
     offered: u64,
     next_adu: u64,
-    /// Of ADUs that the receiving application has taken, as last heard.
+    /// Number of ADUs taken by the receiving application, by the last acknowledgement.
     freed: u64,
-    /// The lowest ADU not acknowledged, and what is known from it on.
+    /// The lowest unacknowledged ADU, and the state of those from it on.
     lowest: u64,
     outstanding: VecDeque<Outstanding>,
     /// The lowest transmission that may still be reported, and those from it on.
@@ -121,9 +121,9 @@ pub struct AduSender {
     lost: BinaryHeap<Reverse<u64>>,
     /// The timer has expired and its probe is not sent yet.
     probe: bool,
-    /// Rate control: nothing leaves before.
+    /// Rate control: nothing is sent before this.
     earliest: Time,
-    /// When something was last sent or heard of.
+    /// When something was last sent or acknowledged.
     active: Time,
     rtt: RttEstimator,
     retransmitted: u64,
@@ -158,7 +158,7 @@ impl AduSender {
         self.offered = self.offered.max(adus);
     }
 
-    /// What to do now; to be asked again after each [`Next::Send`].
+    /// The next action; call it again after each [`Next::Send`].
     pub fn next(&mut self, now: Time) -> Next {
         if std::mem::take(&mut self.probe)
             && let Some(adu) = self.probed()
@@ -183,7 +183,7 @@ impl AduSender {
         self.send(now, adu, false)
     }
 
-    /// An acknowledgement has come; one that speaks of what was never sent is ignored.
+    /// Takes an acknowledgement; one of an ADU never sent is ignored.
     pub fn on_ack(&mut self, now: Time, ack: &AduAck) {
         if ack.largest >= self.first + self.flights.len() as u64 {
             return;
@@ -202,7 +202,7 @@ impl AduSender {
             }
             if ack.reports(number) {
                 self.settle(place, Fate::Arrived);
-                // A probe of what had arrived is no news: the timer stays backed off.
+                // A probe of an ADU that had arrived brings nothing new: the timer stays backed off.
                 if self.is_acknowledged(flight.adu) {
                     continue;
                 }

@@ -1,8 +1,8 @@
-//! When to ask for less quality, and when to ask for more again.
+//! When to step down to a lower specification, and when to step up again.
 
 use ontempo_foundation::{Duration, Time};
 
-/// A change of what is asked for.
+/// A step of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// To the rung of this number, a lesser one.
@@ -51,7 +51,7 @@ impl Ladder {
         self.rung
     }
 
-    /// To be told, at every interval, whether anything is violated; answers with a step to make.
+    /// Call it at every interval with whether anything is violated; returns the step to make.
     pub fn on_interval(&mut self, now: Time, violated: bool) -> Option<Step> {
         if self.violated != violated || self.since.is_none() {
             (self.violated, self.since) = (violated, Some(now));

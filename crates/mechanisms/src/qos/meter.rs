@@ -7,7 +7,7 @@
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
-/// What passed one end of a flow in one sampling interval.
+/// Counters of one end of a flow in one sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// When the interval began.

@@ -4,7 +4,7 @@
 //! After qosockets (Wang et al., Infocom 2000): a [`Specification`] names the quality of a flow
 //! of messages, [`agree`] coerces those of both ends into one, a [`Meter`] and a [`DelayMeter`]
 //! measure what is delivered, a [`Watch`] holds that against the specification, and a [`Ladder`]
-//! says when to ask for less or for more.
+//! decides when to step down or up.
 
 mod ladder;
 mod meter;

@@ -1,4 +1,4 @@
-//! The quality that an end of a flow asks for, and how two ends come to one (qosockets, II.B).
+//! The QoS specification of one end of a flow, and how two ends agree on one (qosockets, II.B).
 
 use core::fmt;
 
@@ -7,9 +7,9 @@ use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 /// One parameter of a specification at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term<T> {
-    /// What is asked for; `None` where this end does not care.
+    /// The value; `None` if not specified.
     pub value: Option<T>,
-    /// Whether this end gives way where the other asks for less.
+    /// Coerced: whether this end gives way to a lower value of the other.
     pub coerced: bool,
 }
 
@@ -21,7 +21,7 @@ impl<T> Default for Term<T> {
 }
 
 impl<T> Term<T> {
-    /// A demand that stands.
+    /// A value that is not coerced.
     pub const fn firm(value: T) -> Self {
         Self { value: Some(value), coerced: false }
     }
@@ -32,9 +32,9 @@ impl<T> Term<T> {
     }
 }
 
-/// The quality of service that one end of a flow of messages asks for.
+/// The QoS specification of one end of a flow of messages.
 ///
-/// `Specification::default()` asks for nothing.
+/// `Specification::default()` specifies nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
     /// Least messages per second.
@@ -55,7 +55,7 @@ pub struct Specification {
     pub jitter: Term<Duration>,
     /// Most messages lost.
     pub loss: Term<Percent>,
-    /// Most time until a disrupted flow goes on.
+    /// Maximum duration of a disruption.
     pub rec_time: Term<Duration>,
     /// Whether messages may be delivered out of their order.
     pub permutable: Term<bool>,
@@ -118,7 +118,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// What a parameter asks for, or what was delivered of it.
+/// Value of a parameter: specified, or delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Value {
@@ -147,25 +147,25 @@ impl fmt::Display for Value {
 pub enum Contradiction {
     /// One parameter is above another that it must not exceed.
     Above {
-        /// The parameter that is too large, and what it asks for.
+        /// The parameter that is too large, and its value.
         larger: (Parameter, Value),
-        /// The parameter that it must not exceed, and what that asks for.
+        /// The parameter that it must not exceed, and its value.
         bound: (Parameter, Value),
     },
     /// A rate or a size of nothing.
     Zero(Parameter),
     /// `int_delay` is shorter than the time between two messages at `max_rate`.
     IntervalTooShort {
-        /// What is asked for.
+        /// The specified value.
         asked: Duration,
         /// The time between two messages.
         between: Duration,
     },
     /// `max_delay` is shorter than the path takes without any queue.
     BelowLatency {
-        /// What is asked for.
+        /// The specified value.
         asked: Duration,
-        /// What the path takes.
+        /// The latency of the path.
         latency: Duration,
     },
 }
@@ -192,15 +192,15 @@ impl fmt::Display for Contradiction {
 
 impl core::error::Error for Contradiction {}
 
-/// A parameter for which the ends ask differently, and at least one that would have to give way
+/// A parameter that the ends specify differently, and at least one that would have to give way
 /// does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What they differ about.
+    /// The parameter.
     pub parameter: Parameter,
-    /// What the sender asks for.
+    /// The sender's value.
     pub sender: Value,
-    /// What the receiver asks for.
+    /// The receiver's value.
     pub receiver: Value,
 }
 
@@ -212,12 +212,12 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// Why two ends do not come to an agreement.
+/// Why two ends do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Parameters in which they differ; at least one.
     Conflicts(Vec<Conflict>),
-    /// What they would agree on contradicts itself.
+    /// The agreed specification would contradict itself.
     Contradiction(Contradiction),
 }
 
@@ -241,7 +241,7 @@ impl fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 impl Specification {
-    /// What a parameter asks for.
+    /// The specified value of a parameter.
     pub fn value(&self, parameter: Parameter) -> Option<Value> {
         match parameter {
             Parameter::MinRate => self.min_rate.value.map(Value::Rate),
@@ -284,7 +284,7 @@ impl Specification {
         Ok(())
     }
 
-    /// Whether `max_delay` leaves room for a path that takes `latency` without any queue.
+    /// Whether `max_delay` is feasible on a path with `latency` and an empty queue.
     ///
     /// # Errors
     /// Where it does not.
@@ -320,7 +320,7 @@ impl Specification {
 enum Lesser {
     /// Rates, sizes, and the least delay.
     Smaller,
-    /// Times and losses that may not be exceeded, and leave to change the order.
+    /// Upper bounds of times and losses, and permission to change the order.
     Larger,
 }
 

@@ -1,4 +1,4 @@
-//! Holds what is delivered against what was agreed, and says when the two part and meet again.
+//! Compares what is delivered with what was agreed, and detects begin and end of violations.
 
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, Time};
 
@@ -8,7 +8,7 @@ use super::{Count, Timing, loss_percent};
 /// After how many intervals in a row a violation begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hysteresis {
-    /// Intervals in a row in which a parameter was not kept; one at least.
+    /// Consecutive intervals below the agreement before a violation begins; at least one.
     pub begins_after: u32,
     /// Intervals in a row in which it was; one at least.
     pub ends_after: u32,
@@ -25,13 +25,13 @@ impl Default for Hysteresis {
 /// Whether a violation begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The parameter is not kept any more.
+    /// The violation begins.
     Begins,
-    /// It is kept again.
+    /// The violation ends.
     Ends,
 }
 
-/// A parameter that ceases to be kept, or is kept again.
+/// Begin or end of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Which one.
@@ -40,19 +40,19 @@ pub struct Violation {
     pub turn: Turn,
     /// When that was found: the end of an interval, or when `rec_time` had passed.
     pub at: Time,
-    /// What was agreed.
+    /// The agreed value.
     pub asked: Value,
-    /// What was delivered: the worst since the first bad interval, or, at the end of a violation,
+    /// The delivered value: the worst since the first bad interval, or, at the end of a violation,
     /// in the last interval.
     pub delivered: Value,
 }
 
-/// What was delivered in one interval.
+/// Delivery in one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// What arrived.
     pub received: Count,
-    /// What the sender says it sent in the same interval; `None` where that is not known.
+    /// What the sender reports as sent in the same interval; `None` if unknown.
     pub sent: Option<Count>,
 }
 
@@ -71,7 +71,7 @@ pub struct Watch {
     worst: Worst,
 }
 
-/// What the messages of the interval under way were like.
+/// Extremes of the messages in the current interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Worst {
     most_delay: Option<Duration>,
@@ -98,8 +98,8 @@ impl Watch {
         Self { agreed, hysteresis, states, last_arrival: None, silent_since: None, worst }
     }
 
-    /// Something else is agreed from now on: intervals in a row are counted anew, and what is not
-    /// asked for any more is not violated any more.
+    /// Another specification is agreed from now on: consecutive intervals are counted anew, and a parameter
+    /// no longer specified is no longer violated.
     pub fn change(&mut self, agreed: Specification) {
         for (state, parameter) in self.states.iter_mut().zip(Parameter::ALL) {
             let violated = state.violated && agreed.value(parameter).is_some();
@@ -108,7 +108,7 @@ impl Watch {
         self.agreed = agreed;
     }
 
-    /// What is watched for.
+    /// The specification.
     pub fn agreed(&self) -> &Specification {
         &self.agreed
     }
@@ -118,7 +118,7 @@ impl Watch {
         self.states[parameter as usize].violated
     }
 
-    /// What was delivered of a parameter in the last interval that could tell.
+    /// The delivered value of a parameter in the last interval with a measurement.
     pub fn delivered(&self, parameter: Parameter) -> Option<Value> {
         self.states[parameter as usize].latest
     }
@@ -162,7 +162,7 @@ impl Watch {
         Some(Violation { parameter: Parameter::RecTime, turn, at: now, asked, delivered })
     }
 
-    /// An interval has ended: what begins or ends with it, in the order of the parameters.
+    /// Ends an interval: returns violations that begin or end with it, in the order of the parameters.
     pub fn on_interval(&mut self, delivered: &Delivered) -> impl Iterator<Item = Violation> + '_ {
         let at = delivered.received.begins + delivered.received.span;
         let worst = core::mem::take(&mut self.worst);
@@ -180,7 +180,7 @@ impl Watch {
     }
 }
 
-/// What one interval says of one parameter.
+/// Result of one interval for one parameter.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     kept: bool,
@@ -196,8 +196,8 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// What was asked of a parameter, and how it went; `None` where nothing was asked or nothing
-    /// can be told.
+    /// The agreed and the delivered value of a parameter; `None` if it is not specified, or nothing
+    /// was measured.
     fn of(&self, parameter: Parameter) -> Option<(Value, Outcome)> {
         let agreed = &self.agreed;
         let asked = agreed.value(parameter)?;
@@ -279,7 +279,7 @@ fn one_message_in(span: Duration) -> u64 {
 }
 
 impl State {
-    /// Counts an interval; tells whether a violation begins or ends with it.
+    /// Counts an interval; returns whether a violation begins or ends with it.
     fn turn(&mut self, outcome: Outcome, hysteresis: Hysteresis) -> Option<Turn> {
         self.latest = Some(outcome.value);
         if outcome.kept == self.violated {
