@@ -11,9 +11,23 @@ pub enum Reliability {
     #[default]
     Full,
     /// They are sent again until their deadline, and then dropped; both sides agree which.
-    UntilDeadline,
+    Deadline,
     /// They are not sent again: each travels in datagrams.
     None,
+}
+
+impl Reliability {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Deadline, Self::None];
+
+    /// Its name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Deadline => "deadline",
+            Self::None => "none",
+        }
+    }
 }
 
 /// How a flow's units are delivered.

@@ -34,7 +34,8 @@ pub mod udp;
 pub mod wire;
 
 pub use config::{
-    Configuration, CongestionName, DelayedAcks, Limits, PacingConfig, UnknownCongestion,
+    Configuration, Congestion, CongestionName, DelayedAcks, Limits, PacingConfig, ParameterError,
+    UnknownCongestion,
 };
 pub use connection::{
     Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,

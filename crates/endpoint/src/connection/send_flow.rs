@@ -191,7 +191,7 @@ impl SendFlow {
     /// In sequence, importance cannot count; otherwise a unit is at most as important as those
     /// that it depends on and that still wait.
     fn send_priority(&mut self, unit: &Outgoing) -> u8 {
-        if self.config.order == DeliveryOrder::Sequence {
+        if self.config.order == DeliveryOrder::InOrder {
             return 0;
         }
         let mut priority = unit.priority;
