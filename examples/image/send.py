@@ -21,8 +21,8 @@ LABEL = "picture in restart intervals"
 DRAWN = "drawn"
 """Labels the receiver's answer."""
 DELIVERIES = {
-    "ordered": ot.DeliveryOrder.SEQUENCE,
-    "out-of-sequence": ot.DeliveryOrder.PARTIAL,
+    "in-order": ot.DeliveryOrder.IN_ORDER,
+    "partial-order": ot.DeliveryOrder.PARTIAL_ORDER,
 }
 """By their names: each piece after all that were sent before it, or after the tables alone."""
 
@@ -54,7 +54,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--fingerprint", required=True, help="the receiver's, which it prints")
     parser.add_argument("--token", default="", help="what the receiver wants to be known")
-    parser.add_argument("--delivery", choices=DELIVERIES, default="out-of-sequence")
+    parser.add_argument("--delivery", choices=DELIVERIES, default="partial-order")
     parser.add_argument("--congestion", default="pert", help="the congestion control (pert)")
     return parser.parse_args()
 

@@ -158,10 +158,10 @@ def _ontempo_lacks() -> str:
 
 
 ORDERS = (
-    _ontempo("ontempo-ordered", "ontempo, ordered", "ordered"),
-    _ontempo("ontempo-out-of-sequence", "ontempo, out of sequence", "out-of-sequence"),
+    _ontempo("ontempo-ordered", "ontempo, in order", "in-order"),
+    _ontempo("ontempo-out-of-sequence", "ontempo, out of order", "out-of-order"),
     _ontempo("ontempo-partial-order", "ontempo, partial order", "partial-order"),
-    _ontempo("ontempo-cubic", "ontempo, ordered, CUBIC", "ordered", "cubic"),
+    _ontempo("ontempo-cubic", "ontempo, in order, CUBIC", "in-order", "cubic"),
 )
 """Over PERT, the program's default, and once over CUBIC."""
 

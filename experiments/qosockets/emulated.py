@@ -59,7 +59,7 @@ def played_cell(application: Application, name: str, scale: Scale, seed: int = 0
     cell = test_cell(application, case, warm_s + measured_s, seed)
     main = application if case.with_application else ""
     over = "udp" if application == "nv" else "tcp"
-    reserved = "back" if case.reserved else ""
+    reserved = "receive" if case.reserved else ""
     test = Test(main, over, case.generators, reserved, 0, warm_s, measured_s)
     return measured(cell, test)
 
@@ -75,7 +75,7 @@ def measured(cell: Cell, test: Test) -> Cell:
 def ack_cells_played(scale: Scale) -> list[Cell]:
     """Test C2 of DIRM with and without reserved ACKs, as `grid.ack_cells`."""
     warm_s, measured_s = SPANS[scale]["dirm", True]
-    ways = {"nothing": "", "data only": "back", "data and ACKs": "both"}
+    ways = {"nothing": "", "data only": "receive", "data and ACKs": "both"}
     found = []
     for scenario, back, variant, reservations in ack_tests():
         for seed in range(RUNS[scale]):
@@ -98,7 +98,7 @@ def burst_cells(scale: Scale) -> list[Cell]:
     """Test C2 of DIRM by the depth of the images' bucket at the slow link."""
     spans = SPANS[scale]["dirm", True]
     cell = test_cell("dirm", CASES[-1], sum(spans), 0)
-    tests = (Test("dirm", "tcp", 2, "back", 0, *spans, burst) for burst in BURSTS)
+    tests = (Test("dirm", "tcp", 2, "receive", 0, *spans, burst) for burst in BURSTS)
     return [
         measured(replace(cell, labels=(*cell.labels, ("burst", test.burst or 0))), test)
         for test in tests

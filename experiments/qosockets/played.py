@@ -169,7 +169,8 @@ def _images(testbed: Testbed, test: Test) -> Flow:
 
 def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
     """One beside the server, one beside the client, which takes it for the server."""
-    asked = ["--spec", str(QUALITY), "--way", test.reserved or "back", *_quality(test), "--json"]
+    asked = ["--spec", str(QUALITY), "--direction", test.reserved or "receive"]
+    asked += [*_quality(test), "--json"]
     words = [program(), "gateway", "--listen"]
     testbed.serve("gateway.source", "ws1", *words, far, "--server", web, *asked)
     testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *asked)

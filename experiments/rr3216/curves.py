@@ -13,8 +13,8 @@ from .metrics import highest
 COLOURS = ("step-0", "step-1", "step-2", "step-3", "step-4", "ink")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "circle-open")
 
-ORDER_NAMES = {"ordered": "in order", "out-of-sequence": "out of sequence"}
-ORDER_COLOURS = {"ordered": "step-0", "out-of-sequence": "step-4"}
+ORDER_NAMES = {"in-order": "in order", "out-of-order": "out of sequence"}
+ORDER_COLOURS = {"in-order": "step-0", "out-of-order": "step-4"}
 
 PROCESSING_AXIS = Axis("Processing time Ta (ms)", (-2, 102), hover="Ta %{x} ms")
 GAIN_AXIS = Axis("Gain G in total time", (-0.05, 1.0))

@@ -10,7 +10,7 @@ from ontempo.lab.study import Cell, Label
 
 SCENARIO = Path(__file__).parent / "adus.toml"
 
-ORDERS = ("ordered", "out-of-sequence")
+ORDERS = ("in-order", "out-of-order")
 """The two kinds of delivery that the paper compares."""
 
 PROCESSING_MS = {

@@ -69,7 +69,7 @@ def gains(results: Results) -> pl.DataFrame:
     """
     table = results.derive(runs)
     on = [*SETTING, "seed"]
-    ordered, out = (table.filter(order=order) for order in ("ordered", "out-of-sequence"))
+    ordered, out = (table.filter(order=order) for order in ("in-order", "out-of-order"))
     both = ordered.join(out, on=on, suffix="_out", maintain_order="left")
 
     def saved(metric: str) -> pl.Expr:

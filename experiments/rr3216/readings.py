@@ -191,7 +191,7 @@ def acks() -> Iterator[str]:
         table = results.derive(runs)
         took = [_mean(table.filter(order=order), "total_s") for order in ORDERS]
         whole = [_mean(table.filter(order=order), "makespan_s") for order in ORDERS]
-        timeouts = _mean(results.table("flows").filter(order="ordered"), "timeouts")
+        timeouts = _mean(results.table("flows").filter(order="in-order"), "timeouts")
         yield row(
             every, f"{late:.0f} ms", *(f"{1e3 * time:.0f} ms" for time in took),
             f"{_mean(results.derive(gains), 'gain'):.2f}", *(f"{time:.1f} s" for time in whole),
@@ -273,7 +273,7 @@ def jitter() -> Iterator[str]:
                 table["jitter_gain"],
                 numbers.derive(gains)["jitter_gain"],
                 deviation,
-                1 - first["out-of-sequence"] / first["ordered"],
+                1 - first["out-of-order"] / first["in-order"],
             )
         )
         yield row(count, every, f"{time:g} ms", *(f"{value:.2f}" for value in values))

@@ -211,7 +211,7 @@ def test_a_picture_is_carried_and_drawn(delivery: str) -> None:
     assert ImageChops.difference(canvas.image, whole.image).getbbox() is None
     numbers = [number for _, number in canvas.times]
     assert sorted(numbers) == list(range(len(pieces.intervals) + 1))
-    assert delivery != "ordered" or numbers == sorted(numbers)
+    assert delivery != "in-order" or numbers == sorted(numbers)
 
 
 def test_the_programs_send_and_draw(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_times_are_told_by_area_and_quartiles(tmp_path: Path) -> None:
     late = [(0.0, 0), (0.2, 4), (0.3, 3), (0.5, 1), (1.0, 2)]
     assert reached(pieces, in_order, 0.5) == 0.2
     assert reached(pieces, late, 1.0) == 1.0
-    runs = [{"ordered": late, "out-of-sequence": in_order}] * 3
+    runs = [{"in-order": late, "partial-order": in_order}] * 3
     assert "| 100% | 1.00 (1.00 to 1.00) | 0.40 (0.40 to 0.40) | 0.60 (" in table(pieces, runs)
     animate(pieces, runs[0], tmp_path / "drawn.png")
     with Image.open(tmp_path / "drawn.png") as animation:
@@ -283,7 +283,7 @@ def test_both_deliveries_draw_the_whole_picture_over_a_lossy_path(tmp_path: Path
     pieces = cut(jpeg)
     for times in run.values():
         assert reached(pieces, times, 1.0) < 6
-    numbers = [number for _, number in run["ordered"]]
+    numbers = [number for _, number in run["in-order"]]
     assert numbers == sorted(numbers)
-    numbers = [number for _, number in run["out-of-sequence"]]
+    numbers = [number for _, number in run["partial-order"]]
     assert numbers != sorted(numbers)

@@ -43,7 +43,7 @@ async def units(flow: ot.ReceiveFlow) -> list[ot.Unit]:
 
 
 @pytest.mark.parametrize("order", ot.DeliveryOrder)
-@pytest.mark.parametrize("reliability", [ot.Reliability.FULL, ot.Reliability.UNTIL_DEADLINE])
+@pytest.mark.parametrize("reliability", [ot.Reliability.FULL, ot.Reliability.DEADLINE])
 def test_units_arrive_in_every_order_and_reliability(
     order: ot.DeliveryOrder, reliability: ot.Reliability
 ) -> None:
@@ -69,14 +69,14 @@ def test_units_arrive_in_every_order_and_reliability(
             assert flow.config == config
             got = await units(flow)
             await sending
-            if order is ot.DeliveryOrder.SEQUENCE:
+            if order is ot.DeliveryOrder.IN_ORDER:
                 assert [unit.number for unit in got] == list(range(500))
             got.sort(key=lambda unit: unit.number)
             assert [unit.data for unit in got] == data
             assert [unit.priority for unit in got] == [number % 3 for number in range(500)]
             assert all(not unit.missing for unit in got)
             assert all(begun_s <= unit.arrived_s <= time.monotonic() for unit in got)
-            if reliability is ot.Reliability.UNTIL_DEADLINE:
+            if reliability is ot.Reliability.DEADLINE:
                 assert [unit.lifetime_s for unit in got] == pytest.approx([10] * 500, abs=1e-3)
 
     run(main)
@@ -86,7 +86,7 @@ def test_a_flow_out_of_sequence_does_not_wait_for_a_unit_that_is_held_up() -> No
     # What matters more overtakes a long unit on the way.
     async def main() -> None:
         async with pair() as (near, far):
-            flow = await near.open_flow(ot.FlowConfig(ot.DeliveryOrder.ARRIVAL))
+            flow = await near.open_flow(ot.FlowConfig(ot.DeliveryOrder.OUT_OF_ORDER))
             for _ in range(30):
                 await flow.send(bytes(200_000))
             urgent = await flow.send(b"urgent", priority=9)
@@ -102,7 +102,7 @@ def test_late_units_are_dropped_and_both_sides_agree_which() -> None:
     async def main() -> None:
         limited = ot.Options(receive_bytes=64 << 10)
         async with pair(far=limited) as (near, far):
-            config = ot.FlowConfig(reliability=ot.Reliability.UNTIL_DEADLINE)
+            config = ot.FlowConfig(reliability=ot.Reliability.DEADLINE)
             flow = await near.open_flow(config)
             for _ in range(200):
                 await flow.send(bytes(4096), lifetime_s=0.2)
@@ -486,6 +486,13 @@ def test_garbage_is_refused_with_a_sentence(
     ("values", "error", "sentence"),
     [
         ({"congestion": "tahoe"}, ValueError, "`tahoe` is not a congestion control; there are"),
+        (
+            {"congestion_parameters": {"p-max": 1.5}},
+            ValueError,
+            "p-max: 1.5 is out of range; write a number",
+        ),
+        ({"congestion_parameters": {"q-max": 1}}, ValueError, "q-max: no such parameter; there"),
+        ({"congestion_parameters": "t-min"}, TypeError, "a dict of values by name"),
         ({"acknowledge": "often"}, ValueError, "`often`: one of immediate, delayed, adaptive"),
         ({"dscp": "best"}, ValueError, "`best` is no DSCP"),
         ({"dscp": 46}, TypeError, "dscp is 46: a text"),

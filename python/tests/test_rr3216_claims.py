@@ -53,7 +53,7 @@ def gaining(gain: Gain, whole: Gain | None = None) -> Callable[[Cell], Tables]:
 
     def make(cell: Cell) -> Tables:
         labels = dict(cell.labels)
-        out = labels["order"] == "out-of-sequence"
+        out = labels["order"] == "out-of-order"
         setting = {name: float(value) for name, value in labels.items() if _is_number(value)}
         less = gain(setting) if out else 0.0
         less_whole = (whole or gain)(setting) if out else 0.0
@@ -175,7 +175,7 @@ def test_fig9_left_asks_for_no_rise_and_a_stall() -> None:
         def tables(cell: Cell) -> Tables:
             labels = dict(cell.labels)
             every, time = float(labels["every"]), float(labels["processing_ms"])
-            less = (0.4 + rise * every) * (labels["order"] == "out-of-sequence")
+            less = (0.4 + rise * every) * (labels["order"] == "out-of-order")
             return adus(1 - less, 50 * (stall if every == 32 else 1.0), time)
 
         return tables
@@ -192,7 +192,7 @@ def test_fig9_right_has_two_sentences_of_which_one_must_fail() -> None:
             labels = dict(cell.labels)
             time = float(labels["processing_ms"])
             gain = 0.5 + slower * float(labels["interval_ms"]) / 100
-            less = gain * (labels["order"] == "out-of-sequence")
+            less = gain * (labels["order"] == "out-of-order")
             return adus(1 - less, 1 - less + 0.02 * (COUNT - 1), time)
 
         return tables
@@ -242,7 +242,7 @@ def test_fig12_asks_for_a_rise_and_contradicts_itself() -> None:
 def test_fig13_asks_for_the_published_peaks_and_times() -> None:
     def make(held: int, ordered_s: float, total_s: float = 1.0) -> Callable[[Cell], Tables]:
         def tables(cell: Cell) -> Tables:
-            if dict(cell.labels)["order"] == "ordered":
+            if dict(cell.labels)["order"] == "in-order":
                 return adus(total_s, ordered_s, 10.0, held=held)
             return adus(0.06, 1.45, 10.0)
 
@@ -261,7 +261,7 @@ def test_jitter_is_the_variance_of_the_applications_waits(
 ) -> None:
     def make(saved: float) -> Callable[[Cell], Tables]:
         def tables(cell: Cell) -> Tables:
-            out = dict(cell.labels)["order"] == "out-of-sequence"
+            out = dict(cell.labels)["order"] == "out-of-order"
             swing = 0.1 * math.sqrt(1 - saved if out else 1.0)
             return adus(1.0, 50.0, float(dict(cell.labels)["processing_ms"]), swing)
 
@@ -276,7 +276,7 @@ def test_buffers_asks_for_about_70_percent_less() -> None:
         def tables(cell: Cell) -> Tables:
             labels = dict(cell.labels)
             time = float(labels["processing_ms"])
-            out = labels["order"] == "out-of-sequence"
+            out = labels["order"] == "out-of-order"
             return adus(WAY_S + time / 1e3 + (1 - saved if out else 1.0), 50.0, time)
 
         return tables
@@ -322,7 +322,7 @@ def test_ranges_asks_for_limits_within_a_factor_of_two() -> None:
 
 def test_beyond_the_paper_one_curve_lies_above_the_other() -> None:
     def partial(cell: Cell) -> Tables:
-        place = ["out-of-sequence", "partial", "ordered"].index(str(dict(cell.labels)["order"]))
+        place = ["out-of-order", "partial-order", "in-order"].index(str(dict(cell.labels)["order"]))
         return adus(1.0 + place, 50.0, 10.0)
 
     holds("partial-order", partial)

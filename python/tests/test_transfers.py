@@ -44,15 +44,15 @@ def test_every_figure_of_the_experiment_has_a_row_of_its_own_by_each_protocol() 
 
 def test_a_transfer_by_the_published_protocol_has_its_window_and_its_acknowledgements() -> None:
     setting = Setting(processing_ms=5, interval_ms=0, window=32, every=4, count=100)
-    one = transfers.Transfer(setting, "out-of-sequence", 0)
+    one = transfers.Transfer(setting, "out-of-order", 0)
     asked = " ".join(one.sender())
-    assert "--count 100 --size 1000 B --interval 0 ms --delivery out-of-sequence" in asked
+    assert "--count 100 --size 1000 B --interval 0 ms --delivery out-of-order" in asked
     assert "--uncontrolled --ack-every 4" in asked
     assert " ".join(one.receiver()).endswith("--processing 5 ms --window 32000 B")
 
 
 def test_a_transfer_by_default_is_asked_for_nothing_but_its_control() -> None:
-    one = transfers.Transfer(Setting(count=100), "ordered", 0, "pert")
+    one = transfers.Transfer(Setting(count=100), "in-order", 0, "pert")
     assert one.sender()[-2:] == ["--congestion", "pert"]
     assert "--window" not in one.receiver()
 
@@ -80,7 +80,7 @@ def test_times_are_counted_from_the_first_unit_sent() -> None:
 
 
 def test_a_program_that_tells_of_no_units_is_quoted(tmp_path: Path) -> None:
-    cell = transfers.together([transfers.Transfer(Setting(count=3), "ordered", 0)], 0)
+    cell = transfers.together([transfers.Transfer(Setting(count=3), "in-order", 0)], 0)
     log = tmp_path / "adus0.0.sink.log"
     lines = [{"adu": 0}, {"event": "ended", "complete": False}]
     log.write_text("\n".join(map(json.dumps, lines)))

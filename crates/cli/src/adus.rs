@@ -280,7 +280,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
             outcome: None,
         })
     };
-    let (sender, origin) = carry(socket_for(destination)?, sending(arguments), begin)?;
+    let (sender, origin) = carry(socket_for(destination)?, sending(arguments)?, begin)?;
     let units = sender.emitted.iter().enumerate();
     let units =
         units.map(|(number, at)| json!({ "adu": number, "emitted_ns": nanoseconds(origin, *at) }));
@@ -297,9 +297,12 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
 }
 
 /// What the sender's end of the connection is asked for.
-fn sending(arguments: &AdusSend) -> Configuration {
-    let mut configuration =
-        Configuration { congestion: arguments.congestion, ..patient(Configuration::default()) };
+///
+/// # Errors
+/// Names the parameter of the congestion control that cannot be set.
+fn sending(arguments: &AdusSend) -> Result<Configuration, Failure> {
+    let congestion = arguments.congestion.chosen()?;
+    let mut configuration = Configuration { congestion, ..patient(Configuration::default()) };
     if let Some(every) = arguments.ack_every {
         configuration.acknowledge = AckRequest::Delayed;
         configuration.delayed_acks =
@@ -314,7 +317,7 @@ fn sending(arguments: &AdusSend) -> Configuration {
         configuration.batch = Size::ZERO;
         configuration.discover_packet_size = false;
     }
-    configuration
+    Ok(configuration)
 }
 
 /// A path that loses much must not end a connection.

@@ -12,7 +12,7 @@ use ontempo_qos::{Accepted, Direction, QosListener, QosOptions, QosStream};
 use serde_json::json;
 
 use crate::address::resolve;
-use crate::arguments::{Gateway, Way};
+use crate::arguments::{FlowDirection, Gateway};
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::quality::{failed, options};
@@ -38,22 +38,22 @@ struct Connections {
 }
 
 /// Which directions a gateway asks something of.
-fn directions(way: Way, is_near_client: bool) -> Vec<Direction> {
+fn directions(which: FlowDirection, is_near_client: bool) -> Vec<Direction> {
     let (there, back) = if is_near_client {
         (Direction::Sending, Direction::Receiving)
     } else {
         (Direction::Receiving, Direction::Sending)
     };
-    match way {
-        Way::There => vec![there],
-        Way::Back => vec![back],
-        Way::Both => vec![there, back],
+    match which {
+        FlowDirection::Send => vec![there],
+        FlowDirection::Receive => vec![back],
+        FlowDirection::Both => vec![there, back],
     }
 }
 
 pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let listen = arguments.listen.as_str();
-    let asked = directions(arguments.way, arguments.to.is_some());
+    let asked = directions(arguments.direction, arguments.to.is_some());
     let options = options("gateway", &arguments.quality, Specification::default(), &asked)?;
     let at = resolve(listen, "--listen ")?;
     let named = format!("--listen {listen}");

@@ -12,7 +12,7 @@ fn both_ends_tell_of_every_unit_in_the_order_of_its_times() {
     let receiver = ["adus", "receive", "--listen", &at, "--processing", "2 ms", "--window", "8 kB"];
     let receiver = place.spawn(&receiver);
     let more = ["--count", "20", "--size", "1000 B", "--interval", "1 ms"];
-    let published = ["--delivery", "out-of-sequence", "--uncontrolled", "--ack-every", "4"];
+    let published = ["--delivery", "out-of-order", "--uncontrolled", "--ack-every", "4"];
     let words = [&["adus", "send", at.as_str()], &more[..], &published[..]].concat();
     let sent = place.run(&words);
     let received = Ran::of(receiver.wait_with_output().expect("it ends"));

@@ -100,7 +100,7 @@ fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
     });
     fs::write(place.path("q.toml"), "max_rate = \"80 messages/s\"\nsize = \"1000 bytes\"\n")
         .expect("a specification");
-    let asked = ["--spec", "q.toml", "--way", "back"];
+    let asked = ["--spec", "q.toml", "--direction", "receive"];
     let near = ["gateway", "--listen", "127.0.0.1:0", "--server", &web];
     let near_server = Listening::start(&place, &[&near[..], &asked].concat());
     let near = ["gateway", "--listen", "127.0.0.1:0", "--to", &near_server.local];
@@ -207,7 +207,7 @@ fn what_is_wrong_is_told_in_a_sentence() {
         (vec!["tg", "send", to, "--over", "sctp"], 2, "tcp, udp"),
         ([&gateway[..], &["--to", to, "--server", to]].concat(), 2, "cannot be used with"),
         (gateway.to_vec(), 2, "--to <HOST:PORT>"),
-        ([&gateway[..], &["--to", to, "--way", "up"]].concat(), 2, "there, back, both"),
+        ([&gateway[..], &["--to", to, "--direction", "up"]].concat(), 2, "send, receive, both"),
     ] {
         run(&place, &arguments).fails(code, &[words]);
     }

@@ -23,7 +23,7 @@ const AF41: &str = "34";
 fn wrapped(network: &Network, node: &str, words: &[&str]) -> Command {
     let mut command = network.ontempo(node, &["qos", "run"]);
     command
-        .args(["--spec", "flow.toml", "--reserve", "--direction"])
+        .args(["--spec", "flow.toml", "--reserve", "controlled-load", "--direction"])
         .args(words)
         .current_dir(&network.place.0)
         .env("ONTEMPO_QOS_FOLDER", network.place.path("reports"))
@@ -131,6 +131,6 @@ fn the_programs_own_end_is_told() {
     run(&["no-such-program"]).fails(2, &["no-such-program: cannot be run"]);
     place.run(&["qos", "run", "--spec", "flow.toml"]).fails(2, &["COMMAND"]);
     fs::write(place.path("flow.toml"), "min_rate = \"40 messages/s\"\n").expect("a specification");
-    let words = ["qos", "run", "--spec", "flow.toml", "--reserve", "--", "true"];
+    let words = ["qos", "run", "--spec", "flow.toml", "--reserve", "controlled-load", "--", "true"];
     place.run(&words).fails(2, &["flow.toml: a reservation needs size"]);
 }

@@ -1,10 +1,10 @@
 //! What only a simulation can do, and the kernel's names for what it does itself.
 
 use ontempo_foundation::Bytes;
+use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, World};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{
-    Application, Congestion, CongestionName, CongestionSpec, CubicVariant, FlowGroup, Routers,
-    Scenario, TcpSpec, Topology, Transport,
+    Application, Congestion, FlowGroup, Routers, Scenario, TcpSpec, Topology, Transport,
 };
 
 use crate::address::Version;
@@ -42,33 +42,27 @@ pub(crate) fn udp_payload(packet: Bytes, version: Version) -> u64 {
 /// # Errors
 /// Why it exists only in the simulator.
 pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
-    let name = match congestion {
-        Congestion::With(CongestionSpec::Kernel { name }) => return Ok(name),
-        Congestion::Named(name) => *name,
-        Congestion::With(CongestionSpec::Reno { .. }) => CongestionName::Reno,
-        Congestion::With(CongestionSpec::NewReno { .. }) => CongestionName::NewReno,
-        Congestion::With(CongestionSpec::Cubic { variant: CubicVariant::Rfc9438 }) => {
-            CongestionName::Cubic
-        }
-        Congestion::With(CongestionSpec::Cubic { variant: CubicVariant::Linux26 }) => {
-            return Err("the CUBIC of Linux 2.6 is not the one of this kernel".to_owned());
-        }
-        Congestion::With(CongestionSpec::Vegas {}) => CongestionName::Vegas,
-        Congestion::With(CongestionSpec::Pert { .. }) => {
-            return Err(
-                "PERT's parameters are set when it is loaded into the kernel, not for a flow; \
-                 write congestion = \"pert\""
-                    .to_owned(),
-            );
-        }
+    let known = match congestion {
+        Congestion::Kernel { name } => return Ok(name),
+        Congestion::Known(known) => known,
     };
-    Ok(match name {
-        // The kernel's Reno reacts once for a window, too (RFC 6582, RFC 6675).
-        CongestionName::Reno | CongestionName::NewReno => "reno",
-        CongestionName::Cubic => "cubic",
-        CongestionName::Vegas => "vegas",
-        CongestionName::Pert => "pert",
-        CongestionName::Bbr => "bbr",
+    let name = known.name();
+    let kernel =
+        name.kernel().ok_or_else(|| UnknownCongestion::not_in(World::Kernel, name).to_string())?;
+    let changed: Vec<_> = known.changed().into_iter().map(|(parameter, _)| parameter).collect();
+    if changed.is_empty() {
+        return Ok(kernel);
+    }
+    let (changed, title) = (changed.join(", "), name.title());
+    Err(match name {
+        CongestionName::Pert => format!(
+            "{changed}: PERT's parameters are set when it is loaded into the kernel, not for a \
+             flow; write congestion = \"pert\""
+        ),
+        _ => format!(
+            "{changed}: the kernel's {title} has no such parameter; write congestion = \"{}\"",
+            name.name()
+        ),
     })
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use ontempo_foundation::Duration;
-use ontempo_mechanisms::congestion::{AckCounting, PertParameters};
+use ontempo_mechanisms::congestion::{
+    AckCounting, Field, Parameter, Parameters, PertParameters, parameters_from,
+};
 
 /// How PERT is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,216 +46,140 @@ const SHARE: f64 = (1_u64 << 24) as f64;
 const PACKET: f64 = (1_u64 << 20) as f64;
 const DELAY_PER_NANOSECOND: f64 = (1_u64 << 12) as f64 / 1e3;
 
-/// One setting: what it measures, and where it is kept.
-enum Slot<'a> {
-    Delay(&'a mut Duration),
-    /// From the bound on to 1.
-    Share(&'a mut f64, f64),
-    /// Packets, round trips, or a gain: within these bounds.
-    Number(&'a mut f64, f64, f64),
-    /// True for the second of the two words.
-    Choice(bool, [&'static str; 2], &'a mut dyn FnMut(bool)),
+/// How a number stands in fixed point.
+#[derive(Clone, Copy)]
+enum Scale {
+    /// A share, of 24 bits.
+    Share,
+    /// Packets, round trips, or a gain, of 20 bits.
+    Packet,
+    /// A delay, or the place of a word.
+    Own,
+}
+
+/// PERT's parameters in the order of `struct pert_parameters` (`bpf/pert_math.h`), which
+/// `pacing_gain` ends.
+const ORDER: [(&str, Scale); Settings::COUNT - 1] = [
+    ("srtt-weight", Scale::Share),
+    ("maxq-floor", Scale::Own),
+    ("t-min", Scale::Own),
+    ("t-max", Scale::Own),
+    ("p-max", Scale::Share),
+    ("t3-share", Scale::Share),
+    ("alpha-initial", Scale::Packet),
+    ("alpha-min", Scale::Packet),
+    ("alpha-max", Scale::Packet),
+    ("high-speed-step", Scale::Packet),
+    ("safe-factor", Scale::Share),
+    ("compete-step", Scale::Packet),
+    ("compete-from", Scale::Share),
+    ("compete-full", Scale::Share),
+    ("ramp-pole", Scale::Share),
+    ("alpha-period", Scale::Packet),
+    ("alpha", Scale::Own),
+    ("window-floor", Scale::Packet),
+    ("counting", Scale::Own),
+];
+
+/// The setting that is the kernel's own, and its greatest value.
+const PACING_GAIN: &str = "pacing-gain";
+const MAX_PACING_GAIN: f64 = 16.0;
+
+/// The parameter of each place.
+fn in_order() -> impl Iterator<Item = (&'static Parameter<PertParameters>, Scale)> {
+    let named = |name| PertParameters::ALL.iter().find(move |parameter| parameter.name == name);
+    ORDER.iter().filter_map(move |(name, scale)| Some((named(*name)?, *scale)))
 }
 
 impl Settings {
     /// How many numbers the BPF program reads.
     pub(crate) const COUNT: usize = 20;
 
-    /// The longest delay: what `bpf/pert_math.h` holds.
-    const MAX_DELAY: Duration = Duration::from_secs(134);
-    /// Alpha's upper bound, for the same reason.
-    const MAX_ALPHA: f64 = 128.0;
-
-    /// The defaults, changed by assignments `key=value`. `variant=thesis` is taken first, wherever
-    /// it stands.
+    /// The defaults, changed by assignments `name=value`: PERT's parameters as everywhere
+    /// ([`PertParameters`]), and `pacing-gain`. `variant=thesis` is taken first, wherever it stands.
     ///
     /// # Errors
     ///
-    /// A sentence that names the key, for an unknown one or a value out of its range.
+    /// A sentence that names the parameter, for an unknown one or a value out of its range.
     pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
-        let mut settings = Self::default();
-        let mut others = Vec::new();
+        let mut pacing_gain = Self::default().pacing_gain;
+        // Whatever the variant, one ACK often covers many packets here.
+        let mut law = vec![("counting", "packets")];
         for assignment in assignments {
-            let (key, value) = assignment.split_once('=').ok_or_else(|| {
+            let (name, value) = assignment.split_once('=').ok_or_else(|| {
                 SettingError(format!("`{assignment}` is no setting: write t-max=\"20 ms\""))
             })?;
-            let (key, value) = (key.trim(), value.trim().trim_matches('"'));
-            match (key, value) {
-                ("variant", "reference") => {}
-                ("variant", "thesis") => {
-                    settings.pert = PertParameters {
-                        slow_start: AckCounting::Packets,
-                        ..PertParameters::thesis()
-                    };
-                }
-                ("variant", _) => {
-                    let what = format!("variant: `{value}` is neither reference nor thesis");
-                    return Err(SettingError(what));
-                }
-                _ => others.push((key, value)),
+            match (name.trim(), value.trim().trim_matches('"')) {
+                (PACING_GAIN, value) => pacing_gain = gain(value)?,
+                other => law.push(other),
             }
         }
-        for (key, value) in others {
-            settings.set(key, value).map_err(|what| SettingError(format!("{key}: {what}")))?;
-        }
-        settings.check()?;
-        Ok(settings)
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let mut keys = Vec::new();
-        let mut done = None;
-        self.visit(&mut |name, slot| {
-            keys.push(name);
-            if name == key {
-                done = Some(slot.set(value));
-            }
-        });
-        keys.sort_unstable();
-        done.unwrap_or_else(|| Err(format!("no such setting; there are {}", keys.join(", "))))
-    }
-
-    /// What no single value shows.
-    fn check(&self) -> Result<(), SettingError> {
-        let wrong = |what: &str| Err(SettingError(what.to_owned()));
-        let pert = &self.pert;
-        if pert.t_max <= pert.t_min {
-            return wrong("t-max: must be longer than t-min");
-        }
-        if pert.alpha_minimum > pert.alpha_maximum {
-            return wrong("alpha-max: must not be less than alpha-min");
-        }
-        if !(pert.alpha_minimum..=pert.alpha_maximum).contains(&pert.alpha_initial) {
-            return wrong("alpha-initial: must lie between alpha-min and alpha-max");
-        }
-        if pert.compete_full < pert.compete_from {
-            return wrong("compete-full: must not be less than compete-from");
-        }
-        Ok(())
-    }
-
-    /// All settings, in the order of `struct pert_parameters` (`bpf/pert_math.h`).
-    fn visit(&mut self, each: &mut dyn FnMut(&'static str, Slot<'_>)) {
-        use Slot::{Choice, Delay, Number, Share};
-        const MIN_SHARE: f64 = 1.0 / SHARE;
-        const STEP: f64 = 1.0 / PACKET;
-        let pert = &mut self.pert;
-        each("srtt-weight", Share(&mut pert.srtt_weight, 0.0));
-        each("maxq-floor", Delay(&mut pert.maxq_floor));
-        each("t-min", Delay(&mut pert.t_min));
-        each("t-max", Delay(&mut pert.t_max));
-        each("p-max", Share(&mut pert.p_max, 0.0));
-        each("t3-share", Share(&mut pert.t3_share, 0.0));
-        each("alpha-initial", Number(&mut pert.alpha_initial, STEP, Self::MAX_ALPHA));
-        each("alpha-min", Number(&mut pert.alpha_minimum, STEP, Self::MAX_ALPHA));
-        each("alpha-max", Number(&mut pert.alpha_maximum, STEP, Self::MAX_ALPHA));
-        each("high-speed-step", Number(&mut pert.high_speed_step, 0.0, Self::MAX_ALPHA));
-        each("safe-factor", Share(&mut pert.safe_factor, 0.0));
-        each("compete-step", Number(&mut pert.compete_step, 0.0, Self::MAX_ALPHA));
-        each("compete-from", Share(&mut pert.compete_from, 0.0));
-        each("compete-full", Share(&mut pert.compete_full, 0.0));
-        each("ramp-pole", Share(&mut pert.ramp_pole, MIN_SHARE));
-        each("alpha-period", Number(&mut pert.alpha_period, 0.0, 64.0));
-        let immediate = &mut pert.immediate;
-        let now = *immediate;
-        each("alpha", Choice(now, ["steps", "immediate"], &mut |is| *immediate = is));
-        each("window-floor", Number(&mut pert.window_floor, 1.0, 1000.0));
-        let counting = &mut pert.slow_start;
-        let now = *counting == AckCounting::Packets;
-        let mut count_by =
-            |packets| *counting = if packets { AckCounting::Packets } else { AckCounting::Acks };
-        each("counting", Choice(now, ["acks", "packets"], &mut count_by));
-        each("pacing-gain", Number(&mut self.pacing_gain, 0.0, 16.0));
+        let (_, pert) = parameters_from(law).map_err(|error| {
+            let also = if error.what.starts_with("no such") { ", pacing-gain" } else { "" };
+            SettingError(format!("{error}{also}"))
+        })?;
+        Ok(Self { pert, pacing_gain })
     }
 
     /// The numbers that the BPF program reads, rounded to its fixed point.
     pub fn fixed_point(mut self) -> [u64; Self::COUNT] {
         let mut numbers = [0; Self::COUNT];
-        let mut place = numbers.iter_mut();
-        self.visit(&mut |_, slot| {
-            if let Some(number) = place.next() {
-                *number = slot.fixed_point();
+        let of_law = in_order().map(|(parameter, scale)| match &parameter.field {
+            Field::Duration { of, .. } => {
+                rounded(of(&mut self.pert).as_nanos() as f64 * DELAY_PER_NANOSECOND)
             }
+            Field::Number { of, .. } => match scale {
+                Scale::Share => rounded(*of(&mut self.pert) * SHARE),
+                Scale::Packet | Scale::Own => rounded(*of(&mut self.pert) * PACKET),
+            },
+            Field::Flag { of } => u64::from(*of(&mut self.pert)),
+            Field::Choice { get, .. } => get(&self.pert) as u64,
         });
+        let all = of_law.chain([rounded(self.pacing_gain * PACKET)]);
+        numbers.iter_mut().zip(all).for_each(|(place, number)| *place = number);
         numbers
     }
 
     /// The settings of a program that was loaded with `numbers`.
     pub(crate) fn from_fixed_point(numbers: &[u64; Self::COUNT]) -> Self {
         let mut settings = Self::default();
-        let mut numbers = numbers.iter();
-        settings.visit(&mut |_, slot| {
-            if let Some(&number) = numbers.next() {
-                slot.take(number);
+        let pert = &mut settings.pert;
+        for ((parameter, scale), &number) in in_order().zip(numbers) {
+            match &parameter.field {
+                Field::Duration { of, .. } => *of(pert) = delay_of(number),
+                Field::Number { of, .. } => match scale {
+                    Scale::Share => *of(pert) = share_of(number),
+                    Scale::Packet | Scale::Own => *of(pert) = packets_of(number),
+                },
+                Field::Flag { of } => *of(pert) = number != 0,
+                Field::Choice { set, .. } => set(pert, number as usize),
             }
-        });
+        }
+        settings.pacing_gain = packets_of(numbers[Self::COUNT - 1]);
         settings
     }
 
-    /// Each setting's key and value, as [`parse`](Self::parse) reads them.
-    pub fn described(mut self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::new();
-        self.visit(&mut |key, slot| all.push((key, slot.text())));
-        all
+    /// Each setting's name and value, as [`parse`](Self::parse) reads them.
+    pub fn described(self) -> Vec<(&'static str, String)> {
+        let of_law = in_order()
+            .map(|(parameter, _)| (parameter.name, parameter.get(&self.pert).to_string()));
+        of_law.chain([(PACING_GAIN, self.pacing_gain.to_string())]).collect()
     }
 }
 
-impl Slot<'_> {
-    fn set(self, text: &str) -> Result<(), String> {
-        let number = |low: f64, high: f64| -> Result<f64, String> {
-            let value = text.parse::<f64>().map_err(|_| format!("`{text}` is not a number"))?;
-            if (low..=high).contains(&value) {
-                Ok(value)
-            } else {
-                Err(format!("{text} is not between {low} and {high}"))
-            }
-        };
-        match self {
-            Self::Delay(value) => {
-                let delay: Duration = text.parse().map_err(|error| format!("{error}"))?;
-                if delay > Settings::MAX_DELAY {
-                    return Err(format!("{text} is more than {}", Settings::MAX_DELAY));
-                }
-                *value = delay;
-            }
-            Self::Share(value, low) => *value = number(low, 1.0)?,
-            Self::Number(value, low, high) => *value = number(low, high)?,
-            Self::Choice(_, [no, yes], choose) => {
-                if text != no && text != yes {
-                    return Err(format!("`{text}` is neither {no} nor {yes}"));
-                }
-                choose(text == yes);
-            }
-        }
-        Ok(())
+fn gain(text: &str) -> Result<f64, SettingError> {
+    let right = format!("write a number from 0 (no pacing) to {MAX_PACING_GAIN}, such as 1");
+    let wrong = |what: &str| SettingError(format!("{PACING_GAIN}: {what}; {right}"));
+    let value: f64 = text.parse().map_err(|_| wrong(&format!("`{text}` is not a number")))?;
+    if (0.0..=MAX_PACING_GAIN).contains(&value) {
+        Ok(value)
+    } else {
+        Err(wrong(&format!("{text} is out of range")))
     }
+}
 
-    fn fixed_point(self) -> u64 {
-        let rounded = |value: f64| value.round() as u64;
-        match self {
-            Self::Delay(value) => rounded(value.as_nanos() as f64 * DELAY_PER_NANOSECOND),
-            Self::Share(value, _) => rounded(*value * SHARE),
-            Self::Number(value, ..) => rounded(*value * PACKET),
-            Self::Choice(now, ..) => u64::from(now),
-        }
-    }
-
-    fn take(self, number: u64) {
-        match self {
-            Self::Delay(value) => *value = delay_of(number),
-            Self::Share(value, _) => *value = share_of(number),
-            Self::Number(value, ..) => *value = packets_of(number),
-            Self::Choice(.., choose) => choose(number != 0),
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::Delay(value) => value.to_string(),
-            Self::Share(value, _) | Self::Number(value, ..) => value.to_string(),
-            Self::Choice(now, words, _) => words[usize::from(now)].to_owned(),
-        }
-    }
+fn rounded(value: f64) -> u64 {
+    value.round() as u64
 }
 
 /// A delay in fixed point, to the nanosecond.
@@ -274,6 +200,15 @@ pub(crate) fn packets_of(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_parameter_of_pert_has_its_place_in_the_program() {
+        let placed: Vec<_> = in_order().map(|(parameter, _)| parameter.name).collect();
+        let mut all: Vec<_> = PertParameters::ALL.iter().map(|parameter| parameter.name).collect();
+        assert_eq!(placed, ORDER.map(|(name, _)| name));
+        all.sort_by_key(|name| ORDER.iter().position(|(placed, _)| placed == name));
+        assert_eq!(placed, all);
+    }
 
     #[test]
     fn settings_survive_fixed_point() {
@@ -307,16 +242,21 @@ mod tests {
     fn a_wrong_setting_is_named_with_what_would_be_right() {
         for (setting, words) in [
             ("t-max", "t-max=\"20 ms\""),
-            ("t_max=20 ms", "there are alpha, alpha-initial"),
-            ("t-max=20", "t-max: "),
-            ("t-max=4 ms", "t-max: must be longer than t-min"),
-            ("t-max=200 s", "t-max: 200 s is more than 134 s"),
-            ("p-max=1.5", "p-max: 1.5 is not between 0 and 1"),
-            ("alpha-max=many", "alpha-max: `many` is not a number"),
-            ("alpha-max=0.5", "alpha-max: must not be less than alpha-min"),
-            ("variant=best", "variant: `best` is neither reference nor thesis"),
-            ("counting=bytes", "counting: `bytes` is neither acks nor packets"),
-            ("srtt-weight=NaN", "srtt-weight: NaN is not between 0 and 1"),
+            ("t_max=20 ms", "t_max: no such parameter; there are alpha, alpha-initial"),
+            ("t_max=20 ms", "pacing-gain"),
+            (
+                "t-max=20",
+                "t-max: `20` is not a duration with its unit; write a duration from 0 ns to",
+            ),
+            ("t-max=4 ms", "t-max: 4 ms is not more than `t-min`, 5 ms"),
+            ("t-max=200 s", "t-max: 200 s is out of range; write a duration from 0 ns to 134 s"),
+            ("p-max=1.5", "p-max: 1.5 is out of range; write a number (share) from 0 to 1"),
+            ("alpha-max=many", "alpha-max: `many` is not a number; write a number (packets per"),
+            ("alpha-max=0.5", "alpha-max: 0.5 is less than `alpha-min`, 1"),
+            ("variant=best", "variant: `best` is none of reference, thesis"),
+            ("counting=bytes", "counting: `bytes` is none of acks, packets"),
+            ("srtt-weight=NaN", "srtt-weight: NaN is out of range"),
+            ("pacing-gain=17", "pacing-gain: 17 is out of range; write a number from 0"),
         ] {
             let error = Settings::parse([setting]).expect_err(setting).to_string();
             assert!(error.contains(words), "{setting}: {error}");

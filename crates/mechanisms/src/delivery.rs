@@ -13,11 +13,25 @@ use std::fmt;
 pub enum DeliveryOrder {
     /// By number, without a gap.
     #[default]
-    Sequence,
+    InOrder,
     /// As they arrive.
-    Arrival,
+    OutOfOrder,
     /// Each after those that it names.
-    Partial,
+    PartialOrder,
+}
+
+impl DeliveryOrder {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::InOrder, Self::OutOfOrder, Self::PartialOrder];
+
+    /// Its name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::InOrder => "in-order",
+            Self::OutOfOrder => "out-of-order",
+            Self::PartialOrder => "partial-order",
+        }
+    }
 }
 
 /// Why an ADU was not taken.
@@ -134,7 +148,7 @@ impl Resequencer {
         if number >= limit {
             return Err(ArrivalError::TooFar { limit });
         }
-        if self.order == DeliveryOrder::Partial
+        if self.order == DeliveryOrder::PartialOrder
             && let Some(&named) = depends_on.iter().find(|&&named| named >= number)
         {
             return Err(ArrivalError::DependsOnLater { named });
@@ -145,11 +159,11 @@ impl Resequencer {
         }
         self.buffered += 1;
         let missing = match self.order {
-            DeliveryOrder::Arrival => 0,
+            DeliveryOrder::OutOfOrder => 0,
             // Each waits for the one before it alone, which waits for those before it.
-            DeliveryOrder::Sequence if place == 0 => 0,
-            DeliveryOrder::Sequence => self.wait_for(&[number - 1], number),
-            DeliveryOrder::Partial => self.wait_for(depends_on, number),
+            DeliveryOrder::InOrder if place == 0 => 0,
+            DeliveryOrder::InOrder => self.wait_for(&[number - 1], number),
+            DeliveryOrder::PartialOrder => self.wait_for(depends_on, number),
         };
         self.slots[place].state = State::Waiting(missing);
         if missing == 0 {
@@ -273,7 +287,7 @@ mod tests {
 
     #[test]
     fn in_sequence_the_missing_adu_releases_all_behind_it() {
-        let mut buffer = Resequencer::new(DeliveryOrder::Sequence, 32);
+        let mut buffer = Resequencer::new(DeliveryOrder::InOrder, 32);
         for number in [1, 3, 2] {
             assert_eq!(buffer.arrive(number, &[]), Ok(()));
             assert_eq!(buffer.deliver(), None);
@@ -286,7 +300,7 @@ mod tests {
 
     #[test]
     fn image_data_waits_for_its_tables_and_for_nothing_else() {
-        let mut buffer = Resequencer::new(DeliveryOrder::Partial, 32);
+        let mut buffer = Resequencer::new(DeliveryOrder::PartialOrder, 32);
         // 0 and 1 are tables, 1 after 0; 2 to 4 are data.
         for number in [3, 4] {
             assert_eq!(buffer.arrive(number, &[0, 1]), Ok(()));
@@ -301,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_changes_nothing() {
-        let mut buffer = Resequencer::new(DeliveryOrder::Partial, 4);
+        let mut buffer = Resequencer::new(DeliveryOrder::PartialOrder, 4);
         assert_eq!(buffer.arrive(4, &[]), Err(ArrivalError::TooFar { limit: 4 }));
         assert_eq!(buffer.arrive(u64::MAX, &[]), Err(ArrivalError::TooFar { limit: 4 }));
         assert_eq!(buffer.arrive(1, &[1]), Err(ArrivalError::DependsOnLater { named: 1 }));
@@ -314,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_warm_buffer_allocates_no_more() {
-        let mut buffer = Resequencer::new(DeliveryOrder::Partial, 64);
+        let mut buffer = Resequencer::new(DeliveryOrder::PartialOrder, 64);
         let mut round = |from: u64| {
             for number in (from + 1..from + 50).rev() {
                 assert_eq!(buffer.arrive(number, &[from, number - 1]), Ok(()));
@@ -350,9 +364,9 @@ mod tests {
         let mut allowed = BTreeSet::new();
         for &number in arrived {
             let may = match order {
-                DeliveryOrder::Arrival => true,
-                DeliveryOrder::Sequence => (0..number).all(|before| arrived.contains(&before)),
-                DeliveryOrder::Partial => {
+                DeliveryOrder::OutOfOrder => true,
+                DeliveryOrder::InOrder => (0..number).all(|before| arrived.contains(&before)),
+                DeliveryOrder::PartialOrder => {
                     adus[number as usize].iter().all(|named| allowed.contains(named))
                 }
             };
@@ -368,9 +382,9 @@ mod tests {
         fn every_adu_is_delivered_once_in_an_allowed_order_and_as_early_as_the_rule_allows(
             (adus, arrivals) in traffic(),
             order in prop_oneof![
-                Just(DeliveryOrder::Sequence),
-                Just(DeliveryOrder::Arrival),
-                Just(DeliveryOrder::Partial),
+                Just(DeliveryOrder::InOrder),
+                Just(DeliveryOrder::OutOfOrder),
+                Just(DeliveryOrder::PartialOrder),
             ],
             slow in any::<bool>(),
         ) {
@@ -396,9 +410,9 @@ mod tests {
             for (place, number) in delivered.iter().enumerate() {
                 let before = &delivered[..place];
                 let fits = match order {
-                    DeliveryOrder::Arrival => true,
-                    DeliveryOrder::Sequence => *number == place as u64,
-                    DeliveryOrder::Partial => {
+                    DeliveryOrder::OutOfOrder => true,
+                    DeliveryOrder::InOrder => *number == place as u64,
+                    DeliveryOrder::PartialOrder => {
                         adus[*number as usize].iter().all(|named| before.contains(named))
                     }
                 };

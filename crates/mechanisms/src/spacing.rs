@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Packets};
 
+use crate::congestion::{Field, Parameter, Parameters};
+
 /// Report of a receiver: cumulative, so that a lost report loses nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -82,6 +84,56 @@ impl SpacingParameters {
     /// Damped PSP that looks at its last decision only.
     pub const fn damped_by_last() -> Self {
         Self { damping: Some(Damping::LastDecision), ..Self::psp() }
+    }
+}
+
+/// What may be set of PSP by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PspParameters(pub SpacingParameters);
+
+impl Default for PspParameters {
+    fn default() -> Self {
+        Self(SpacingParameters::psp())
+    }
+}
+
+impl Parameters for PspParameters {
+    const ALL: &'static [Parameter<Self>] =
+        &[first_step(|all| &mut all.0.first_step), step_down(|all| &mut all.0.step_down)];
+}
+
+/// What may be set of damped PSP by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DampedPspParameters(pub SpacingParameters);
+
+impl Default for DampedPspParameters {
+    fn default() -> Self {
+        Self(SpacingParameters::damped())
+    }
+}
+
+impl Parameters for DampedPspParameters {
+    const ALL: &'static [Parameter<Self>] =
+        &[first_step(|all| &mut all.0.first_step), step_down(|all| &mut all.0.step_down)];
+}
+
+/// The shortest and the longest step of the spacing.
+const MIN_STEP: Duration = Duration::from_nanos(1);
+const MAX_STEP: Duration = Duration::from_secs(1);
+
+const fn first_step<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
+    Parameter {
+        name: "first-step",
+        doc: "The spacing after a loss at no spacing (psp, fig. 4).",
+        field: Field::Duration { of, min: MIN_STEP, max: MAX_STEP },
+    }
+}
+
+const fn step_down<P>(of: fn(&mut P) -> &mut Duration) -> Parameter<P> {
+    Parameter {
+        name: "step-down",
+        doc: "How much the spacing shrinks after a round trip without loss (psp, fig. 4).",
+        field: Field::Duration { of, min: MIN_STEP, max: MAX_STEP },
     }
 }
 

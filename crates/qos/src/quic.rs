@@ -78,12 +78,12 @@ fn flow(agreed: &Specification) -> FlowConfig {
     let may_lose = agreed.loss.value.is_some_and(|loss| loss.as_thousandths() > 0);
     let reliability = match (may_lose, agreed.max_delay.value) {
         (false, _) => Reliability::Full,
-        (true, Some(_)) => Reliability::UntilDeadline,
+        (true, Some(_)) => Reliability::Deadline,
         (true, None) => Reliability::None,
     };
     let order = match agreed.permutable.value {
-        Some(true) => DeliveryOrder::Arrival,
-        _ => DeliveryOrder::Sequence,
+        Some(true) => DeliveryOrder::OutOfOrder,
+        _ => DeliveryOrder::InOrder,
     };
     FlowConfig { order, reliability, label: DATA.to_owned() }
 }
@@ -183,7 +183,7 @@ impl QosConnection {
         let core = facade::core(Carrier::Quic, (local, remote), options, established);
         connection.mark(core.dscp);
         let config = flow(&established.sending);
-        let may_drop = config.reliability == Reliability::UntilDeadline;
+        let may_drop = config.reliability == Reliability::Deadline;
         let lifetime = established.sending.max_delay.value.filter(|_| may_drop);
         let data = connection.open_flow(config)?;
         let inner = Arc::new(Inner {

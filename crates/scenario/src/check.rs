@@ -9,6 +9,7 @@ use ontempo_foundation::{
     Bytes, Duration, MessageRate, Packets, Percent, Quantity, Rate, UnitError,
 };
 
+use crate::congestion;
 use crate::document::{Node, Table, Value};
 use crate::error::{Origin, Problem};
 use crate::model::QueueLimit;
@@ -34,7 +35,8 @@ impl Checker {
     }
 
     fn value(&mut self, node: &Node, shape: &Shape, path: &FieldPath) {
-        let shapes = self.shapes;
+        let (shapes, found) = (self.shapes, self.problems.len());
+        let is_congestion = matches!(shape, Shape::Named(name) if name == congestion::TABLE);
         let shape = shapes.resolve(shape);
         let misfit = match (shape, &node.value) {
             (Shape::Any, _) | (Shape::Text, Value::Text(_)) | (Shape::Flag, Value::Flag(_)) => None,
@@ -82,6 +84,21 @@ impl Checker {
         };
         if let Some(what) = misfit {
             self.report(&node.origin, path, what);
+        }
+        if is_congestion && self.problems.len() == found {
+            self.congestion(node, path);
+        }
+    }
+
+    /// What the registry of congestion controllers has against the values of a table whose fields
+    /// are of the right shape.
+    fn congestion(&mut self, node: &Node, path: &FieldPath) {
+        let (Value::Table(table), Some(kind)) = (&node.value, node.kind()) else { return };
+        let parameters = table.iter().filter(|(name, _)| *name != "kind");
+        let written = parameters.map(|(name, node)| (name.as_str(), node.to_json()));
+        if let Some(error) = congestion::misfit(kind, written) {
+            let origin = table.get(&error.parameter).map_or(&node.origin, |node| &node.origin);
+            self.report(origin, &path.key(&error.parameter), error.what);
         }
     }
 

@@ -9,13 +9,15 @@
 //! cache ([`canonical`](model::Scenario::canonical)). [`json_schema`] and [`reference()`]
 //! describe the format; both come from the types in [`model`], as does the check of a file.
 //!
-//! Nothing here runs a scenario, reads a clock, or knows a mechanism other than by name.
+//! Nothing here runs a scenario or reads a clock. Of mechanisms it knows the registry of congestion
+//! controllers: names, parameters and their ranges.
 
 mod backbone;
 mod canonical;
 mod check;
 #[cfg(test)]
 mod check_tests;
+mod congestion;
 mod document;
 mod error;
 mod explain;

@@ -176,13 +176,9 @@ fn type_name(shape: &Shape, shapes: &Shapes) -> String {
     }
 }
 
-/// `FlowGroup` as `Flow group`; the endings `Spec` and `Kind` mean nothing to a reader, but
-/// where a name is taken without its ending.
+/// `FlowGroup` as `Flow group`; the endings `Spec` and `Kind` mean nothing to a reader.
 fn heading(name: &str) -> String {
-    let short = match name {
-        "CongestionSpec" => "CongestionTable",
-        _ => name.strip_suffix("Spec").or(name.strip_suffix("Kind")).unwrap_or(name),
-    };
+    let short = name.strip_suffix("Spec").or(name.strip_suffix("Kind")).unwrap_or(name);
     let mut heading = String::new();
     for (place, letter) in short.chars().enumerate() {
         if place > 0 && letter.is_uppercase() {

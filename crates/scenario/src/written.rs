@@ -8,13 +8,11 @@ use std::str::FromStr;
 
 use ontempo_foundation::{Duration, Quantity, UnitError, UnitProblem};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use crate::model::{
-    Congestion, CongestionName, CongestionSpec, Delay, DelayLaw, QueueLimit, Start,
-};
+use crate::model::{Delay, DelayLaw, QueueLimit, Start};
 
 /// Why a text is not the limit of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,12 +120,12 @@ impl Visitor<'_> for LimitVisitor {
 }
 
 /// Reads a text or a table, each by its own function.
-struct TextOrTable<T, Table> {
-    expecting: &'static str,
-    text: fn(&str) -> Result<T, String>,
-    table: fn(Table) -> T,
+pub(crate) struct TextOrTable<T, Table> {
+    pub(crate) expecting: &'static str,
+    pub(crate) text: fn(&str) -> Result<T, String>,
+    pub(crate) table: fn(Table) -> Result<T, String>,
     /// The quantity that a bare number lacks the unit of.
-    number: Option<Quantity>,
+    pub(crate) number: Option<Quantity>,
 }
 
 impl<T, Table> TextOrTable<T, Table> {
@@ -151,7 +149,8 @@ impl<'de, T, Table: Deserialize<'de>> Visitor<'de> for TextOrTable<T, Table> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-        Table::deserialize(MapAccessDeserializer::new(map)).map(self.table)
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        (self.table)(table).map_err(serde::de::Error::custom)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
@@ -176,7 +175,7 @@ impl<'de> Deserialize<'de> for Delay {
         deserializer.deserialize_any(TextOrTable {
             expecting: "a duration such as \"30 ms\" or a table with a `kind`",
             text: |text| duration(text).map(Self::Fixed),
-            table: |law: DelayLaw| Self::Law(law),
+            table: |law: DelayLaw| Ok(Self::Law(law)),
             number: Some(Quantity::Duration),
         })
     }
@@ -194,23 +193,8 @@ impl<'de> Deserialize<'de> for Start {
         deserializer.deserialize_any(TextOrTable {
             expecting: "a duration such as \"1.5 s\" or a table with `low` and `high`",
             text: |text| duration(text).map(Self::At),
-            table: |Range { low, high }| Self::Between { low, high },
+            table: |Range { low, high }| Ok(Self::Between { low, high }),
             number: Some(Quantity::Duration),
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Congestion {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextOrTable {
-            expecting: "the name of a congestion controller or a table with a `kind`",
-            text: |text| {
-                CongestionName::deserialize(StrDeserializer::<serde::de::value::Error>::new(text))
-                    .map(Self::Named)
-                    .map_err(|error| error.to_string())
-            },
-            table: |spec: CongestionSpec| Self::With(spec),
-            number: None,
         })
     }
 }

@@ -8,8 +8,7 @@ use ontempo_mechanisms::adu::{
     AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
 };
 use ontempo_mechanisms::congestion::{
-    AckCounting, Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno,
-    RenoParameters, Start, Vegas, VegasParameters, Window,
+    Controller, Governor, Start, UnknownCongestion, Window, World,
 };
 use ontempo_mechanisms::delivery::DeliveryOrder;
 use ontempo_mechanisms::playout::Playout;
@@ -17,9 +16,8 @@ use ontempo_mechanisms::recovery::{LossRecovery, RecoveryStyle};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_runtime::{Distance, Pace, Prompts, link, messages, prompts, source};
 use ontempo_scenario::model::{
-    AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant,
-    DeliveryKind, FlowGroup, PertVariant, RecoveryKind, RetransmissionKind, Scenario, TcpSpec,
-    Transport, WindowCounts,
+    AckKind, AduSpec, Application, Congestion, DeliveryKind, FlowGroup, RecoveryKind,
+    RetransmissionKind, Scenario, TcpSpec, Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
@@ -174,7 +172,7 @@ fn consumer(group: &FlowGroup, start: Time, records: bool) -> Option<Consumer> {
     let Application::Adus { count, processing, depends } = &group.application else { return None };
     let (interval, order) = match &group.transport {
         Transport::Adu(spec) => (spec.interval, delivery_order(spec.delivery)),
-        _ => (Duration::ZERO, DeliveryOrder::Sequence),
+        _ => (Duration::ZERO, DeliveryOrder::InOrder),
     };
     let work = (*processing, depends.into());
     Some(Consumer::new((start, interval), *count, order, work, records))
@@ -182,9 +180,9 @@ fn consumer(group: &FlowGroup, start: Time, records: bool) -> Option<Consumer> {
 
 fn delivery_order(kind: DeliveryKind) -> DeliveryOrder {
     match kind {
-        DeliveryKind::Ordered => DeliveryOrder::Sequence,
-        DeliveryKind::OutOfSequence => DeliveryOrder::Arrival,
-        DeliveryKind::Partial => DeliveryOrder::Partial,
+        DeliveryKind::InOrder => DeliveryOrder::InOrder,
+        DeliveryKind::OutOfOrder => DeliveryOrder::OutOfOrder,
+        DeliveryKind::PartialOrder => DeliveryOrder::PartialOrder,
     }
 }
 
@@ -268,58 +266,19 @@ fn controller(tcp: &TcpSpec, name: &str, random: RandomStream) -> Result<Control
         initial_ssthresh: tcp
             .initial_ssthresh
             .map_or(Window::of_packets(f64::INFINITY), |packets| window(packets.get())),
+        timestamps: tcp.timestamps,
     };
-    let reno = |count_packets: bool| RenoParameters {
-        counting: if count_packets { AckCounting::Packets } else { AckCounting::Acks },
-        ..RenoParameters::default()
-    };
-    Ok(match with_parameters(&tcp.congestion) {
-        CongestionSpec::Reno { count_packets } => Reno::new(start, reno(count_packets)).into(),
-        CongestionSpec::NewReno { count_packets } => {
-            NewReno::new(start, reno(count_packets)).into()
-        }
-        CongestionSpec::Cubic { variant } => {
-            let parameters = match variant {
-                CubicVariant::Rfc9438 => CubicParameters::default(),
-                CubicVariant::Linux26 => CubicParameters::linux_2_6(tcp.timestamps),
-            };
-            Cubic::new(start, parameters).into()
-        }
-        CongestionSpec::Vegas {} => Vegas::new(start, VegasParameters::default()).into(),
-        CongestionSpec::Pert { variant, t_min, t_max, p_max, alpha_max } => {
-            let mut parameters = match variant {
-                PertVariant::Thesis => PertParameters::thesis(),
-                PertVariant::Reference => PertParameters::reference(),
-            };
-            parameters.t_min = t_min.unwrap_or(parameters.t_min);
-            parameters.t_max = t_max.unwrap_or(parameters.t_max);
-            parameters.p_max = p_max.unwrap_or(parameters.p_max);
-            parameters.alpha_maximum = alpha_max.unwrap_or(parameters.alpha_maximum);
-            Pert::new(start, parameters, random).into()
-        }
-        CongestionSpec::Kernel { .. } => {
-            let why = "it is in the Linux kernel alone";
-            return Err(SetupError::not_simulated(name, "transport.congestion", why));
-        }
-    })
-}
-
-fn with_parameters(congestion: &Congestion) -> CongestionSpec {
-    match congestion {
-        Congestion::With(spec) => spec.clone(),
-        Congestion::Named(name) => match name {
-            CongestionName::Reno => CongestionSpec::Reno { count_packets: false },
-            CongestionName::NewReno => CongestionSpec::NewReno { count_packets: false },
-            CongestionName::Cubic => CongestionSpec::Cubic { variant: CubicVariant::default() },
-            CongestionName::Vegas => CongestionSpec::Vegas {},
-            CongestionName::Pert => CongestionSpec::Pert {
-                variant: PertVariant::default(),
-                t_min: None,
-                t_max: None,
-                p_max: None,
-                alpha_max: None,
-            },
-            CongestionName::Bbr => CongestionSpec::Kernel { name: "bbr".to_owned() },
+    match &tcp.congestion {
+        Congestion::Known(known) => match known.governor() {
+            Governor::Window(law) => Ok(law.start(start, random)),
+            Governor::Spacing(_) | Governor::Bbr => {
+                let why = UnknownCongestion::not_in(World::Simulation, known.name()).to_string();
+                Err(SetupError::not_simulated(name, "transport.congestion", &why))
+            }
         },
+        Congestion::Kernel { .. } => {
+            let why = "it is in the Linux kernel alone";
+            Err(SetupError::not_simulated(name, "transport.congestion", why))
+        }
     }
 }

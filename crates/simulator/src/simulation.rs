@@ -31,7 +31,7 @@ pub enum SetupError {
         /// The field that only an emulation knows what to do with.
         field: String,
         /// Why a simulation does not.
-        why: &'static str,
+        why: String,
     },
     /// A flow names a group that the scenario does not have.
     UnknownGroup(String),
@@ -45,7 +45,8 @@ impl SetupError {
     }
 
     /// `field` of the group `name` needs a kernel.
-    pub(crate) fn not_simulated(name: &str, field: &str, why: &'static str) -> Self {
+    pub(crate) fn not_simulated(name: &str, field: &str, why: &str) -> Self {
+        let why = why.to_owned();
         Self::NotSimulated { field: format!("flows.{name}.{field}"), why }
     }
 }

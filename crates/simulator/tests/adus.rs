@@ -91,7 +91,7 @@ fn a_lost_adu_holds_up_those_behind_it_in_order_and_itself_alone_out_of_sequence
     let expected: Vec<f64> = (0..16).map(|behind| 360.0 + 4.0 * f64::from(behind)).collect();
     assert_eq!(delivered[4..], expected);
 
-    let loose = run(&[FOURTH_LOST, "flows.adus.transport.delivery=out-of-sequence"]);
+    let loose = run(&[FOURTH_LOST, "flows.adus.transport.delivery=out-of-order"]);
     assert_eq!(millis(&loose, "delivered_s"), millis(&loose, "arrived_s"));
     let mut late = order(&loose);
     assert_eq!(late.pop(), Some(4));
@@ -101,7 +101,7 @@ fn a_lost_adu_holds_up_those_behind_it_in_order_and_itself_alone_out_of_sequence
 #[test]
 fn in_partial_order_a_lost_table_holds_up_its_image_alone() {
     let images = "flows.adus.application.depends={ kind = \"images\", adus = 10, tables = 2 }";
-    let partial = "flows.adus.transport.delivery=partial";
+    let partial = "flows.adus.transport.delivery=partial-order";
     let table = run(&[images, partial, "topology.links.0.loss.lost=[1]"]);
     let (arrived, delivered) = (millis(&table, "arrived_s"), millis(&table, "delivered_s"));
     let held: Vec<usize> = (0..20).filter(|adu| delivered[*adu] > arrived[*adu]).collect();
@@ -169,7 +169,7 @@ fn over_one_tcp_stream_adus_are_taken_in_order_by_the_same_application() {
 
 #[test]
 fn random_losses_on_both_ways_lose_nothing_and_the_same_seed_gives_the_same_tables() {
-    for delivery in ["ordered", "out-of-sequence", "partial"] {
+    for delivery in ["in-order", "out-of-order", "partial-order"] {
         for interval in ["0 ms", "10 ms"] {
             let delivery = format!("flows.adus.transport.delivery={delivery}");
             let interval = format!("flows.adus.transport.interval={interval}");

@@ -41,7 +41,7 @@ const CONTROLS: [CongestionName; 6] = [
     CongestionName::NewReno,
     CongestionName::Bbr,
     CongestionName::Psp,
-    CongestionName::DampedPsp,
+    CongestionName::PspDamped,
 ];
 
 /// One run's setting.
@@ -119,12 +119,12 @@ impl Sender {
         }
         let connection = network.endpoint(self.node).connection(self.id).expect("it is open");
         if self.data.is_none() {
-            let data = FlowConfig { order: DeliveryOrder::Sequence, ..FlowConfig::default() };
+            let data = FlowConfig { order: DeliveryOrder::InOrder, ..FlowConfig::default() };
             self.data = connection.open_flow(data).ok();
             if self.node == MEDIA {
                 let video = FlowConfig {
-                    order: DeliveryOrder::Arrival,
-                    reliability: Reliability::UntilDeadline,
+                    order: DeliveryOrder::OutOfOrder,
+                    reliability: Reliability::Deadline,
                     label: "video".to_owned(),
                 };
                 self.video = connection.open_flow(video).ok();
@@ -205,7 +205,10 @@ fn run(setting: &Setting, identity: &Identity) -> Outcome {
 
     let mut network = Network::new(1);
     network.keep_passages();
-    let with = |congestion| Configuration { congestion, ..Configuration::default() };
+    let with = |name: CongestionName| Configuration {
+        congestion: name.into(),
+        ..Configuration::default()
+    };
     let client = Endpoint::new(with(setting.control), [1; 32]);
     let mut senders = vec![Sender::begin(&mut network, MEDIA, client, identity)];
     let mut server = Endpoint::new(Configuration::default(), [2; 32]);

@@ -60,7 +60,7 @@ fn drain(far: &Connection) -> Done<u64> {
 fn through(options: &Options, size: usize, count: usize) -> Done {
     let (near, far) = pair(options)?;
     let taking = spawn(move || drain(&far).map(|units| (units, far)));
-    let order = DeliveryOrder::Arrival;
+    let order = DeliveryOrder::OutOfOrder;
     let flow = near.open_flow(FlowConfig { order, ..FlowConfig::default() })?;
     let data = Bytes::from(vec![7; size]);
     for _ in 0..count {

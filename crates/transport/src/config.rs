@@ -1,17 +1,14 @@
 //! Configuration of an endpoint.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use noq_proto::congestion::{Bbr3Config, ControllerFactory};
 use noq_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
-use ontempo_mechanisms::congestion::{
-    Controller, Cubic, CubicParameters, NewReno, Pert, PertParameters, Reno, RenoParameters, Start,
-    Vegas, VegasParameters, Window,
+pub use ontempo_mechanisms::congestion::{
+    Congestion, CongestionName, ParameterError, UnknownCongestion,
 };
-use ontempo_mechanisms::spacing::SpacingParameters;
+use ontempo_mechanisms::congestion::{Governor, Start, Window};
 
 use crate::qlog::{Qlog, Trace};
 use crate::quic::{
@@ -19,79 +16,6 @@ use crate::quic::{
 };
 pub use crate::wire::Limits;
 use crate::wire::{AckRequest, MAX_UNIT_HEADER};
-
-/// A congestion control algorithm.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CongestionName {
-    /// Reno (RFC 5681).
-    Reno,
-    /// NewReno (RFC 6582).
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// Vegas (Brakmo and Peterson, 1995).
-    Vegas,
-    /// PERT (thesis, ch. II): the default, because with it the fewest video units are late
-    /// (docs/mechanisms/controllers.md).
-    #[default]
-    Pert,
-    /// BBR, version 3: the QUIC stack's own.
-    Bbr,
-    /// The packet-spacing protocol (psp, section 2).
-    Psp,
-    /// Damped PSP (psp, section 2.2).
-    DampedPsp,
-}
-
-impl CongestionName {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Reno,
-        Self::NewReno,
-        Self::Cubic,
-        Self::Vegas,
-        Self::Pert,
-        Self::Bbr,
-        Self::Psp,
-        Self::DampedPsp,
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::NewReno => "newreno",
-            Self::Cubic => "cubic",
-            Self::Vegas => "vegas",
-            Self::Pert => "pert",
-            Self::Bbr => "bbr",
-            Self::Psp => "psp",
-            Self::DampedPsp => "damped-psp",
-        }
-    }
-}
-
-/// Not the name of a congestion control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownCongestion(String);
-
-impl fmt::Display for UnknownCongestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = CongestionName::ALL.iter().map(|name| name.name()).collect();
-        write!(f, "`{}` is not a congestion control; there are {}", self.0, names.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownCongestion {}
-
-impl FromStr for CongestionName {
-    type Err = UnknownCongestion;
-
-    fn from_str(text: &str) -> Result<Self, UnknownCongestion> {
-        let found = Self::ALL.into_iter().find(|name| name.name() == text);
-        found.ok_or_else(|| UnknownCongestion(text.to_owned()))
-    }
-}
 
 /// Pacing, if the congestion control sets no spacing itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,7 +63,7 @@ impl Default for DelayedAcks {
 #[derive(Clone, Debug)]
 pub struct Configuration {
     /// Congestion control of the sending direction.
-    pub congestion: CongestionName,
+    pub congestion: Congestion,
     /// Initial cwnd; ten packets (RFC 6928).
     pub initial_window: Packets,
     /// A constant cwnd in place of congestion control, as in the experiment of
@@ -203,7 +127,7 @@ pub struct Configuration {
 impl Default for Configuration {
     fn default() -> Self {
         Self {
-            congestion: CongestionName::default(),
+            congestion: Congestion::default(),
             initial_window: Packets::new(10),
             static_window: None,
             rtt_correction: false,
@@ -310,50 +234,38 @@ impl Configuration {
             let make = move |_| window;
             return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
         }
-        let parameters = match self.congestion {
-            CongestionName::Psp => SpacingParameters::psp(),
-            CongestionName::DampedPsp => SpacingParameters::damped(),
-            CongestionName::Bbr => {
+        match self.congestion.governor() {
+            Governor::Window(law) => {
+                let make = move |start| law.start(start, RandomStream::new(seed, "early response"));
+                Arc::new(Factory { make, start, pacing, corrected, epoch, account, log })
+            }
+            Governor::Spacing(parameters) => {
+                Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
+            }
+            Governor::Bbr => {
                 let mut bbr = Bbr3Config::default();
                 bbr.initial_window(window * u64::from(self.packet_size));
-                return Arc::new(ForeignFactory { inner: Arc::new(bbr), account });
+                Arc::new(ForeignFactory { inner: Arc::new(bbr), account })
             }
-            name => {
-                let make = move |start| make(name, start, seed);
-                return Arc::new(Factory { make, start, pacing, corrected, epoch, account, log });
-            }
-        };
-        Arc::new(SpacedFactory { parameters, window: SPACED_WINDOW, epoch, account })
-    }
-}
-
-/// The mechanism of this name; those that are none, PSP and BBR, are made elsewhere.
-fn make(name: CongestionName, start: Start, seed: u64) -> Controller {
-    match name {
-        CongestionName::Reno => Reno::new(start, RenoParameters::default()).into(),
-        CongestionName::NewReno => NewReno::new(start, RenoParameters::default()).into(),
-        CongestionName::Vegas => Vegas::new(start, VegasParameters::default()).into(),
-        CongestionName::Pert => {
-            let random = RandomStream::new(seed, "early response");
-            Pert::new(start, PertParameters::default(), random).into()
         }
-        CongestionName::Cubic
-        | CongestionName::Bbr
-        | CongestionName::Psp
-        | CongestionName::DampedPsp => Cubic::new(start, CubicParameters::default()).into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ontempo_mechanisms::congestion::World;
+
     use super::*;
 
     #[test]
-    fn every_congestion_control_is_found_by_its_name() {
+    fn every_congestion_control_is_found_by_its_name_and_governs() {
         for name in CongestionName::ALL {
             assert_eq!(name.name().parse(), Ok(name));
+            let governor = Congestion::from(name).governor();
+            let is_own = matches!(governor, Governor::Window(_));
+            assert_eq!(is_own, name.runs_in(World::Simulation), "{}", name.name());
         }
         let error = "tahoe".parse::<CongestionName>().expect_err("unknown").to_string();
-        assert!(error.contains("`tahoe`") && error.contains("damped-psp"), "{error}");
+        assert!(error.contains("`tahoe`") && error.contains("psp-damped"), "{error}");
     }
 }

@@ -11,9 +11,23 @@ pub enum Reliability {
     #[default]
     Full,
     /// Retransmitted until their deadline, then dropped; both sides agree which.
-    UntilDeadline,
+    Deadline,
     /// Not retransmitted: each is sent in datagrams.
     None,
+}
+
+impl Reliability {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Deadline, Self::None];
+
+    /// Its name, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Deadline => "deadline",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Configuration of a flow.

@@ -28,7 +28,8 @@ pub mod simulated;
 pub mod wire;
 
 pub use config::{
-    Configuration, CongestionName, DelayedAcks, Limits, PacingConfig, UnknownCongestion,
+    Configuration, Congestion, CongestionName, DelayedAcks, Limits, PacingConfig, ParameterError,
+    UnknownCongestion,
 };
 pub use connection::{
     Connection, ConnectionStatistics, DelayStatistics, FlowError, ReceiveStatistics, SendError,

@@ -12,7 +12,7 @@ from ..metrics import curve, runs
 
 IMAGE = 20
 TIMES_MS = (1.0, 5.0, 10.0, 20.0, 40.0)
-PARTIAL_NAMES = {"ordered": "in order", "partial": "partial order", "out-of-sequence": "none"}
+PARTIAL_NAMES = {"in-order": "in order", "partial-order": "partial order", "out-of-order": "none"}
 
 LOSSES = (0.001, 0.01, 0.02, 0.05, 0.1)
 CARRIERS = {"adu": "ADUs out of sequence", "newreno": "TCP NewReno", "cubic": "TCP CUBIC"}
@@ -59,7 +59,7 @@ def stream_cells(scale: Scale) -> list[Cell]:
     found = []
     for carrier in CARRIERS:
         settings = [Setting(loss=loss, transport=carrier) for loss in LOSSES]
-        found += cells(scale, settings, ("out-of-sequence",) if carrier == "adu" else ("ordered",))
+        found += cells(scale, settings, ("out-of-order",) if carrier == "adu" else ("in-order",))
     return found
 
 

@@ -6,7 +6,7 @@ lost, is each flow's choice (`FlowConfig`); each unit may have a deadline, a pri
 that it depends on::
 
     async with ontempo.connect("player.example:4433", trust=fingerprint, token="secret") as peer:
-        async with peer.open_flow(FlowConfig(order=DeliveryOrder.ARRIVAL)) as flow:
+        async with peer.open_flow(FlowConfig(order=DeliveryOrder.OUT_OF_ORDER)) as flow:
             tables = await flow.send(header)
             for piece in pieces:
                 await flow.send(piece, depends_on=[tables])

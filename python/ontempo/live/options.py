@@ -1,6 +1,7 @@
 """What may be asked of a connection's endpoint, and of a flow."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ontempo._native import check_options
@@ -15,11 +16,11 @@ _MAX_LABEL = 256
 class DeliveryOrder(StrEnum):
     """How a flow's units are delivered."""
 
-    SEQUENCE = "sequence"
+    IN_ORDER = "in-order"
     """As they were sent: each waits for all before it."""
-    ARRIVAL = "arrival"
+    OUT_OF_ORDER = "out-of-order"
     """As they arrive."""
-    PARTIAL = "partial"
+    PARTIAL_ORDER = "partial-order"
     """Each after those that it depends on."""
 
 
@@ -28,7 +29,7 @@ class Reliability(StrEnum):
 
     FULL = "full"
     """They are sent again until they arrive."""
-    UNTIL_DEADLINE = "until-deadline"
+    DEADLINE = "deadline"
     """They are sent again until their deadline, and then dropped; both sides agree which."""
     NONE = "none"
     """They are not sent again: each travels in datagrams."""
@@ -42,7 +43,7 @@ class FlowConfig:
     comes after a later one is dropped.
     """
 
-    order: DeliveryOrder = DeliveryOrder.SEQUENCE
+    order: DeliveryOrder = DeliveryOrder.IN_ORDER
     reliability: Reliability = Reliability.FULL
     label: str = ""
     """What it carries, for the peer's application; at most 256 bytes."""
@@ -68,7 +69,12 @@ class Options:
 
     congestion: str = "pert"
     """The congestion control of what this side sends: ``pert``, ``cubic``, ``newreno``, ``reno``,
-    ``vegas``, ``bbr``, ``psp`` or ``damped-psp``."""
+    ``vegas``, ``bbr``, ``psp`` or ``psp-damped``."""
+    congestion_parameters: Mapping[str, str | float | bool] = field(
+        default_factory=dict, hash=False
+    )
+    """Its parameters that are not to be the defaults, by the names, units and ranges of the
+    scenario file: ``{"t-min": "5 ms", "p-max": 0.1}``."""
     initial_window: int = 10
     """The window at the start, in packets (RFC 6928: ten)."""
     acknowledge: str = "adaptive"
@@ -112,7 +118,20 @@ class Options:
         for name in ("congestion", "acknowledge", "dscp"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}: a text")
+        object.__setattr__(self, "congestion_parameters", _texts(self.congestion_parameters))
         check_options(self)
+
+
+def _texts(parameters: Mapping[str, str | float | bool]) -> dict[str, str]:
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"congestion_parameters is {parameters!r}: a dict of values by name")
+    texts = {}
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, str | float | int):
+            what = f"congestion_parameters: {name!r} is {value!r}"
+            raise TypeError(f"{what}: a text, a number, or true or false")
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 _COUNTS = (

@@ -20,7 +20,7 @@ pub(super) fn cost() {
         fastest((0..2).map(|_| run())).expect("it ran")
     };
     println!("{COUNT} ADUs over a path that loses one in ten:");
-    for delivery in ["ordered", "out-of-sequence"] {
+    for delivery in ["in-order", "out-of-order"] {
         let run = of(delivery);
         println!(
             "  {delivery}: {:.2} us an ADU ({:.2} s), {:.2} packets each",

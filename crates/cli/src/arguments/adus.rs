@@ -2,9 +2,8 @@
 
 use clap::{Args, Subcommand};
 use ontempo_foundation::{Bytes, Duration};
-use ontempo_transport::CongestionName;
 
-use super::deliver::{Handover, congestion};
+use super::deliver::{Control, Handover};
 
 #[derive(Debug, Args)]
 pub(crate) struct Adus {
@@ -17,7 +16,7 @@ pub(crate) enum AdusCommand {
     /// Send units of one size, and print when each left
     #[command(after_help = "\
 Example:
-  ontempo adus send host.example:4435 --count 500 --delivery out-of-sequence")]
+  ontempo adus send host.example:4435 --count 500 --delivery out-of-order")]
     Send(AdusSend),
     /// Receive them, process each for some time, and print when each came and was done
     #[command(after_help = "\
@@ -41,11 +40,10 @@ pub(crate) struct AdusSend {
     #[arg(long, value_name = "TIME", default_value = "10 ms")]
     pub(crate) interval: Duration,
     /// In which order the receiver's application is given them
-    #[arg(long, value_name = "ORDER", default_value = "ordered")]
+    #[arg(long, value_name = "ORDER", default_value = "in-order")]
     pub(crate) delivery: Handover,
-    /// Congestion control, as of `ontempo send`
-    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion)]
-    pub(crate) congestion: CongestionName,
+    #[command(flatten)]
+    pub(crate) congestion: Control,
     /// No congestion control and no pacing: the receiver's window alone holds units back. Only for a
     /// path that is wholly one's own
     #[arg(long)]

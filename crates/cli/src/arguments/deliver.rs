@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use ontempo_foundation::{Bytes, Duration};
-use ontempo_transport::{CongestionName, DeliveryOrder, Fingerprint, Reliability};
+use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
+
+use crate::failure::Failure;
 
 /// Where media comes from or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +51,9 @@ impl FromStr for Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Handover {
     /// As they were sent
-    Ordered,
+    InOrder,
     /// As they arrive
-    OutOfSequence,
+    OutOfOrder,
     /// Each after those that it depends on
     PartialOrder,
 }
@@ -58,9 +61,9 @@ pub(crate) enum Handover {
 impl Handover {
     pub(crate) fn of_flow(self) -> DeliveryOrder {
         match self {
-            Self::Ordered => DeliveryOrder::Sequence,
-            Self::OutOfSequence => DeliveryOrder::Arrival,
-            Self::PartialOrder => DeliveryOrder::Partial,
+            Self::InOrder => DeliveryOrder::InOrder,
+            Self::OutOfOrder => DeliveryOrder::OutOfOrder,
+            Self::PartialOrder => DeliveryOrder::PartialOrder,
         }
     }
 }
@@ -80,9 +83,40 @@ impl Repair {
     pub(crate) fn of_flow(self) -> Reliability {
         match self {
             Self::Full => Reliability::Full,
-            Self::Deadline => Reliability::UntilDeadline,
+            Self::Deadline => Reliability::Deadline,
             Self::None => Reliability::None,
         }
+    }
+}
+
+/// A congestion control and its parameters.
+#[derive(Debug, Args)]
+pub(crate) struct Control {
+    /// Congestion control
+    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion())]
+    pub(crate) congestion: CongestionName,
+    /// Set a parameter of the congestion control, as in t-min=5ms; may be given several times. Names,
+    /// units and ranges are those of the scenario file
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set_congestion: Vec<String>,
+}
+
+impl Control {
+    /// # Errors
+    /// Names the parameter that is unknown or out of its range, and what would be right.
+    pub(crate) fn chosen(&self) -> Result<Congestion, Failure> {
+        let mut set = Vec::new();
+        for text in &self.set_congestion {
+            let Some((name, value)) = text.split_once('=') else {
+                let what = format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms");
+                return Err(Failure::Input(what));
+            };
+            set.push((name.trim(), value.trim()));
+        }
+        let name = self.congestion;
+        name.with(set).map_err(|error| {
+            Failure::Input(format!("--congestion {}: --set-congestion {error}", name.name()))
+        })
     }
 }
 
@@ -107,7 +141,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
     /// In which order units are handed on
-    #[arg(long, value_name = "ORDER", default_value = "ordered")]
+    #[arg(long, value_name = "ORDER", default_value = "in-order")]
     pub(crate) delivery: Handover,
     /// What becomes of lost units; full for files and pipes, deadline for udp:// where not given
     #[arg(long, value_name = "KIND")]
@@ -115,9 +149,8 @@ pub(crate) struct Send {
     /// By when units are wanted, and how much later than it came the media is played
     #[arg(long, value_name = "TIME", default_value = "200 ms", value_parser = latency)]
     pub(crate) latency: Duration,
-    /// Congestion control: pert, cubic, newreno, reno, vegas, bbr, psp or psp-damped
-    #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion)]
-    pub(crate) congestion: CongestionName,
+    #[command(flatten)]
+    pub(crate) congestion: Control,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
@@ -176,7 +209,7 @@ fn latency(text: &str) -> Result<Duration, String> {
     if span > most { Err(format!("at most {most}")) } else { Ok(span) }
 }
 
-pub(super) fn congestion(text: &str) -> Result<CongestionName, String> {
-    let name = if text == "psp-damped" { "damped-psp" } else { text };
-    name.parse().map_err(|error| format!("{error}"))
+fn congestion() -> impl TypedValueParser<Value = CongestionName> {
+    let names = PossibleValuesParser::new(CongestionName::ALL.map(CongestionName::name));
+    names.try_map(|text| text.parse::<CongestionName>())
 }

@@ -19,7 +19,7 @@ pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qosockets::{
     At, Gateway, Netvideo, NetvideoCommand, Printed, Quality, Receiver, Service, Tg, TgCommand,
-    Transport, Way,
+    Transport,
 };
 pub(crate) use self::rsvp::{
     Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
@@ -195,12 +195,12 @@ Examples:
     /// Carry TCP connections of any client and server over a connection with a quality of service
     #[command(after_help = "\
 The gateway near the clients has --to, the one near the server --server. Both ask for what --spec says of \
-the way that --way names; without --spec they ask for nothing.
+the direction that --direction names; without --spec they ask for nothing.
 
 Examples:
   ontempo gateway --listen 127.0.0.1:8080 --to far.example:7070       # near the client
   ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80         # near the server
-  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80 --spec images.toml --way back")]
+  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80 --spec images.toml --direction receive")]
     Gateway(Gateway),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\

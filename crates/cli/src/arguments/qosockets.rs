@@ -6,6 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use ontempo_foundation::{MessageRate, Percent};
 use ontempo_transport::Fingerprint;
 
+use super::wrap::FlowDirection;
+
 /// What is asked for.
 #[derive(Debug, Args)]
 pub(crate) struct Quality {
@@ -32,7 +34,7 @@ pub(crate) struct Printed {
 }
 
 /// A service of reservations.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Service {
     /// Nothing
     None,
@@ -204,23 +206,12 @@ pub(crate) struct Gateway {
     /// The server whose connections are carried
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
-    /// Which way of a connection the specification is about
-    #[arg(long, value_name = "WAY", default_value = "both")]
-    pub(crate) way: Way,
+    /// Which direction of a connection the specification is about, as its client sees it
+    #[arg(long, value_name = "WHICH", default_value = "both")]
+    pub(crate) direction: FlowDirection,
     #[command(flatten)]
     pub(crate) quality: Quality,
     /// Print JSON, a line for each thing that happens
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A way of a connection, as its client sees it.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Way {
-    /// From client to server
-    There,
-    /// From server to client
-    Back,
-    /// Both
-    Both,
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::qosockets::Service;
+
 #[derive(Debug, Args)]
 pub(crate) struct Qos {
     #[command(subcommand)]
@@ -16,13 +18,13 @@ pub(crate) enum QosCommand {
     #[command(after_help = "\
 The sockets of the program and of all that it starts are marked with the code point that fits the \
 specification, from a few hundredths of a second after they are made; those that it accepts, at once. \
-With --reserve its connections are announced to this host's RSVP daemon, and reserved for: the program at \
+With --reserve controlled-load its connections are announced to this host's RSVP daemon, and reserved for: the program at \
 the other end is to be run in the same way. `ontempo monitor` shows the throughput of its TCP connections.
 
 All ends with the program; the exit code is the program's.
 
 Example:
-  ontempo qos run --spec video.toml --reserve --direction send -- curl -T film.ts host.example")]
+  ontempo qos run --spec video.toml --reserve controlled-load --direction send -- curl -T film.ts host.example")]
     Run(WrappedRun),
 }
 
@@ -31,9 +33,9 @@ pub(crate) struct WrappedRun {
     /// The specification of what each connection carries: a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: PathBuf,
-    /// Ask this host's RSVP daemon for controlled load
-    #[arg(long)]
-    pub(crate) reserve: bool,
+    /// What this host's RSVP daemon is asked for
+    #[arg(long, value_name = "SERVICE", default_value = "none")]
+    pub(crate) reserve: Service,
     /// Which direction of its connections is meant
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub(crate) direction: FlowDirection,
@@ -50,7 +52,7 @@ pub(crate) struct WrappedRun {
 /// Directions of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlowDirection {
-    /// What the program sends
+    /// What the client of a connection, or the program, sends
     Send,
     /// What it receives
     Receive,

@@ -115,7 +115,7 @@ impl<'a> Sender<'a> {
         let session = ontempo_udp::random();
         let label = Label { session, latency: arguments.latency, before: 0 };
         let configuration = Configuration {
-            congestion: arguments.congestion,
+            congestion: arguments.congestion.chosen()?,
             ..configuration(arguments.qlog.as_deref())?
         };
         let socket =

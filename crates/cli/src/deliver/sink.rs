@@ -165,7 +165,7 @@ impl Protocol for Datagrams {
 /// When datagrams of a flow leave.
 fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
     match (config.reliability, config.order) {
-        (Reliability::Full, DeliveryOrder::Arrival) if to_network => Release::WhenWhole,
+        (Reliability::Full, DeliveryOrder::OutOfOrder) if to_network => Release::WhenWhole,
         (Reliability::Full, _) => Release::InOrder,
         _ => Release::AsArrived { delay: latency },
     }

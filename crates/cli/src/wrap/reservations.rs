@@ -14,7 +14,7 @@ use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style,
 use ontempo_reservation::qos::{self as mapping, Packing};
 
 use super::traffic::Flow;
-use crate::arguments::{FlowDirection, WrappedRun};
+use crate::arguments::{FlowDirection, Service, WrappedRun};
 use crate::failure::Failure;
 
 /// TCP's header with time stamps, and that of IP, which is larger in IPv6.
@@ -49,7 +49,14 @@ impl Reservations {
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
         };
-        if arguments.reserve {
+        if arguments.reserve == Service::Guaranteed {
+            return Err(Failure::Input(
+                "--reserve guaranteed: qos run reserves controlled load alone; write \
+                 --reserve controlled-load or none"
+                    .to_owned(),
+            ));
+        }
+        if arguments.reserve == Service::ControlledLoad {
             // What cannot be asked for is said before anything runs.
             made.traffic(true).map_err(|error| {
                 Failure::Input(format!("{}: {error}", arguments.spec.display()))

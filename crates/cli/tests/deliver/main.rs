@@ -252,3 +252,24 @@ fn a_sender_finds_a_receiver_that_was_killed_and_tells_what_did_not_fit() {
     let (code, said) = second.end();
     assert_eq!(code, Some(0), "{said}");
 }
+
+#[test]
+fn congestion_control_and_its_parameters_are_checked_before_anything_is_sent() {
+    let place = Place::new("deliver-congestion", SCENARIO);
+    fs::write(place.path("in"), "something").expect("a file");
+    let to = "127.0.0.1:1".parse().expect("an address");
+    for (more, what) in [
+        (&["--congestion", "tahoe"][..], &["reno", "pert", "psp-damped"][..]),
+        (&["--set-congestion", "t-min"], &["--set-congestion t-min: write NAME=VALUE"]),
+        (
+            &["--set-congestion", "t-min=200s"],
+            &["--congestion pert: --set-congestion t-min: 200s is out of range; write a duration"],
+        ),
+        (
+            &["--congestion", "bbr", "--set-congestion", "c=1"],
+            &["--congestion bbr: --set-congestion c: no such parameter"],
+        ),
+    ] {
+        ran(send(&place, to, "in", &[&["--insecure"], more].concat())).fails(2, what);
+    }
+}

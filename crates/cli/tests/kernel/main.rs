@@ -136,7 +136,7 @@ fn a_name_that_is_not_ours_is_left_alone() {
 fn wrong_input_is_named_before_anything_is_loaded() {
     let place = Place::new("kernel-input", SCENARIO);
     for (arguments, words) in [
-        (&["--set", "t-max=1 ms"][..], "t-max: must be longer than t-min"),
+        (&["--set", "t-max=1 ms"][..], "t-max: 1 ms is not more than `t-min`, 5 ms"),
         (&["--set", "t_max=20 ms"], "t_max: no such setting; there are alpha,"),
         (&["--as", "PERT!"], "cannot name a congestion control"),
     ] {

@@ -3,216 +3,127 @@
 //! One trait serves three callers: the simulator's TCP, a QUIC stack, and (as vectors) a
 //! Linux BPF program. Windows are fractional packets, as in the papers and in ns-2; a caller
 //! that counts bytes converts with [`Window::bytes`].
+//!
+//! This file is the registry: every congestion controller that can be chosen by name, with its
+//! parameters and where it runs. The scenario file, the transport, the loader of the kernel and
+//! their references all read it, so that a new controller is its own file beside this one, a `mod`
+//! line and an entry here, and its page in `docs/mechanisms`.
 
-mod controller;
+mod control;
 mod cubic;
 mod intervals;
 mod newreno;
+mod parameter;
 mod pert;
+#[macro_use]
+mod registry;
 mod reno;
 #[cfg(test)]
 mod tests;
 mod vegas;
 
-use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
-
-pub use controller::Controller;
+pub use control::{
+    Ack, CongestionControl, Loss, RecoveryPoint, Sent, Snapshot, Start, Timeout, Window,
+};
 pub use cubic::{Cubic, CubicParameters, Growth};
 pub use intervals::IntervalHistory;
 pub use newreno::NewReno;
+pub use parameter::{
+    Field, NoParameters, Parameter, ParameterError, ParameterInfo, ParameterKind, Parameters,
+    Value, Variant, VariantInfo, parameters_from,
+};
 pub use pert::{Mode, Pert, PertParameters, Queueing};
+pub use registry::{Registered, UnknownCongestion, World};
 pub use reno::{AckCounting, Reno, RenoParameters};
 pub use vegas::{Vegas, VegasParameters};
 
-/// A congestion window: a fractional number of packets.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct Window(f64);
+use std::str::FromStr;
 
-impl Window {
-    /// The smallest window after a reduction, in packets (RFC 5681, section 3.1, equation 4).
-    pub const FLOOR: Self = Self(2.0);
+use ontempo_foundation::{Packets, RandomStream, Rate};
 
-    /// A window of `packets`.
-    pub const fn of_packets(packets: f64) -> Self {
-        Self(packets)
-    }
+use crate::spacing::{DampedPspParameters, PspParameters, SpacingParameters};
 
-    /// The window in packets.
-    pub const fn packets(self) -> f64 {
-        self.0
-    }
-
-    /// How many whole packets may be in flight; at least one.
-    pub fn whole_packets(self) -> u64 {
-        (self.0 as u64).max(1)
-    }
-
-    /// The window in bytes, for packets of `size`.
-    pub fn bytes(self, size: Bytes) -> Bytes {
-        Bytes::new((self.0 * size.get() as f64) as u64)
-    }
-}
-
-/// What a controller is told when it begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Start {
-    /// Size of a full packet on the wire.
-    pub packet_size: Bytes,
-    /// Window at the start and after an idle restart.
-    pub initial_window: Window,
-    /// Slow-start threshold at the start; `f64::INFINITY` packets where none is known.
-    pub initial_ssthresh: Window,
-}
-
-impl Default for Start {
-    /// Packets of 1,000 bytes, a window of 2 (RFC 2581; ns-2's default), no threshold.
-    fn default() -> Self {
-        Self {
-            packet_size: Bytes::new(1000),
-            initial_window: Window(2.0),
-            initial_ssthresh: Window(f64::INFINITY),
-        }
-    }
-}
-
-/// A packet was handed to the network.
-#[derive(Clone, Copy, Debug)]
-pub struct Sent {
-    /// When.
-    pub now: Time,
-    /// Its number, in the order of first transmission.
-    pub packet: u64,
-    /// Packets in flight, this one included.
-    pub in_flight: f64,
-}
-
-/// An acknowledgement arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack {
-    /// When.
-    pub now: Time,
-    /// Packets that it newly acknowledged.
-    pub packets: f64,
-    /// The raw round-trip time of the last packet acknowledged; `None` where the packet was
-    /// retransmitted (Karn's rule) or nothing new was acknowledged.
-    pub rtt: Option<Duration>,
-    /// The transport's smoothed round-trip time (RFC 6298), zero before the first sample.
-    pub srtt: Duration,
-    /// The highest packet number acknowledged so far.
-    pub acked: u64,
-    /// The number that the next new packet will bear.
-    pub next: u64,
-    /// Packets in flight after this acknowledgement.
-    pub in_flight: f64,
-    /// True while a loss episode lasts, and for a duplicate ACK, which may begin one: a window
-    /// does not grow then (RFC 5681, section 3.1: growth is for ACKs of new data).
-    pub in_recovery: bool,
-    /// True where the sender had more to send than the window let pass.
-    pub window_limited: bool,
-}
-
-/// A packet was found lost, or a congestion mark (ECN) came back.
-#[derive(Clone, Copy, Debug)]
-pub struct Loss {
-    /// When.
-    pub now: Time,
-    /// The number of the lost (or marked) packet.
-    pub packet: u64,
-    /// The number that the next new packet will bear.
-    pub next: u64,
-    /// Packets in flight when the loss was found.
-    pub in_flight: f64,
-}
-
-/// The retransmission timer expired.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeout {
-    /// When.
-    pub now: Time,
-    /// The number that the next new packet will bear.
-    pub next: u64,
-    /// Packets in flight when the timer expired.
-    pub in_flight: f64,
-    /// True for the second and later expiries of the same packet, which must not reduce
-    /// ssthresh again (RFC 5681, section 3.1).
-    pub repeated: bool,
-}
-
-/// What a probe reads from a controller.
+/// A congestion controller that was chosen, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Snapshot {
-    /// Congestion window.
-    pub cwnd: Window,
-    /// Slow-start threshold; infinite before the first reduction.
-    pub ssthresh: Window,
-    /// PERT's additive increase in packets per round trip.
-    pub alpha: Option<f64>,
-    /// The smoothed queueing delay that a delay-based controller sees.
-    pub queueing_delay: Option<Duration>,
-    /// The smoothed round-trip time of a controller that keeps its own (PERT), corrected for
-    /// self-induced delay where its samples are.
-    pub smoothed_rtt: Option<Duration>,
-    /// Window reductions made on delay, before any loss.
-    pub early_responses: u64,
-    /// Window reductions of any kind.
-    pub reductions: u64,
+pub struct Congestion {
+    /// The place of the variant that the parameters were begun with.
+    variant: usize,
+    set: Set,
 }
 
-/// A congestion controller.
-///
-/// A caller tells events in the order in which they happen and then obeys what the controller
-/// answers. [`on_loss`](Self::on_loss) may be told once for each lost packet: a controller that
-/// reacts once per window of data holds a [`RecoveryPoint`].
-pub trait CongestionControl {
-    /// A packet was sent.
-    fn on_sent(&mut self, _sent: &Sent) {}
-    /// An acknowledgement arrived.
-    fn on_ack(&mut self, ack: &Ack);
-    /// A packet was found lost by duplicate or selective acknowledgements.
-    fn on_loss(&mut self, loss: &Loss);
-    /// A congestion mark came back; by default it counts as a loss (RFC 3168, section 6.1.2).
-    fn on_ecn(&mut self, mark: &Loss) {
-        self.on_loss(mark);
-    }
-    /// The retransmission timer expired.
-    fn on_timeout(&mut self, timeout: &Timeout);
-    /// Nothing was sent for longer than a retransmission timeout: begin again from the
-    /// initial window, keeping ssthresh (RFC 5681, section 4.1).
-    fn on_idle_restart(&mut self);
-    /// How much may be in flight.
-    fn window(&self) -> Window;
-    /// The rate to pace at; `None` leaves pacing to the transport.
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
-    }
-    /// How many packets may leave back to back under pacing.
-    fn burst(&self) -> Packets {
-        Packets::new(1)
-    }
-    /// What a probe reads.
-    fn snapshot(&self) -> Snapshot;
+/// What governs the sending under a congestion control.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Governor {
+    /// A window, by a law of this crate.
+    Window(Law),
+    /// A spacing between packets.
+    Spacing(SpacingParameters),
+    /// BBR, which whoever carries the packets has itself.
+    Bbr,
 }
 
-/// Lets one loss of a window of data through and no other, until all that was outstanding at
-/// that loss is acknowledged (RFC 6582, section 3.2 "recover"; RFC 9002, section 7.3.2).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecoveryPoint {
-    /// The first packet number not yet sent at the last reaction.
-    end: u64,
-}
-
-impl RecoveryPoint {
-    /// True where `loss` begins a new episode, which then lasts until `loss.next`.
-    pub fn begins_with(&mut self, loss: &Loss) -> bool {
-        let begins = loss.packet >= self.end;
-        if begins {
-            self.end = loss.next;
+registry! {
+    // Those of this crate run in the simulator and under the transport; `kernel` is what Linux calls
+    // its own of the same law. The large ones are held in a box.
+    controllers {
+        /// Reno (RFC 5681).
+        Reno "reno" { title: "Reno", held: Reno, kernel: Some("reno") }
+        /// Reno that reacts once per window of data (RFC 6582).
+        // The kernel's Reno reacts once for a window, too (RFC 6582, RFC 6675).
+        NewReno "newreno" { title: "NewReno", held: NewReno, kernel: Some("reno") }
+        /// CUBIC (RFC 9438).
+        Cubic "cubic" { title: "CUBIC", held: Box<Cubic>, kernel: Some("cubic") }
+        /// Vegas (Brakmo and Peterson, 1995).
+        Vegas "vegas" { title: "Vegas", held: Box<Vegas>, kernel: Some("vegas") }
+        /// PERT (pert, ch. II).
+        Pert "pert" { title: "PERT", held: Box<Pert>, kernel: Some("pert") }
+    }
+    // Those that are no struct of this module: where each runs is said with it.
+    others {
+        /// BBR: the QUIC stack's own, version 3, or the Linux kernel's.
+        Bbr "bbr" {
+            title: "BBR", parameters: NoParameters,
+            governs: |_| Governor::Bbr, kernel: Some("bbr")
         }
-        begins
+        /// The packet-spacing protocol (psp, section 2.1): a spacing, no window.
+        Psp "psp" {
+            title: "PSP", parameters: PspParameters,
+            governs: |parameters: PspParameters| Governor::Spacing(parameters.0), kernel: None
+        }
+        /// Damped PSP (psp, section 2.2).
+        PspDamped "psp-damped" {
+            title: "damped PSP", parameters: DampedPspParameters,
+            governs: |parameters: DampedPspParameters| Governor::Spacing(parameters.0), kernel: None
+        }
     }
+}
 
-    /// A timeout begins a new episode whatever was lost before.
-    pub fn restart(&mut self, next: u64) {
-        self.end = next;
+impl Default for CongestionName {
+    /// PERT, because beside it the fewest units of video come late
+    /// (docs/mechanisms/controllers.md).
+    fn default() -> Self {
+        Self::Pert
+    }
+}
+
+impl FromStr for CongestionName {
+    type Err = UnknownCongestion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCongestion> {
+        let found = Self::ALL.into_iter().find(|name| name.name() == text);
+        found.ok_or_else(|| UnknownCongestion::no_name(text))
+    }
+}
+
+impl Default for Congestion {
+    fn default() -> Self {
+        CongestionName::default().into()
+    }
+}
+
+impl Congestion {
+    /// The variant of its parameters; `None` where there is but one.
+    pub fn variant(&self) -> Option<VariantInfo> {
+        self.name().variants().get(self.variant).copied()
     }
 }

@@ -1,8 +1,10 @@
 //! NewReno: Reno's law, once per window of data (RFC 6582; RFC 9002, section 7.3.2).
 
+use ontempo_foundation::RandomStream;
+
 use super::{
-    Ack, CongestionControl, Loss, RecoveryPoint, Reno, RenoParameters, Snapshot, Start, Timeout,
-    Window,
+    Ack, CongestionControl, Loss, RecoveryPoint, Registered, Reno, RenoParameters, Snapshot, Start,
+    Timeout, Window,
 };
 
 /// Reno that reacts to the first loss of a window of data and to no other of that window.
@@ -16,6 +18,14 @@ impl NewReno {
     /// A controller at the start of its connection.
     pub fn new(start: Start, parameters: RenoParameters) -> Self {
         Self { reno: Reno::new(start, parameters), recovery: RecoveryPoint::default() }
+    }
+}
+
+impl Registered for NewReno {
+    type Parameters = RenoParameters;
+
+    fn start(start: Start, parameters: RenoParameters, _: RandomStream) -> Self {
+        Self::new(start, parameters)
     }
 }
 

@@ -1,6 +1,11 @@
 //! Reno: slow start, congestion avoidance, halving (RFC 5681).
 
-use super::{Ack, CongestionControl, Loss, Snapshot, Start, Timeout, Window};
+use ontempo_foundation::RandomStream;
+
+use super::{
+    Ack, CongestionControl, Field, Loss, Parameter, Parameters, Registered, Snapshot, Start,
+    Timeout, Window,
+};
 
 /// How acknowledgements move the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,8 +18,29 @@ pub enum AckCounting {
     Packets,
 }
 
+impl AckCounting {
+    /// The words by which it is chosen, with their meanings.
+    pub(super) const WORDS: &'static [(&'static str, &'static str)] = &[
+        ("acks", "One step for each ACK, whatever it covers (RFC 5681, section 3.1)."),
+        ("packets", "One step for each packet acknowledged (RFC 3465)."),
+    ];
+
+    /// Its place among the words.
+    pub(super) const fn place(self) -> usize {
+        match self {
+            Self::Acks => 0,
+            Self::Packets => 1,
+        }
+    }
+
+    /// The one at a place among the words.
+    pub(super) const fn at(place: usize) -> Self {
+        if place == 0 { Self::Acks } else { Self::Packets }
+    }
+}
+
 /// What of Reno may be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RenoParameters {
     /// What a step of the window's growth is counted by.
     pub counting: AckCounting,
@@ -26,6 +52,25 @@ impl Default for RenoParameters {
     fn default() -> Self {
         Self { counting: AckCounting::Acks, decrease: 0.5 }
     }
+}
+
+impl Parameters for RenoParameters {
+    const ALL: &'static [Parameter<Self>] = &[
+        Parameter {
+            name: "counting",
+            doc: "What a step of the window's growth is counted by.",
+            field: Field::Choice {
+                words: AckCounting::WORDS,
+                get: |all| all.counting.place(),
+                set: |all, place| all.counting = AckCounting::at(place),
+            },
+        },
+        Parameter {
+            name: "decrease",
+            doc: "The factor on the window at a loss (RFC 5681).",
+            field: Field::Number { of: |all| &mut all.decrease, unit: "share", min: 0.1, max: 1.0 },
+        },
+    ];
 }
 
 /// Reno's window: it reacts to each loss that it is told of.
@@ -53,6 +98,14 @@ impl Reno {
     fn reduce(&mut self) {
         self.ssthresh = (self.cwnd * self.parameters.decrease).max(Window::FLOOR.packets());
         self.reductions += 1;
+    }
+}
+
+impl Registered for Reno {
+    type Parameters = RenoParameters;
+
+    fn start(start: Start, parameters: RenoParameters, _: RandomStream) -> Self {
+        Self::new(start, parameters)
     }
 }
 

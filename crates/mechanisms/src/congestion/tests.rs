@@ -48,7 +48,7 @@ fn controllers(start: Start) -> [Controller; 7] {
         Reno::new(start, RenoParameters::default()).into(),
         NewReno::new(start, RenoParameters::default()).into(),
         Cubic::new(start, CubicParameters::default()).into(),
-        Cubic::new(start, CubicParameters::linux_2_6(true)).into(),
+        Cubic::new(start, CubicParameters::linux_2_6()).into(),
         Vegas::new(start, VegasParameters::default()).into(),
         Pert::new(start, PertParameters::thesis(), random("thesis")).into(),
         Pert::new(start, PertParameters::reference(), random("reference")).into(),
@@ -129,4 +129,110 @@ fn a_recovery_point_lets_one_loss_of_a_window_through() {
     assert!(recovery.begins_with(&loss(5, 20)));
     assert!(!recovery.begins_with(&loss(19, 30)));
     assert!(recovery.begins_with(&loss(20, 30)));
+}
+
+#[test]
+fn parameters_and_names_are_well_formed() {
+    let is_kebab =
+        |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || ".-0123456789".contains(c));
+    for name in CongestionName::ALL {
+        assert!(is_kebab(name.name()) && !name.title().is_empty() && name.doc().ends_with('.'));
+        for info in name.parameters() {
+            let what = format!("{} {}", name.name(), info.name);
+            assert!(is_kebab(info.name) && info.doc.ends_with('.'), "{what}");
+            for default in &info.defaults {
+                let fits = match (info.kind, *default) {
+                    (ParameterKind::Duration(min, max), Value::Duration(value)) => {
+                        (min..=max).contains(&value)
+                    }
+                    (ParameterKind::Number(_, min, max), Value::Number(value)) => {
+                        (min..=max).contains(&value)
+                    }
+                    (ParameterKind::Flag, Value::Flag(_)) => true,
+                    (ParameterKind::Choice(words), Value::Word(word)) => {
+                        words.iter().any(|(known, _)| *known == word)
+                    }
+                    _ => false,
+                };
+                assert!(fits, "{what}: {default}");
+            }
+            // Its default, written and read, changes nothing.
+            let text = info.defaults[0].to_string();
+            let set = name.with([(info.name, text.as_str())]).expect(&what);
+            assert_eq!(set, name.into(), "{what}");
+        }
+        assert_eq!(name.name().parse(), Ok(name));
+        assert!(Congestion::from(name).changed().is_empty());
+    }
+}
+
+#[test]
+fn each_variant_is_read_whole_and_shown_by_its_name() {
+    for name in CongestionName::ALL {
+        for variant in name.variants().iter().skip(1) {
+            let set = name.with([("variant", variant.name)]).expect("a variant");
+            assert_eq!(set.changed(), [("variant", Value::Word(variant.name))]);
+            assert_eq!(set.variant(), Some(*variant));
+        }
+    }
+    let thesis = CongestionName::Pert.with([("p-max", "0.1"), ("variant", "thesis")]);
+    let expected = PertParameters { p_max: 0.1, ..PertParameters::thesis() };
+    assert_eq!(thesis.map(|set| set.governor()), Ok(Governor::Window(Law::Pert(expected))));
+}
+
+#[test]
+fn a_parameter_that_cannot_be_set_is_named_with_what_would_be_right() {
+    let of = |name: CongestionName, parameter, text| {
+        name.with([(parameter, text)]).expect_err(parameter).to_string()
+    };
+    let (pert, cubic) = (CongestionName::Pert, CongestionName::Cubic);
+    for (error, words) in [
+        (of(pert, "t-min", "5"), "t-min: `5` is not a duration with its unit; write a duration"),
+        (of(pert, "p-max", "-1"), "p-max: -1 is out of range; write a number (share) from 0 to 1"),
+        (of(pert, "p-max", "NaN"), "p-max: NaN is out of range"),
+        (of(pert, "t-max", "2 ms"), "t-max: 2 ms is not more than `t-min`, 5 ms"),
+        (of(pert, "alpha-max", "16"), "alpha-initial: 32 is not from 1 to 16"),
+        (of(pert, "compete-from", "0.7"), "compete-full: 0.65 is less than `compete-from`, 0.7"),
+        (of(pert, "alpha", "soon"), "alpha: `soon` is none of steps, immediate"),
+        (of(cubic, "fast-convergence", "1"), "`1` is neither true nor false"),
+        (of(cubic, "variant", "tahoe"), "variant: `tahoe` is none of rfc9438, linux-2.6"),
+        (of(cubic, "t-min", "5 ms"), "t-min: no such parameter; there are beta, c"),
+        (of(CongestionName::Bbr, "c", "1"), "c: no such parameter; there is none to set"),
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_name_that_is_not_to_be_had_is_answered_with_those_that_are() {
+    let unknown = "tahoe".parse::<CongestionName>().expect_err("unknown").to_string();
+    assert!(
+        unknown.starts_with("`tahoe` is not a congestion control; there are reno"),
+        "{unknown}"
+    );
+    let elsewhere = UnknownCongestion::not_in(World::Simulation, CongestionName::Bbr).to_string();
+    assert_eq!(elsewhere, "`bbr` is not simulated; there are reno, newreno, cubic, vegas, pert");
+    for name in CongestionName::ALL {
+        let is_window = matches!(Congestion::from(name).governor(), Governor::Window(_));
+        assert_eq!(name.runs_in(World::Simulation), is_window, "{}", name.name());
+    }
+}
+
+#[test]
+fn the_registry_makes_the_controller_that_its_constructor_makes() {
+    let random = || RandomStream::new(7, "registry");
+    let start = start_with(20.0);
+    let (name, parameters) = (CongestionName::Pert, PertParameters::thesis());
+    let chosen = name.with([("variant", "thesis")]).expect("a variant");
+    let Governor::Window(law) = chosen.governor() else { panic!("a window") };
+    let mut by_name = law.start(start, random());
+    let mut by_hand = Controller::from(Pert::new(start, parameters, random()));
+    for step in 0..2_000_u64 {
+        let rtt = Duration::from_micros(20_000 + (step * 7_919) % 60_000);
+        let event = Ack { acked: step, next: step + 20, ..ack_at(Time::ZERO, rtt) };
+        by_name.on_ack(&event);
+        by_hand.on_ack(&event);
+        assert_eq!(by_name.snapshot(), by_hand.snapshot());
+    }
+    assert_eq!(by_name.name(), "pert");
 }

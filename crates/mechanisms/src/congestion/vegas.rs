@@ -1,12 +1,15 @@
 //! Vegas: hold a few packets in the queue, no more, no fewer (Brakmo and Peterson, "TCP
 //! Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995).
 
-use ontempo_foundation::Duration;
+use ontempo_foundation::{Duration, RandomStream};
 
-use super::{Ack, CongestionControl, Loss, RecoveryPoint, Snapshot, Start, Timeout, Window};
+use super::{
+    Ack, CongestionControl, Field, Loss, Parameter, ParameterError, Parameters, RecoveryPoint,
+    Registered, Snapshot, Start, Timeout, Window,
+};
 
 /// What of Vegas may be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VegasParameters {
     /// Below this many packets of its own in the queue, the window grows (ns-2: 1).
     pub alpha: f64,
@@ -23,6 +26,57 @@ pub struct VegasParameters {
 impl Default for VegasParameters {
     fn default() -> Self {
         Self { alpha: 1.0, beta: 3.0, gamma: 1.0, decrease: 0.75 }
+    }
+}
+
+/// More packets of its own than any queue of interest holds.
+const MAX_QUEUED: f64 = 1000.0;
+
+impl Parameters for VegasParameters {
+    const ALL: &'static [Parameter<Self>] = &[
+        Parameter {
+            name: "alpha",
+            doc: "Below this many packets of its own in the queue, the window grows.",
+            field: Field::Number {
+                of: |all| &mut all.alpha,
+                unit: "packets",
+                min: 0.0,
+                max: MAX_QUEUED,
+            },
+        },
+        Parameter {
+            name: "beta",
+            doc: "Above this many packets of its own in the queue, the window shrinks.",
+            field: Field::Number {
+                of: |all| &mut all.beta,
+                unit: "packets",
+                min: 0.0,
+                max: MAX_QUEUED,
+            },
+        },
+        Parameter {
+            name: "gamma",
+            doc: "Above this many packets of its own in the queue, slow start ends.",
+            field: Field::Number {
+                of: |all| &mut all.gamma,
+                unit: "packets",
+                min: 0.0,
+                max: MAX_QUEUED,
+            },
+        },
+        Parameter {
+            name: "decrease",
+            doc: "The factor on the window at a loss.",
+            field: Field::Number { of: |all| &mut all.decrease, unit: "share", min: 0.1, max: 1.0 },
+        },
+    ];
+
+    fn check(&self) -> Result<(), ParameterError> {
+        if self.alpha > self.beta {
+            let what = format!("{} is less than `alpha`, {}", self.beta, self.alpha);
+            return Err(ParameterError::new("beta", what));
+        }
+        Ok(())
     }
 }
 
@@ -122,6 +176,14 @@ impl Vegas {
         self.ssthresh = (self.cwnd * decrease).max(Window::FLOOR.packets());
         self.growing = true;
         self.reductions += 1;
+    }
+}
+
+impl Registered for Vegas {
+    type Parameters = VegasParameters;
+
+    fn start(start: Start, parameters: VegasParameters, _: RandomStream) -> Self {
+        Self::new(start, parameters)
     }
 }
 

@@ -18,15 +18,15 @@ use super::options::{choice, name};
 use super::statistics::{ReceiveStatistics, SendStatistics};
 
 const ORDERS: [(&str, DeliveryOrder); 3] = [
-    ("sequence", DeliveryOrder::Sequence),
-    ("arrival", DeliveryOrder::Arrival),
-    ("partial", DeliveryOrder::Partial),
+    (DeliveryOrder::InOrder.name(), DeliveryOrder::InOrder),
+    (DeliveryOrder::OutOfOrder.name(), DeliveryOrder::OutOfOrder),
+    (DeliveryOrder::PartialOrder.name(), DeliveryOrder::PartialOrder),
 ];
 
 const RELIABILITIES: [(&str, Reliability); 3] = [
-    ("full", Reliability::Full),
-    ("until-deadline", Reliability::UntilDeadline),
-    ("none", Reliability::None),
+    (Reliability::Full.name(), Reliability::Full),
+    (Reliability::Deadline.name(), Reliability::Deadline),
+    (Reliability::None.name(), Reliability::None),
 ];
 
 /// How a flow is delivered, from Python's names.

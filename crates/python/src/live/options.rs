@@ -1,8 +1,10 @@
 //! What may be set of an endpoint, its socket and its thread.
 
+use std::collections::BTreeMap;
+
 use ontempo_foundation::{Bytes, Duration, Packets};
 use ontempo_transport::live::Options;
-use ontempo_transport::{AckRequest, Configuration, CongestionName};
+use ontempo_transport::{AckRequest, Configuration, Congestion, CongestionName};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -10,6 +12,7 @@ use pyo3::prelude::*;
 #[derive(FromPyObject, IntoPyObject)]
 pub(crate) struct Given {
     congestion: String,
+    congestion_parameters: BTreeMap<String, String>,
     initial_window: u64,
     acknowledge: String,
     idle_timeout_s: f64,
@@ -53,11 +56,19 @@ fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
 }
 
 impl Given {
+    fn congestion(&self) -> PyResult<Congestion> {
+        let name: CongestionName =
+            self.congestion.parse().map_err(|error| wrong("congestion", error))?;
+        let set = self.congestion_parameters.iter();
+        name.with(set.map(|(name, value)| (name.as_str(), value.as_str())))
+            .map_err(|error| wrong("congestion_parameters", error))
+    }
+
     pub(super) fn options(&self) -> PyResult<Options> {
         let mut options = Options::default();
         let seconds = Duration::from_secs_f64;
         let all = &mut options.configuration;
-        all.congestion = self.congestion.parse().map_err(|error| wrong("congestion", error))?;
+        all.congestion = self.congestion()?;
         all.initial_window = Packets::new(self.initial_window);
         all.acknowledge = choice("acknowledge", &self.acknowledge, &ACKNOWLEDGE)?;
         all.idle_timeout = seconds(self.idle_timeout_s);
@@ -79,7 +90,13 @@ impl Given {
 
     fn of(all: &Configuration) -> Self {
         Self {
-            congestion: CongestionName::name(all.congestion).to_owned(),
+            congestion: all.congestion.name().name().to_owned(),
+            congestion_parameters: BTreeMap::from_iter(
+                all.congestion
+                    .changed()
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value.to_string())),
+            ),
             initial_window: all.initial_window.get(),
             acknowledge: name(&ACKNOWLEDGE, &all.acknowledge).to_owned(),
             idle_timeout_s: all.idle_timeout.as_secs_f64(),

@@ -3,10 +3,10 @@
 use ontempo_foundation::{Duration, Rate};
 
 use crate::model::{
-    AckKind, AduSpec, Application, Congestion, CongestionName, CongestionSpec, CubicVariant, Delay,
-    DelayLaw, DeliveryKind, Dependencies, Direction, Drawn, FlowGroup, LinkSpec, LossSpec,
-    PacingKind, PertVariant, QueueLimit, QueueSpec, RecoveryKind, Reservation, Service,
-    SpacingFrom, SpacingKind, Start, TcpSpec, Transport, Unreserved,
+    AckKind, AduSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind, Dependencies,
+    Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit, QueueSpec,
+    RecoveryKind, Reservation, Service, SpacingFrom, SpacingKind, Start, TcpSpec, Transport,
+    Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -267,9 +267,9 @@ fn transport(transport: &Transport) -> String {
 
 fn adu(spec: &AduSpec) -> String {
     let order = match spec.delivery {
-        DeliveryKind::Ordered => "in order",
-        DeliveryKind::OutOfSequence => "out of sequence",
-        DeliveryKind::Partial => "in partial order",
+        DeliveryKind::InOrder => "in order",
+        DeliveryKind::OutOfOrder => "out of order",
+        DeliveryKind::PartialOrder => "in partial order",
     };
     let pace = match spec.interval {
         Duration::ZERO => "as fast as the window allows".to_owned(),
@@ -311,25 +311,16 @@ fn tcp(spec: &TcpSpec) -> String {
     parts.join(", ")
 }
 
-fn congestion(congestion: &Congestion) -> &str {
-    match congestion {
-        Congestion::Named(name) => match name {
-            CongestionName::Reno => "Reno",
-            CongestionName::NewReno => "NewReno",
-            CongestionName::Cubic => "CUBIC",
-            CongestionName::Vegas => "Vegas",
-            CongestionName::Pert => "PERT",
-            CongestionName::Bbr => "BBR",
-        },
-        Congestion::With(spec) => match spec {
-            CongestionSpec::Reno { .. } => "Reno",
-            CongestionSpec::NewReno { .. } => "NewReno",
-            CongestionSpec::Cubic { variant: CubicVariant::Rfc9438 } => "CUBIC",
-            CongestionSpec::Cubic { variant: CubicVariant::Linux26 } => "CUBIC of Linux 2.6",
-            CongestionSpec::Vegas {} => "Vegas",
-            CongestionSpec::Pert { variant: PertVariant::Thesis, .. } => "PERT",
-            CongestionSpec::Pert { variant: PertVariant::Reference, .. } => "PERT of the ns-3 port",
-            CongestionSpec::Kernel { name } => name,
-        },
+fn congestion(congestion: &Congestion) -> String {
+    let known = match congestion {
+        Congestion::Kernel { name } => return name.clone(),
+        Congestion::Known(known) => known,
+    };
+    let title = known.name().title();
+    let changed = known.changed();
+    if changed.is_empty() {
+        return title.to_owned();
     }
+    let changed: Vec<_> = changed.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{title} ({})", changed.join(", "))
 }

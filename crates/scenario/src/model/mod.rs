@@ -21,10 +21,7 @@ pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Star
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
 pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
-pub use tcp::{
-    AckKind, Congestion, CongestionName, CongestionSpec, CubicVariant, PacingKind, PertVariant,
-    RecoveryKind, TcpSpec,
-};
+pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, TcpSpec};
 pub use transport::{
     AduSpec, DeliveryKind, RetransmissionKind, SpacingFrom, SpacingKind, Transport, WindowCounts,
 };

@@ -1,6 +1,7 @@
 //! TCP: congestion control, loss recovery, acknowledgements, pacing.
 
 use ontempo_foundation::{Bytes, Duration, Packets};
+use ontempo_mechanisms::congestion::{self, CongestionName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,87 +72,11 @@ impl Default for TcpSpec {
     }
 }
 
-/// A congestion controller by name, or with parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(untagged)]
+/// A congestion controller, as the registry has it ([`ontempo_mechanisms::congestion`]).
+#[derive(Clone, Debug, PartialEq)]
 pub enum Congestion {
-    /// `"reno"`, `"newreno"`, `"cubic"`, `"vegas"`, `"pert"` or `"bbr"`, with its defaults.
-    Named(CongestionName),
-    /// With parameters.
-    With(CongestionSpec),
-}
-
-impl Default for Congestion {
-    fn default() -> Self {
-        Self::Named(CongestionName::Reno)
-    }
-}
-
-/// The names of the congestion controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CongestionName {
-    /// Reno (RFC 5681).
-    Reno,
-    /// Reno that reacts once per window of data (RFC 6582).
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// Vegas (Brakmo and Peterson, 1995).
-    Vegas,
-    /// PERT (pert, ch. II).
-    Pert,
-    /// BBR, as the Linux kernel has it; emulated only.
-    Bbr,
-}
-
-/// A congestion controller with its parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(
-    tag = "kind",
-    deny_unknown_fields,
-    rename_all = "lowercase",
-    rename_all_fields = "kebab-case"
-)]
-pub enum CongestionSpec {
-    /// Reno (RFC 5681).
-    Reno {
-        /// Grow by packets acknowledged (RFC 3465) instead of by ACKs.
-        #[serde(default)]
-        count_packets: bool,
-    },
-    /// Reno that reacts once per window of data (RFC 6582).
-    NewReno {
-        /// Grow by packets acknowledged (RFC 3465) instead of by ACKs.
-        #[serde(default)]
-        count_packets: bool,
-    },
-    /// CUBIC (RFC 9438).
-    Cubic {
-        /// `rfc9438`, or `linux-2.6` for the one that ns-2 carries.
-        #[serde(default)]
-        variant: CubicVariant,
-    },
-    /// Vegas (Brakmo and Peterson, 1995).
-    Vegas {},
-    /// PERT (pert, ch. II).
-    Pert {
-        /// Which reading of PERT's open points.
-        #[serde(default)]
-        variant: PertVariant,
-        /// Queueing delay below which PERT never responds.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        t_min: Option<Duration>,
-        /// Queueing delay at which it responds with probability `p-max`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        t_max: Option<Duration>,
-        /// Probability of a response at `t-max`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        p_max: Option<f64>,
-        /// The largest additive increase, in packets per round trip.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        alpha_max: Option<f64>,
-    },
+    /// One that has a name here, with its parameters.
+    Known(congestion::Congestion),
     /// Any that the Linux kernel has; emulated only.
     Kernel {
         /// What the kernel calls it.
@@ -159,27 +84,10 @@ pub enum CongestionSpec {
     },
 }
 
-/// Which CUBIC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum CubicVariant {
-    /// RFC 9438.
-    #[default]
-    #[serde(rename = "rfc9438")]
-    Rfc9438,
-    /// Linux 2.6, as ns-2 carries it.
-    #[serde(rename = "linux-2.6")]
-    Linux26,
-}
-
-/// Which reading of PERT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum PertVariant {
-    /// The thesis: compete from 0.65 of the largest queueing delay, alpha at once.
-    Thesis,
-    /// The public ns-3 port: a ramp from 0.5, alpha in steps.
-    #[default]
-    Reference,
+impl Default for Congestion {
+    fn default() -> Self {
+        Self::Known(CongestionName::Reno.into())
+    }
 }
 
 /// How losses are found and repaired.

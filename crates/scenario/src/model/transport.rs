@@ -134,11 +134,11 @@ pub enum WindowCounts {
 pub enum DeliveryKind {
     /// By number, without a gap.
     #[default]
-    Ordered,
+    InOrder,
     /// As they arrive.
-    OutOfSequence,
+    OutOfOrder,
     /// Each after those that it depends on.
-    Partial,
+    PartialOrder,
 }
 
 /// When a lost ADU is sent again.

@@ -7,8 +7,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use super::{Findings, MAX_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
-    AckKind, Application, Congestion, CongestionSpec, FlowGroup, Interval, Scenario, Start,
-    TcpSpec, Transport,
+    AckKind, Application, FlowGroup, Interval, Scenario, Start, TcpSpec, Transport,
 };
 use crate::path::FieldPath;
 
@@ -256,22 +255,6 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
             findings.add(&path.key("ack").key("most"), what);
         }
         _ => {}
-    }
-    if let Congestion::With(CongestionSpec::Pert { t_min, t_max, p_max, alpha_max, .. }) =
-        &spec.congestion
-    {
-        let path = path.key("congestion");
-        if let Some(p_max) = p_max {
-            findings.probability(&path.key("p-max"), *p_max);
-        }
-        if let (Some(t_min), Some(t_max)) = (t_min, t_max)
-            && t_min >= t_max
-        {
-            findings.add(&path.key("t-max"), format!("{t_max} is not more than `t-min`, {t_min}"));
-        }
-        let what = "the largest increase is at least the smallest, 1 packet per round trip";
-        let grows = alpha_max.is_none_or(|alpha| alpha >= 1.0);
-        findings.require(grows, &path.key("alpha-max"), what);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What validation says, word for word.
 
+use ontempo_mechanisms::congestion::{CongestionName, World};
+
 use crate::testing::{GRAPH, VIDEO, refused, scenario};
 
 fn video(old: &str, new: &str) -> String {
@@ -355,13 +357,48 @@ fn a_scenario_that_no_file_gave_is_refused_without_a_line() {
 }
 
 #[test]
-fn perts_largest_increase_is_not_below_its_smallest() {
-    let pert = "congestion = { kind = \"pert\", alpha-max = 0.5 }";
-    assert_eq!(
-        video("congestion = \"pert\"", pert),
-        "s.toml:19: flows.video.transport.congestion.alpha-max: the largest increase is at least \
-         the smallest, 1 packet per round trip"
-    );
+fn parameters_of_a_congestion_controller_are_held_to_their_ranges() {
+    for (written, what) in [
+        ("kind = \"pert\", alpha-max = 0.5", "alpha-max: 0.5 is less than `alpha-min`, 1"),
+        (
+            "kind = \"pert\", p-max = 1.5",
+            "p-max: 1.5 is out of range; write a number (share) from 0 to 1, such as 0.05",
+        ),
+        (
+            "kind = \"pert\", t-max = \"200 s\"",
+            "t-max: 200 s is out of range; write a duration from 0 ns to 134 s, such as 10 ms",
+        ),
+        ("kind = \"vegas\", alpha = 4", "beta: 3 is less than `alpha`, 4"),
+    ] {
+        let congestion = format!("congestion = {{ {written} }}");
+        let field = "s.toml:19: flows.video.transport.congestion";
+        assert_eq!(video("congestion = \"pert\"", &congestion), format!("{field}.{what}"));
+    }
+    let unknown = "congestion = { kind = \"pert\", q-max = 0.5 }";
+    let error = video("congestion = \"pert\"", unknown);
+    assert!(error.contains("congestion.q-max: unknown field of kind `pert`"), "{error}");
+}
+
+#[test]
+fn every_congestion_controller_of_tcp_is_a_name_and_a_table() {
+    for name in CongestionName::ALL {
+        let is_tcp = name.runs_in(World::Simulation) || name.runs_in(World::Kernel);
+        for written in [format!("{:?}", name.name()), format!("{{ kind = {:?} }}", name.name())] {
+            let text = VIDEO.replace("\"pert\"", &written);
+            let read = crate::parse(&text, "s.toml");
+            assert_eq!(read.is_ok(), is_tcp, "{written}: {:?}", read.err());
+        }
+    }
+}
+
+#[test]
+fn a_controller_is_written_back_with_what_differs_from_its_defaults() {
+    let with = |written: &str| scenario(&VIDEO.replace("\"pert\"", written)).canonical();
+    assert_eq!(with("\"pert\""), with("{ kind = \"pert\", variant = \"reference\" }"));
+    assert!(with("\"pert\"").contains("\"congestion\":\"pert\""));
+    let thesis = with("{ kind = \"pert\", p-max = 0.1, variant = \"thesis\" }");
+    let written = r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1}"#;
+    assert!(thesis.contains(written), "{thesis}");
 }
 
 #[test]

@@ -207,7 +207,7 @@ mod tests {
         let mut consumer = Consumer::new(
             (Time::ZERO, Duration::ZERO),
             4,
-            DeliveryOrder::Sequence,
+            DeliveryOrder::InOrder,
             (Duration::from_millis(10), Dependencies::None),
             true,
         );

@@ -266,7 +266,7 @@ fn within(share: f64, one: f64, other: f64) -> bool {
 
 #[test]
 fn reno_has_the_same_window_in_quic_as_in_the_simulators_tcp() {
-    let (quic, tcp) = on_the_same_path(reno, r#"{ kind = "reno", count-packets = true }"#);
+    let (quic, tcp) = on_the_same_path(reno, r#"{ kind = "reno", counting = "packets" }"#);
     assert!(within(0.02, quic.mean(), tcp.mean()));
     assert!(within(0.02, quic.period().unwrap(), tcp.period().unwrap()));
     // Tooth for tooth, from the same point of the saw.

@@ -95,7 +95,7 @@ impl World {
     }
 
     fn open_flow(&mut self, flow: u64, reliability: Reliability) {
-        let order = DeliveryOrder::Partial;
+        let order = DeliveryOrder::PartialOrder;
         let opened = FlowOpened { flow, order, reliability, label: String::new() };
         self.message(&Message::FlowOpened(opened));
     }
@@ -214,7 +214,7 @@ fn what_the_rules_allow_cannot_fill_the_memory() {
         let mut random = RandomStream::new(seed, "villain");
         let mut world = World::new(seed, &identity);
         world.open_flow(0, Reliability::Full);
-        world.open_flow(1, Reliability::UntilDeadline);
+        world.open_flow(1, Reliability::Deadline);
         world.open_flow(2, Reliability::None);
         let mut dropped = 0;
         for _ in 0..150 {

@@ -284,7 +284,7 @@ impl ReceiveFlow {
             self.statistics.unwanted += 1;
             return;
         }
-        if self.config.order == DeliveryOrder::Sequence {
+        if self.config.order == DeliveryOrder::InOrder {
             self.floor = id + 1;
             self.seen.clear();
         } else if self.seen.len() as u64 > self.limits.units {
@@ -303,7 +303,7 @@ impl ReceiveFlow {
         self.reserve(length);
         let mut unit = self.unit(now, partial, clocks);
         // In order, nothing is remembered of earlier units.
-        if self.config.order != DeliveryOrder::Sequence {
+        if self.config.order != DeliveryOrder::InOrder {
             unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
         }
         self.ready.push_back(Delivery::Unit(unit));

@@ -82,7 +82,7 @@ impl Receiving {
             return Ok(units.iter().map(|unit| unit.id).collect());
         }
         let receiving = self.flow(flow)?;
-        if receiving.config.reliability != Reliability::UntilDeadline {
+        if receiving.config.reliability != Reliability::Deadline {
             return Err(Violation::OutOfPlace);
         }
         receiving.on_dropped(now, units)
@@ -290,7 +290,7 @@ impl Connection {
         );
         if let Some(partial) = whole {
             flow.complete_unrepaired(now, partial, &self.clocks);
-            if flow.config.order == crate::flow::DeliveryOrder::Sequence {
+            if flow.config.order == crate::flow::DeliveryOrder::InOrder {
                 self.receiving.fragments.forget_before(number, id);
             }
         }

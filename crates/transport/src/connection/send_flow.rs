@@ -191,7 +191,7 @@ impl SendFlow {
     /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued units
     /// that it depends on.
     fn send_priority(&mut self, unit: &Outgoing) -> u8 {
-        if self.config.order == DeliveryOrder::Sequence {
+        if self.config.order == DeliveryOrder::InOrder {
             return 0;
         }
         let mut priority = unit.priority;

@@ -76,16 +76,14 @@ fn through(config: FlowConfig, lifetime: Option<Duration>, count: u64) -> Vec<cr
 
 #[test]
 fn units_arrive_in_every_order_and_reliability() {
-    use DeliveryOrder::{Arrival, Partial, Sequence};
+    use DeliveryOrder::{InOrder, OutOfOrder, PartialOrder};
     let soon = Some(Duration::from_secs(10));
-    for order in [Sequence, Arrival, Partial] {
-        for (reliability, lifetime) in
-            [(Reliability::Full, None), (Reliability::UntilDeadline, soon)]
-        {
+    for order in [InOrder, OutOfOrder, PartialOrder] {
+        for (reliability, lifetime) in [(Reliability::Full, None), (Reliability::Deadline, soon)] {
             let config = FlowConfig { order, reliability, label: "a label".to_owned() };
             let mut units = through(config, lifetime, 2_000);
             let in_order = units.is_sorted_by_key(|unit| unit.id);
-            assert!(in_order || order != Sequence);
+            assert!(in_order || order != InOrder);
             units.sort_by_key(|unit| unit.id);
             assert_eq!(units.len(), 2_000);
             for (id, unit) in (0..).zip(&units) {
@@ -120,10 +118,10 @@ fn a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() {
 #[test]
 fn late_units_are_dropped_and_the_sender_is_told_which() {
     let mut options = Options::default();
-    options.configuration.congestion = crate::CongestionName::Cubic;
+    options.configuration.congestion = crate::CongestionName::Cubic.into();
     options.configuration.limits.bytes = 64 << 10;
     let (near, far) = pair(&options);
-    let reliability = Reliability::UntilDeadline;
+    let reliability = Reliability::Deadline;
     let flow = near.open_flow(FlowConfig { reliability, ..FlowConfig::default() }).expect("opened");
     // The program takes nothing until all are late but those for which there was room.
     for id in 0..200 {

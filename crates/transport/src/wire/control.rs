@@ -315,14 +315,14 @@ fn read_greeting(reader: &mut Reader<'_>) -> Result<(Limits, AckRequest), WireEr
 fn read_flow(reader: &mut Reader<'_>) -> Result<FlowOpened, WireError> {
     let flow = reader.number()?;
     let order = match reader.number()? {
-        0 => DeliveryOrder::Sequence,
-        1 => DeliveryOrder::Arrival,
-        2 => DeliveryOrder::Partial,
+        0 => DeliveryOrder::InOrder,
+        1 => DeliveryOrder::OutOfOrder,
+        2 => DeliveryOrder::PartialOrder,
         _ => return Err(WireError::OutOfRange("a flow's order of delivery")),
     };
     let reliability = match reader.number()? {
         0 => Reliability::Full,
-        1 => Reliability::UntilDeadline,
+        1 => Reliability::Deadline,
         2 => Reliability::None,
         _ => return Err(WireError::OutOfRange("a flow's reliability")),
     };

@@ -44,15 +44,12 @@ fn greeting() -> impl Strategy<Value = (Limits, AckRequest)> {
 
 fn flow_opened() -> impl Strategy<Value = FlowOpened> {
     let order = prop_oneof![
-        Just(DeliveryOrder::Sequence),
-        Just(DeliveryOrder::Arrival),
-        Just(DeliveryOrder::Partial)
+        Just(DeliveryOrder::InOrder),
+        Just(DeliveryOrder::OutOfOrder),
+        Just(DeliveryOrder::PartialOrder)
     ];
-    let reliability = prop_oneof![
-        Just(Reliability::Full),
-        Just(Reliability::UntilDeadline),
-        Just(Reliability::None)
-    ];
+    let reliability =
+        prop_oneof![Just(Reliability::Full), Just(Reliability::Deadline), Just(Reliability::None)];
     (number(), order, reliability, "[a-zé ]{0,100}").prop_map(
         |(flow, order, reliability, label)| FlowOpened { flow, order, reliability, label },
     )

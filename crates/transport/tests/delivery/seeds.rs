@@ -63,7 +63,7 @@ fn configuration(random: &mut RandomStream) -> Configuration {
     let quantum = if burst.get().is_multiple_of(2) { millis(1) } else { Duration::ZERO };
     let bytes = pick(random, &[20_000, 200_000]);
     Configuration {
-        congestion: pick(random, &CongestionName::ALL),
+        congestion: pick(random, &CongestionName::ALL).into(),
         rtt_correction: random.chance(0.3),
         pacing: random.chance(0.8).then_some(PacingConfig { gain: 1.25, burst, quantum }),
         acknowledge: pick(
@@ -94,17 +94,18 @@ struct Plan {
 }
 
 fn plan(random: &mut RandomStream) -> Plan {
-    let order =
-        pick(random, &[DeliveryOrder::Sequence, DeliveryOrder::Arrival, DeliveryOrder::Partial]);
-    let reliability =
-        pick(random, &[Reliability::Full, Reliability::UntilDeadline, Reliability::None]);
+    let order = pick(
+        random,
+        &[DeliveryOrder::InOrder, DeliveryOrder::OutOfOrder, DeliveryOrder::PartialOrder],
+    );
+    let reliability = pick(random, &[Reliability::Full, Reliability::Deadline, Reliability::None]);
     let count = 1 + random.next_u64() % 50;
     let pace = random.next_u64() % 20;
     let (mut units, mut times) = (Vec::new(), Vec::new());
     for id in 0..count {
         let size = pick(random, &[0, 10, 200, 1000, 1200, 5000, 15_000]);
         let mut depends_on: Vec<u64> = Vec::new();
-        if order == DeliveryOrder::Partial && id > 0 {
+        if order == DeliveryOrder::PartialOrder && id > 0 {
             depends_on = (0..random.next_u64() % 3).map(|_| random.next_u64() % id).collect();
             depends_on.sort_unstable();
             depends_on.dedup();
@@ -182,7 +183,7 @@ impl Plan {
                 }
             };
             assert!(seen.insert(id), "seed {seed}: unit {id} twice");
-            if self.config.order == DeliveryOrder::Sequence {
+            if self.config.order == DeliveryOrder::InOrder {
                 assert!(last < Some(id), "seed {seed}: {id} after {last:?}");
             }
             last = Some(id);
@@ -193,13 +194,13 @@ impl Plan {
         if self.config.reliability == Reliability::Full {
             assert!(dropped.is_empty(), "seed {seed}: dropped {dropped:?}");
         }
-        if self.config.reliability == Reliability::UntilDeadline {
+        if self.config.reliability == Reliability::Deadline {
             assert_eq!(told_dropped(world, flow), dropped, "seed {seed}: sides disagree");
         }
     }
 
     fn is_partial(&self) -> bool {
-        self.config.order == DeliveryOrder::Partial
+        self.config.order == DeliveryOrder::PartialOrder
     }
 }
 

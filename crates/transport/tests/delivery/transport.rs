@@ -80,6 +80,7 @@ fn adaptive_acknowledgements_are_the_fewest_and_cost_no_time() {
 #[test]
 fn marks_slow_the_sender_as_losses_do_and_nothing_is_sent_twice() {
     for congestion in [CongestionName::NewReno, CongestionName::Cubic, CongestionName::Pert] {
+        let congestion = congestion.into();
         let config = Configuration { congestion, ..Configuration::default() };
         let mut marking = path();
         marking.mishaps.marked = 0.02;
@@ -91,7 +92,7 @@ fn marks_slow_the_sender_as_losses_do_and_nothing_is_sent_twice() {
 
 #[test]
 fn psp_spaces_its_packets_and_pacing_spreads_those_of_a_window() {
-    let psp = Configuration { congestion: CongestionName::Psp, ..Configuration::default() };
+    let psp = Configuration { congestion: CongestionName::Psp.into(), ..Configuration::default() };
     let gaps = bulk(&path(), &psp).gaps();
     // Once it knows the path: no datagram leaves with another.
     let settled = &gaps[gaps.len() / 2..];
@@ -100,7 +101,7 @@ fn psp_spaces_its_packets_and_pacing_spreads_those_of_a_window() {
 
     let together = |pacing| {
         let config = Configuration {
-            congestion: CongestionName::NewReno,
+            congestion: CongestionName::NewReno.into(),
             pacing,
             ..Configuration::default()
         };

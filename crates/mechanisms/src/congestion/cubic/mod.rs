@@ -5,10 +5,13 @@
 
 mod kernel;
 
-use ontempo_foundation::{Duration, Time, math};
+use ontempo_foundation::{Duration, RandomStream, Time, math};
 
 use self::kernel::Kernel;
-use super::{Ack, CongestionControl, Loss, RecoveryPoint, Snapshot, Start, Timeout, Window};
+use super::{
+    Ack, CongestionControl, Field, Loss, Parameter, Parameters, RecoveryPoint, Registered,
+    Snapshot, Start, Timeout, Variant, Window,
+};
 
 /// How the window grows in congestion avoidance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub enum Growth {
 }
 
 /// What of CUBIC may be set.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CubicParameters {
     /// C, the curve's steepness in packets per cubic second (RFC 9438, section 5.1: 0.4).
     pub c: f64,
@@ -29,37 +32,29 @@ pub struct CubicParameters {
     /// Give way to newer flows by aiming lower after a second loss below the last maximum
     /// (RFC 9438, section 4.7).
     pub fast_convergence: bool,
-    /// The law of growth.
+    /// The law of growth. That of Linux 2.6 asks whether ACKs echo timestamps
+    /// ([`Start::timestamps`]): without them it knows no least round trip, and grows beyond the
+    /// plateau without bound.
     pub growth: Growth,
-    /// Whether ACKs echo timestamps: without them Linux 2.6 knows no least round trip, and
-    /// grows beyond the plateau without bound. The RFC's law does not ask.
-    pub timestamps: bool,
 }
 
 impl Default for CubicParameters {
     /// RFC 9438.
     fn default() -> Self {
-        Self {
-            c: 0.4,
-            beta: 0.7,
-            fast_convergence: true,
-            growth: Growth::Rfc9438,
-            timestamps: true,
-        }
+        Self { c: 0.4, beta: 0.7, fast_convergence: true, growth: Growth::Rfc9438 }
     }
 }
 
 impl CubicParameters {
     /// The module of Linux 2.6.22 that ns-2 2.35's `Agent/TCP/Linux` runs as `cubic`: `beta`
     /// 819/1024; C from `bic_scale` 41 over 1024, in tenths of a second; fast convergence and
-    /// the Reno-friendly region on. ns-2 echoes no timestamps unless told to.
-    pub fn linux_2_6(timestamps: bool) -> Self {
+    /// the Reno-friendly region on.
+    pub fn linux_2_6() -> Self {
         Self {
             c: 41.0 * 10.0 / 1024.0,
             beta: 819.0 / 1024.0,
             fast_convergence: true,
             growth: Growth::Linux26,
-            timestamps,
         }
     }
 
@@ -68,6 +63,35 @@ impl CubicParameters {
     pub fn reno_friendly_increase(&self) -> f64 {
         3.0 * (1.0 - self.beta) / (1.0 + self.beta)
     }
+}
+
+impl Parameters for CubicParameters {
+    const ALL: &'static [Parameter<Self>] = &[
+        Parameter {
+            name: "c",
+            doc: "C, the curve's steepness in packets per cubic second (RFC 9438, section 5.1).",
+            field: Field::Number {
+                of: |all| &mut all.c,
+                unit: "packets per cubic second",
+                min: 0.001,
+                max: 1000.0,
+            },
+        },
+        Parameter {
+            name: "beta",
+            doc: "The factor on the window at a loss (RFC 9438, section 4.6).",
+            field: Field::Number { of: |all| &mut all.beta, unit: "share", min: 0.1, max: 0.99 },
+        },
+        Parameter {
+            name: "fast-convergence",
+            doc: "Aim lower after a second loss below the last maximum (RFC 9438, section 4.7).",
+            field: Field::Flag { of: |all| &mut all.fast_convergence },
+        },
+    ];
+    const VARIANTS: &'static [Variant<Self>] = &[
+        Variant { name: "rfc9438", doc: "RFC 9438.", make: Self::default },
+        Variant { name: "linux-2.6", doc: "Linux 2.6, as ns-2 carries it.", make: Self::linux_2_6 },
+    ];
 }
 
 /// One congestion-avoidance stage, from the first growth after a reduction to the next.
@@ -136,7 +160,7 @@ impl Cubic {
             cwnd_prior: 0.0,
             epoch: None,
             last_ack: Time::ZERO,
-            kernel: Kernel::new(parameters.timestamps),
+            kernel: Kernel::new(start.timestamps),
             recovery: RecoveryPoint::default(),
             reductions: 0,
         }
@@ -214,6 +238,14 @@ impl Cubic {
         self.epoch = None;
         self.kernel.on_reduction();
         self.reductions += 1;
+    }
+}
+
+impl Registered for Cubic {
+    type Parameters = CubicParameters;
+
+    fn start(start: Start, parameters: CubicParameters, _: RandomStream) -> Self {
+        Self::new(start, parameters)
     }
 }
 

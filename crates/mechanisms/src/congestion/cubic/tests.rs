@@ -108,7 +108,7 @@ fn time_in_which_the_application_is_the_limit_does_not_raise_the_curve() {
 
 #[test]
 fn the_kernel_gives_up_a_fifth_in_whole_packets() {
-    let mut cubic = Cubic::new(start_with(100.0), CubicParameters::linux_2_6(true));
+    let mut cubic = Cubic::new(start_with(100.0), CubicParameters::linux_2_6());
     cubic.on_loss(&loss(1, 2));
     // 100 * 819 / 1024 = 79.98
     assert_eq!(packets(&cubic), 79.0);
@@ -116,7 +116,7 @@ fn the_kernel_gives_up_a_fifth_in_whole_packets() {
 
 #[test]
 fn before_its_first_loss_the_kernel_counts_fifty_acks_as_if_each_were_of_two_packets() {
-    let mut cubic = Cubic::new(start_with(100.0), CubicParameters::linux_2_6(true));
+    let mut cubic = Cubic::new(start_with(100.0), CubicParameters::linux_2_6());
     let rtt = Duration::from_millis(100);
     // 50 * 16 / 31 = 25; the count is reached by the 25th and acted on by the 26th ACK.
     for _ in 0..25 {
@@ -129,7 +129,7 @@ fn before_its_first_loss_the_kernel_counts_fifty_acks_as_if_each_were_of_two_pac
 
 #[test]
 fn the_kernel_returns_to_its_maximum_after_k_seconds() {
-    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6(true));
+    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6());
     cubic.on_loss(&loss(1, 2));
     let k = math::cbrt(201.0 / cubic.parameters.c);
     run(&mut cubic, 0.0, k, 0.2);
@@ -138,7 +138,7 @@ fn the_kernel_returns_to_its_maximum_after_k_seconds() {
 
 #[test]
 fn beyond_its_plateau_the_kernel_adds_at_most_sixteen_packets_a_tenth_of_a_second() {
-    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6(true));
+    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6());
     cubic.on_loss(&loss(1, 2));
     run(&mut cubic, 0.0, 30.0, 0.1);
     let before = packets(&cubic);
@@ -151,7 +151,8 @@ fn beyond_its_plateau_the_kernel_adds_at_most_sixteen_packets_a_tenth_of_a_secon
 
 #[test]
 fn without_timestamps_the_kernel_grows_beyond_its_plateau_without_that_bound() {
-    let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::linux_2_6(false));
+    let mut cubic =
+        Cubic::new(Start { timestamps: false, ..start_with(1000.0) }, CubicParameters::linux_2_6());
     cubic.on_loss(&loss(1, 2));
     run(&mut cubic, 0.0, 30.0, 0.1);
     let before = packets(&cubic);
@@ -169,7 +170,7 @@ proptest! {
         steps in proptest::collection::vec((1u64..500_000_000, 1.0f64..4.0, 1u64..300), 1..200),
     ) {
         let parameters =
-            if kernel { CubicParameters::linux_2_6(true) } else { CubicParameters::default() };
+            if kernel { CubicParameters::linux_2_6() } else { CubicParameters::default() };
         let mut cubic = Cubic::new(start_with(window.floor()), parameters);
         cubic.on_loss(&loss(1, 2));
         let mut now = Time::ZERO;

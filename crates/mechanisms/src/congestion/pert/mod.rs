@@ -6,12 +6,13 @@
 //! [`PertParameters`] holds every number and its source, and the arithmetic.
 
 mod law;
+mod parameters;
 
 use ontempo_foundation::{Duration, RandomStream, Time};
 
 use super::{
-    Ack, AckCounting, CongestionControl, IntervalHistory, Loss, RecoveryPoint, Snapshot, Start,
-    Timeout, Window,
+    Ack, AckCounting, CongestionControl, IntervalHistory, Loss, RecoveryPoint, Registered,
+    Snapshot, Start, Timeout, Window,
 };
 
 pub use law::{Mode, PertParameters, Queueing};
@@ -208,6 +209,14 @@ impl Pert {
     fn reduce(&mut self, decrease: f64) {
         self.ssthresh = (self.cwnd * (1.0 - decrease)).max(self.parameters.window_floor);
         self.reductions += 1;
+    }
+}
+
+impl Registered for Pert {
+    type Parameters = PertParameters;
+
+    fn start(start: Start, parameters: PertParameters, random: RandomStream) -> Self {
+        Self::new(start, parameters, random)
     }
 }
 
