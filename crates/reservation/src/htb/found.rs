@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::filters::{Filters, Keys, Place};
-use super::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+use super::layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
 
 /// A class of ours that was there, with its filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 mod counters;
 mod filters;
 mod found;
+mod layout;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,16 +21,8 @@ use crate::message::{Sender, Session};
 pub use counters::{Counters, read_counters};
 use filters::{Filters, Keys, Place, keys};
 pub use found::{Found, Left, Root, read_found, read_root};
+use layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
 
-/// The class of all, and that of what is not reserved, where the discipline is ours.
-const ROOT: u16 = 0xfff0;
-const BEST_EFFORT: u16 = 0xfff1;
-/// The class of all where the discipline was there before us, as docs/emulation.md has it.
-const THEIR_ROOT: u16 = 1;
-/// Handle 1 has the next class. Below, others may have theirs.
-const FIRST_CLASS: u16 = 0x1000;
-/// The machine's handles end before.
-const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
 /// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
 /// reservations.
 const FIRST: u8 = 0;

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Answer, Notice, Question, Reply, Request, line};
+use super::protocol::{Answer, Notice, Question, Reply, Request, line};
 
 /// The daemon answers at once; one that takes longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);

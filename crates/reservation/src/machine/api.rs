@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::Time;
 
-use super::Machine;
 use super::admission::consistent;
 use super::boundary::{InterfaceId, RequestError, Routes};
+use super::node::Machine;
 use super::path::Announcement;
 use super::state::{Flow, FlowId, ResvState};
 use crate::message::{

@@ -151,6 +151,16 @@ pub struct Transmit {
     pub payload: Vec<u8>,
 }
 
+/// How a message travels.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) interface: InterfaceId,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) router_alert: bool,
+    pub(super) ttl: u8,
+}
+
 /// A packet that has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {

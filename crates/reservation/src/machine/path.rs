@@ -7,10 +7,10 @@ use ontempo_foundation::{Duration, Time};
 
 use super::admission::consistent;
 use super::boundary::{Event, InterfaceId, NextHop, Routes};
-use super::reliable::is_stale;
+use super::message_ids::is_stale;
+use super::node::{Heard, Machine, unknown_cause};
 use super::state::{Announced, PathState, SessionState, TheirId};
 use super::timers::Timer;
-use super::{Heard, Machine};
 use crate::message::{
     AdSpec, Cause, Hop, Message, Path, PathErr, PathTear, RawObject, Sender, Session, TrafficSpec,
     class,
@@ -45,10 +45,7 @@ impl<R: Routes> Machine<R> {
         let refusal = if !consistent(traffic) {
             Some(Cause::BadTspec)
         } else {
-            message
-                .unknown
-                .map(super::unknown_cause)
-                .or_else(|| self.port_conflict(session, sender))
+            message.unknown.map(unknown_cause).or_else(|| self.port_conflict(session, sender))
         };
         let cause = refusal.or_else(|| self.path_limit(session, sender));
         if let Some(cause) = cause {
@@ -139,7 +136,7 @@ impl<R: Routes> Machine<R> {
         if let Some(path) = state.paths.get_mut(sender)
             && (path.source != source || source.is_none())
         {
-            self.reliable.note(&mut path.source, source, announced, limits);
+            self.message_ids.note(&mut path.source, source, announced, limits);
         }
         if changed || moved {
             self.reroute(now, session, state, sender, outgoing);
@@ -251,7 +248,7 @@ impl<R: Routes> Machine<R> {
     ) {
         let Some(mut path) = state.paths.remove(sender) else { return };
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
-        self.reliable.unnote(path.source.take());
+        self.message_ids.unnote(path.source.take());
         let mut hops = core::mem::take(&mut path.outgoing);
         if hops.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
             self.events.push_back(Event::PathGone { session: *session, sender: *sender });

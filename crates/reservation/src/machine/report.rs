@@ -2,16 +2,37 @@
 
 use ontempo_foundation::{Duration, Time};
 
-use super::Machine;
-use super::boundary::{InterfaceId, Routes};
+use super::boundary::{Event, InterfaceId, Routes};
+use super::node::Machine;
 use super::state::{Neighbour, PathState, ResvState, SessionState, Upstream};
-use crate::local::{PathStatus, RequestStatus, ReservationStatus, SessionStatus};
+use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, SessionStatus};
 use crate::message::{RawObject, Sender, Session, class};
 
 impl<R: Routes> Machine<R> {
     /// All sessions, in order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
         self.sessions.iter().map(|(session, state)| described(session, state))
+    }
+}
+
+impl Event {
+    /// The notice that applications get of the event; none of a dropped packet.
+    pub fn notice(self) -> Option<Notice> {
+        Some(match self {
+            Self::Path { session, sender, traffic, adspec } => {
+                Notice::Path { session, sender, traffic, adspec }
+            }
+            Self::PathGone { session, sender } => Notice::PathGone { session, sender },
+            Self::Reserved { session, style, flows } => Notice::Reserved { session, style, flows },
+            Self::PathError { session, sender, error } => {
+                Notice::PathError { session, sender, failure: error.into() }
+            }
+            Self::ResvError { session, flow, error } => {
+                Notice::ResvError { session, flow, failure: error.into() }
+            }
+            Self::Confirmed { session, flows, node } => Notice::Confirmed { session, flows, node },
+            Self::Dropped { .. } => return None,
+        })
     }
 }
 

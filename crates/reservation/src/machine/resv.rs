@@ -1,16 +1,15 @@
 //! What comes from receivers (RFC 2209 section 2: RESV, ResvTear, ResvErr, ResvConf).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
 use super::admission::acceptable;
 use super::boundary::{Handle, InterfaceId, Routes};
+use super::message_ids::is_stale;
+use super::node::{Heard, Machine, unknown_cause};
 use super::path::TOO_MANY;
-use super::reliable::is_stale;
 use super::state::{Announced, Flow, FlowId, Neighbour, ResvState, SessionState};
-use super::{Heard, Machine};
 use crate::message::{
     Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
     Session, Style,
@@ -34,7 +33,7 @@ impl<R: Routes> Machine<R> {
         let next = (by, resv.hop.address);
         let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
         let refusal = match message.unknown {
-            Some(unknown) => Some(super::unknown_cause(unknown)),
+            Some(unknown) => Some(unknown_cause(unknown)),
             None => (!known).then_some(Cause::NoPath),
         };
         if let Some(cause) = refusal {
@@ -57,7 +56,7 @@ impl<R: Routes> Machine<R> {
                 if known.source != theirs {
                     let limits = (machine.config.limits.neighbours, machine.config.limits.states);
                     let announced = Announced::Resv(resv.session, next);
-                    machine.reliable.note(&mut known.source, theirs, announced, limits);
+                    machine.message_ids.note(&mut known.source, theirs, announced, limits);
                 }
             }
             let asked = changed && machine.update(now, &resv.session, state, resv.confirm);
@@ -89,7 +88,7 @@ impl<R: Routes> Machine<R> {
         let (mut changed, mut refused) = (false, false);
         if state.reservations.get(&next).is_some_and(|known| known.style != resv.style) {
             let old = state.reservations.remove(&next);
-            self.reliable.unnote(old.and_then(|old| old.source));
+            self.message_ids.unnote(old.and_then(|old| old.source));
             changed = true;
         }
         let known = state.reservations.entry(next).or_insert_with(|| {
@@ -336,11 +335,4 @@ fn asked_by(state: &SessionState, meant: &BTreeSet<Sender>) -> Vec<(Neighbour, S
 
 fn is_smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
     one.partial_cmp(other) == Some(core::cmp::Ordering::Less)
-}
-
-impl Heard {
-    /// The neighbour that a message of this hop comes from.
-    pub(super) fn neighbour(&self, hop: Option<IpAddr>) -> Neighbour {
-        (self.interface, hop.unwrap_or(self.source))
-    }
 }

@@ -4,25 +4,15 @@ use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::Machine;
-use super::boundary::{Event, InterfaceId, NextHop, Routes, Transmit};
-use super::reliable::Owner;
+use super::boundary::{Envelope, Event, InterfaceId, NextHop, Routes, Transmit};
+use super::message_ids::Owner;
+use super::node::{MAX_EVENTS, Machine};
 use super::state::{Neighbour, OurId, PathState, SessionState};
 use super::timers::Timer;
 use crate::message::{
     AdSpec, Body, Cause, Descriptor, ErrorSpec, Hop, LATENCY_UNKNOWN, Message, MessageId, Path,
     PathErr, PathTear, RawObject, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Style,
 };
-
-/// How a message travels.
-#[derive(Clone, Debug)]
-pub(super) struct Envelope {
-    pub(super) interface: InterfaceId,
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
-    pub(super) router_alert: bool,
-    pub(super) ttl: u8,
-}
 
 impl<R: Routes> Machine<R> {
     /// The mean of many is the refresh period (RFC 2205 section 3.7).
@@ -70,7 +60,7 @@ impl<R: Routes> Machine<R> {
         message.refresh_reduction = numbered;
         message.forwarded = forwarded.to_vec();
         if numbered {
-            let (epoch, id) = (self.reliable.epoch(), self.reliable.number());
+            let (epoch, id) = (self.message_ids.epoch(), self.message_ids.number());
             message.id = Some(MessageId { ack_desired: true, epoch, id });
         }
         let id = message.id.map(|id| id.id);
@@ -84,7 +74,7 @@ impl<R: Routes> Machine<R> {
         self.transmit(&envelope, &bytes);
         if let Some(id) = id {
             if let Some(owner) = owner {
-                self.reliable.own(id, owner);
+                self.message_ids.own(id, owner);
             }
             self.await_ack(now, id, envelope, bytes);
         }
@@ -403,7 +393,7 @@ impl<R: Routes> Machine<R> {
     }
 
     pub(super) fn dropped(&mut self, interface: InterfaceId, source: IpAddr, reason: &str) {
-        if self.events.len() < super::MAX_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(Event::Dropped { interface, source, reason: reason.into() });
         }
     }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
-use super::Machine;
 use super::admission::Share;
 use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
 use super::merge::{enforced, flow_ids, given_up, wanted};
+use super::node::Machine;
 use super::state::{Flow, FlowId, Installed, Neighbour, OurId, SessionState, Upstream};
 use super::timers::Timer;
 use crate::message::{Cause, Descriptor, ErrorSpec, Sender, Session, Style};

@@ -6,11 +6,12 @@ use super::body::{
     Ack, BUNDLE, Body, EPOCH_BITS, Message, MessageId, Path, PathErr, PathTear, RawObject, Resv,
     ResvConf, ResvErr, ResvTear, Srefresh, Unknown,
 };
-use super::encode::REFRESH_REDUCTION;
+use super::error::ParseError;
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style};
 use super::service::{AdSpec, FlowSpec, TrafficSpec};
-use super::wire::{INTSERV, IPV4, IPV6, Object, Reader, checksum, class};
-use super::{HEADER_LENGTH, ParseError};
+use super::wire::{
+    HEADER_LENGTH, INTSERV, IPV4, IPV6, Object, REFRESH_REDUCTION, Reader, checksum, class,
+};
 
 type Parsed<T> = Result<T, ParseError>;
 

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use ontempo_reservation::integrity::Guard;
 use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 
-use super::{Daemon, time_of_day};
+use super::state::{Daemon, time_of_day};
 use crate::config;
 use crate::error::DaemonError;
 use crate::routes::Interface;

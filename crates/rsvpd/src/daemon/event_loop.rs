@@ -1,15 +1,12 @@
 //! The loop around the machine.
 
-mod interfaces;
-mod requests;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use ontempo_foundation::{RandomStream, Time};
 use ontempo_reservation::machine::{
@@ -17,44 +14,21 @@ use ontempo_reservation::machine::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::owners::Owners;
+use super::state::{Daemon, SETTLING};
 use crate::applications::{Applications, Id};
 use crate::config::Config;
 use crate::enforcement::Enforcement;
 use crate::error::DaemonError;
 use crate::packets::{From, Packets};
-use crate::routes::{Changes, Interface, Kernel};
-use requests::Owners;
+use crate::routes::{Changes, Kernel};
 
 /// One name a network: the kernel frees it however the process ends.
 const LOCK: &[u8] = b"ontempo-rsvpd";
 /// Packets taken before others have their turn.
 const MAX_BATCH: usize = 64;
-/// Changes of routes come in bursts; they are looked at together.
-const SETTLING: ontempo_foundation::Duration = ontempo_foundation::Duration::from_millis(5);
 /// Kinds of reasons for dropping packets that are counted apart.
 const MAX_REASONS: usize = 256;
-
-struct Daemon<'a> {
-    config: Config,
-    machine: Machine<Kernel>,
-    packets: Packets,
-    changes: Changes,
-    enforcement: Enforcement,
-    applications: Applications,
-    owners: Owners,
-    /// The interfaces that speak RSVP, by name.
-    interfaces: BTreeMap<String, Interface>,
-    started: Instant,
-    /// When classes of a daemon before this one end that nobody has asked for.
-    purge_at: Time,
-    /// When changes of routes are looked at.
-    look_at: Time,
-    dropped: BTreeMap<String, u64>,
-    bad_packets: u64,
-    packets_in: u64,
-    packets_out: u64,
-    log: &'a mut dyn FnMut(&str),
-}
 
 /// What there is to be done.
 enum Ready {
@@ -128,17 +102,7 @@ fn seed() -> Result<u64, DaemonError> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Above all numbers that were used with a key before.
-fn time_of_day() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Daemon<'_> {
-    fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
     fn turn(&mut self, stop: BorrowedFd<'_>) -> Result<(), DaemonError> {
         loop {
             for ready in self.wait(stop)? {
@@ -233,7 +197,7 @@ impl Daemon<'_> {
 
     /// Does what the machine asks for, until it asks for nothing more: first enforcement, so that
     /// nobody is told of what fails.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         loop {
             self.enforce();
             let mut idle = true;
