@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ontempo_reservation::htb::{Htb, Root, read_found, read_root};
+use ontempo_reservation::htb::{Htb, Root, left_on, root_of};
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
 
-use crate::tc::{Refused, batch, batch_all, show};
+use crate::tc::{Refused, batch, batch_all};
+use crate::traffic_control::objects;
 
 /// All interfaces that are enforced on.
 #[derive(Default)]
@@ -22,18 +23,15 @@ impl Enforcement {
     /// many classes that are.
     pub(crate) fn attach(&mut self, id: InterfaceId, device: Htb) -> Result<usize, String> {
         let name = device.name().to_owned();
-        let said = |refused: Refused| format!("{name}: {}", refused.reason);
-        let classes = show("class", &name).map_err(said)?;
-        let root = read_root(&show("qdisc", &name).map_err(said)?, &classes);
-        let filters = || show("filter", &name).map_err(said);
+        let found = objects(&name)?;
         let mut device = device;
-        let lines = match root {
+        let lines = match root_of(&found) {
             Root::Free => device.begin(),
-            Root::Ours => device.adopt(read_found(&classes, &filters()?)),
+            Root::Ours => device.adopt(left_on(&found)),
             Root::Theirs => {
                 device = device.under_theirs();
                 batch_all(&device.tables());
-                device.adopt(read_found(&classes, &filters()?))
+                device.adopt(left_on(&objects(&name)?))
             }
             Root::Taken(what) => {
                 return Err(format!(

@@ -1,10 +1,7 @@
 //! The program `tc` of iproute2: what it does is documented, and what it refuses it says in words.
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
-
-use ontempo_reservation::htb::{Counters, read_counters};
 
 /// Why `tc` did not do all.
 #[derive(Debug)]
@@ -16,7 +13,7 @@ pub(crate) struct Refused {
 
 /// Runs lines in order, until one fails.
 pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
-    run(&["-batch", "-"], lines).map(drop)
+    run(&["-batch", "-"], lines)
 }
 
 /// Runs all lines; those that fail are passed over.
@@ -25,21 +22,7 @@ pub(crate) fn batch_all(lines: &[String]) {
     let _ = run(&["-force", "-batch", "-"], lines);
 }
 
-/// What each class of an interface has done, by its name as `tc` has it. Takes no rights.
-///
-/// # Errors
-/// A sentence, where `tc` cannot be run or knows no such interface.
-pub fn class_counters(interface: &str) -> Result<BTreeMap<String, Counters>, String> {
-    let shown = run(&["-s", "class", "show", "dev", interface], &[]);
-    shown.map(|shown| read_counters(&shown)).map_err(|refused| refused.reason)
-}
-
-/// What `tc KIND show dev NAME` prints.
-pub(crate) fn show(kind: &str, name: &str) -> Result<String, Refused> {
-    run(&[kind, "show", "dev", name], &[])
-}
-
-fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
+fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {
     let failed = |error: std::io::Error| Refused {
         line: None,
         reason: match error.kind() {
@@ -50,7 +33,7 @@ fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
         },
     };
     let mut command = Command::new("tc");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut pipe) = child.stdin.take() {
         let mut text = lines.join("\n");
@@ -60,7 +43,7 @@ fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
     }
     let output = child.wait_with_output().map_err(failed)?;
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        return Ok(());
     }
     Err(refused(&String::from_utf8_lossy(&output.stderr)))
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::objects::{U32Filter, U32Handle};
 use crate::message::{Sender, Session};
 
 /// Of IPv4 and IPv6, by their first filter's preference, tables' numbers and the ports' place: an
@@ -23,7 +24,7 @@ struct Family {
     preference: u32,
     hashed: u16,
     plain: u16,
-    ports: u32,
+    ports: i32,
 }
 
 fn family(v6: bool) -> &'static Family {
@@ -34,7 +35,7 @@ fn family(v6: bool) -> &'static Family {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Keys {
     v6: bool,
-    words: BTreeMap<u32, (u32, u32)>,
+    words: BTreeMap<i32, (u32, u32)>,
 }
 
 impl Keys {
@@ -43,12 +44,12 @@ impl Keys {
         Self { v6, words: BTreeMap::new() }
     }
 
-    pub(super) fn add(&mut self, at: u32, value: u32, mask: u32) {
+    pub(super) fn add(&mut self, at: i32, value: u32, mask: u32) {
         let word = self.words.entry(at).or_default();
         *word = (word.0 | value & mask, word.1 | mask);
     }
 
-    fn address(&mut self, at: u32, address: IpAddr) {
+    fn address(&mut self, at: i32, address: IpAddr) {
         let words = match address {
             IpAddr::V4(address) => vec![address.to_bits()],
             IpAddr::V6(address) => {
@@ -112,8 +113,7 @@ fn matches(session: &Session, sender: Option<&Sender>) -> String {
 pub(super) struct Place {
     pub(super) v6: bool,
     pub(super) preference: u32,
-    /// As `tc` shows it: `5e1:8c:1`.
-    pub(super) handle: String,
+    pub(super) handle: U32Handle,
 }
 
 impl Place {
@@ -127,17 +127,13 @@ impl Place {
         )
     }
 
-    /// Table, bucket and number, where it is in one of our tables.
-    fn node(&self) -> Option<(u16, u8, u16)> {
+    /// Its table and bucket, where it is in one of our tables.
+    fn bucket(&self) -> Option<(u16, u8)> {
         let known = family(self.v6);
-        let mut parts = self.handle.split(':').map(|part| match part {
-            "" => Some(0),
-            part => u16::from_str_radix(part, 16).ok(),
-        });
-        let (table, bucket, node) = (parts.next()??, parts.next()??, parts.next()??);
+        let U32Handle { table, bucket, .. } = self.handle;
         let ours =
             self.preference == known.preference && (table == known.hashed || table == known.plain);
-        ours.then_some((table, u8::try_from(bucket).ok()?, node))
+        ours.then_some((table, bucket))
     }
 }
 
@@ -176,12 +172,12 @@ impl Filters {
         })
     }
 
-    /// Whether the tables are there, by what `tc filter show` says.
-    pub(super) fn are_there(shown: &str) -> bool {
-        FAMILIES.iter().all(|family| {
-            let links = [family.hashed, family.plain];
-            links.iter().all(|table| shown.contains(&format!(" link {table:x}: ")))
-        })
+    /// Whether filters lead to all tables.
+    pub(super) fn are_there(filters: &[U32Filter]) -> bool {
+        let is_linked = |table: u16| {
+            filters.iter().filter_map(|filter| filter.link).any(|link| link.table == table)
+        };
+        FAMILIES.iter().all(|family| is_linked(family.hashed) && is_linked(family.plain))
     }
 
     /// The lines that take the tables away, with all filters in them.
@@ -194,8 +190,8 @@ impl Filters {
 
     /// A filter that is there already.
     pub(super) fn note(&mut self, place: &Place) {
-        if let Some((table, bucket, node)) = place.node() {
-            self.taken.entry((table, bucket)).or_default().insert(node);
+        if let Some(bucket) = place.bucket() {
+            self.taken.entry(bucket).or_default().insert(place.handle.node);
         }
     }
 
@@ -219,7 +215,7 @@ impl Filters {
             _ => (1..=MAX_NODES).find(|node| !taken.contains(node)).unwrap_or(MAX_NODES + 1),
         };
         taken.insert(node);
-        let handle = format!("{table:x}:{last:x}:{node:x}");
+        let handle = U32Handle { table: *table, bucket: last, node };
         let line = format!(
             "filter add dev {device} parent 1: protocol {protocol} prio {preference} handle \
              {handle} u32 ht {table:x}:{last:x}:{} flowid 1:{class:x}",
@@ -230,10 +226,8 @@ impl Filters {
 
     /// The line that removes a filter.
     pub(super) fn remove(&mut self, device: &str, place: &Place) -> String {
-        if let Some((table, bucket, node)) = place.node()
-            && let Some(taken) = self.taken.get_mut(&(table, bucket))
-        {
-            taken.remove(&node);
+        if let Some(taken) = place.bucket().and_then(|bucket| self.taken.get_mut(&bucket)) {
+            taken.remove(&place.handle.node);
         }
         place.remove(device)
     }

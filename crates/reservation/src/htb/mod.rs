@@ -9,6 +9,7 @@ mod counters;
 mod filters;
 mod found;
 mod layout;
+mod objects;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +19,11 @@ use ontempo_foundation::{Bytes, Rate};
 use crate::machine::{ControlRequest, Handle, Reservation};
 use crate::message::{Sender, Session};
 
-pub use counters::{Counters, read_counters};
+pub use counters::Counters;
 use filters::{Filters, Keys, Place, keys};
-pub use found::{Found, Left, Root, read_found, read_root};
+pub use found::{Found, Left, Root, left_on, root_of};
 use layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+pub use objects::{Class, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
 
 /// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
 /// reservations.
