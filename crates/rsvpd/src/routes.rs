@@ -101,10 +101,10 @@ impl Kernel {
 }
 
 impl Routes for Kernel {
-    /// The source is not asked for: rules by source are the sender's host's business, where the
-    /// kernel wants an address of its own.
+    /// The source address is not used: the kernel accepts only a local one in a route request, so
+    /// that policy routing by source is not followed.
     fn towards(&self, destination: IpAddr, _source: IpAddr) -> Vec<NextHop> {
-        // Where there is no route the kernel says so as an error.
+        // The kernel answers with an error where there is no route.
         self.route(destination).ok().flatten().into_iter().collect()
     }
 }
@@ -122,7 +122,7 @@ fn own(message: &AddressMessage) -> Option<IpAddr> {
     address
 }
 
-/// Tells that something has changed.
+/// Notifications of changed links, addresses, routes and rules.
 pub(crate) struct Changes(Socket);
 
 impl Changes {
@@ -133,7 +133,8 @@ impl Changes {
         Ok(Self(socket))
     }
 
-    /// Forgets what has come: all is looked at anew anyway, so that lost ones do no harm, either.
+    /// Discards the notifications: all interfaces and routes are read again, so that none is
+    /// missed.
     pub(crate) fn drain(&self) {
         let mut room = Vec::with_capacity(65_536);
         loop {

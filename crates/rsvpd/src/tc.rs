@@ -1,9 +1,9 @@
-//! The program `tc` of iproute2: what it does is documented, and what it refuses it says in words.
+//! Changes of traffic control by the program `tc` of iproute2, whose error messages are documented.
 
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 
-/// Why `tc` did not do all.
+/// An error of `tc`.
 #[derive(Debug)]
 pub(crate) struct Refused {
     /// The line that it stopped at, from 0; `None` where it could not be run.
@@ -38,7 +38,7 @@ fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {
     if let Some(mut pipe) = child.stdin.take() {
         let mut text = lines.join("\n");
         text.push('\n');
-        // Where it has ended already, its status says why.
+        // Where `tc` has ended already, its exit status is evaluated below.
         let _ = pipe.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -48,11 +48,11 @@ fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {
     Err(refused(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Reads what `tc -batch` says: reasons, then `Command failed -:LINE`.
-fn refused(said: &str) -> Refused {
+/// Reads the errors of `tc -batch`: reasons, then `Command failed -:LINE`.
+fn refused(printed: &str) -> Refused {
     let number = |line: &str| line.strip_prefix("Command failed -:")?.parse::<usize>().ok();
-    let line = said.lines().find_map(number).and_then(|line| line.checked_sub(1));
-    let reasons: Vec<&str> = said
+    let line = printed.lines().find_map(number).and_then(|line| line.checked_sub(1));
+    let reasons: Vec<&str> = printed
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && number(line).is_none())
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_line_that_failed_and_the_reason_are_read() {
-        let said = "Error: Exclusivity flag on, cannot modify.\nCommand failed -:3\n";
-        let refused = refused(said);
+        let printed = "Error: Exclusivity flag on, cannot modify.\nCommand failed -:3\n";
+        let refused = refused(printed);
         assert_eq!(refused.line, Some(2));
         assert_eq!(refused.reason, "Error: Exclusivity flag on, cannot modify.");
     }

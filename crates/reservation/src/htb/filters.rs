@@ -1,8 +1,8 @@
-//! Which packets belong to a reservation: filters of u32.
+//! Classification: u32 filters.
 //!
-//! One preference a family, in which a hash table of 256 buckets is looked up by the destination
-//! port's last byte, then a table for sessions without a port. However many reservations there are,
-//! a packet is held against few, and each filter is removed by its own number.
+//! Each address family has one preference with a hash table of 256 buckets, by the last byte of the
+//! destination port, and a table for sessions without a port. A packet is compared with the few
+//! filters of its bucket, and each filter is removed by its own handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ fn family(v6: bool) -> &'static Family {
     &FAMILIES[usize::from(v6)]
 }
 
-/// What packets one filter takes: words at their places, with masks.
+/// The keys of a filter: by offset in the IP header, a 32-bit word and its mask.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Keys {
     v6: bool,
@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-/// The packets of a session's sender; of anybody, where none is given. As [`matches`] says it.
+/// The keys of the packets of a session's sender, or of any sender: those that [`matches`] writes.
 pub(super) fn keys(session: &Session, sender: Option<&Sender>) -> Keys {
     let v6 = session.destination.is_ipv6();
     let mut keys = Keys::of(v6);
@@ -157,7 +157,7 @@ impl Filters {
         })
     }
 
-    /// The lines by which packets come to the tables.
+    /// The lines for the filters that link to the tables.
     pub(super) fn links(device: &str) -> impl Iterator<Item = String> {
         FAMILIES.iter().flat_map(move |family| {
             let Family { protocol, preference, hashed, plain, ports } = family;
@@ -180,7 +180,7 @@ impl Filters {
         FAMILIES.iter().all(|family| is_linked(family.hashed) && is_linked(family.plain))
     }
 
-    /// The lines that take the tables away, with all filters in them.
+    /// The lines that remove the tables with all filters in them.
     pub(super) fn end(device: &str) -> impl Iterator<Item = String> {
         FAMILIES.iter().map(move |family| {
             let Family { protocol, preference, .. } = family;
@@ -195,8 +195,9 @@ impl Filters {
         }
     }
 
-    /// The line that adds a filter, and where it is then. In a bucket that is full it has a number
-    /// that `tc` refuses.
+    /// The line that adds a filter, and its place. In a full bucket its node is beyond 12 bits,
+    /// which
+    /// `tc` refuses.
     pub(super) fn add(
         &mut self,
         device: &str,

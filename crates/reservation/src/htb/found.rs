@@ -15,7 +15,7 @@ pub struct Found {
     pub(super) more: Vec<Place>,
 }
 
-/// What a daemon has left on an interface.
+/// The daemon's objects on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Its reservations.
@@ -27,13 +27,13 @@ pub struct Left {
 /// Who has the interface's root discipline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// Nobody: it is what the kernel chose.
+    /// None but the kernel's default.
     Free,
-    /// We, from before.
+    /// A daemon before this one.
     Ours,
-    /// Somebody else, with an HTB 1: whose class 1:1 is the link; the class 1:2 is best effort.
+    /// Another program, with an HTB 1: whose class 1:1 is the link; the class 1:2 is best effort.
     Theirs,
-    /// Somebody else, with a qdisc that leaves no place for reservations: its kind and handle.
+    /// Another program, with a qdisc that leaves no place for reservations: its kind and handle.
     Taken(String),
 }
 

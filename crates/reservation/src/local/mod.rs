@@ -1,9 +1,9 @@
-//! What applications and the daemon of their host, `ontempo rsvpd`, say to each other.
+//! The protocol between applications and the daemon of their host, `ontempo rsvpd`.
 //!
-//! A stream socket of the Unix domain, one JSON document a line, at most [`MAX_LINE_LEN`] bytes each.
-//! An application sends [`Question`]s; each has one [`Reply::Answer`] with its number. Between
-//! them come [`Reply::Event`]s about what the application has asked for on this connection. What
-//! it asked for ends with the connection, however that ends.
+//! A stream socket of the Unix domain, one JSON document a line, at most [`MAX_LINE_LEN`] bytes
+//! each. An application sends [`Question`]s; each has one [`Reply::Answer`] with its number.
+//! Between them come [`Reply::Event`]s about the application's own requests. Its senders and
+//! reservations end with the connection.
 //!
 //! ```text
 //! > {"id":1,"request":{"send":{"session":{"destination":"10.0.0.3","protocol":17,"port":5000},

@@ -10,10 +10,10 @@ use crate::message::{
     AdSpec, Descriptor, ErrorSpec, FlowSpec, Sender, Session, Style, TrafficSpec,
 };
 
-/// Where the daemon listens, unless its configuration says otherwise.
+/// The default path of the daemon's socket.
 pub const SOCKET: &str = "/run/ontempo-rsvp.sock";
 
-/// The variable of the environment that tells applications of another place.
+/// The environment variable with another path of the daemon's socket.
 pub const SOCKET_VARIABLE: &str = "ONTEMPO_RSVP_SOCKET";
 
 /// Bytes of the longest line from an application, its end included. The daemon's answers about
@@ -25,17 +25,17 @@ pub fn socket() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).map_or_else(|| PathBuf::from(SOCKET), PathBuf::from)
 }
 
-/// What an application asks, under a number of its own.
+/// A request of an application, with a number of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// The answer has the same.
     pub id: u64,
-    /// What is asked.
+    /// The flowspec.
     pub request: Request,
 }
 
-/// What applications can ask.
+/// The requests of applications.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
@@ -56,7 +56,7 @@ pub enum Request {
         /// Who sends.
         sender: Sender,
     },
-    /// Tell of senders to an address of this host: [`Notice::Path`] for those that are known
+    /// Subscribe to senders to an address of this host: [`Notice::Path`] for those that are known
     /// already and those that come, [`Notice::PathGone`] for those that end.
     Watch {
         /// Where they send.
@@ -70,10 +70,10 @@ pub enum Request {
         session: Session,
         /// Which senders share.
         style: Style,
-        /// What is asked for whom: one sender each under FF, one flow with its senders under SE,
+        /// Flow descriptors: one sender each under FF, one flow with its senders under SE,
         /// one flow without senders under WF.
         flows: Vec<Descriptor>,
-        /// [`Notice::Confirmed`] is wanted.
+        /// Request [`Notice::Confirmed`].
         confirm: bool,
     },
     /// Give the reservations of a session up.
@@ -94,7 +94,7 @@ pub enum Reply {
     Answer {
         /// The question's.
         id: u64,
-        /// What is said.
+        /// The result.
         result: Answer,
     },
     /// Something has happened.
@@ -105,15 +105,15 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is done, or under way: whether the network grants it is told by events.
+    /// Accepted by the daemon; events follow when the network has admitted or refused it.
     Done,
-    /// It is not; a sentence says why.
+    /// Refused, with the reason.
     Refused(String),
     /// To [`Request::Status`].
     Status(Box<Status>),
 }
 
-/// What applications are told; see [`Event`].
+/// Notifications to applications: events of [`Machine`](crate::machine::Machine).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Notice {
@@ -169,7 +169,7 @@ pub enum Notice {
         session: Session,
         /// What stands.
         flows: Vec<Descriptor>,
-        /// The node that says so.
+        /// The node that sent the ResvConf.
         node: IpAddr,
     },
 }
@@ -195,7 +195,7 @@ pub struct Failure {
     pub node: IpAddr,
     /// What was reserved before still is.
     pub in_place: bool,
-    /// Somebody else asked for more than this application.
+    /// The failed flowspec is larger than that of this application (flag NotGuilty).
     pub not_guilty: bool,
     /// The error's number.
     pub code: u8,
@@ -224,7 +224,7 @@ pub fn line(document: &impl Serialize) -> Vec<u8> {
 /// Reads a question.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence with what is wrong.
 pub fn question(line: &[u8]) -> Result<Question, String> {
     let question: Question =
         serde_json::from_slice(line).map_err(|error| format!("not a question: {error}"))?;

@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use ontempo_foundation::{Duration, RandomStream, Time};
 
 use super::boundary::{Envelope, InterfaceId};
-use super::state::{Announced, Neighbour, TheirId};
+use super::state::{Neighbour, NeighbourMessageId, RefreshedState};
 use crate::message::{Ack, Sender, Session};
 
 const EPOCH_MASK: u32 = 0x00ff_ffff;
 
-/// The state of ours that a number stands for.
+/// The state of this node that its MESSAGE_ID refreshes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Path(Session, Sender, InterfaceId),
     Resv(Session, Neighbour),
 }
 
-/// A message that waits for its acknowledgement.
+/// A message that is retransmitted until it is acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) envelope: Envelope,
@@ -37,7 +37,7 @@ pub(super) struct Summary {
 #[derive(Clone, Debug, Default)]
 struct Received {
     epoch: u32,
-    states: BTreeMap<u32, Announced>,
+    states: BTreeMap<u32, RefreshedState>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) struct MessageIds {
 }
 
 impl MessageIds {
-    /// An epoch that differs from that before a restart, but for one in 16 million.
+    /// With a random epoch of 24 bits, so that it differs from the one before a restart.
     pub(super) fn new(random: &mut RandomStream) -> Self {
         Self {
             epoch: (random.next_u64() >> 40) as u32 & EPOCH_MASK,
@@ -69,7 +69,7 @@ impl MessageIds {
         self.epoch
     }
 
-    /// A number that no message has; after 2^32 of them those still in use are passed over.
+    /// The next Message_Identifier that is not in use.
     pub(super) fn number(&mut self) -> u32 {
         while self.owners.contains_key(&self.next) || self.pending.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
@@ -87,15 +87,15 @@ impl MessageIds {
         self.acks.entry(to).or_default().push(ack);
     }
 
-    /// Notes which state a neighbour's message announces, in place of what announced it before.
-    pub(super) fn note(
+    /// Records the MESSAGE_ID that refreshes a state, in place of the one before.
+    pub(super) fn record_received(
         &mut self,
-        place: &mut Option<TheirId>,
-        new: Option<TheirId>,
-        state: Announced,
+        place: &mut Option<NeighbourMessageId>,
+        new: Option<NeighbourMessageId>,
+        state: RefreshedState,
         limits: (usize, usize),
     ) {
-        self.unnote(place.take());
+        self.remove_received(place.take());
         let Some(id) = new else { return };
         let (neighbours, states) = limits;
         if !self.received.contains_key(&id.neighbour) && self.received.len() >= neighbours {
@@ -111,8 +111,8 @@ impl MessageIds {
         }
     }
 
-    /// The state of that number is gone.
-    pub(super) fn unnote(&mut self, id: Option<TheirId>) {
+    /// Removes the MESSAGE_ID of a state that has ended.
+    pub(super) fn remove_received(&mut self, id: Option<NeighbourMessageId>) {
         let Some(id) = id else { return };
         if let Some(known) = self.received.get_mut(&id.neighbour) {
             if known.epoch == id.epoch {
@@ -124,22 +124,26 @@ impl MessageIds {
         }
     }
 
-    /// What the reliable delivery keeps: unacknowledged messages, numbers of our states, numbers
-    /// of neighbours' states.
+    /// Number of unacknowledged messages and of MESSAGE_IDs, own and neighbours'.
     pub(super) fn kept(&self) -> usize {
         let theirs: usize = self.received.values().map(|known| known.states.len()).sum();
         self.pending.len() + self.owners.len() + theirs
     }
 
-    pub(super) fn announced(&self, neighbour: IpAddr, epoch: u32, id: u32) -> Option<Announced> {
+    pub(super) fn refreshed_state(
+        &self,
+        neighbour: IpAddr,
+        epoch: u32,
+        id: u32,
+    ) -> Option<RefreshedState> {
         let known = self.received.get(&neighbour).filter(|known| known.epoch == epoch)?;
         known.states.get(&id).copied()
     }
 }
 
-/// Whether the number is of an earlier message than the last one of this state: it was overtaken
-/// (RFC 2961 section 4.4).
-pub(super) fn is_stale(last: Option<TheirId>, new: Option<TheirId>) -> bool {
+/// Whether the MESSAGE_ID is older than the last one of this state: the message arrived out of
+/// order (RFC 2961 section 4.4).
+pub(super) fn is_stale(last: Option<NeighbourMessageId>, new: Option<NeighbourMessageId>) -> bool {
     match (last, new) {
         (Some(last), Some(new)) if (last.neighbour, last.epoch) == (new.neighbour, new.epoch) => {
             new.id.wrapping_sub(last.id) > u32::MAX / 2

@@ -2,13 +2,12 @@
 //!
 //! A driver gives a [`Machine`] each packet of protocol 46, the applications' requests and changes
 //! of routes, always with the time `now`, and calls [`Machine::on_timeout`] when
-//! [`Machine::poll_timeout`] says so. After each call it takes what there is to do:
-//! [`Machine::poll_transmit`] has packets, [`Machine::poll_control`] changes of what is enforced,
-//! [`Machine::poll_event`] what applications are told. The only thing the machine asks back is its
-//! [`Routes`].
+//! [`Machine::poll_timeout`] is due. After each call it takes the results:
+//! [`Machine::poll_transmit`] gives packets, [`Machine::poll_control`] changes of the installed
+//! reservations, [`Machine::poll_event`] notifications. The machine itself calls only [`Routes`].
 //!
 //! Jitter comes from the random stream that it is given, all maps are ordered: the same inputs
-//! give the same outputs. What a node keeps is bounded by [`Limits`].
+//! give the same outputs. The state of a node is bounded by [`Limits`].
 
 mod admission;
 mod api;

@@ -3,19 +3,19 @@ use std::net::IpAddr;
 
 use ontempo_foundation::{RandomStream, Rate, Time};
 
-use super::admission::Ledger;
+use super::admission::AdmissionControl;
 use super::boundary::{
     Arrival, ControlRequest, Event, Handle, InterfaceConfig, InterfaceId, Reservation, Routes,
     Transmit,
 };
 use super::config::Config;
 use super::message_ids::MessageIds;
-use super::state::{Neighbour, SessionState, TheirId};
+use super::state::{Neighbour, NeighbourMessageId, SessionState};
 use super::timers::{Timer, Timers};
 use crate::integrity::Verdict;
 use crate::message::{Ack, Body, Cause, Message, Session, Unknown};
 
-/// Events about dropped packets that wait at most; whoever sends rubbish fills no memory.
+/// Queued events about dropped packets, at most: invalid packets must not fill the memory.
 pub(super) const MAX_EVENTS: usize = 10_000;
 /// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
 const MAX_HANDLES: u16 = 0x7ff0;
@@ -38,7 +38,7 @@ pub struct Machine<R> {
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) config: InterfaceConfig,
-    pub(super) ledger: Ledger,
+    pub(super) admission: AdmissionControl,
     pub(super) free_handles: BTreeSet<u16>,
     last_handle: u16,
 }
@@ -55,38 +55,42 @@ impl Interface {
     }
 }
 
-/// How a packet came.
+/// Incoming interface, source and TTL of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(super) struct PacketInfo {
     pub(super) interface: InterfaceId,
     pub(super) source: IpAddr,
     pub(super) ttl: u8,
 }
 
-impl Heard {
-    /// The neighbour that a message of this hop comes from.
+impl PacketInfo {
+    /// The neighbour by its RSVP_HOP; by the source address of a message without one.
     pub(super) fn neighbour(&self, hop: Option<IpAddr>) -> Neighbour {
         (self.interface, hop.unwrap_or(self.source))
     }
 
-    /// The number of a message of this neighbour.
-    pub(super) fn their_id(&self, message: &Message, neighbour: IpAddr) -> Option<TheirId> {
-        message.id.map(|id| TheirId { neighbour, epoch: id.epoch, id: id.id })
+    /// The MESSAGE_ID of a message of this neighbour.
+    pub(super) fn message_id_of(
+        &self,
+        message: &Message,
+        neighbour: IpAddr,
+    ) -> Option<NeighbourMessageId> {
+        message.id.map(|id| NeighbourMessageId { neighbour, epoch: id.epoch, id: id.id })
     }
 }
 
-/// How much a node keeps.
+/// The number of each kind of state of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Sessions with any state.
     pub sessions: usize,
     /// Senders.
     pub paths: usize,
-    /// Flows that next hops or applications have asked for.
+    /// Flow descriptors of all reservation state.
     pub reservations: usize,
     /// Reservations that are enforced.
     pub enforced: usize,
-    /// Numbers of messages that are remembered, own and neighbours'.
+    /// Unacknowledged messages and MESSAGE_IDs, own and neighbours'.
     pub numbers: usize,
 }
 
@@ -108,16 +112,16 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Speaks RSVP on an interface from now on, with nothing reserved on it; state that could use
-    /// it does so at [`Machine::routes_changed`].
+    /// Enables RSVP on an interface. State uses it after the next [`Machine::routes_changed`].
     pub fn add_interface(&mut self, id: InterfaceId, config: InterfaceConfig) {
-        let ledger = Ledger::new(&config);
-        let interface = Interface { config, ledger, free_handles: BTreeSet::new(), last_handle: 0 };
+        let admission = AdmissionControl::new(&config);
+        let interface =
+            Interface { config, admission, free_handles: BTreeSet::new(), last_handle: 0 };
         self.interfaces.insert(id, interface);
     }
 
-    /// The interface is gone, and what was enforced on it with it; [`Machine::routes_changed`]
-    /// is to follow. Nothing is asked of its traffic control.
+    /// Disables RSVP on an interface that is gone, and removes its reservation state. Its traffic
+    /// control is not called.
     pub fn remove_interface(&mut self, now: Time, id: InterfaceId) {
         self.interfaces.remove(&id);
         let sessions: Vec<Session> = self.sessions.keys().copied().collect();
@@ -126,7 +130,7 @@ impl<R: Routes> Machine<R> {
                 state.installed.retain(|(by, _), _| *by != id);
                 state.reservations.retain(|(by, _), resv| {
                     if *by == id {
-                        machine.message_ids.unnote(resv.source);
+                        machine.message_ids.remove_received(resv.source);
                     }
                     *by != id
                 });
@@ -136,17 +140,17 @@ impl<R: Routes> Machine<R> {
         self.routes_changed(now);
     }
 
-    /// The node's routes, to be changed; [`Machine::routes_changed`] then has to follow.
+    /// The node's routes; after a change [`Machine::routes_changed`] must be called.
     pub fn routes_mut(&mut self) -> &mut R {
         &mut self.routes
     }
 
-    /// Sum of the rates promised on an interface; never more than its reservable share.
+    /// Sum of the rates reserved on an interface, at most its reservable rate.
     pub fn reserved(&self, id: InterfaceId) -> Rate {
-        self.interfaces.get(&id).map_or(Rate::default(), |known| known.ledger.reserved())
+        self.interfaces.get(&id).map_or(Rate::default(), |known| known.admission.reserved())
     }
 
-    /// What is enforced on an interface.
+    /// The reservations installed on an interface.
     pub fn enforced(&self, id: InterfaceId) -> impl Iterator<Item = (Handle, &Reservation)> {
         let installed = self.sessions.values().flat_map(|state| state.installed.iter());
         installed
@@ -154,7 +158,7 @@ impl<R: Routes> Machine<R> {
             .map(|(_, known)| (known.handle, &known.reservation))
     }
 
-    /// How much the node keeps.
+    /// The number of each kind of state of the node.
     pub fn census(&self) -> Census {
         let mut census = Census { numbers: self.message_ids.kept(), ..Census::default() };
         for state in self.sessions.values() {
@@ -167,19 +171,19 @@ impl<R: Routes> Machine<R> {
         census
     }
 
-    /// A packet of protocol 46 has come. What is wrong with it is told as an
-    /// [`Event::Dropped`], or to the neighbour as RSVP has it.
+    /// Processes a packet of IP protocol 46. An invalid one gives an [`Event::Dropped`] or a
+    /// PathErr or ResvErr to the neighbour.
     pub fn on_packet(&mut self, now: Time, arrival: Arrival<'_>) {
         let Arrival { interface, source, ttl, payload } = arrival;
-        let heard = Heard { interface, source, ttl };
+        let packet_info = PacketInfo { interface, source, ttl };
         if !self.interfaces.contains_key(&interface) {
             self.dropped(interface, source, "the interface does not speak RSVP");
             return;
         }
         match Message::decode(payload) {
             Err(error) => self.dropped(interface, source, &error.to_string()),
-            Ok(message) => match self.authenticate(now, &heard, &message, payload) {
-                Ok(true) => self.dispatch(now, &heard, &message),
+            Ok(message) => match self.authenticate(now, &packet_info, &message, payload) {
+                Ok(true) => self.dispatch(now, &packet_info, &message),
                 Ok(false) => {}
                 Err(reason) => self.dropped(interface, source, &reason),
             },
@@ -187,22 +191,22 @@ impl<R: Routes> Machine<R> {
         self.flush_acks();
     }
 
-    /// Whether the message is to be looked at; challenges and their answers end here.
+    /// Whether the message is to be processed; Challenge and Response end here.
     fn authenticate(
         &mut self,
         now: Time,
-        heard: &Heard,
+        packet_info: &PacketInfo,
         message: &Message,
         payload: &[u8],
     ) -> Result<bool, String> {
-        let known = self.interfaces.get_mut(&heard.interface);
+        let known = self.interfaces.get_mut(&packet_info.interface);
         let Some(guard) = known.and_then(|known| known.config.guard.as_mut()) else {
             return Ok(true);
         };
         if let Body::Challenge { key, cookie } = &message.body {
             if *key == guard.key_id() {
                 let body = Body::Response { key: *key, cookie: cookie.clone() };
-                let peer = (heard.interface, heard.source);
+                let peer = (packet_info.interface, packet_info.source);
                 self.send_plain(peer, body);
                 self.hasten_summary(now, peer);
             }
@@ -212,7 +216,7 @@ impl<R: Routes> Machine<R> {
             Body::Response { cookie, .. } => Some(cookie.as_slice()),
             _ => None,
         };
-        let peer = heard.neighbour(hop_of(message));
+        let peer = packet_info.neighbour(hop_of(message));
         match guard.check(now, peer.1, payload, response) {
             Verdict::Accept => Ok(response.is_none()),
             Verdict::Refuse(refusal, challenge) => {
@@ -225,8 +229,8 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    fn dispatch(&mut self, now: Time, heard: &Heard, message: &Message) {
-        let peer = heard.neighbour(hop_of(message));
+    fn dispatch(&mut self, now: Time, packet_info: &PacketInfo, message: &Message) {
+        let peer = packet_info.neighbour(hop_of(message));
         for ack in &message.acks {
             self.on_ack(now, peer, ack);
         }
@@ -235,36 +239,46 @@ impl<R: Routes> Machine<R> {
             self.message_ids.queue_ack(peer, ack);
         }
         if message.unknown.is_some() && !matches!(message.body, Body::Path(_) | Body::Resv(_)) {
-            self.dropped(heard.interface, heard.source, "an object of the message is unknown");
+            self.dropped(
+                packet_info.interface,
+                packet_info.source,
+                "an object of the message is unknown",
+            );
             return;
         }
         let taken = match &message.body {
-            Body::Path(path) => self.on_path(now, heard, message, path),
-            Body::Resv(resv) => self.on_resv(now, heard, message, resv),
+            Body::Path(path) => self.on_path(now, packet_info, message, path),
+            Body::Resv(resv) => self.on_resv(now, packet_info, message, resv),
             body => {
-                self.dispatch_rest(now, heard, message, body);
+                self.dispatch_rest(now, packet_info, message, body);
                 Ok(())
             }
         };
         if let Err(reason) = taken {
-            self.dropped(heard.interface, heard.source, reason);
+            self.dropped(packet_info.interface, packet_info.source, reason);
         }
     }
 
-    fn dispatch_rest(&mut self, now: Time, heard: &Heard, message: &Message, body: &Body) {
+    fn dispatch_rest(
+        &mut self,
+        now: Time,
+        packet_info: &PacketInfo,
+        message: &Message,
+        body: &Body,
+    ) {
         match body {
-            Body::PathErr(error) => self.on_path_err(now, heard, error),
-            Body::ResvErr(error) => self.on_resv_err(now, heard, error),
-            Body::PathTear(tear) => self.on_path_tear(now, heard, message, tear),
-            Body::ResvTear(tear) => self.on_resv_tear(now, heard, message, tear),
+            Body::PathErr(error) => self.on_path_err(now, packet_info, error),
+            Body::ResvErr(error) => self.on_resv_err(now, packet_info, error),
+            Body::PathTear(tear) => self.on_path_tear(now, packet_info, message, tear),
+            Body::ResvTear(tear) => self.on_resv_tear(now, packet_info, message, tear),
             Body::ResvConf(conf) => self.on_resv_conf(now, conf),
             Body::Bundle(messages) => {
-                messages.iter().for_each(|message| self.dispatch(now, heard, message));
+                messages.iter().for_each(|message| self.dispatch(now, packet_info, message));
             }
             Body::Srefresh(refresh) => {
-                self.on_srefresh(now, (heard.interface, heard.source), refresh);
+                self.on_srefresh(now, (packet_info.interface, packet_info.source), refresh);
             }
-            // Without a key here there is nothing to prove.
+            // Without a key on this interface there is no security association to prove.
             Body::Ack | Body::Challenge { .. } | Body::Response { .. } => {}
             Body::Path(_) | Body::Resv(_) => {}
         }
@@ -275,7 +289,7 @@ impl<R: Routes> Machine<R> {
         self.timers.next()
     }
 
-    /// Does all that is due by `now`.
+    /// Processes all timers due by `now`.
     pub fn on_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.due(now) {
             match timer {
@@ -313,7 +327,7 @@ impl<R: Routes> Machine<R> {
         self.transmits.pop_front()
     }
 
-    /// The next change of what is enforced.
+    /// The next change of the installed reservations.
     pub fn poll_control(&mut self) -> Option<ControlRequest> {
         self.controls.pop_front()
     }
@@ -323,8 +337,8 @@ impl<R: Routes> Machine<R> {
         self.events.pop_front()
     }
 
-    /// Works on a session's state apart from the node's. Afterwards what is empty is gone, and the
-    /// session's timer is set to no later than its next end.
+    /// Changes the state of a session, taken out of the node's for this. Afterwards empty state is
+    /// removed, and the cleanup timer is set to the next cleanup timeout of the session.
     pub(super) fn edit(
         &mut self,
         session: Session,
@@ -335,7 +349,7 @@ impl<R: Routes> Machine<R> {
         let message_ids = &mut self.message_ids;
         state.reservations.retain(|_, resv| {
             if resv.flows.is_empty() {
-                message_ids.unnote(resv.source);
+                message_ids.remove_received(resv.source);
             }
             !resv.flows.is_empty()
         });
@@ -352,7 +366,7 @@ impl<R: Routes> Machine<R> {
     }
 }
 
-/// The neighbour that a message names itself.
+/// The address in the RSVP_HOP object, which all messages but some have.
 fn hop_of(message: &Message) -> Option<IpAddr> {
     match &message.body {
         Body::Path(path) => Some(path.hop.address),
@@ -364,7 +378,7 @@ fn hop_of(message: &Message) -> Option<IpAddr> {
     }
 }
 
-/// How an unknown object is told of (RFC 2205 appendix B).
+/// The error of an unknown object (RFC 2205 appendix B).
 pub(super) fn unknown_cause(unknown: Unknown) -> Cause {
     if unknown.class_known {
         Cause::UnknownCType(unknown.class, unknown.ctype)

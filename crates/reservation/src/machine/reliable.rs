@@ -7,17 +7,18 @@ use ontempo_foundation::Time;
 use super::boundary::{Envelope, Routes};
 use super::message_ids::{Owner, Pending, Summary};
 use super::node::Machine;
-use super::state::{Announced, Neighbour, OurId};
+use super::state::{Neighbour, OwnMessageId, RefreshedState};
 use super::timers::Timer;
 use crate::message::{Ack, Body, Message, Srefresh};
 
-/// Numbers in one Srefresh, so that it fits 1,280 bytes, the least MTU of IPv6.
+/// Message_Identifiers in one Srefresh, so that it fits 1,280 bytes, the least MTU of IPv6.
 const IDS_IN_SUMMARY: usize = 290;
 /// Delta (RFC 2961 section 6): each wait is longer by this share of the one before.
 const BACK_OFF: u64 = 1;
 
 impl<R: Routes> Machine<R> {
-    /// Waits for the message's acknowledgement, if there is room for one more.
+    /// Retransmits the message until it is acknowledged, where the limit of such messages allows
+    /// it.
     pub(super) fn await_ack(&mut self, now: Time, id: u32, envelope: Envelope, message: Vec<u8>) {
         if self.message_ids.pending.len() >= self.config.limits.states {
             return;
@@ -31,8 +32,8 @@ impl<R: Routes> Machine<R> {
     pub(super) fn on_retransmit(&mut self, now: Time, id: u32) {
         let Some(mut pending) = self.message_ids.pending.remove(&id) else { return };
         pending.at = Time::NEVER;
-        if pending.sent >= self.config.most_transmissions {
-            // The state lives on by refreshes in full; a late acknowledgement still counts.
+        if pending.sent >= self.config.max_transmissions {
+            // The state is refreshed in full from now on; a late acknowledgement still counts.
             return;
         }
         self.transmit(&pending.envelope, &pending.message);
@@ -42,9 +43,9 @@ impl<R: Routes> Machine<R> {
         self.message_ids.pending.insert(id, pending);
     }
 
-    /// A message's number means nothing any more: its state has changed or ended.
-    pub(super) fn forget(&mut self, ours: &mut OurId) {
-        let OurId { id: Some(id), acked_by } = core::mem::take(ours) else { return };
+    /// Ends a MESSAGE_ID: its state has changed or ended.
+    pub(super) fn forget(&mut self, ours: &mut OwnMessageId) {
+        let OwnMessageId { id: Some(id), acked_by } = core::mem::take(ours) else { return };
         self.settle(id);
         self.message_ids.owners.remove(&id);
         let Some(neighbour) = acked_by else { return };
@@ -56,7 +57,7 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Nobody waits for the acknowledgement any more.
+    /// Ends the retransmission of a message.
     fn settle(&mut self, id: u32) {
         if let Some(mut pending) = self.message_ids.pending.remove(&id) {
             self.timers.clear(&mut pending.at, Timer::Retransmit(id));
@@ -70,12 +71,12 @@ impl<R: Routes> Machine<R> {
         self.settle(ack.id);
         let Some(&owner) = self.message_ids.owners.get(&ack.id) else { return };
         if ack.negative {
-            self.announce_again(now, owner);
+            self.resend_in_full(now, owner);
             return;
         }
         let (session, marked) = match owner {
             Owner::Path(session, ..) | Owner::Resv(session, _) => {
-                (session, OurId { id: Some(ack.id), acked_by: Some(from) })
+                (session, OwnMessageId { id: Some(ack.id), acked_by: Some(from) })
             }
         };
         let Some(state) = self.sessions.get_mut(&session) else { return };
@@ -100,8 +101,8 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// The neighbour does not know the number: it is told the state in full.
-    fn announce_again(&mut self, now: Time, owner: Owner) {
+    /// Sends the state in full after a MESSAGE_ID_NACK (RFC 2961 section 5.4).
+    fn resend_in_full(&mut self, now: Time, owner: Owner) {
         match owner {
             Owner::Path(session, sender, interface) => {
                 self.edit(session, |machine, state| {
@@ -128,7 +129,8 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Who challenges has lost what it knew: it is refreshed soon, so that it asks for the rest.
+    /// Hastens the summary refresh to a neighbour that has sent a Challenge: it has restarted, and
+    /// answers the Srefresh with a MESSAGE_ID_NACK for each state that it lost.
     pub(super) fn hasten_summary(&mut self, now: Time, to: Neighbour) {
         let soon = now + self.config.retransmit_after;
         let Some(summary) = self.message_ids.summaries.get_mut(&to) else { return };
@@ -139,23 +141,23 @@ impl<R: Routes> Machine<R> {
 
     pub(super) fn on_srefresh(&mut self, now: Time, from: Neighbour, refresh: &Srefresh) {
         for &id in &refresh.ids {
-            let known = self.message_ids.announced(from.1, refresh.epoch, id);
-            if !known.is_some_and(|announced| self.refreshed(now, announced)) {
+            let known = self.message_ids.refreshed_state(from.1, refresh.epoch, id);
+            if !known.is_some_and(|refreshed_state| self.refreshed(now, refreshed_state)) {
                 self.message_ids.queue_ack(from, Ack { negative: true, epoch: refresh.epoch, id });
             }
         }
     }
 
-    fn refreshed(&mut self, now: Time, announced: Announced) -> bool {
-        match announced {
-            Announced::Path(session, sender) => {
+    fn refreshed(&mut self, now: Time, refreshed_state: RefreshedState) -> bool {
+        match refreshed_state {
+            RefreshedState::Path(session, sender) => {
                 let state = self.sessions.get_mut(&session);
                 let Some(path) = state.and_then(|state| state.paths.get_mut(&sender)) else {
                     return false;
                 };
                 path.expires = now + self.config.lifetime(path.period);
             }
-            Announced::Resv(session, next) => {
+            RefreshedState::Resv(session, next) => {
                 let state = self.sessions.get_mut(&session);
                 let Some(resv) = state.and_then(|state| state.reservations.get_mut(&next)) else {
                     return false;
@@ -167,7 +169,7 @@ impl<R: Routes> Machine<R> {
         true
     }
 
-    /// Sends what is to be acknowledged, one message a neighbour.
+    /// Sends the acknowledgements due, in one Ack message for each neighbour.
     pub(super) fn flush_acks(&mut self) {
         for (to, acks) in core::mem::take(&mut self.message_ids.acks) {
             for part in acks.chunks(IDS_IN_SUMMARY / 3) {

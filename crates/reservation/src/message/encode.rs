@@ -35,7 +35,7 @@ impl Message {
         bytes[1] = self.body.kind();
         bytes[4] = self.send_ttl;
         bytes[6..8].copy_from_slice(&length.to_be_bytes());
-        // Zero says that there is none (RFC 2205 section 3.1.1); its complement checks as well.
+        // Zero means no checksum (RFC 2205 section 3.1.1); its complement is equivalent.
         let sum = match checksum(&bytes) {
             0 => 0xffff,
             sum => sum,

@@ -1,4 +1,4 @@
-//! Which application has asked for what, so that its requests end with its connection.
+//! The senders and reservations of each application connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use ontempo_reservation::message::{AdSpec, Sender, Session, TrafficSpec};
 use crate::applications::Id;
 use crate::routes::Kernel;
 
-/// What belongs to which application.
+/// Senders, receivers and subscriptions by their connection.
 #[derive(Default)]
 pub(super) struct Owners {
     pub(super) senders: BTreeMap<(Session, Sender), Id>,
     pub(super) receivers: BTreeMap<Session, Id>,
     pub(super) watchers: BTreeSet<(Session, Id)>,
-    /// Senders to this host, for who comes later.
+    /// Senders to this host, for later subscribers.
     pub(super) paths: BTreeMap<(Session, Sender), (TrafficSpec, Option<AdSpec>)>,
 }
 
-/// What is to end.
+/// Senders and reservations to end.
 #[derive(Default)]
 pub(super) struct Ending {
     senders: Vec<(Session, Sender)>,
@@ -28,7 +28,7 @@ pub(super) struct Ending {
 }
 
 impl Owners {
-    /// What one application has asked for, or all have.
+    /// The senders and reservations of one application, or of all.
     pub(super) fn all_of(&self, id: Option<Id>) -> Ending {
         let is = |owner: &Id| id.is_none_or(|id| *owner == id);
         let senders = self.senders.iter().filter(|(_, owner)| is(owner));
@@ -45,8 +45,8 @@ impl Owners {
         self.watchers.retain(|(_, owner)| *owner != id);
     }
 
-    /// Whom an event is told.
-    pub(super) fn told(&self, notice: &Notice) -> BTreeSet<Id> {
+    /// The connections that get a notice.
+    pub(super) fn recipients(&self, notice: &Notice) -> BTreeSet<Id> {
         let session = notice.session();
         match notice {
             Notice::Path { .. } | Notice::PathGone { .. } => {
@@ -66,8 +66,8 @@ impl Owners {
         }
     }
 
-    /// Notes senders to this host.
-    pub(super) fn note(&mut self, notice: &Notice) {
+    /// Records senders to this host.
+    pub(super) fn record(&mut self, notice: &Notice) {
         match notice {
             Notice::Path { session, sender, traffic, adspec } => {
                 self.paths.insert((*session, *sender), (*traffic, *adspec));

@@ -1,4 +1,4 @@
-//! What applications ask, and whom events are told.
+//! Requests of applications, and the events for them.
 
 use ontempo_reservation::local::{
     Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
@@ -13,13 +13,13 @@ use crate::applications::Id;
 /// Sessions that one application may watch.
 const MAX_WATCHED: usize = 1024;
 
-const NOT_YOURS: &str = "another application of this host has asked for that";
+const OTHER_APPLICATION: &str = "another application of this host has asked for that";
 
 impl Daemon<'_> {
     /// Something has come from an application, or may go to it.
-    pub(super) fn take_application(&mut self, id: Id, flags: PollFlags) {
+    pub(super) fn serve_application(&mut self, id: Id, flags: PollFlags) {
         if flags.contains(PollFlags::OUT) && !self.applications.flush(id) {
-            return self.end_application(id);
+            return self.close_application(id);
         }
         if !flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
             return;
@@ -27,21 +27,21 @@ impl Daemon<'_> {
         let received = self.applications.receive(id);
         for line in received.lines {
             if !self.answer(id, &line) {
-                return self.end_application(id);
+                return self.close_application(id);
             }
         }
         if received.ended {
-            self.end_application(id);
+            self.close_application(id);
         }
     }
 
-    /// Answers a line. Answers whether the connection still stands.
+    /// Answers a request; false where the connection must be closed.
     fn answer(&mut self, id: Id, line: &[u8]) -> bool {
         let Question { id: number, request } = match question(line) {
             Ok(question) => question,
             Err(reason) => {
                 self.applications
-                    .say(id, &Reply::Answer { id: 0, result: Answer::Refused(reason) });
+                    .send(id, &Reply::Answer { id: 0, result: Answer::Refused(reason) });
                 return false;
             }
         };
@@ -50,14 +50,14 @@ impl Daemon<'_> {
             _ => None,
         };
         let result = self.carry_out(id, request);
-        let mut stands = self.applications.say(id, &Reply::Answer { id: number, result });
+        let mut stands = self.applications.send(id, &Reply::Answer { id: number, result });
         if let Some(session) = watched {
             let known = self.owners.paths.iter().filter(|((to, _), _)| *to == session);
             for ((session, sender), (traffic, adspec)) in known {
                 let (session, sender) = (*session, *sender);
                 let (traffic, adspec) = (*traffic, *adspec);
                 let notice = Notice::Path { session, sender, traffic, adspec };
-                stands &= self.applications.say(id, &Reply::Event(notice));
+                stands &= self.applications.send(id, &Reply::Event(notice));
             }
         }
         // Events of this request before the answer of the next.
@@ -72,7 +72,7 @@ impl Daemon<'_> {
         match request {
             Request::Send { session, sender, traffic } => {
                 if is_other(self.owners.senders.get(&(session, sender))) {
-                    return refused(NOT_YOURS);
+                    return refused(OTHER_APPLICATION);
                 }
                 if let Err(error) = self.machine.announce(now, session, sender, traffic) {
                     return refused(&error.to_string());
@@ -95,7 +95,7 @@ impl Daemon<'_> {
             }
             Request::Reserve { session, style, flows, confirm } => {
                 if is_other(self.owners.receivers.get(&session)) {
-                    return refused(NOT_YOURS);
+                    return refused(OTHER_APPLICATION);
                 }
                 if let Err(error) = self.machine.reserve(now, session, style, &flows, confirm) {
                     return refused(&error.to_string());
@@ -114,8 +114,8 @@ impl Daemon<'_> {
         Answer::Done
     }
 
-    /// A connection has ended, and what was asked for on it with it.
-    fn end_application(&mut self, id: Id) {
+    /// Ends a connection with its senders and reservations.
+    fn close_application(&mut self, id: Id) {
         let now = self.now();
         self.applications.close(id);
         let ending = self.owners.all_of(Some(id));
@@ -123,14 +123,14 @@ impl Daemon<'_> {
         ending.end(&mut self.machine, now);
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn notify(&mut self, event: Event) {
         let Some(notice) = event.notice() else { return };
-        self.owners.note(&notice);
-        let told = self.owners.told(&notice);
+        self.owners.record(&notice);
+        let recipients = self.owners.recipients(&notice);
         let reply = Reply::Event(notice);
-        for id in told {
-            if !self.applications.say(id, &reply) {
-                self.end_application(id);
+        for id in recipients {
+            if !self.applications.send(id, &reply) {
+                self.close_application(id);
             }
         }
     }

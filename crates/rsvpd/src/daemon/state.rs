@@ -13,7 +13,7 @@ use crate::enforcement::Enforcement;
 use crate::packets::Packets;
 use crate::routes::{Changes, Interface, Kernel};
 
-/// Changes of routes come in bursts; they are looked at together.
+/// Changes of routes come in bursts: they are read again together after this time.
 pub(super) const SETTLING: Duration = Duration::from_millis(5);
 
 pub(super) struct Daemon<'a> {
@@ -27,10 +27,10 @@ pub(super) struct Daemon<'a> {
     /// The interfaces that speak RSVP, by name.
     pub(super) interfaces: BTreeMap<String, Interface>,
     pub(super) started: Instant,
-    /// When classes of a daemon before this one end that nobody has asked for.
+    /// When classes of a daemon before this one are removed that were not refreshed.
     pub(super) purge_at: Time,
-    /// When changes of routes are looked at.
-    pub(super) look_at: Time,
+    /// When the interfaces and routes are read again after a change.
+    pub(super) update_at: Time,
     pub(super) dropped: BTreeMap<String, u64>,
     pub(super) bad_packets: u64,
     pub(super) packets_in: u64,
