@@ -7,6 +7,7 @@ the namespaces of its nodes, and what they print as JSON is kept.
 import contextlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -225,7 +226,7 @@ class Testbed:
         self.daemons.pop(node).terminate()
 
     def classes(self, where: tuple[str, str] = BOTTLENECK) -> str:
-        """What ``tc -s class show`` prints of an interface."""
+        """What ``tc -s class show`` prints of an interface: iproute2 6.1 has no JSON for classes."""
         node, interface = where
         return self.look(node, "tc", "-s", "class", "show", "dev", interface)
 
@@ -244,8 +245,7 @@ class Testbed:
     def change_burst(self, burst: int) -> None:
         """Let the reservation at the slow link send so many bytes at once."""
         node, interface = BOTTLENECK
-        line = next(line for line in self.classes().splitlines() if f"htb {RESERVED} " in line)
-        rate = line.split(" rate ")[1].split()[0]
+        rate = rate_of(self.classes(), RESERVED)
         words = (
             f"tc class change dev {interface} parent 1:1 classid {RESERVED} htb prio 7 rate {rate}"
         )
@@ -268,12 +268,40 @@ SOLARIS: Mapping[str, str] = {
 """The nearest that Linux has to Solaris 2.5.1: half of a buffer is window."""
 
 
+_CLASS = re.compile(r"class htb (?P<name>\S+) .*?rate (?P<rate>\S+) ")
+_SENT = re.compile(r" *Sent (\S+) bytes (\S+) pkt \(dropped ([^,]+),")
+
+
+def rate_of(text: str, name: str) -> str:
+    """The rate of a class in ``tc -s class show``; `UnfitEnvironmentError` without that class."""
+    for line in text.splitlines():
+        found = _CLASS.match(line)
+        if found and found["name"] == name:
+            return found["rate"]
+    raise UnfitEnvironmentError(f"tc class show: rate: no class {name} with a rate in {text!r}")
+
+
 def classes_of(text: str) -> Iterator[tuple[str, int, int, int]]:
-    """Of ``tc -s class show``: class, bytes and packets sent, packets dropped."""
+    """Of ``tc -s class show``: class, bytes and packets sent, packets dropped.
+
+    A number that cannot be read is an `UnfitEnvironmentError` with the field and the text.
+    """
     name = ""
     for line in text.splitlines():
-        words = line.replace("(", "").replace(",", "").split()
-        if words[:2] == ["class", "htb"]:
-            name = words[2]
-        elif words[:1] == ["Sent"]:
-            yield name, int(words[1]), int(words[3]), int(words[6])
+        if found := _CLASS.match(line):
+            name = found["name"]
+        elif line.split()[:1] == ["Sent"]:
+            fields = _SENT.match(line)
+            if not name or fields is None:
+                raise UnfitEnvironmentError(f"tc class show: Sent: cannot read {line!r}")
+            sent, packets, dropped = (
+                _count(field, text)
+                for field, text in zip(("bytes", "pkt", "dropped"), fields.groups(), strict=True)
+            )
+            yield name, sent, packets, dropped
+
+
+def _count(field: str, text: str) -> int:
+    if not text.isdecimal():
+        raise UnfitEnvironmentError(f"tc class show: {field}: {text!r} is not a number")
+    return int(text)

@@ -10,6 +10,7 @@ from conftest import EXPERIMENTS
 from synthetic import Given
 
 from ontempo.lab.claims import Verdict, World
+from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
 
 CLAIMS = {
@@ -22,7 +23,7 @@ CLAIMS = {
 
 from ontempo_experiments.qosockets import played  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.qosockets.disturbed import VIOLATED_COLUMN  # type: ignore[import-not-found] # noqa: E402
-from ontempo_experiments.qosockets.testbed import classes_of  # type: ignore[import-not-found] # noqa: E402
+from ontempo_experiments.qosockets.testbed import classes_of, rate_of  # type: ignore[import-not-found] # noqa: E402
 
 MACHINE = pl.DataFrame(
     {"kernel": ["6.18"], "load_before": [0.5], "load_after": [1.0], "lateness_p99_s": [None]},
@@ -82,6 +83,17 @@ def test_tc_is_read_as_it_prints() -> None:
         " backlog 0b 0p requeues 0\n"
     )
     assert list(classes_of(text)) == [("1:1001", 641592, 510, 3)]
+    assert rate_of(text, "1:1001") == "852480bit"
+
+
+@pytest.mark.parametrize("bad", ["Sent many bytes", "Sent -1 bytes", "Sent 641592"])
+def test_a_number_of_tc_that_cannot_be_read_is_an_error_with_its_text(bad: str) -> None:
+    text = (
+        "class htb 1:1001 parent 1:1 leaf c92e: prio 7 rate 852480bit ceil 1500Kbit burst 2664b\n"
+        f" {bad} 510 pkt (dropped 3, overlimits 0 requeues 0) \n"
+    )
+    with pytest.raises(UnfitEnvironmentError, match="tc class show: (bytes|Sent): "):
+        list(classes_of(text))
 
 
 def agreements(peak: str) -> pl.DataFrame:

@@ -9,12 +9,14 @@ use ontempo_reservation::local::{self, Answer, Client, ClientError, Notice, Requ
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use ontempo_rsvpd::{Config, DaemonError};
 
-use crate::arguments::{Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told};
+use crate::arguments::{
+    Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,
+};
 use crate::failure::Failure;
 use crate::output::{complain, emit, emit_json, table};
 use crate::signals::{stop_flag, stop_stream};
 
-/// How long Ctrl-C may take to be seen.
+/// Ctrl-C is looked for at this interval.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl From<DaemonError> for Failure {
@@ -38,7 +40,7 @@ impl From<ClientError> for Failure {
 pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     let config = Config::read(&arguments.file)?;
     if arguments.check {
-        return emit(&format!("{}: in order", arguments.file.display()));
+        return emit(&format!("{}: the configuration is valid", arguments.file.display()));
     }
     ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut complain)?;
     Ok(())
@@ -56,24 +58,24 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     match &arguments.command {
         RsvpCommand::Status(output) => {
             let Answer::Status(status) = client.ask(Request::Status)? else {
-                return Err(Failure::Environment("the daemon said nothing of its status".into()));
+                return Err(Failure::Environment("the daemon has sent no status".into()));
             };
             if output.json { emit_json(&serde_json::json!(status)) } else { emit(&shown(&status)) }
         }
         RsvpCommand::Send(send) => announce(&mut client, send),
-        RsvpCommand::Reserve(reserve) => ask(&mut client, reserve),
+        RsvpCommand::Reserve(reserve) => reserve_flows(&mut client, reserve),
     }
 }
 
 fn announce(client: &mut Client, send: &Announce) -> Result<(), Failure> {
-    let session = session(send.destination, &send.told);
+    let session = session(send.destination, &send.options);
     let (sender, traffic) = (sender(send.from), traffic(&send.bucket));
     client.ask(Request::Send { session, sender, traffic })?;
-    follow(client, &send.told)
+    follow(client, &send.options)
 }
 
-fn ask(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> {
-    let session = session(reserve.destination, &reserve.told);
+fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> {
+    let session = session(reserve.destination, &reserve.options);
     let traffic = traffic(&reserve.bucket);
     let flowspec = match reserve.guaranteed {
         None => FlowSpec::ControlledLoad(traffic),
@@ -93,14 +95,14 @@ fn ask(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> {
     };
     client.ask(Request::Watch { session })?;
     client.ask(Request::Reserve { session, style, flows, confirm: true })?;
-    follow(client, &reserve.told)
+    follow(client, &reserve.options)
 }
 
-/// Tells events until there is an end.
-fn follow(client: &mut Client, told: &Told) -> Result<(), Failure> {
+/// Prints events until Ctrl-C or the end of the duration.
+fn follow(client: &mut Client, options: &FlowOptions) -> Result<(), Failure> {
     let stopped = stop_flag()?;
     let begun = Instant::now();
-    let span = told.span.map(|span| Duration::from_nanos(span.as_nanos()));
+    let span = options.span.map(|span| Duration::from_nanos(span.as_nanos()));
     while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
         let left = span.map(|span| span.saturating_sub(begun.elapsed()));
         if left == Some(Duration::ZERO) {
@@ -111,18 +113,18 @@ fn follow(client: &mut Client, told: &Told) -> Result<(), Failure> {
         let event = client.event(Some(patience))?;
         if let Some(event) = event {
             let at = begun.elapsed().as_secs_f64();
-            emit(&if told.json {
+            emit(&if options.json {
                 serde_json::json!({ "at_s": at, "event": event }).to_string()
             } else {
-                format!("{at:8.3} s  {}", said(&event))
+                format!("{at:8.3} s  {}", sentence(&event))
             })?;
         }
     }
     Ok(())
 }
 
-fn session(destination: SocketAddr, told: &Told) -> Session {
-    Session { destination: destination.ip(), protocol: told.protocol, port: destination.port() }
+fn session(destination: SocketAddr, options: &FlowOptions) -> Session {
+    Session { destination: destination.ip(), protocol: options.protocol, port: destination.port() }
 }
 
 fn sender(from: SocketAddr) -> Sender {
@@ -144,7 +146,7 @@ fn traffic(bucket: &Bucket) -> TrafficSpec {
     }
 }
 
-fn said(event: &Notice) -> String {
+fn sentence(event: &Notice) -> String {
     match event {
         Notice::Path { sender, traffic, .. } => {
             format!("{} sends {}", from(sender), kilobits(f64::from(traffic.rate) * 8.0))
@@ -153,14 +155,14 @@ fn said(event: &Notice) -> String {
         Notice::Reserved { flows, .. } if flows.is_empty() => "nothing is reserved".to_owned(),
         Notice::Reserved { flows, .. } => format!("reserved: {}", described(flows)),
         Notice::PathError { failure, .. } => {
-            format!("the announcement failed at {}: {}", failure.node, failure.reason)
+            format!("PATH failed at {}: {}", failure.node, failure.reason)
         }
         Notice::ResvError { flow, failure, .. } => format!(
-            "refused at {}: {} ({}){}",
+            "RESV failed at {}: {} ({}){}",
             failure.node,
             failure.reason,
             described(std::slice::from_ref(flow)),
-            if failure.in_place { "; what was reserved before stays" } else { "" }
+            if failure.in_place { "; the reservation before stays in place" } else { "" }
         ),
         Notice::Confirmed { flows, node, .. } => {
             format!("confirmed by {node}: {}", described(flows))
@@ -231,15 +233,15 @@ fn shown(status: &Status) -> String {
         }
     }
     let mut flows =
-        table(&["session", "sender", "sends", "from hop", "asked for by", "what"], &[2]);
+        table(&["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs"], &[2]);
     for session in &status.sessions {
         for path in &session.paths {
-            let asked = session
+            let matching = session
                 .reservations
                 .iter()
                 .filter(|known| known.senders.is_empty() || known.senders.contains(&path.sender));
             let (by, what): (Vec<_>, Vec<_>) =
-                asked.map(|known| (known.next.to_string(), service(&known.flowspec))).unzip();
+                matching.map(|known| (known.next.to_string(), service(&known.flowspec))).unzip();
             flows.add_row([
                 to(&session.session),
                 from(&path.sender),

@@ -65,13 +65,16 @@ fn finish(program: &str, command: &mut Command, input: &str) -> Result<String, S
     Err(first.unwrap_or_else(|| format!("{program} failed without a word")))
 }
 
-/// Ends the processes in `namespace`: asks first, and then does not ask.
-pub(crate) fn end_processes(namespace: &str) {
+/// Ends the processes in `namespace`: by SIGTERM, and those that still run by SIGKILL.
+///
+/// # Errors
+/// As [`run`]; also where a line of `ip netns pids` is no process.
+pub(crate) fn end_processes(namespace: &str) -> Result<(), String> {
     for signal in [Signal::TERM, Signal::KILL] {
         for _ in 0..MAX_WAITS {
-            let running = processes(namespace);
+            let running = processes(namespace)?;
             if running.is_empty() {
-                return;
+                return Ok(());
             }
             for process in running {
                 // One that has just ended needs no signal.
@@ -80,11 +83,35 @@ pub(crate) fn end_processes(namespace: &str) {
             sleep(GRACE);
         }
     }
+    Ok(())
 }
 
-fn processes(namespace: &str) -> Vec<Pid> {
-    let printed = run(&["netns", "pids", namespace]).unwrap_or_default();
+/// The processes in `namespace`, but for this one. `ip netns pids` has no JSON (iproute2 6.1).
+fn processes(namespace: &str) -> Result<Vec<Pid>, String> {
+    let printed = run(&["netns", "pids", namespace])?;
     let own = rustix::process::getpid();
-    let numbers = printed.lines().filter_map(|line| line.trim().parse().ok());
-    numbers.filter_map(Pid::from_raw).filter(|process| *process != own).collect()
+    let mut found = read_processes(&printed)?;
+    found.retain(|process| *process != own);
+    Ok(found)
+}
+
+fn read_processes(printed: &str) -> Result<Vec<Pid>, String> {
+    let read = |line: &str| {
+        let process = line.trim().parse().ok().and_then(Pid::from_raw);
+        process.ok_or_else(|| format!("ip netns pids: process: {line:?} is not a process number"))
+    };
+    printed.lines().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_number_that_cannot_be_read_is_an_error() {
+        let processes = read_processes("17\n42\n").expect("two processes");
+        assert_eq!(processes.iter().map(|one| one.as_raw_nonzero().get()).sum::<i32>(), 59);
+        let error = "ip netns pids: process: \"4x\" is not a process number";
+        assert_eq!(read_processes("17\n4x\n"), Err(error.to_owned()));
+    }
 }

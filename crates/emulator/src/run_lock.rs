@@ -136,7 +136,9 @@ fn remove(run: &str, namespaces: &[String]) -> bool {
         if !iproute::path(name).exists() {
             continue;
         }
-        iproute::end_processes(name);
+        if let Err(error) = iproute::end_processes(name) {
+            eprintln!("ontempo: cannot end the processes in the namespace {name}: {error}");
+        }
         // Connections that programs left unfinished give up at once: each keeps the namespace.
         let _ = inside(name, || fs::write(ORPHAN_RETRIES, "1"));
         if let Err(error) = iproute::run(&["netns", "delete", name]) {

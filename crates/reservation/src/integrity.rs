@@ -1,9 +1,9 @@
-//! Who may reserve: the authentication of RSVP messages (RFC 2747).
+//! Cryptographic authentication of RSVP messages (RFC 2747).
 //!
-//! A sealed message has an INTEGRITY object behind its header: a key's number, a sequence number
-//! and a keyed digest over all of the message. The RFC's algorithm is HMAC-MD5; the object's
-//! digest may be of another length, so that ends that agree on it may use HMAC-SHA-256 with its 32
-//! bytes. Which of the two is a property of the key, as the RFC has it.
+//! A sealed message has an INTEGRITY object after its common header: flags, Key Identifier,
+//! Sequence Number and a keyed message digest over the whole message. The RFC's algorithm is
+//! HMAC-MD5. The length of the digest is that of the key's algorithm, so that neighbours configured
+//! alike can use HMAC-SHA-256 (32 bytes).
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -24,15 +24,15 @@ const KEY_BITS: u32 = 48;
 /// Numbers this far behind the highest may still come, each once (RFC 2747 section 4.2 allows for
 /// messages out of order).
 const WINDOW: u64 = 64;
-/// A neighbour is not challenged more often: RFC 2747 section 4.3 asks for a limit.
+/// Least time between two challenges to one neighbour (RFC 2747 section 4.3 requires a limit).
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The keyed hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// RFC 2747, for routers of others.
+    /// RFC 2747's own, for routers of other makes.
     HmacMd5,
-    /// Where both ends are ours.
+    /// Between ontempo's own daemons.
     HmacSha256,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why a message is not taken.
+/// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No INTEGRITY object behind the header, or one of wrong length.
@@ -131,7 +131,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What a valid INTEGRITY object says.
+/// The fields of a valid INTEGRITY object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// The sender answers challenges.
@@ -142,8 +142,8 @@ pub struct Seal {
 
 /// Puts an INTEGRITY object behind the header of an encoded message.
 ///
-/// The checksum is left out: it is none of what the digest covers for the receiver, and the digest
-/// says more. `None` where the message then no longer fits 16 bits of length.
+/// The checksum is set to 0, "none": the digest covers it as 0 (RFC 2747 section 4.1). `None` where
+/// the message then exceeds 65,535 bytes.
 pub fn seal(message: &[u8], key: &Key, seal: Seal) -> Option<Vec<u8>> {
     let (header, objects) = message.split_at_checked(HEADER_LENGTH)?;
     let object = FIXED + key.digest_length();
@@ -164,7 +164,7 @@ pub fn seal(message: &[u8], key: &Key, seal: Seal) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Checks key and digest of a message; its number is the caller's business.
+/// Checks the Key Identifier and the digest of a message; not its Sequence Number.
 ///
 /// # Errors
 /// Where the message is not sealed with this key.
@@ -201,12 +201,12 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// What was numbered before the first that counts is not taken: it may be a recording.
+    /// Numbers up to the first one count as received: lower ones may be replays.
     fn first(sequence: u64) -> Self {
         Self { highest: sequence, seen: u64::MAX }
     }
 
-    /// Whether the number is new; it is noted.
+    /// Records the number; true where it was not received before and is not too old.
     fn take(&mut self, sequence: u64) -> bool {
         if sequence > self.highest {
             let ahead = sequence - self.highest;
@@ -224,37 +224,37 @@ impl Numbers {
 }
 
 #[derive(Clone, Debug)]
-struct Peer {
+struct Neighbour {
     numbers: Option<Numbers>,
     /// The cookie that is to be answered, and when it was sent.
     challenge: Option<(Vec<u8>, Time)>,
 }
 
-/// What to do with a message.
+/// The result of the check of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the neighbour's, and new.
+    /// The neighbour has sent it, and it is no replay.
     Accept,
-    /// It is dropped; where a cookie is given, the neighbour is to be challenged with it.
+    /// It must be dropped. Where a cookie is given, the neighbour must be sent a Challenge with it.
     Refuse(Refusal, Option<Vec<u8>>),
 }
 
-/// One interface's authentication: seals what leaves, checks what comes.
+/// The security associations of one interface: seals messages that leave, checks those that arrive.
 #[derive(Clone, Debug)]
 pub struct Guard {
     key: Key,
     next: u64,
-    /// Neighbours prove by a challenge that they are not a recording (RFC 2747 section 4.3).
+    /// An unknown neighbour must pass the integrity handshake first (RFC 2747 section 4.3).
     challenging: bool,
-    peers: BTreeMap<IpAddr, Peer>,
-    most_peers: usize,
+    neighbours: BTreeMap<IpAddr, Neighbour>,
+    max_neighbours: usize,
 }
 
 impl Guard {
     /// A guard whose first number is `first_sequence`, which must be above all that were used with
     /// the key before: the time of day in nanoseconds is (RFC 2747 section 3).
-    pub fn new(key: Key, first_sequence: u64, challenging: bool, most_peers: usize) -> Self {
-        Self { key, next: first_sequence, challenging, peers: BTreeMap::new(), most_peers }
+    pub fn new(key: Key, first_sequence: u64, challenging: bool, max_neighbours: usize) -> Self {
+        Self { key, next: first_sequence, challenging, neighbours: BTreeMap::new(), max_neighbours }
     }
 
     /// The key's number.
@@ -282,10 +282,11 @@ impl Guard {
             Ok(seal) => seal,
             Err(refusal) => return Verdict::Refuse(refusal, None),
         };
-        if !self.peers.contains_key(&peer) && self.peers.len() >= self.most_peers {
+        if !self.neighbours.contains_key(&peer) && self.neighbours.len() >= self.max_neighbours {
             return Verdict::Refuse(Refusal::TooMany, None);
         }
-        let known = self.peers.entry(peer).or_insert(Peer { numbers: None, challenge: None });
+        let known =
+            self.neighbours.entry(peer).or_insert(Neighbour { numbers: None, challenge: None });
         if let Some(cookie) = response {
             return match &known.challenge {
                 Some((sent, _)) if sent == cookie => {
@@ -309,12 +310,12 @@ impl Guard {
         }
     }
 
-    /// A cookie that nobody without the key can foretell.
+    /// Makes a cookie that cannot be predicted without the key.
     fn challenge(&mut self, now: Time, peer: IpAddr) -> Verdict {
         let cookie =
             self.key.digest(&[self.next.to_be_bytes(), now.as_nanos().to_be_bytes()].concat());
         self.next += 1;
-        let Some(known) = self.peers.get_mut(&peer) else {
+        let Some(known) = self.neighbours.get_mut(&peer) else {
             return Verdict::Refuse(Refusal::TooMany, None);
         };
         if matches!(&known.challenge, Some((_, sent)) if now.since(*sent) < CHALLENGE_INTERVAL) {

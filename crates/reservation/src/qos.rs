@@ -1,4 +1,4 @@
-//! What a specification of quality is for the network.
+//! A specification of quality as TSpec, flowspec, DSCP and transport-services properties.
 //!
 //! The mapping of its parameters (qosockets, II.B) follows RFC 2210 to RFC 2212 (TSpec, RSpec),
 //! RFC 4594 (DSCP) and RFC 9622 (transport services).
@@ -57,7 +57,7 @@ impl Packing {
 /// what a peak lets gather in one message's time, whichever is more; m and M the packets' size.
 ///
 /// # Errors
-/// Where neither `max_rate` nor `peak_rate`, or no `size` is asked for.
+/// Where the specification has neither `max_rate` nor `peak_rate`, or no `size`.
 pub fn traffic(asked: &Specification, packing: Packing) -> Result<TrafficSpec, Unreservable> {
     let size = asked.size.value.ok_or(Unreservable::Missing(Parameter::Size))?;
     let rate = asked.max_rate.value.or(asked.peak_rate.value);
@@ -65,15 +65,15 @@ pub fn traffic(asked: &Specification, packing: Packing) -> Result<TrafficSpec, U
     let (bytes, largest) = packing.message(size);
     let of = |rate: MessageRate| rate.as_f64() * bytes;
     let peak = asked.peak_rate.value.map_or(of(rate), of).max(of(rate));
-    // One message is on its way while the next is written (qosockets sends whole messages).
+    // One message is being sent while the next is written (qosockets sends whole messages).
     let burst = (2.0 * bytes).max(largest as f64);
     let largest = u32::try_from(largest).unwrap_or(u32::MAX);
     let smallest = u32::try_from(packing.headers.get()).unwrap_or(u32::MAX).min(largest);
     Ok(TrafficSpec { rate: up(of(rate)), burst: up(burst), peak: up(peak), smallest, largest })
 }
 
-/// What to reserve: controlled load, or guaranteed service where a delay is asked for and the
-/// whole path offers it. Its rate is the least that keeps the bound of RFC 2212.
+/// The flowspec: controlled load, or guaranteed service where the specification has `max_delay` and
+/// the whole path offers it. Its rate is the least that keeps the bound of RFC 2212.
 ///
 /// # Errors
 /// Where the traffic is not known, or the delay is shorter than the path's own latency.

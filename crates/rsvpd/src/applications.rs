@@ -1,4 +1,4 @@
-//! The applications' connections: lines in, lines out. What they say is the daemon's business.
+//! The applications' connections: reads and writes lines, whose meaning it does not know.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) struct Applications {
     path: PathBuf,
     open: BTreeMap<Id, Connection>,
     last: u64,
-    most: usize,
+    max_connections: usize,
 }
 
 struct Connection {
@@ -37,19 +37,19 @@ struct Connection {
     unsent: VecDeque<u8>,
 }
 
-/// What came of a connection.
+/// The result of a read from a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) lines: Vec<Vec<u8>>,
-    /// It has ended, or must.
+    /// The connection has ended, or must be closed.
     pub(crate) ended: bool,
 }
 
 impl Applications {
-    /// Listens where the configuration says.
+    /// Listens on the configured path.
     ///
     /// # Errors
-    /// Where somebody does already, the group is unknown, or the system refuses.
+    /// Where another daemon listens, the group is unknown, or the system refuses.
     pub(crate) fn listen(config: &Config) -> Result<Self, DaemonError> {
         let path = config.socket.clone();
         let shown = path.display().to_string();
@@ -72,7 +72,7 @@ impl Applications {
             }
             Err(_) => {}
         }
-        // Until it has its group and mode, nobody else may connect.
+        // Only root may connect until its group and mode are set.
         let before = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(&path);
         rustix::process::umask(before);
@@ -82,7 +82,7 @@ impl Applications {
             path,
             open: BTreeMap::new(),
             last: 0,
-            most: config.most_applications(),
+            max_connections: config.max_applications(),
         };
         done.listener.set_nonblocking(true).map_err(failed)?;
         if let Some(group) = group {
@@ -98,13 +98,15 @@ impl Applications {
 
     /// The connections, and whether something waits to be sent there.
     pub(crate) fn connections(&self) -> impl Iterator<Item = (Id, BorrowedFd<'_>, bool)> {
-        self.open.iter().map(|(id, known)| (*id, known.stream.as_fd(), !known.unsent.is_empty()))
+        self.open
+            .iter()
+            .map(|(id, connection)| (*id, connection.stream.as_fd(), !connection.unsent.is_empty()))
     }
 
-    /// Takes new connections; one too many is closed at once.
+    /// Accepts new connections; one beyond the limit is closed at once.
     pub(crate) fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            if self.open.len() >= self.most || stream.set_nonblocking(true).is_err() {
+            if self.open.len() >= self.max_connections || stream.set_nonblocking(true).is_err() {
                 continue;
             }
             self.last += 1;
@@ -113,42 +115,42 @@ impl Applications {
         }
     }
 
-    /// Takes what has come.
+    /// Reads from a connection.
     pub(crate) fn receive(&mut self, id: Id) -> Received {
         let mut received = Received::default();
-        let Some(known) = self.open.get_mut(&id) else { return received };
+        let Some(connection) = self.open.get_mut(&id) else { return received };
         let mut piece = [0; MAX_LINE_LEN];
-        match known.stream.read(&mut piece) {
+        match connection.stream.read(&mut piece) {
             Ok(0) => received.ended = true,
-            Ok(length) => known.received.extend(&piece[..length]),
+            Ok(length) => connection.received.extend(&piece[..length]),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => received.ended = true,
         }
-        while let Some(end) = known.received.iter().position(|byte| *byte == b'\n') {
-            received.lines.push(known.received.drain(..=end).collect());
+        while let Some(end) = connection.received.iter().position(|byte| *byte == b'\n') {
+            received.lines.push(connection.received.drain(..=end).collect());
         }
         // What follows a line that is too long would be read as another one.
-        received.ended |= known.received.len() > MAX_LINE_LEN;
+        received.ended |= connection.received.len() > MAX_LINE_LEN;
         received
     }
 
-    /// Sends what can be sent now and keeps the rest. Answers whether the connection still stands.
-    pub(crate) fn say(&mut self, id: Id, reply: &Reply) -> bool {
-        let Some(known) = self.open.get_mut(&id) else { return false };
-        if known.unsent.len() > MAX_UNSENT {
+    /// Queues and sends a reply; false where the connection must be closed.
+    pub(crate) fn send(&mut self, id: Id, reply: &Reply) -> bool {
+        let Some(connection) = self.open.get_mut(&id) else { return false };
+        if connection.unsent.len() > MAX_UNSENT {
             return false;
         }
-        known.unsent.extend(line(reply));
+        connection.unsent.extend(line(reply));
         self.flush(id)
     }
 
-    /// Sends what waits. Answers whether the connection still stands.
+    /// Sends queued bytes; false where the connection must be closed.
     pub(crate) fn flush(&mut self, id: Id) -> bool {
-        let Some(known) = self.open.get_mut(&id) else { return false };
-        while !known.unsent.is_empty() {
-            match known.stream.write(known.unsent.as_slices().0) {
-                Ok(sent) => drop(known.unsent.drain(..sent)),
+        let Some(connection) = self.open.get_mut(&id) else { return false };
+        while !connection.unsent.is_empty() {
+            match connection.stream.write(connection.unsent.as_slices().0) {
+                Ok(sent) => drop(connection.unsent.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return false,
@@ -164,7 +166,7 @@ impl Applications {
 
 impl Drop for Applications {
     fn drop(&mut self) {
-        // If somebody has removed it already, so much the better.
+        // It may have been removed already.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -23,22 +23,22 @@ use serde::Deserialize;
 
 use crate::error::DaemonError;
 
-/// A shorter secret can be tried out.
+/// Bytes of a secret at least: shorter ones can be guessed.
 const MIN_SECRET: usize = 16;
 /// Refresh periods below this are a flood, above it state would live for hours.
 const REFRESHES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3600)];
 
-/// How a daemon behaves. Read with [`Config::read`].
+/// The configuration of a daemon; read with [`Config::read`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// R, the mean time between refreshes.
     #[serde(default = "default_refresh")]
     pub(crate) refresh: Duration,
-    /// Where applications find the daemon.
+    /// The path of the local socket.
     #[serde(default = "default_socket")]
     pub(crate) socket: PathBuf,
-    /// Who may talk to it, besides its user.
+    /// The group that may connect, besides root.
     pub(crate) group: Option<String>,
     /// The socket's mode, octal.
     #[serde(default = "default_mode")]
@@ -60,23 +60,23 @@ struct Limits {
     applications: Option<usize>,
 }
 
-/// An interface that speaks RSVP.
+/// An interface with RSVP.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Interface {
     /// The link's rate.
     pub(crate) rate: Rate,
-    /// What of it may be reserved.
+    /// The share of it that may be reserved.
     #[serde(default = "default_reservable")]
     reservable: Percent,
-    /// What the reservations' bursts may be together: a second of the link's rate where not given.
+    /// Limit of the sum of the bursts; where not given, the bytes of one second at the link's rate.
     buffer: Option<Bytes>,
     /// The link's latency without queueing, for ADSPEC.
     pub(crate) latency: Option<Duration>,
     /// Guaranteed service is offered.
     #[serde(default = "yes")]
     pub(crate) guaranteed: bool,
-    /// Refreshes by number (RFC 2961).
+    /// Refresh reduction (RFC 2961).
     #[serde(default = "yes")]
     pub(crate) refresh_reduction: bool,
     /// Reservations are enforced by HTB; otherwise only admitted.
@@ -179,7 +179,7 @@ impl Config {
         })
     }
 
-    /// What the machine is told.
+    /// The configuration of the machine.
     pub(crate) fn machine(&self) -> machine::Config {
         let (written, default) = (&self.limits, machine::Limits::default());
         machine::Config {
@@ -196,7 +196,7 @@ impl Config {
     }
 
     /// Connections of applications at once.
-    pub(crate) fn most_applications(&self) -> usize {
+    pub(crate) fn max_applications(&self) -> usize {
         self.limits.applications.unwrap_or(512)
     }
 }

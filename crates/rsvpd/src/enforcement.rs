@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ontempo_reservation::htb::{Htb, Root, read_found, read_root};
+use ontempo_reservation::htb::{Htb, Root, left_on, root_of};
 use ontempo_reservation::machine::{
     ControlError, ControlRequest, Handle, InterfaceId, TrafficControl,
 };
 
-use crate::tc::{Refused, batch, batch_all, show};
+use crate::tc::{Refused, batch, batch_all};
+use crate::traffic_control::objects;
 
 /// All interfaces that are enforced on.
 #[derive(Default)]
@@ -18,22 +19,19 @@ pub(crate) struct Enforcement {
 }
 
 impl Enforcement {
-    /// Sets an interface up, or takes over what a daemon before this one left there; answers how
-    /// many classes that are.
+    /// Sets up an interface, or takes over the classes of a daemon before this one; returns their
+    /// number.
     pub(crate) fn attach(&mut self, id: InterfaceId, device: Htb) -> Result<usize, String> {
         let name = device.name().to_owned();
-        let said = |refused: Refused| format!("{name}: {}", refused.reason);
-        let classes = show("class", &name).map_err(said)?;
-        let root = read_root(&show("qdisc", &name).map_err(said)?, &classes);
-        let filters = || show("filter", &name).map_err(said);
+        let found = objects(&name)?;
         let mut device = device;
-        let lines = match root {
+        let lines = match root_of(&found) {
             Root::Free => device.begin(),
-            Root::Ours => device.adopt(read_found(&classes, &filters()?)),
+            Root::Ours => device.adopt(left_on(&found)),
             Root::Theirs => {
                 device = device.under_theirs();
                 batch_all(&device.tables());
-                device.adopt(read_found(&classes, &filters()?))
+                device.adopt(left_on(&objects(&name)?))
             }
             Root::Taken(what) => {
                 return Err(format!(
@@ -60,7 +58,7 @@ impl Enforcement {
         }
     }
 
-    /// Removes what was taken over and nobody has asked for within its lifetime; how many classes.
+    /// Removes classes taken over that were not refreshed in time; returns their number.
     pub(crate) fn purge(&mut self) -> usize {
         let purged = self.devices.values().map(Htb::adopted).sum();
         let lines: Vec<String> = self.devices.values_mut().flat_map(Htb::purge).collect();
@@ -70,7 +68,7 @@ impl Enforcement {
         purged
     }
 
-    /// Classes taken over on an interface that nobody has asked for yet.
+    /// Number of classes taken over on an interface that were not refreshed yet.
     pub(crate) fn adopted(&self, id: InterfaceId) -> usize {
         self.devices.get(&id).map_or(0, Htb::adopted)
     }
@@ -80,7 +78,7 @@ impl Enforcement {
         self.devices.get(&id).and_then(|device| device.class_name(handle)).unwrap_or_default()
     }
 
-    /// Takes all away.
+    /// Removes the traffic control of all interfaces.
     pub(crate) fn end(&mut self) {
         let Self { devices, down } = core::mem::take(self);
         let lines = devices.values().chain(down.values()).flat_map(Htb::end);
@@ -101,22 +99,22 @@ impl TrafficControl for Enforcement {
             owners.extend(more.iter().map(|_| place));
             lines.extend(more);
         }
-        let mut begun = 0;
-        while begun < lines.len() {
-            let Err(Refused { line, reason }) = batch(&lines[begun..]) else { break };
-            let at = begun + line.unwrap_or(0);
+        let mut next = 0;
+        while next < lines.len() {
+            let Err(Refused { line, reason }) = batch(&lines[next..]) else { break };
+            let at = next + line.unwrap_or(0);
             let Some(&owner) = owners.get(at) else { break };
             failed.push((owner, ControlError { value: 0, reason }));
             self.undo(&requests[owner]);
             // The rest of what failed is of no use.
-            begun = owners.iter().position(|other| *other > owner).unwrap_or(lines.len());
+            next = owners.iter().position(|other| *other > owner).unwrap_or(lines.len());
         }
         failed
     }
 }
 
 impl Enforcement {
-    /// Takes away what a failed request has done before it failed.
+    /// Undoes the part of a failed request that succeeded.
     fn undo(&mut self, request: &ControlRequest) {
         let (interface, handle) = request.place();
         if let Some(device) = self.devices.get_mut(&interface) {

@@ -9,12 +9,14 @@ mod config;
 mod daemon;
 mod enforcement;
 mod error;
+mod netlink;
 mod packets;
 mod routes;
 mod sys;
 mod tc;
+mod traffic_control;
 
 pub use config::Config;
 pub use daemon::run;
 pub use error::DaemonError;
-pub use tc::class_counters;
+pub use traffic_control::{class_counters, objects};

@@ -1,4 +1,4 @@
-//! RSVP's packets: IP protocol 46, over raw sockets.
+//! RSVP packets: IP protocol 46 over raw sockets.
 //!
 //! A router takes packets that are for others by their Router Alert option: IPv4 hands each that it
 //! would forward to a raw socket of its protocol with IP_ROUTER_ALERT set; IPv6 hands each whose
@@ -34,9 +34,9 @@ const IPV6_ROUTER_ALERT_ISOLATE: c_int = 30;
 const HOP_BY_HOP: u8 = 0;
 /// Bytes of the IPv6 header.
 const HEADER_V6: usize = 40;
-/// The class 1:0 of HTB stands for no class: RSVP goes before all else, so that an overload does
-/// not end the reservations that should stand in it.
-const BEFORE_ALL: c_int = 0x1_0000;
+/// SO_PRIORITY 1:0 is HTB's direct queue, which is sent before all classes: RSVP must pass in an
+/// overload, or its reservations would time out.
+const HTB_DIRECT: c_int = 0x1_0000;
 /// DSCP CS6, network control (RFC 4594).
 const NETWORK_CONTROL: c_int = 48 << 2;
 /// Bytes that may wait to be received: some ten thousand messages.
@@ -59,7 +59,7 @@ pub(crate) struct Packets {
     v4_alert: Socket,
     /// `None` where the host has no IPv6.
     v6: Option<SocketsV6>,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 struct SocketsV6 {
@@ -72,7 +72,7 @@ struct SocketsV6 {
 
 /// Which socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum From {
+pub(crate) enum SocketKind {
     V4,
     V6,
     ForwardedV6,
@@ -85,42 +85,42 @@ impl Packets {
         set_number(&v4, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         let v4_alert = sender_v4()?;
         set_option(&v4_alert, libc::IPPROTO_IP, libc::IP_OPTIONS, &ALERT_V4)?;
-        to_send_v4(&v4)?;
+        configure_sender_v4(&v4)?;
         let v6 = match SocketsV6::open() {
             Ok(sockets) => Some(sockets),
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
             Err(error) => return Err(error),
         };
-        Ok(Self { v4, v4_alert, v6, room: vec![0; MAX_DATAGRAM] })
+        Ok(Self { v4, v4_alert, v6, buffer: vec![0; MAX_DATAGRAM] })
     }
 
     /// What is to be waited for.
-    pub(crate) fn sources(&self) -> Vec<(From, BorrowedFd<'_>)> {
-        let mut sources = vec![(From::V4, self.v4.as_fd())];
+    pub(crate) fn sources(&self) -> Vec<(SocketKind, BorrowedFd<'_>)> {
+        let mut sources = vec![(SocketKind::V4, self.v4.as_fd())];
         if let Some(v6) = &self.v6 {
-            sources.push((From::V6, v6.plain.as_fd()));
-            sources.push((From::ForwardedV6, v6.forwarded.as_fd()));
+            sources.push((SocketKind::V6, v6.plain.as_fd()));
+            sources.push((SocketKind::ForwardedV6, v6.forwarded.as_fd()));
         }
         sources
     }
 
     /// Takes one packet; `None` where none waits. One that is no RSVP is passed over.
-    pub(crate) fn receive(&mut self, from: From) -> io::Result<Option<Packet<'_>>> {
+    pub(crate) fn receive(&mut self, from: SocketKind) -> io::Result<Option<Packet<'_>>> {
         let socket = match (from, &self.v6) {
-            (From::V4, _) => &self.v4,
-            (From::V6, Some(v6)) => &v6.plain,
-            (From::ForwardedV6, Some(v6)) => &v6.forwarded,
+            (SocketKind::V4, _) => &self.v4,
+            (SocketKind::V6, Some(v6)) => &v6.plain,
+            (SocketKind::ForwardedV6, Some(v6)) => &v6.forwarded,
             (_, None) => return Ok(None),
         };
         loop {
             let got = match from {
-                From::V4 => take_v4(socket, &mut self.room),
-                From::V6 => take_v6(socket, &mut self.room),
-                From::ForwardedV6 => take_forwarded(socket, &mut self.room),
+                SocketKind::V4 => receive_v4(socket, &mut self.buffer),
+                SocketKind::V6 => receive_v6(socket, &mut self.buffer),
+                SocketKind::ForwardedV6 => receive_forwarded(socket, &mut self.buffer),
             };
             match got {
                 Ok(Some((interface, source, ttl, span))) => {
-                    let payload = self.room.get(span).unwrap_or_default();
+                    let payload = self.buffer.get(span).unwrap_or_default();
                     return Ok(Some(Packet { interface, source, ttl, payload }));
                 }
                 Ok(None) => {}
@@ -174,7 +174,7 @@ impl SocketsV6 {
         set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_number(&plain, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
         let alert = sender_v6()?;
-        hear_nothing(&alert)?;
+        discard_received(&alert)?;
         set_option(&alert, libc::IPPROTO_IPV6, libc::IPV6_HOPOPTS, &ALERT_V6)?;
         let forwarded = raw(Domain::IPV6, libc::IPPROTO_RAW)?;
         // Linux keeps one list of these sockets for all network namespaces.
@@ -195,47 +195,47 @@ fn raw(domain: Domain, protocol: c_int) -> io::Result<Socket> {
 
 fn sender_v4() -> io::Result<Socket> {
     let socket = raw(Domain::IPV4, c_int::from(PROTOCOL))?;
-    hear_nothing(&socket)?;
-    to_send_v4(&socket)?;
+    discard_received(&socket)?;
+    configure_sender_v4(&socket)?;
     Ok(socket)
 }
 
-fn to_send_v4(socket: &Socket) -> io::Result<()> {
+fn configure_sender_v4(socket: &Socket) -> io::Result<()> {
     set_number(socket, libc::SOL_IP, libc::IP_TRANSPARENT, 1)?;
     // In this order: the first sets the second.
     set_number(socket, libc::IPPROTO_IP, libc::IP_TOS, NETWORK_CONTROL)?;
-    set_number(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, BEFORE_ALL)
+    set_number(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, HTB_DIRECT)
 }
 
 fn sender_v6() -> io::Result<Socket> {
     let socket = raw(Domain::IPV6, c_int::from(PROTOCOL))?;
     set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1)?;
     set_number(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, NETWORK_CONTROL)?;
-    set_number(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, BEFORE_ALL)?;
+    set_number(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, HTB_DIRECT)?;
     Ok(socket)
 }
 
-/// A socket that only sends should not collect what nobody reads.
-fn hear_nothing(socket: &Socket) -> io::Result<()> {
+/// Keeps a socket that only sends from queueing received packets.
+fn discard_received(socket: &Socket) -> io::Result<()> {
     set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)
 }
 
-/// Interface, source, TTL, and where in the room the message is.
-type Taken = Option<(InterfaceId, IpAddr, u8, std::ops::Range<usize>)>;
+/// Interface, source, TTL, and where in the buffer the message is.
+type Location = Option<(InterfaceId, IpAddr, u8, std::ops::Range<usize>)>;
 
-/// What the kernel says of a packet that lies in the room.
+/// The kernel's information about a received packet.
 struct Received {
     length: usize,
     interface: InterfaceId,
-    /// Its hop limit, where the socket is set to tell (IPv6).
+    /// Its hop limit (IPv6 with IPV6_RECVHOPLIMIT).
     limit: Option<u8>,
     source: Option<IpAddr>,
 }
 
-/// Takes a packet into the room; `None` for one that was cut, or whose interface is not told.
-fn take(socket: &Socket, room: &mut [u8]) -> io::Result<Option<Received>> {
-    let mut pieces = [IoSliceMut::new(room)];
-    // IPv4 tells less.
+/// Receives a packet; `None` for a truncated one and one without its interface.
+fn take(socket: &Socket, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+    let mut pieces = [IoSliceMut::new(buffer)];
+    // Large enough for IPv4, too.
     let mut control = nix::cmsg_space!(in6_pktinfo, c_int);
     let got = recvmsg::<SockaddrStorage>(
         socket.as_raw_fd(),
@@ -261,9 +261,9 @@ fn take(socket: &Socket, room: &mut [u8]) -> io::Result<Option<Received>> {
 }
 
 /// The packet has its IPv4 header.
-fn take_v4(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
-    let Some(Received { length, interface, .. }) = take(socket, room)? else { return Ok(None) };
-    let Some(header) = room.first_chunk::<20>() else { return Ok(None) };
+fn receive_v4(socket: &Socket, buffer: &mut [u8]) -> io::Result<Location> {
+    let Some(Received { length, interface, .. }) = take(socket, buffer)? else { return Ok(None) };
+    let Some(header) = buffer.first_chunk::<20>() else { return Ok(None) };
     let begins = usize::from(header[0] & 0x0f) * 4;
     let source = [header[12], header[13], header[14], header[15]];
     if begins < 20 || length < begins {
@@ -272,17 +272,17 @@ fn take_v4(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
     Ok(Some((interface, source.into(), header[8], begins..length)))
 }
 
-fn take_v6(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
-    let Some(Received { length, interface, limit, source }) = take(socket, room)? else {
+fn receive_v6(socket: &Socket, buffer: &mut [u8]) -> io::Result<Location> {
+    let Some(Received { length, interface, limit, source }) = take(socket, buffer)? else {
         return Ok(None);
     };
     Ok(source.zip(limit).map(|(source, limit)| (interface, source, limit, 0..length)))
 }
 
 /// The packet has its IPv6 header and the hop-by-hop options that brought it here.
-fn take_forwarded(socket: &Socket, room: &mut [u8]) -> io::Result<Taken> {
-    let Some(Received { length, interface, .. }) = take(socket, room)? else { return Ok(None) };
-    let Some((header, rest)) = room.get(..length).and_then(|all| all.split_first_chunk()) else {
+fn receive_forwarded(socket: &Socket, buffer: &mut [u8]) -> io::Result<Location> {
+    let Some(Received { length, interface, .. }) = take(socket, buffer)? else { return Ok(None) };
+    let Some((header, rest)) = buffer.get(..length).and_then(|all| all.split_first_chunk()) else {
         return Ok(None);
     };
     let header: &[u8; HEADER_V6] = header;

@@ -1,14 +1,10 @@
 //! The kernel's interfaces and routes, by netlink (RFC 3549).
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
@@ -18,6 +14,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use ontempo_reservation::machine::{InterfaceId, NextHop, Routes};
+
+use crate::netlink::Netlink;
 
 /// Changes of links, addresses, routes and rules of both families (RTMGRP_ of rtnetlink(7)).
 const CHANGES: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
@@ -32,65 +30,18 @@ pub(crate) struct Interface {
     pub(crate) addresses: Vec<IpAddr>,
 }
 
-/// Questions to the kernel.
-pub(crate) struct Kernel {
-    socket: Socket,
-    asked: Cell<u32>,
-}
+/// The kernel's interfaces and routes.
+pub(crate) struct Kernel(Netlink);
 
 impl Kernel {
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, asked: Cell::new(0) })
-    }
-
-    /// Asks, and hands on what is answered.
-    fn ask(
-        &self,
-        question: RouteNetlinkMessage,
-        all: bool,
-        mut take: impl FnMut(RouteNetlinkMessage),
-    ) -> io::Result<()> {
-        let number = self.asked.get().wrapping_add(1);
-        self.asked.set(number);
-        let mut message =
-            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(question));
-        message.header.flags = NLM_F_REQUEST | if all { NLM_F_DUMP } else { 0 };
-        message.header.sequence_number = number;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.socket.send(&bytes, 0)?;
-        loop {
-            let (got, _) = self.socket.recv_from_full()?;
-            let mut rest = got.as_slice();
-            while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(io::Error::other)?;
-                let length = (answer.header.length as usize).next_multiple_of(4);
-                rest = rest.get(length.max(4)..).unwrap_or_default();
-                if answer.header.sequence_number != number {
-                    continue;
-                }
-                match answer.payload {
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    NetlinkPayload::InnerMessage(inner) => take(inner),
-                    _ => {}
-                }
-                if !all {
-                    return Ok(());
-                }
-            }
-        }
+        Netlink::open().map(Self)
     }
 
     /// All interfaces by name.
     pub(crate) fn interfaces(&self) -> io::Result<BTreeMap<String, Interface>> {
         let mut found: BTreeMap<u32, (String, Interface)> = BTreeMap::new();
-        self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), true, |message| {
+        self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
             let RouteNetlinkMessage::NewLink(link) = message else { return };
             let index = link.header.index;
             let up = link.header.flags.contains(LinkFlags::Up);
@@ -105,7 +56,7 @@ impl Kernel {
             }
             found.insert(index, (name, interface));
         })?;
-        self.ask(RouteNetlinkMessage::GetAddress(AddressMessage::default()), true, |message| {
+        self.0.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
             let RouteNetlinkMessage::NewAddress(address) = message else { return };
             let reachable =
                 !matches!(address.header.scope, AddressScope::Link | AddressScope::Host);
@@ -128,7 +79,7 @@ impl Kernel {
         question.header.destination_prefix_length = bits;
         question.attributes.push(RouteAttribute::Destination(destination.into()));
         let mut found = None;
-        self.ask(RouteNetlinkMessage::GetRoute(question), false, |message| {
+        self.0.get(RouteNetlinkMessage::GetRoute(question), |message| {
             let RouteNetlinkMessage::NewRoute(route) = message else { return };
             if route.header.kind != RouteType::Unicast {
                 return;
@@ -150,10 +101,10 @@ impl Kernel {
 }
 
 impl Routes for Kernel {
-    /// The source is not asked for: rules by source are the sender's host's business, where the
-    /// kernel wants an address of its own.
+    /// The source address is not used: the kernel accepts only a local one in a route request, so
+    /// that policy routing by source is not followed.
     fn towards(&self, destination: IpAddr, _source: IpAddr) -> Vec<NextHop> {
-        // Where there is no route the kernel says so as an error.
+        // The kernel answers with an error where there is no route.
         self.route(destination).ok().flatten().into_iter().collect()
     }
 }
@@ -171,7 +122,7 @@ fn own(message: &AddressMessage) -> Option<IpAddr> {
     address
 }
 
-/// Tells that something has changed.
+/// Notifications of changed links, addresses, routes and rules.
 pub(crate) struct Changes(Socket);
 
 impl Changes {
@@ -182,7 +133,8 @@ impl Changes {
         Ok(Self(socket))
     }
 
-    /// Forgets what has come: all is looked at anew anyway, so that lost ones do no harm, either.
+    /// Discards the notifications: all interfaces and routes are read again, so that none is
+    /// missed.
     pub(crate) fn drain(&self) {
         let mut room = Vec::with_capacity(65_536);
         loop {

@@ -1,12 +1,9 @@
-//! The program `tc` of iproute2: what it does is documented, and what it refuses it says in words.
+//! Changes of traffic control by the program `tc` of iproute2, whose error messages are documented.
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Stdio};
 
-use ontempo_reservation::htb::{Counters, read_counters};
-
-/// Why `tc` did not do all.
+/// An error of `tc`.
 #[derive(Debug)]
 pub(crate) struct Refused {
     /// The line that it stopped at, from 0; `None` where it could not be run.
@@ -16,7 +13,7 @@ pub(crate) struct Refused {
 
 /// Runs lines in order, until one fails.
 pub(crate) fn batch(lines: &[String]) -> Result<(), Refused> {
-    run(&["-batch", "-"], lines).map(drop)
+    run(&["-batch", "-"], lines)
 }
 
 /// Runs all lines; those that fail are passed over.
@@ -25,21 +22,7 @@ pub(crate) fn batch_all(lines: &[String]) {
     let _ = run(&["-force", "-batch", "-"], lines);
 }
 
-/// What each class of an interface has done, by its name as `tc` has it. Takes no rights.
-///
-/// # Errors
-/// A sentence, where `tc` cannot be run or knows no such interface.
-pub fn class_counters(interface: &str) -> Result<BTreeMap<String, Counters>, String> {
-    let shown = run(&["-s", "class", "show", "dev", interface], &[]);
-    shown.map(|shown| read_counters(&shown)).map_err(|refused| refused.reason)
-}
-
-/// What `tc KIND show dev NAME` prints.
-pub(crate) fn show(kind: &str, name: &str) -> Result<String, Refused> {
-    run(&[kind, "show", "dev", name], &[])
-}
-
-fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
+fn run(arguments: &[&str], lines: &[String]) -> Result<(), Refused> {
     let failed = |error: std::io::Error| Refused {
         line: None,
         reason: match error.kind() {
@@ -50,26 +33,26 @@ fn run(arguments: &[&str], lines: &[String]) -> Result<String, Refused> {
         },
     };
     let mut command = Command::new("tc");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut pipe) = child.stdin.take() {
         let mut text = lines.join("\n");
         text.push('\n');
-        // Where it has ended already, its status says why.
+        // Where `tc` has ended already, its exit status is evaluated below.
         let _ = pipe.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
     if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        return Ok(());
     }
     Err(refused(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Reads what `tc -batch` says: reasons, then `Command failed -:LINE`.
-fn refused(said: &str) -> Refused {
+/// Reads the errors of `tc -batch`: reasons, then `Command failed -:LINE`.
+fn refused(printed: &str) -> Refused {
     let number = |line: &str| line.strip_prefix("Command failed -:")?.parse::<usize>().ok();
-    let line = said.lines().find_map(number).and_then(|line| line.checked_sub(1));
-    let reasons: Vec<&str> = said
+    let line = printed.lines().find_map(number).and_then(|line| line.checked_sub(1));
+    let reasons: Vec<&str> = printed
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && number(line).is_none())
@@ -87,8 +70,8 @@ mod tests {
 
     #[test]
     fn the_line_that_failed_and_the_reason_are_read() {
-        let said = "Error: Exclusivity flag on, cannot modify.\nCommand failed -:3\n";
-        let refused = refused(said);
+        let printed = "Error: Exclusivity flag on, cannot modify.\nCommand failed -:3\n";
+        let refused = refused(printed);
         assert_eq!(refused.line, Some(2));
         assert_eq!(refused.reason, "Error: Exclusivity flag on, cannot modify.");
     }

@@ -10,10 +10,10 @@ use super::Json;
 
 #[derive(Debug, Args)]
 pub(crate) struct Rsvpd {
-    /// The configuration: the interfaces that speak RSVP, with their rates
+    /// The configuration file: the interfaces with RSVP and their rates
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only say whether the configuration can be
+    /// Only check the configuration file
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Rsvpd {
 pub(crate) struct Rsvp {
     #[command(subcommand)]
     pub(crate) command: RsvpCommand,
-    /// Where the daemon listens; $ONTEMPO_RSVP_SOCKET or /run/ontempo-rsvp.sock where not given
+    /// Socket of the daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -35,18 +35,18 @@ Examples:
   ontempo rsvp status
   ontempo rsvp status --json | jq '.interfaces[].reserved'")]
     Status(Json),
-    /// Announce a flow of this host, until Ctrl-C, and tell what is reserved for it
+    /// Send PATH for a flow of this host until Ctrl-C, and print the reservations for it
     #[command(after_help = "\
-What is announced is the token bucket of the flow's packets, with their IP headers.
+The token bucket (TSpec) counts the packets with their IP headers.
 
 Examples:
   ontempo rsvp send 10.0.0.3:5004 --from 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
   ontempo rsvp send '[fd00::3]:5004' --from '[fd00::2]:4000' --rate '600 kbit/s' --burst '4000 B'")]
     Send(Announce),
-    /// Reserve for flows to this host, until Ctrl-C, and tell what becomes of it
+    /// Send RESV for flows to this host until Ctrl-C, and print confirmations and errors
     #[command(after_help = "\
-Styles: ff, one reservation for each --sender; se, one that the --senders share; wf, one that all \
-senders share. Without --sender it is wf, with --sender ff.
+Styles: ff (fixed filter), one reservation for each --sender; se (shared explicit), one for all \
+--senders; wf (wildcard filter), one for all senders. Default: ff with --sender, wf without.
 
 Examples:
   ontempo rsvp reserve 10.0.0.3:5004 --sender 10.0.0.2:4000 --rate '600 kbit/s' --burst '4000 B'
@@ -55,29 +55,29 @@ Examples:
     Reserve(Reserve),
 }
 
-/// A token bucket.
+/// A TSpec: a token bucket with a peak rate.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Bucket {
-    /// Mean rate of the packets
+    /// Token rate r of the packets
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Rate,
-    /// What may come at once
+    /// Bucket depth b
     #[arg(long, value_name = "BYTES")]
     pub(crate) burst: Bytes,
-    /// Peak rate; unbounded where not given
+    /// Peak rate p; default: unbounded
     #[arg(long, value_name = "RATE")]
     pub(crate) peak: Option<Rate>,
-    /// Smaller packets count as this
+    /// Minimum policed unit m: smaller packets count as this
     #[arg(long, value_name = "BYTES", default_value = "64 B")]
     pub(crate) smallest: Bytes,
-    /// The largest packet
+    /// Maximum packet size M
     #[arg(long, value_name = "BYTES", default_value = "1500 B")]
     pub(crate) largest: Bytes,
 }
 
-/// How long, and how it is told.
+/// Protocol of the flow, duration and output.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Told {
+pub(crate) struct FlowOptions {
     /// The flow's protocol: udp, tcp or a number
     #[arg(long, value_name = "NAME", default_value = "udp", value_parser = protocol)]
     pub(crate) protocol: u8,
@@ -91,46 +91,46 @@ pub(crate) struct Told {
 
 #[derive(Debug, Args)]
 pub(crate) struct Announce {
-    /// Where the flow goes
+    /// Destination of the flow
     #[arg(value_name = "ADDRESS:PORT")]
     pub(crate) destination: SocketAddr,
-    /// Where its packets come from; port 0 stands for any
+    /// Source of its packets; port 0 is any port
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) from: SocketAddr,
     #[command(flatten)]
     pub(crate) bucket: Bucket,
     #[command(flatten)]
-    pub(crate) told: Told,
+    pub(crate) options: FlowOptions,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Reserve {
-    /// Where the flows go: an address of this host
+    /// Destination of the flows: an address of this host
     #[arg(value_name = "ADDRESS:PORT")]
     pub(crate) destination: SocketAddr,
-    /// Who sends; may be given several times
+    /// Filterspec: a sender; may be given several times
     #[arg(long = "sender", value_name = "ADDRESS:PORT")]
     pub(crate) senders: Vec<SocketAddr>,
-    /// Which senders share a reservation
+    /// Reservation style
     #[arg(long, value_name = "STYLE")]
     pub(crate) style: Option<ReserveStyle>,
     #[command(flatten)]
     pub(crate) bucket: Bucket,
-    /// Ask for guaranteed service at this rate, in place of controlled load
+    /// Request guaranteed service with this rate R, in place of controlled load
     #[arg(long, value_name = "RATE")]
     pub(crate) guaranteed: Option<Rate>,
     #[command(flatten)]
-    pub(crate) told: Told,
+    pub(crate) options: FlowOptions,
 }
 
-/// Which senders share.
+/// A reservation style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReserveStyle {
-    /// Fixed filter: one for each sender
+    /// Fixed filter: one reservation for each sender
     Ff,
-    /// Shared explicit: one for those named
+    /// Shared explicit: one reservation for the senders given
     Se,
-    /// Wildcard: one for all
+    /// Wildcard filter: one reservation for all senders
     Wf,
 }
 

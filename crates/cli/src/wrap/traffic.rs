@@ -1,4 +1,4 @@
-//! What the host's connections carry, as `ss` of iproute2 tells it.
+//! What the host's connections carry, as `ss` of iproute2 prints it; it has no JSON (6.1).
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +33,8 @@ pub(super) struct Carried {
 /// The connected sockets of this network.
 ///
 /// # Errors
-/// A sentence, where `ss` cannot be run.
+/// A sentence, where `ss` cannot be run or fails, or where a field that it prints cannot be read;
+/// with the field and its text.
 pub(super) fn established() -> Result<Vec<Flow>, String> {
     let output =
         Command::new("ss").args(["-tuneiOH"]).output().map_err(|error| match error.kind() {
@@ -44,35 +45,48 @@ pub(super) fn established() -> Result<Vec<Flow>, String> {
             }
             _ => format!("cannot run `ss`: {error}"),
         })?;
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(read).collect())
+    if !output.status.success() {
+        return Err(format!("ss: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    printed.lines().filter_map(|line| read(line).transpose()).collect()
 }
 
-/// `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`
-fn read(line: &str) -> Option<Flow> {
+/// `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`; none where the
+/// line is of no connected socket.
+fn read(line: &str) -> Result<Option<Flow>, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &words[..] else { return None };
+    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &words[..] else { return Ok(None) };
     let value = |name: &str| {
         let found = rest.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
-        found.and_then(|value| value.parse::<u64>().ok())
+        let number = found.map(|text| {
+            text.parse::<u64>().map_err(|_| format!("ss: {name}: {text:?} is not a number"))
+        });
+        number.transpose()
+    };
+    let endpoint = |field: &str, text: &str| {
+        address(text).ok_or_else(|| format!("ss: {field}: {text:?} is not an address with a port"))
     };
     let (carrier, carried) = match *kind {
         "udp" => (Carrier::Udp, None),
         "tcp" => {
-            let count = |name| value(name).unwrap_or(0);
+            // `ss` leaves out counters of 0.
+            let count = |name| value(name).map(Option::unwrap_or_default);
             let carried = Carried {
-                sent_bytes: count("bytes_sent"),
-                acknowledged_bytes: count("bytes_acked"),
-                received_bytes: count("bytes_received"),
-                segments_out: count("data_segs_out"),
-                delivered_segments: count("delivered"),
-                segments_in: count("data_segs_in"),
+                sent_bytes: count("bytes_sent")?,
+                acknowledged_bytes: count("bytes_acked")?,
+                received_bytes: count("bytes_received")?,
+                segments_out: count("data_segs_out")?,
+                delivered_segments: count("delivered")?,
+                segments_in: count("data_segs_in")?,
             };
             (Carrier::Tcp, Some(carried))
         }
-        _ => return None,
+        _ => return Ok(None),
     };
-    let (local, remote) = (address(local)?, address(remote)?);
-    Some(Flow { inode: value("ino")?, carrier, local, remote, carried })
+    let (local, remote) = (endpoint("local address", local)?, endpoint("peer address", remote)?);
+    let inode = value("ino")?.ok_or_else(|| format!("ss: ino is missing in {line:?}"))?;
+    Ok(Some(Flow { inode, carrier, local, remote, carried }))
 }
 
 /// `10.0.0.1:80`, `[fd00::1]:80`, with `%eth0` before the port where the address needs it. An IPv4
@@ -94,7 +108,7 @@ mod tests {
                     <-> ts sack cubic rto:204 rtt:0.1/0.02 bytes_sent:9000 bytes_retrans:1000 \
                     bytes_acked:7001 bytes_received:37 segs_out:9 data_segs_out:8 data_segs_in:1 \
                     delivered:6";
-        let flow = read(line).unwrap();
+        let flow = read(line).unwrap().unwrap();
         assert_eq!((flow.inode, flow.carrier), (917, Carrier::Tcp));
         assert_eq!(flow.remote, "10.0.3.2:5201".parse().unwrap());
         let expected = Carried {
@@ -107,10 +121,21 @@ mod tests {
         };
         assert_eq!(flow.carried, Some(expected));
         let line = "udp ESTAB 0 0 [::ffff:10.0.0.1]:5353 [::ffff:10.0.0.2]:53 uid:7 ino:2 sk:3 <->";
-        let flow = read(line).unwrap();
+        let flow = read(line).unwrap().unwrap();
         assert_eq!((flow.carrier, flow.carried), (Carrier::Udp, None));
         assert_eq!(flow.local, "10.0.0.1:5353".parse().unwrap());
         assert_eq!(address("[fe80::1]%eth0:80"), Some("[fe80::1]:80".parse().unwrap()));
-        assert_eq!(read("tcp TIME-WAIT 0 0 10.0.0.1:1 10.0.0.2:2 ino:0 sk:1"), None);
+        assert_eq!(read("tcp TIME-WAIT 0 0 10.0.0.1:1 10.0.0.2:2 ino:0 sk:1"), Ok(None));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_read_is_an_error_and_never_zero() {
+        let line = "tcp ESTAB 0 0 10.0.0.1:4000 10.0.3.2:5201 ino:917 sk:1 <-> bytes_sent:9k";
+        assert_eq!(read(line), Err("ss: bytes_sent: \"9k\" is not a number".to_owned()));
+        let line = "tcp ESTAB 0 0 10.0.0.1:4000 10.0.3.2:http ino:917 sk:1 <->";
+        let error = "ss: peer address: \"10.0.3.2:http\" is not an address with a port";
+        assert_eq!(read(line), Err(error.to_owned()));
+        let line = "udp ESTAB 0 0 10.0.0.1:4000 10.0.3.2:53 sk:1 <->";
+        assert!(read(line).is_err_and(|error| error.starts_with("ss: ino is missing")));
     }
 }

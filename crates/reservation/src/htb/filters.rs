@@ -1,12 +1,13 @@
-//! Which packets belong to a reservation: filters of u32.
+//! Classification: u32 filters.
 //!
-//! One preference a family, in which a hash table of 256 buckets is looked up by the destination
-//! port's last byte, then a table for sessions without a port. However many reservations there are,
-//! a packet is held against few, and each filter is removed by its own number.
+//! Each address family has one preference with a hash table of 256 buckets, by the last byte of the
+//! destination port, and a table for sessions without a port. A packet is compared with the few
+//! filters of its bucket, and each filter is removed by its own handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::objects::{U32Filter, U32Handle};
 use crate::message::{Sender, Session};
 
 /// Of IPv4 and IPv6, by their first filter's preference, tables' numbers and the ports' place: an
@@ -23,18 +24,18 @@ struct Family {
     preference: u32,
     hashed: u16,
     plain: u16,
-    ports: u32,
+    ports: i32,
 }
 
 fn family(v6: bool) -> &'static Family {
     &FAMILIES[usize::from(v6)]
 }
 
-/// What packets one filter takes: words at their places, with masks.
+/// The keys of a filter: by offset in the IP header, a 32-bit word and its mask.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Keys {
     v6: bool,
-    words: BTreeMap<u32, (u32, u32)>,
+    words: BTreeMap<i32, (u32, u32)>,
 }
 
 impl Keys {
@@ -43,12 +44,12 @@ impl Keys {
         Self { v6, words: BTreeMap::new() }
     }
 
-    pub(super) fn add(&mut self, at: u32, value: u32, mask: u32) {
+    pub(super) fn add(&mut self, at: i32, value: u32, mask: u32) {
         let word = self.words.entry(at).or_default();
         *word = (word.0 | value & mask, word.1 | mask);
     }
 
-    fn address(&mut self, at: u32, address: IpAddr) {
+    fn address(&mut self, at: i32, address: IpAddr) {
         let words = match address {
             IpAddr::V4(address) => vec![address.to_bits()],
             IpAddr::V6(address) => {
@@ -62,7 +63,7 @@ impl Keys {
     }
 }
 
-/// The packets of a session's sender; of anybody, where none is given. As [`matches`] says it.
+/// The keys of the packets of a session's sender, or of any sender: those that [`matches`] writes.
 pub(super) fn keys(session: &Session, sender: Option<&Sender>) -> Keys {
     let v6 = session.destination.is_ipv6();
     let mut keys = Keys::of(v6);
@@ -112,8 +113,7 @@ fn matches(session: &Session, sender: Option<&Sender>) -> String {
 pub(super) struct Place {
     pub(super) v6: bool,
     pub(super) preference: u32,
-    /// As `tc` shows it: `5e1:8c:1`.
-    pub(super) handle: String,
+    pub(super) handle: U32Handle,
 }
 
 impl Place {
@@ -127,17 +127,13 @@ impl Place {
         )
     }
 
-    /// Table, bucket and number, where it is in one of our tables.
-    fn node(&self) -> Option<(u16, u8, u16)> {
+    /// Its table and bucket, where it is in one of our tables.
+    fn bucket(&self) -> Option<(u16, u8)> {
         let known = family(self.v6);
-        let mut parts = self.handle.split(':').map(|part| match part {
-            "" => Some(0),
-            part => u16::from_str_radix(part, 16).ok(),
-        });
-        let (table, bucket, node) = (parts.next()??, parts.next()??, parts.next()??);
+        let U32Handle { table, bucket, .. } = self.handle;
         let ours =
             self.preference == known.preference && (table == known.hashed || table == known.plain);
-        ours.then_some((table, u8::try_from(bucket).ok()?, node))
+        ours.then_some((table, bucket))
     }
 }
 
@@ -161,7 +157,7 @@ impl Filters {
         })
     }
 
-    /// The lines by which packets come to the tables.
+    /// The lines for the filters that link to the tables.
     pub(super) fn links(device: &str) -> impl Iterator<Item = String> {
         FAMILIES.iter().flat_map(move |family| {
             let Family { protocol, preference, hashed, plain, ports } = family;
@@ -176,15 +172,15 @@ impl Filters {
         })
     }
 
-    /// Whether the tables are there, by what `tc filter show` says.
-    pub(super) fn are_there(shown: &str) -> bool {
-        FAMILIES.iter().all(|family| {
-            let links = [family.hashed, family.plain];
-            links.iter().all(|table| shown.contains(&format!(" link {table:x}: ")))
-        })
+    /// Whether filters lead to all tables.
+    pub(super) fn are_there(filters: &[U32Filter]) -> bool {
+        let is_linked = |table: u16| {
+            filters.iter().filter_map(|filter| filter.link).any(|link| link.table == table)
+        };
+        FAMILIES.iter().all(|family| is_linked(family.hashed) && is_linked(family.plain))
     }
 
-    /// The lines that take the tables away, with all filters in them.
+    /// The lines that remove the tables with all filters in them.
     pub(super) fn end(device: &str) -> impl Iterator<Item = String> {
         FAMILIES.iter().map(move |family| {
             let Family { protocol, preference, .. } = family;
@@ -194,13 +190,14 @@ impl Filters {
 
     /// A filter that is there already.
     pub(super) fn note(&mut self, place: &Place) {
-        if let Some((table, bucket, node)) = place.node() {
-            self.taken.entry((table, bucket)).or_default().insert(node);
+        if let Some(bucket) = place.bucket() {
+            self.taken.entry(bucket).or_default().insert(place.handle.node);
         }
     }
 
-    /// The line that adds a filter, and where it is then. In a bucket that is full it has a number
-    /// that `tc` refuses.
+    /// The line that adds a filter, and its place. In a full bucket its node is beyond 12 bits,
+    /// which
+    /// `tc` refuses.
     pub(super) fn add(
         &mut self,
         device: &str,
@@ -219,7 +216,7 @@ impl Filters {
             _ => (1..=MAX_NODES).find(|node| !taken.contains(node)).unwrap_or(MAX_NODES + 1),
         };
         taken.insert(node);
-        let handle = format!("{table:x}:{last:x}:{node:x}");
+        let handle = U32Handle { table: *table, bucket: last, node };
         let line = format!(
             "filter add dev {device} parent 1: protocol {protocol} prio {preference} handle \
              {handle} u32 ht {table:x}:{last:x}:{} flowid 1:{class:x}",
@@ -230,10 +227,8 @@ impl Filters {
 
     /// The line that removes a filter.
     pub(super) fn remove(&mut self, device: &str, place: &Place) -> String {
-        if let Some((table, bucket, node)) = place.node()
-            && let Some(taken) = self.taken.get_mut(&(table, bucket))
-        {
-            taken.remove(&node);
+        if let Some(taken) = place.bucket().and_then(|bucket| self.taken.get_mut(&bucket)) {
+            taken.remove(&place.handle.node);
         }
         place.remove(device)
     }

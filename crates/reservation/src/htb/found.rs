@@ -1,9 +1,11 @@
-//! What an interface has already, as `tc` shows it.
+//! What an interface has already: its root qdisc, and classes that a daemon before this one left.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::filters::{Filters, Keys, Place};
-use super::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+use super::layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+use super::objects::{Objects, TcHandle};
 
 /// A class of ours that was there, with its filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub struct Found {
     pub(super) more: Vec<Place>,
 }
 
-/// What a daemon has left on an interface.
+/// The daemon's objects on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Its reservations.
@@ -25,128 +27,114 @@ pub struct Left {
 /// Who has the interface's root discipline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// Nobody: it is what the kernel chose.
+    /// None but the kernel's default.
     Free,
-    /// We, from before.
+    /// A daemon before this one.
     Ours,
-    /// Somebody else, with an HTB 1: whose class 1:1 is the link; the class 1:2 is best effort.
+    /// Another program, with an HTB 1: whose class 1:1 is the link; the class 1:2 is best effort.
     Theirs,
-    /// Somebody else, with what leaves us no place: the line of `tc qdisc show`.
+    /// Another program, with a qdisc that leaves no place for reservations: its kind and handle.
     Taken(String),
 }
 
-/// Reads `tc qdisc show dev D` and `tc class show dev D`.
-pub fn read_root(disciplines: &str, classes: &str) -> Root {
-    let Some(root) = disciplines.lines().find(|line| line.contains(" root ")) else {
-        return Root::Free;
-    };
-    let handle = root.split_whitespace().nth(2).unwrap_or_default();
-    if handle == "0:" {
+/// Who has the interface's root qdisc.
+pub fn root_of(objects: &Objects) -> Root {
+    let Some(root) = objects.qdiscs.iter().find(|qdisc| qdisc.is_root) else { return Root::Free };
+    if root.handle.major == 0 {
         return Root::Free;
     }
-    let has = |class: u16| {
-        let head = format!("class htb 1:{class:x} root ");
-        classes.lines().any(|line| line.starts_with(&head))
+    let has = |minor: u16| {
+        let handle = TcHandle { major: 1, minor };
+        objects.classes.iter().any(|class| class.is_root && class.handle == handle)
     };
-    if root.starts_with("qdisc htb 1: ") {
-        if root.contains(&format!("default {BEST_EFFORT:#x} ")) && has(ROOT) {
+    if root.kind == "htb" && root.handle.major == 1 {
+        if root.htb_default == Some(u32::from(BEST_EFFORT)) && has(ROOT) {
             return Root::Ours;
         }
         if has(THEIR_ROOT) {
             return Root::Theirs;
         }
     }
-    Root::Taken(root.trim().to_owned())
+    Root::Taken(format!("{} {}", root.kind, root.handle))
 }
 
-/// Reads `tc class show dev D` and `tc filter show dev D`: what is ours.
-pub fn read_found(classes: &str, filters: &str) -> Left {
-    let ours = |name: &str| {
-        let minor = u16::from_str_radix(name.strip_prefix("1:")?, 16).ok()?;
-        (FIRST_CLASS..=LAST_CLASS).contains(&minor).then_some(minor)
+/// The classes of the daemon's range with their filters, and whether its hash tables are there.
+pub fn left_on(objects: &Objects) -> Left {
+    let ours = |handle: &TcHandle| {
+        let in_range = (FIRST_CLASS..=LAST_CLASS).contains(&handle.minor);
+        (handle.major == 1 && in_range).then_some(handle.minor)
     };
-    let names = classes.lines().filter_map(|line| line.strip_prefix("class htb "));
-    let mut found: BTreeMap<u16, Found> = names
-        .filter_map(|line| ours(line.split(' ').next()?))
+    let mut found: BTreeMap<u16, Found> = objects
+        .classes
+        .iter()
+        .filter_map(|class| ours(&class.handle))
         .map(|class| (class, Found::default()))
         .collect();
-    let mut current: Option<(u16, Keys, Place)> = None;
-    for line in filters.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if let ["match", key, "at", at] = words[..] {
-            if let (Some((_, keys, _)), Some((at, value, mask))) = (&mut current, word(key, at)) {
-                keys.add(at, value, mask);
-            }
-            continue;
-        }
-        finish(&mut found, current.take());
-        let after = |name: &str| {
-            words.iter().position(|word| *word == name).and_then(|at| words.get(at + 1)).copied()
-        };
-        let class = after("flowid").or(after("*flowid")).and_then(ours);
-        let preference = after("pref").and_then(|preference| preference.parse().ok());
-        if let (Some(class), Some(preference), Some(handle)) = (class, preference, after("fh")) {
-            let v6 = after("protocol") == Some("ipv6");
-            let place = Place { v6, preference, handle: handle.to_owned() };
-            current = Some((class, Keys::of(v6), place));
-        }
+    for filter in &objects.filters {
+        let Some(class) = filter.class.as_ref().and_then(ours) else { continue };
+        let mut keys = Keys::of(filter.v6);
+        filter.keys.iter().for_each(|(at, value, mask)| keys.add(*at, *value, *mask));
+        let (v6, preference, handle) = (filter.v6, filter.preference, filter.handle);
+        add(&mut found, class, keys, Place { v6, preference, handle });
     }
-    finish(&mut found, current);
-    Left { classes: found, tables: Filters::are_there(filters) }
+    Left { classes: found, tables: Filters::are_there(&objects.filters) }
 }
 
-fn finish(found: &mut BTreeMap<u16, Found>, filter: Option<(u16, Keys, Place)>) {
-    let Some((class, keys, place)) = filter else { return };
+fn add(found: &mut BTreeMap<u16, Found>, class: u16, keys: Keys, place: Place) {
     let known = found.entry(class).or_default();
     match known.present.entry(keys) {
-        std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(place)),
-        std::collections::btree_map::Entry::Occupied(_) => known.more.push(place),
+        Entry::Vacant(free) => drop(free.insert(place)),
+        Entry::Occupied(_) => known.more.push(place),
     }
-}
-
-/// `0a000003/ffffffff` at `16`.
-fn word(key: &str, at: &str) -> Option<(u32, u32, u32)> {
-    let (value, mask) = key.split_once('/')?;
-    let hex = |digits| u32::from_str_radix(digits, 16).ok();
-    Some((at.parse().ok()?, hex(value)?, hex(mask)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::htb::filters::keys;
+    use crate::htb::objects::{Class, Qdisc, U32Filter, U32Handle};
     use crate::message::{Sender, Session};
 
-    const CLASSES: &str = "\
-class htb 1:1001 parent 1:fff0 prio 7 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b 
-class htb 1:1002 parent 1:fff0 prio 7 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b 
-class htb 1:fff0 root rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b 
-";
-    const FILTERS: &str = "\
-filter parent 1: protocol ip pref 4096 u32 chain 0 
-filter parent 1: protocol ip pref 4096 u32 chain 0 fh 5e1: ht divisor 256 
-filter parent 1: protocol ip pref 4096 u32 chain 0 fh 5e1:88:1 order 1 key ht 5e1 bkt 88 *flowid 1:1001 not_in_hw 
-  match 0a000003/ffffffff at 16
-  match 0a000002/ffffffff at 12
-  match 00110000/00ff0000 at 8
-  match 0fa01388/ffffffff at 20
-filter parent 1: protocol ip pref 4096 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 link 5e1: not_in_hw 
-  match 00000000/00000000 at 0
-    hash mask 000000ff at 20 
-filter parent 1: protocol ipv6 pref 4097 u32 chain 0 fh 5e2:88:2 order 2 key ht 5e2 bkt 88 flowid 1:1002 not_in_hw 
-  match fd000000/ffffffff at 24
-  match 00000000/ffffffff at 28
-  match 00000000/ffffffff at 32
-  match 00010003/ffffffff at 36
-  match 00001100/0000ff00 at 4
-  match 00001388/0000ffff at 40
-filter parent 1: protocol ip pref 1 u32 chain 0 fh 802::800 order 2048 key ht 802 bkt 0 *flowid 1:10 not_in_hw 
-  match 00000000/00000000 at 0
-";
+    fn class(minor: u16, is_root: bool) -> Class {
+        Class { kind: "htb".to_owned(), handle: TcHandle { major: 1, minor }, is_root }
+    }
+
+    fn filter(v6: bool, preference: u32, handle: u32, minor: Option<u16>) -> U32Filter {
+        let class = minor.map(|minor| TcHandle { major: 1, minor });
+        let handle = U32Handle::from(handle);
+        U32Filter { v6, preference, handle, class, link: None, keys: Vec::new() }
+    }
+
+    fn objects() -> Objects {
+        let mut v4 = filter(false, 4096, 0x5e18_8001, Some(0x1001));
+        v4.keys = vec![
+            (16, 0x0a00_0003, u32::MAX),
+            (12, 0x0a00_0002, u32::MAX),
+            (8, 0x0011_0000, 0x00ff_0000),
+            (20, 0x0fa0_1388, u32::MAX),
+        ];
+        let mut link = filter(false, 4096, 0x8000_0800, None);
+        link.link = Some(U32Handle::from(0x5e10_0000));
+        let mut v6 = filter(true, 4097, 0x5e28_8002, Some(0x1002));
+        v6.keys = vec![
+            (24, 0xfd00_0000, u32::MAX),
+            (28, 0, u32::MAX),
+            (32, 0, u32::MAX),
+            (36, 0x0001_0003, u32::MAX),
+            (4, 0x1100, 0xff00),
+            (40, 0x1388, 0xffff),
+        ];
+        Objects {
+            qdiscs: Vec::new(),
+            classes: vec![class(0x1001, false), class(0x1002, false), class(ROOT, true)],
+            filters: vec![v4, link, v6, filter(false, 1, 0x8020_0800, Some(0x10))],
+        }
+    }
 
     #[test]
-    fn what_tc_shows_is_known_again() {
-        let Left { classes, tables } = read_found(CLASSES, FILTERS);
+    fn classes_and_filters_of_a_daemon_before_are_recognised() {
+        let mut objects = objects();
+        let Left { classes, tables } = left_on(&objects);
         assert!(!tables, "those of IPv6 are missing");
         assert_eq!(classes.keys().copied().collect::<Vec<_>>(), [0x1001, 0x1002]);
         let session = |destination: &str| Session {
@@ -156,26 +144,29 @@ filter parent 1: protocol ip pref 1 u32 chain 0 fh 802::800 order 2048 key ht 80
         };
         let sender = Sender { address: "10.0.0.2".parse().unwrap(), port: 4000 };
         let place = classes[&0x1001].present.get(&keys(&session("10.0.0.3"), Some(&sender)));
-        assert_eq!(place.map(|place| place.handle.as_str()), Some("5e1:88:1"));
+        assert_eq!(place.map(|place| place.handle.to_string()).as_deref(), Some("5e1:88:1"));
         let place = classes[&0x1002].present.get(&keys(&session("fd00::1:3"), None));
         assert_eq!(place.map(|place| (place.preference, place.v6)), Some((4097, true)));
         // Another filter for the same packets.
-        let twice = FILTERS.to_owned() + &FILTERS.replace("fh 5e1:88:1 ", "fh 5e1:88:7 ");
-        let more = &read_found(CLASSES, &twice).classes[&0x1001].more;
-        assert_eq!((more.len(), more[0].handle.as_str()), (1, "5e1:88:7"));
+        let mut twice = objects.filters[0].clone();
+        twice.handle.node = 7;
+        objects.filters.push(twice);
+        let more = &left_on(&objects).classes[&0x1001].more;
+        assert_eq!((more.len(), more[0].handle.to_string().as_str()), (1, "5e1:88:7"));
     }
 
     #[test]
-    fn roots_are_told_apart() {
-        let of = |root: &str| read_root(root, CLASSES);
-        assert_eq!(of("qdisc noqueue 0: root refcnt 2 "), Root::Free);
-        assert_eq!(of(""), Root::Free);
-        let ours = "qdisc htb 1: root refcnt 2 r2q 10 default 0xfff1 direct_packets_stat 0 ";
-        assert_eq!(of(ours), Root::Ours);
-        let theirs = "qdisc htb 1: root refcnt 2 r2q 10 default 0x2 direct_packets_stat 0 ";
-        let class = "class htb 1:1 root rate 1500Kbit ";
-        assert_eq!(read_root(theirs, class), Root::Theirs);
-        assert!(matches!(of(theirs), Root::Taken(_)));
-        assert!(matches!(of("qdisc fq 8001: root refcnt 2 "), Root::Taken(_)));
+    fn the_owner_of_the_root_qdisc_is_recognised() {
+        let of = |kind: &str, major: u16, default: Option<u32>, classes: Vec<Class>| {
+            let handle = TcHandle { major, minor: 0 };
+            let root = Qdisc { kind: kind.to_owned(), handle, is_root: true, htb_default: default };
+            root_of(&Objects { qdiscs: vec![root], classes, filters: Vec::new() })
+        };
+        assert_eq!(of("noqueue", 0, None, vec![]), Root::Free);
+        assert_eq!(root_of(&Objects::default()), Root::Free);
+        assert_eq!(of("htb", 1, Some(0xfff1), objects().classes), Root::Ours);
+        assert_eq!(of("htb", 1, Some(2), vec![class(1, true)]), Root::Theirs);
+        assert!(matches!(of("htb", 1, Some(2), objects().classes), Root::Taken(_)));
+        assert_eq!(of("fq", 0x8001, None, vec![]), Root::Taken("fq 8001:".to_owned()));
     }
 }

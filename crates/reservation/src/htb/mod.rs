@@ -1,13 +1,15 @@
-//! What is enforced on an interface, as lines for Linux's `tc -batch`.
+//! Enforcement on an interface: reservations as lines for Linux's `tc -batch`.
 //!
-//! [`Htb`] turns [`ControlRequest`]s into text and runs nothing. A reservation is a class of its
-//! own and a u32 filter for each sender; docs/mechanisms/reservation.md tells how excess is
-//! treated. Classes from 1:1000 on are ours: what a daemon before us has left there is taken over
-//! ([`Htb::adopt`]), so that a restart is no gap in enforcement.
+//! [`Htb`] turns [`ControlRequest`]s into text and runs nothing. A reservation is an HTB class and
+//! a u32 filter for each sender; how excess traffic is treated: docs/mechanisms/reservation.md.
+//! Classes from 1:1000 on belong to the daemon: it takes over those that a daemon before it left
+//! ([`Htb::adopt`]), so that a restart does not interrupt enforcement.
 
 mod counters;
 mod filters;
 mod found;
+mod layout;
+mod objects;
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +19,12 @@ use ontempo_foundation::{Bytes, Rate};
 use crate::machine::{ControlRequest, Handle, Reservation};
 use crate::message::{Sender, Session};
 
-pub use counters::{Counters, read_counters};
+pub use counters::Counters;
 use filters::{Filters, Keys, Place, keys};
-pub use found::{Found, Left, Root, read_found, read_root};
+pub use found::{Found, Left, Root, left_on, root_of};
+use layout::{BEST_EFFORT, FIRST_CLASS, LAST_CLASS, ROOT, THEIR_ROOT};
+pub use objects::{Class, Objects, Qdisc, TcHandle, U32Filter, U32Handle};
 
-/// The class of all, and that of what is not reserved, where the discipline is ours.
-const ROOT: u16 = 0xfff0;
-const BEST_EFFORT: u16 = 0xfff1;
-/// The class of all where the discipline was there before us, as docs/emulation.md has it.
-const THEIR_ROOT: u16 = 1;
-/// Handle 1 has the next class. Below, others may have theirs.
-const FIRST_CLASS: u16 = 0x1000;
-/// The machine's handles end before.
-const LAST_CLASS: u16 = FIRST_CLASS + 0x7fff;
 /// HTB's priorities: when classes borrow, best effort comes before what flows send beyond their
 /// reservations.
 const FIRST: u8 = 0;
@@ -79,11 +74,11 @@ pub struct Htb {
     /// The discipline was there before us.
     theirs: bool,
     installed: BTreeMap<Handle, Installed>,
-    /// What was left by a daemon before this one and has not been asked for again, by class.
+    /// Classes of a daemon before this one whose reservation has not been refreshed yet.
     adopted: BTreeMap<u16, Found>,
-    /// Its classes, by what their filters take.
+    /// Those classes by the keys of their filters.
     adopted_by: BTreeMap<Keys, u16>,
-    /// State that was there before is still coming back.
+    /// The state from before a restart is not yet complete.
     recovering: bool,
     /// All classes that are there.
     classes: BTreeSet<u16>,
@@ -123,7 +118,7 @@ impl Htb {
         })
     }
 
-    /// Works under the class 1:1 of a discipline that somebody else has set up.
+    /// Works under the class 1:1 of another program's root qdisc.
     #[must_use]
     pub fn under_theirs(mut self) -> Self {
         self.theirs = true;
@@ -135,7 +130,7 @@ impl Htb {
         &self.device.name
     }
 
-    /// The lines that set the interface up, in place of any root discipline but somebody else's.
+    /// The lines that set up the interface: root qdisc, the two fixed classes, hash tables.
     pub fn begin(&self) -> Vec<String> {
         let name = &self.device.name;
         let mut lines = Vec::new();
@@ -150,9 +145,9 @@ impl Htb {
         lines
     }
 
-    /// The lines that make the tables of filters below somebody else's root, for before
-    /// [`adopt`](Self::adopt). Each fails where there is its table already, which no list shows: a
-    /// table outlives the filters that led to it while others have filters of u32 on the device.
+    /// The lines that create the hash tables below another program's root, to run before
+    /// [`adopt`](Self::adopt). Each fails where its table exists, which the kernel does not list: a
+    /// table outlives the filters that link to it while the device has other u32 filters.
     pub fn tables(&self) -> Vec<String> {
         Filters::tables(&self.device.name).collect()
     }
@@ -175,8 +170,8 @@ impl Htb {
         ]
     }
 
-    /// Takes over what a daemon before this one has left; answers the lines that bring the rest of
-    /// the interface into line, without touching what it left.
+    /// Takes over the classes and filters of a daemon before this one; returns the lines that set
+    /// up the rest of the interface.
     pub fn adopt(&mut self, left: Left) -> Vec<String> {
         let Left { classes, tables } = left;
         let mut lines = if self.theirs { Vec::new() } else { self.roots().to_vec() };
@@ -196,7 +191,7 @@ impl Htb {
         lines
     }
 
-    /// How many classes were taken over and have not been asked for again.
+    /// Number of classes taken over whose reservation has not been refreshed yet.
     pub fn adopted(&self) -> usize {
         self.adopted.len()
     }
@@ -206,8 +201,8 @@ impl Htb {
         self.installed.get(&handle).map(|known| format!("1:{:x}", known.class))
     }
 
-    /// The lines that remove what was taken over and nobody has asked for since: state that was
-    /// not refreshed for its lifetime has ended.
+    /// The lines that remove the classes taken over that were not refreshed within the cleanup
+    /// timeout.
     pub fn purge(&mut self) -> Vec<String> {
         self.adopted_by.clear();
         self.recovering = false;
@@ -227,7 +222,7 @@ impl Htb {
         lines
     }
 
-    /// The lines that take all away.
+    /// The lines that remove all classes, filters and the root qdisc, where it is the daemon's.
     pub fn end(&self) -> Vec<String> {
         let name = &self.device.name;
         if !self.theirs {
@@ -236,13 +231,13 @@ impl Htb {
         let found = self.adopted.values();
         let found = found.flat_map(|found| found.present.values().chain(&found.more));
         let installed = self.installed.values().flat_map(|known| known.present.values());
-        // Tables outlive their preference where somebody else has u32 filters, too.
+        // Tables outlive their preference where another program has u32 filters, too.
         let filters = found.chain(installed).map(|place| place.remove(name));
         let classes = self.classes.iter().map(|class| self.remove_class(*class));
         filters.chain(Filters::end(name)).chain(classes).collect()
     }
 
-    /// The lines that carry a request out. One for a handle that is not there says nothing.
+    /// The lines that carry out a request; none for a handle that is not installed.
     pub fn lines(&mut self, request: &ControlRequest) -> Vec<String> {
         match request {
             ControlRequest::Add(_, handle, reservation) => self.add(*handle, reservation),
@@ -270,9 +265,9 @@ impl Htb {
 
     fn add(&mut self, handle: Handle, reservation: &Reservation) -> Vec<String> {
         let (session, senders) = (reservation.session, reservation.filters.clone());
-        // Senders come back one by one: what they all had stays until then.
-        let wanted = keys(&session, senders.first());
-        let left = self.adopted_by.get(&wanted).copied();
+        // Senders are refreshed one by one: the filters of all stay until then.
+        let required = keys(&session, senders.first());
+        let left = self.adopted_by.get(&required).copied();
         let left = left.and_then(|class| Some((class, self.adopted.remove(&class)?)));
         let (class, present, verb, old) = match left {
             Some((class, Found { present, more })) => {
@@ -292,15 +287,14 @@ impl Htb {
         lines
     }
 
-    /// Filters for senders that have none, before those of others go; they stay while state
-    /// recovers.
+    /// Adds missing filters, then removes those of former senders; these stay while state recovers.
     fn classify(&mut self, known: &mut Installed) -> Vec<String> {
         let name = &self.device.name;
         let senders: Vec<Option<&Sender>> = match known.senders.as_slice() {
             [] => vec![None],
             senders => senders.iter().map(Some).collect(),
         };
-        let mut wanted = BTreeSet::new();
+        let mut required = BTreeSet::new();
         let mut lines = Vec::new();
         for sender in senders {
             let keys = keys(&known.session, sender);
@@ -309,11 +303,11 @@ impl Htb {
                 known.present.insert(keys.clone(), place);
                 lines.push(line);
             }
-            wanted.insert(keys);
+            required.insert(keys);
         }
         if !self.recovering {
             known.present.retain(|keys, place| {
-                let stays = wanted.contains(keys);
+                let stays = required.contains(keys);
                 if !stays {
                     lines.push(self.filters.remove(name, place));
                 }
@@ -323,7 +317,7 @@ impl Htb {
         lines
     }
 
-    /// The handle's own, unless another has it since a restart.
+    /// The class of the handle, or another one where it is in use since a restart.
     fn free_class(&self, handle: Handle) -> u16 {
         let own = FIRST_CLASS + handle.0;
         // Fewer than 2^15 are taken, so that one is free.
@@ -337,7 +331,7 @@ impl Htb {
         format!("class del dev {} classid 1:{class:x}", self.device.name)
     }
 
-    /// The class, and its queue.
+    /// The lines for a class and its queue.
     fn class(&self, verb: &str, class: u16, reservation: &Reservation) -> Vec<String> {
         let burst = reservation.burst.max(self.device.mtu);
         let root = if self.theirs { THEIR_ROOT } else { ROOT };
@@ -354,7 +348,7 @@ impl Htb {
         ]
     }
 
-    /// Its own rate, and all of the link's where nobody else needs it.
+    /// Its own rate, and the link's rate as ceiling.
     fn shape(&self, rate: Rate, burst: Bytes, priority: u8) -> String {
         let Device { rate: link, mtu, .. } = &self.device;
         format!(

@@ -8,14 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Answer, Notice, Question, Reply, Request, line};
+use super::protocol::{Answer, Notice, Question, Reply, Request, line};
 
 /// The daemon answers at once; one that takes longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the longest line from the daemon: the status of 20,000 sessions and more.
 const MAX_REPLY: usize = 64 << 20;
 
-/// A connection to the daemon. What was asked for on it ends when it is dropped.
+/// A connection to the daemon. When it is dropped, its senders and reservations end.
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
@@ -24,12 +24,12 @@ pub struct Client {
     last: u64,
 }
 
-/// Why the daemon could not be asked.
+/// Why a request to the daemon failed.
 #[derive(Debug)]
 pub enum ClientError {
-    /// There is none, or it went away.
+    /// The daemon does not listen, or has closed the connection.
     Io(io::Error),
-    /// It said what is no reply.
+    /// The daemon sent an invalid reply.
     NoReply(String),
     /// It refused; its sentence.
     Refused(String),
@@ -57,14 +57,14 @@ impl Client {
     /// Connects to the daemon that listens at `path`; [`socket`](super::socket) is the usual one.
     ///
     /// # Errors
-    /// Where nobody listens there, or this user may not.
+    /// Where no process listens there, or this user may not.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Self { stream, received: Vec::new(), events: VecDeque::new(), last: 0 })
     }
 
-    /// Asks, and waits for the answer; events that come before it are kept.
+    /// Sends a request and waits for its answer; events that arrive before it are queued.
     ///
     /// # Errors
     /// Where the daemon refuses, does not answer within 10 s, or is gone.

@@ -1,4 +1,4 @@
-//! What a daemon says of itself.
+//! The daemon's status report.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ pub struct Status {
     pub process: u32,
     /// Seconds since it started.
     pub up_s: f64,
-    /// The interfaces that it speaks RSVP on.
+    /// The interfaces with RSVP.
     pub interfaces: Vec<InterfaceStatus>,
     /// All sessions with state.
     pub sessions: Vec<SessionStatus>,
-    /// How much is kept.
+    /// The number of each kind of state.
     pub census: Census,
     /// The protocol's constants, as they are here.
     pub protocol: ProtocolStatus,
-    /// Packets not taken or not sent, by reason.
+    /// Packets dropped on receipt or not sent, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Packets received that were not taken.
+    /// Packets received and dropped.
     pub bad_packets: u64,
     /// Packets received.
     pub packets_in: u64,
@@ -54,7 +54,7 @@ pub struct Census {
     pub sessions: usize,
     /// Senders.
     pub paths: usize,
-    /// Flows that next hops or applications have asked for.
+    /// Flow descriptors of all reservation state.
     pub reservations: usize,
     /// Reservations that are enforced.
     pub enforced: usize,
@@ -81,7 +81,7 @@ pub struct InterfaceStatus {
     pub latency_us: Option<u64>,
     /// Messages must be sealed (RFC 2747).
     pub authenticated: bool,
-    /// Classes of a daemon before this one that nobody has confirmed yet.
+    /// Classes of a daemon before this one whose reservation has not been refreshed yet.
     pub adopted: usize,
     /// What is enforced.
     pub enforced: Vec<EnforcedStatus>,
@@ -111,9 +111,9 @@ pub struct SessionStatus {
     pub session: Session,
     /// Its senders.
     pub paths: Vec<PathStatus>,
-    /// What is asked for.
+    /// Reservation state of next hops and local applications.
     pub reservations: Vec<ReservationStatus>,
-    /// What is asked of previous hops.
+    /// RESVs sent to previous hops.
     pub requests: Vec<RequestStatus>,
 }
 
@@ -128,9 +128,9 @@ pub struct PathStatus {
     pub adspec: Option<AdSpec>,
     /// Its policy data (RFC 2205 section A.13), with their headers; most have none.
     pub policy: Vec<u8>,
-    /// Where its PATH came from; the sender itself for one of this host.
+    /// The previous hop (PHOP); the sender itself for one of this host.
     pub previous: IpAddr,
-    /// The previous hop's own number of the interface that it leaves by.
+    /// The logical interface handle (LIH) of the previous hop.
     pub handle: u32,
     /// By which interface it came; `None` for a sender of this host.
     pub incoming: Option<u32>,
@@ -140,50 +140,50 @@ pub struct PathStatus {
     pub send_ttl: u8,
     /// No hop before this node lacks RSVP.
     pub rsvp_hop: bool,
-    /// How often it is announced, in milliseconds.
+    /// Its refresh period R, in milliseconds.
     pub period_ms: u64,
-    /// When what it says last changed, in seconds from the daemon's start.
+    /// When its contents last changed, in seconds from the daemon's start.
     pub changed_s: f64,
 }
 
-/// A flow that a next hop, or an application of this host, has asked for.
+/// A flow descriptor of a next hop, or of an application of this host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReservationStatus {
     /// Which senders share.
     pub style: Style,
-    /// Who asks.
+    /// The next hop.
     pub next: IpAddr,
     /// By which interface the flow leaves; `None` for an application of this host.
     pub interface: Option<u32>,
     /// For whom; none stands for anybody.
     pub senders: Vec<Sender>,
-    /// What is asked.
+    /// The flowspec.
     pub flowspec: FlowSpec,
     /// The TTL in the message's header.
     pub send_ttl: u8,
     /// No hop between lacks RSVP.
     pub rsvp_hop: bool,
-    /// How often it is asked for, in milliseconds.
+    /// Its refresh period R, in milliseconds.
     pub period_ms: u64,
-    /// When what is asked last changed, in seconds from the daemon's start.
+    /// When its contents last changed, in seconds from the daemon's start.
     pub changed_s: f64,
 }
 
-/// A flow that is asked of a previous hop.
+/// A flow descriptor of the RESV to a previous hop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestStatus {
     /// Which senders share.
     pub style: Style,
-    /// Who is asked.
+    /// The previous hop.
     pub previous: IpAddr,
     /// By which interface.
     pub interface: u32,
-    /// The previous hop's own number of the interface that the flow leaves by.
+    /// The logical interface handle (LIH) of the previous hop.
     pub handle: u32,
     /// For whom; none stands for anybody.
     pub senders: Vec<Sender>,
-    /// What is asked.
+    /// The flowspec.
     pub flowspec: FlowSpec,
-    /// When what is asked last changed, in seconds from the daemon's start.
+    /// When its contents last changed, in seconds from the daemon's start.
     pub changed_s: f64,
 }

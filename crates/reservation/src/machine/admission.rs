@@ -3,16 +3,16 @@ use ontempo_foundation::{Bytes, Rate};
 use super::boundary::InterfaceConfig;
 use crate::message::{Cause, FlowSpec, TrafficSpec};
 
-/// What is promised on one interface.
+/// Admission control of one interface: the sums of the reserved rates and bursts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ledger {
+pub(super) struct AdmissionControl {
     reservable: Rate,
     reservable_burst: Bytes,
     rate: Rate,
     burst: Bytes,
 }
 
-impl Ledger {
+impl AdmissionControl {
     pub(super) fn new(config: &InterfaceConfig) -> Self {
         Self {
             reservable: config.reservable,
@@ -22,18 +22,18 @@ impl Ledger {
         }
     }
 
-    /// Sum of the rates promised.
+    /// Sum of the reserved rates.
     pub(super) fn reserved(&self) -> Rate {
         self.rate
     }
 
-    /// Promises `new` in place of `old`, or leaves all as it is.
+    /// Admits `new` in place of `old`; changes nothing where it is refused.
     pub(super) fn replace(&mut self, old: Share, new: Share) -> Result<(), Cause> {
         let rate = u128::from(self.rate.as_bits_per_sec()) + u128::from(new.rate.as_bits_per_sec())
             - u128::from(old.rate.as_bits_per_sec());
         let burst = u128::from(self.burst.get()) + u128::from(new.burst.get())
             - u128::from(old.burst.get());
-        // What asks for no more than before is never refused, even if the link has shrunk.
+        // A request of no more than before is never refused, even if the link's rate has fallen.
         let more = new.rate > old.rate || new.burst > old.burst;
         if more
             && (rate > u128::from(self.reservable.as_bits_per_sec())
@@ -47,7 +47,7 @@ impl Ledger {
     }
 }
 
-/// What one reservation takes of a link.
+/// The rate and burst that one reservation takes of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share {
     pub(super) rate: Rate,
@@ -55,7 +55,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Rounded up; floats too large for it saturate.
+    /// Rounded up; values beyond 64 bits saturate.
     pub(super) fn of(flowspec: &FlowSpec) -> Self {
         let bits = (f64::from(flowspec.reserved_rate()) * 8.0).ceil();
         let burst = f64::from(flowspec.traffic().burst).ceil();
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-/// Whether a traffic can be at all (RFC 2211 and RFC 2212 section on TSpecs; RFC 2215).
+/// Whether a TSpec is consistent: 0 < r <= p, m <= M <= b (RFC 2211, RFC 2212, RFC 2215).
 pub(super) fn consistent(traffic: &TrafficSpec) -> bool {
     traffic.rate > 0.0
         && traffic.rate <= traffic.peak
@@ -72,7 +72,7 @@ pub(super) fn consistent(traffic: &TrafficSpec) -> bool {
         && f64::from(traffic.burst) >= f64::from(traffic.largest)
 }
 
-/// Whether a request can be served on an interface, apart from what is left of it.
+/// Whether the interface offers the service of the flowspec, whatever is reserved on it.
 pub(super) fn acceptable(flowspec: &FlowSpec, config: &InterfaceConfig) -> Result<(), Cause> {
     if !consistent(flowspec.traffic()) {
         return Err(Cause::BadFlowspec);

@@ -1,20 +1,21 @@
-//! What the node's applications ask for (RFC 2205 section 3.11.1).
+//! The application interface (RFC 2205 section 3.11.1): SENDER, RESERVE and their ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ontempo_foundation::Time;
 
-use super::Machine;
 use super::admission::consistent;
 use super::boundary::{InterfaceId, RequestError, Routes};
-use super::path::Announcement;
+use super::node::Machine;
+use super::path::PathUpdate;
 use super::state::{Flow, FlowId, ResvState};
 use crate::message::{
     AdSpec, Descriptor, FlowSpec, GuaranteedAd, Hop, Sender, Session, Style, TrafficSpec,
 };
 
 impl<R: Routes> Machine<R> {
-    /// An application of this node sends a flow: PATH goes out, now and from then on.
+    /// An application of this node becomes a sender (RFC 2205: SENDER call): PATH is sent and
+    /// refreshed.
     ///
     /// # Errors
     /// Where the traffic contradicts itself, the sender's address is not this node's, or a limit
@@ -38,7 +39,7 @@ impl<R: Routes> Machine<R> {
         if self.path_limit(&session, &sender).is_some() {
             return Err(RequestError::TooMany);
         }
-        let announcement = Announcement {
+        let path_update = PathUpdate {
             incoming: InterfaceId::LOCAL,
             hop: Hop { address: sender.address, interface: InterfaceId::LOCAL.0 },
             traffic,
@@ -60,12 +61,12 @@ impl<R: Routes> Machine<R> {
         };
         self.sessions.entry(session).or_default();
         self.edit(session, |machine, state| {
-            machine.take_path(now, &session, state, &sender, announcement);
+            machine.take_path(now, &session, state, &sender, path_update);
         });
         Ok(())
     }
 
-    /// An application no longer sends.
+    /// An application is no longer a sender: PathTear is sent.
     pub fn withdraw(&mut self, now: Time, session: Session, sender: Sender) {
         self.edit(session, |machine, state| {
             let path = state.paths.get(&sender);
@@ -76,10 +77,10 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    /// An application of this node asks that flows to it are reserved, in place of what it asked
-    /// for before. Senders that are not known yet are waited for. With `confirm`,
-    /// [`Event::Confirmed`](super::Event::Confirmed) tells that the request has got through, or
-    /// has met one that was there already.
+    /// An application of this node reserves for flows to it (RFC 2205: RESERVE call), in place of
+    /// its reservation before. RESV is sent for each sender once its path state is there. With
+    /// `confirm`, [`Event::Confirmed`](super::Event::Confirmed) follows when the ResvConf arrives,
+    /// from the sender or from the node where the request merged with an equal or larger one.
     ///
     /// # Errors
     /// Where a request contradicts itself or the style, the destination is not this node's, or a
@@ -125,7 +126,7 @@ impl<R: Routes> Machine<R> {
         Ok(())
     }
 
-    /// An application gives its reservations of the session up.
+    /// An application releases its reservations of the session (RFC 2205: RELEASE call).
     pub fn release(&mut self, now: Time, session: Session) {
         self.edit(session, |machine, state| {
             let local = (InterfaceId::LOCAL, session.destination);

@@ -30,23 +30,24 @@ pub struct NextHop {
 
 /// The node's routes, as they are now.
 pub trait Routes {
-    /// Where packets from `source` to `destination` leave: one hop for a unicast destination, none
-    /// where there is no route. Never asked for the node's own addresses.
+    /// The next hops of packets from `source` to `destination`: one for a unicast destination, none
+    /// where there is no route. Not called for the node's own addresses.
     fn towards(&self, destination: IpAddr, source: IpAddr) -> Vec<NextHop>;
 }
 
-/// What enforces reservations; a daemon gives it each [`ControlRequest`] in order.
+/// The system's traffic control (RFC 2205 section 3.11.2). It gets each [`ControlRequest`] in
+/// order.
 pub trait TrafficControl {
-    /// Carries the requests out, in order. Answers which of them the system refused, and why; the
-    /// daemon then tells the machine by
-    /// [`Machine::control_failed`](super::Machine::control_failed).
+    /// Carries the requests out, in order. Returns the places of those that the system refused,
+    /// with the reason; the daemon then calls
+    /// [`Machine::control_failed`](super::Machine::control_failed) for each.
     fn apply(&mut self, requests: &[ControlRequest]) -> Vec<(usize, ControlError)>;
 }
 
 /// The system's traffic control refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlError {
-    /// The value that ResvErr carries (RFC 2205 appendix B, code 22); an `errno`, say.
+    /// The error value of the ResvErr (RFC 2205 appendix B, code 22), for example an `errno`.
     pub value: u16,
     /// A sentence.
     pub reason: String,
@@ -71,22 +72,23 @@ impl ControlRequest {
     }
 }
 
-/// A reservation's number on its interface: from 1, small, used again after its removal.
+/// The handle of an installed reservation on its interface (RFC 2205's Rhandle): from 1 on; free
+/// again after its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub u16);
 
-/// A change of what is enforced on an interface.
+/// A change of the reservations installed on an interface.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlRequest {
     /// A reservation under a handle that is free.
     Add(InterfaceId, Handle, Reservation),
-    /// Other contents for a reservation that is there.
+    /// A changed reservation under a handle in use.
     Modify(InterfaceId, Handle, Reservation),
     /// The reservation ends; its handle is free.
     Remove(InterfaceId, Handle),
 }
 
-/// What is to be enforced.
+/// A reservation as traffic control installs it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
     /// Where the packets go.
@@ -137,9 +139,9 @@ pub struct ErrorTerms {
 /// A packet to be sent: an IP packet of protocol 46.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// By this interface, whatever the routes say.
+    /// The outgoing interface, whatever the routing table has.
     pub interface: InterfaceId,
-    /// Its source address: the flow's sender for PATH, so that it takes the flow's way.
+    /// Its source address: that of the flow's sender for PATH, which must follow the flow's route.
     pub source: IpAddr,
     /// Its destination address.
     pub destination: IpAddr,
@@ -149,6 +151,16 @@ pub struct Transmit {
     pub ttl: u8,
     /// The RSVP message.
     pub payload: Vec<u8>,
+}
+
+/// The IP header of a message, and its outgoing interface.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub(super) interface: InterfaceId,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) router_alert: bool,
+    pub(super) ttl: u8,
 }
 
 /// A packet that has come.
@@ -164,10 +176,10 @@ pub struct Arrival<'a> {
     pub payload: &'a [u8],
 }
 
-/// What an application or an operator is told.
+/// A notification for applications or the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A sender's flow to an address of this node is announced, or has changed.
+    /// Path state of a sender to an address of this node was created or has changed.
     Path {
         /// Where it goes.
         session: Session,
@@ -185,7 +197,7 @@ pub enum Event {
         /// Who sent.
         sender: Sender,
     },
-    /// What is reserved for this node's senders, whenever it changes; no flows: nothing any more.
+    /// The reservation for senders of this node has changed; without flows, it has ended.
     Reserved {
         /// Where the flows go.
         session: Session,
@@ -212,18 +224,18 @@ pub enum Event {
         /// Where and why.
         error: ErrorSpec,
     },
-    /// A reservation of this node stands up to the node named.
+    /// A reservation of this node is confirmed by a ResvConf.
     Confirmed {
         /// Where the flows go.
         session: Session,
         /// What stands.
         flows: Vec<Descriptor>,
-        /// The node that says so.
+        /// The node that sent the ResvConf.
         node: IpAddr,
     },
-    /// A packet was not taken, and why.
+    /// A packet was dropped.
     Dropped {
-        /// Where it came.
+        /// The incoming interface.
         interface: InterfaceId,
         /// Its source address.
         source: IpAddr,
@@ -232,7 +244,7 @@ pub enum Event {
     },
 }
 
-/// Why an application's request is not taken.
+/// Why an application's request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
     /// The traffic or the flowspec contradicts itself.

@@ -1,22 +1,22 @@
 use ontempo_foundation::Duration;
 
-/// How a node behaves.
+/// The protocol constants and limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// R: mean time between refreshes; each is between half and one and a half of it (RFC 2205
     /// section 3.7: 30 s).
     pub refresh: Duration,
-    /// K: refreshes in a row that may be lost before state ends (3).
+    /// K: successive refreshes that may be lost before the cleanup timeout (3).
     pub refreshes_lost: u32,
-    /// Kb: how many refresh periods a refused request stays out of the merge (3).
+    /// Kb: refresh periods that blockade state lives (3).
     pub blockade_periods: u32,
-    /// Rf: the first wait for an acknowledgement (RFC 2961 section 6: 500 ms); doubled each time.
+    /// Rf: rapid retransmission interval (RFC 2961 section 6: 500 ms); doubled each time.
     pub retransmit_after: Duration,
-    /// Rl: how often a message is sent at most until it is acknowledged (RFC 2961: 3).
-    pub most_transmissions: u32,
+    /// Rl: rapid retry limit: transmissions of an unacknowledged message (RFC 2961: 3).
+    pub max_transmissions: u32,
     /// TTL of the PATH messages of this node's own senders.
     pub ttl: u8,
-    /// What one node keeps at most.
+    /// Limits of its state.
     pub limits: Limits,
 }
 
@@ -29,9 +29,9 @@ pub struct Limits {
     pub senders: usize,
     /// Next hops with reservations, of one session.
     pub next_hops: usize,
-    /// Neighbours whose numbered messages are remembered.
+    /// Neighbours whose MESSAGE_IDs are kept.
     pub neighbours: usize,
-    /// Numbered messages remembered of one neighbour, and unacknowledged messages of our own.
+    /// MESSAGE_IDs kept of one neighbour; also own messages that await an acknowledgement.
     pub states: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for Config {
             refreshes_lost: 3,
             blockade_periods: 3,
             retransmit_after: Duration::from_millis(500),
-            most_transmissions: 3,
+            max_transmissions: 3,
             ttl: 64,
             limits: Limits::default(),
         }
@@ -56,8 +56,8 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// L = (K + 0.5) * 1.5 * R (RFC 2205 section 3.7): how long state that is announced every
-    /// `period` lives without a refresh.
+    /// The cleanup timeout L = (K + 0.5) * 1.5 * R of state with this refresh period (RFC 2205
+    /// section 3.7).
     pub fn lifetime(&self, period: Duration) -> Duration {
         Duration::from_nanos(
             period.as_nanos().saturating_mul(u64::from(self.refreshes_lost) * 2 + 1) / 4 * 3,

@@ -1,5 +1,5 @@
-//! What a session's state asks for: of traffic control, and of each previous hop. Pure functions;
-//! [`update`](super::update) carries out what differs from before.
+//! Merging: the reservations that a session's state requires, on interfaces and upstream. Pure
+//! functions; [`update`](super::update) applies the changes.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::boundary::{InterfaceId, Reservation};
 use super::state::{FlowId, Neighbour, SessionState};
 use crate::message::{Cause, Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 
-/// What is to be enforced on an interface for one reservation of the session (RFC 2209, UPDATE
-/// TRAFFIC CONTROL): the merge over next hops, at most what its senders say that they send.
+/// The reservation to install on an interface (RFC 2209, UPDATE TRAFFIC CONTROL): the flowspecs of
+/// the next hops merged, bounded by the sum of the TSpecs of the senders.
 ///
 /// # Errors
 /// Where the next hops' services cannot be merged.
@@ -41,28 +41,28 @@ pub(super) fn enforced(
     let Some(sent) = senders.iter().map(|(_, traffic)| *traffic).reduce(|a, b| a.sum(&b)) else {
         return Ok(None);
     };
-    let flowspec = at_most(&flowspec, &sent);
+    let flowspec = bounded_by(&flowspec, &sent);
     let Share { rate, burst } = Share::of(&flowspec);
     let filters =
         if wildcard { Vec::new() } else { senders.into_iter().map(|(sender, _)| sender).collect() };
     Ok(Some(Reservation { session: *session, filters, flowspec, rate, burst }))
 }
 
-/// A request for no more than is sent (RFC 2205 section 2.2: TC_AddFlowspec takes both; RFC 2211
-/// section on MIN). The request's packet sizes stand.
-fn at_most(flowspec: &FlowSpec, sent: &TrafficSpec) -> FlowSpec {
-    let asked = flowspec.traffic();
+/// The flowspec bounded by the senders' TSpec, but for its packet sizes (RFC 2205 section 3.11.2:
+/// TC_AddFlowspec takes both).
+fn bounded_by(flowspec: &FlowSpec, sent: &TrafficSpec) -> FlowSpec {
+    let required = flowspec.traffic();
     flowspec.with_traffic(TrafficSpec {
-        rate: asked.rate.min(sent.rate),
-        burst: asked.burst.min(sent.burst),
-        peak: asked.peak.min(sent.peak),
-        ..*asked
+        rate: required.rate.min(sent.rate),
+        burst: required.burst.min(sent.burst),
+        peak: required.peak.min(sent.peak),
+        ..*required
     })
 }
 
-/// What a previous hop is to be asked for (RFC 2209, RESV REFRESH), the style with it; `None`
-/// where nothing is reserved for its senders.
-pub(super) fn wanted(
+/// Style and flow descriptors of the RESV to a previous hop (RFC 2209, RESV REFRESH); `None` where
+/// nothing is reserved for its senders.
+pub(super) fn merged_resv(
     state: &SessionState,
     previous: Neighbour,
 ) -> Option<(Style, Vec<Descriptor>)> {
@@ -92,7 +92,7 @@ pub(super) fn wanted(
     (!flows.is_empty()).then_some((style, flows))
 }
 
-/// The senders that some reservation on their way names.
+/// The senders that a filterspec of a reservation on their route names.
 fn named(state: &SessionState, senders: &[Sender]) -> Vec<Sender> {
     let is_named = |sender: &&Sender| {
         state.reservations.iter().any(|((by, _), resv)| {
@@ -103,30 +103,30 @@ fn named(state: &SessionState, senders: &[Sender]) -> Vec<Sender> {
     senders.iter().filter(is_named).copied().collect()
 }
 
-/// The merge of all requests for any of these senders. One that is not strictly smaller than what
-/// was refused before stays out; where that holds for all, the greatest lower bound is tried
+/// The merge of all flowspecs for any of these senders. One that is not strictly smaller than the
+/// flowspec of the blockade state is left out; where all are, their greatest lower bound is used
 /// (RFC 2205 section 3.5, RFC 2209).
 fn merged_towards(state: &SessionState, senders: &[Sender], flow_id: FlowId) -> Option<FlowSpec> {
     let mut open: Option<FlowSpec> = None;
     let mut blocked: Option<FlowSpec> = None;
     for ((by, _), resv) in &state.reservations {
         let Some(flow) = resv.flows.get(&flow_id) else { continue };
-        let meant = |sender: &&Sender| {
+        let matching = |sender: &&Sender| {
             let named = resv.style == Style::Wildcard || flow.filters.contains(sender);
             named && state.paths.get(sender).is_some_and(|path| path.reaches(*by))
         };
-        let mut meant = senders.iter().filter(meant).peekable();
-        if meant.peek().is_none() {
+        let mut matching = senders.iter().filter(matching).peekable();
+        if matching.peek().is_none() {
             continue;
         }
-        let is_blocked = meant.any(|sender| {
+        let is_blocked = matching.any(|sender| {
             let blockade = state.paths.get(sender).and_then(|path| path.blockade);
             blockade.is_some_and(|(refused, _)| !smaller(&flow.flowspec, &refused))
         });
         let place = if is_blocked { &mut blocked } else { &mut open };
         *place = Some(match place.take() {
             None => flow.flowspec,
-            // Services that do not merge were refused when they came.
+            // Services that cannot be merged were refused on arrival.
             Some(before) if is_blocked => before.meet(&flow.flowspec).unwrap_or(before),
             Some(before) => before.merge(&flow.flowspec).unwrap_or(before),
         });
@@ -139,20 +139,20 @@ fn smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
     one.partial_cmp(other) == Some(core::cmp::Ordering::Less)
 }
 
-/// The senders of `before` that `after` no longer has: for them a teardown is due. Under WF all or
+/// The filterspecs of `before` that `after` lacks: for them a ResvTear is due. Under WF there are
 /// none.
-pub(super) fn given_up(before: &[Descriptor], after: &[Descriptor]) -> Vec<Sender> {
+pub(super) fn removed_filters(before: &[Descriptor], after: &[Descriptor]) -> Vec<Sender> {
     let kept: BTreeSet<&Sender> = after.iter().flat_map(|flow| &flow.filters).collect();
     let all = before.iter().flat_map(|flow| &flow.filters);
     all.filter(|sender| !kept.contains(sender)).copied().collect()
 }
 
-/// Which reservations of which interface there are or should be.
+/// The reservations that are installed or required, by interface.
 pub(super) fn flow_ids(state: &SessionState) -> BTreeSet<(InterfaceId, FlowId)> {
-    let asked = state
+    let required = state
         .reservations
         .iter()
         .flat_map(|((by, _), resv)| resv.flows.keys().map(move |flow_id| (*by, *flow_id)));
-    let there = state.installed.keys().copied();
-    asked.chain(there).filter(|(by, _)| *by != InterfaceId::LOCAL).collect()
+    let installed = state.installed.keys().copied();
+    required.chain(installed).filter(|(by, _)| *by != InterfaceId::LOCAL).collect()
 }

@@ -1,4 +1,4 @@
-//! What comes from senders (RFC 2209 section 2: PATH, PathTear, PathErr) and where it goes.
+//! Processing of PATH, PathTear and PathErr (RFC 2209 section 2).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,17 +7,17 @@ use ontempo_foundation::{Duration, Time};
 
 use super::admission::consistent;
 use super::boundary::{Event, InterfaceId, NextHop, Routes};
-use super::reliable::is_stale;
-use super::state::{Announced, PathState, SessionState, TheirId};
+use super::message_ids::is_stale;
+use super::node::{Machine, PacketInfo, unknown_cause};
+use super::state::{NeighbourMessageId, PathState, RefreshedState, SessionState};
 use super::timers::Timer;
-use super::{Heard, Machine};
 use crate::message::{
     AdSpec, Cause, Hop, Message, Path, PathErr, PathTear, RawObject, Sender, Session, TrafficSpec,
     class,
 };
 
-/// What a PATH, or an application, says of a sender.
-pub(super) struct Announcement {
+/// The contents of a PATH, or of an application's request to send.
+pub(super) struct PathUpdate {
     pub(super) incoming: InterfaceId,
     pub(super) hop: Hop,
     pub(super) traffic: TrafficSpec,
@@ -27,14 +27,14 @@ pub(super) struct Announcement {
     pub(super) send_ttl: u8,
     pub(super) period: Duration,
     pub(super) expires: Time,
-    pub(super) source: Option<TheirId>,
+    pub(super) source: Option<NeighbourMessageId>,
 }
 
 impl<R: Routes> Machine<R> {
     pub(super) fn on_path(
         &mut self,
         now: Time,
-        heard: &Heard,
+        packet_info: &PacketInfo,
         message: &Message,
         path: &Path,
     ) -> Result<(), &'static str> {
@@ -45,34 +45,31 @@ impl<R: Routes> Machine<R> {
         let refusal = if !consistent(traffic) {
             Some(Cause::BadTspec)
         } else {
-            message
-                .unknown
-                .map(super::unknown_cause)
-                .or_else(|| self.port_conflict(session, sender))
+            message.unknown.map(unknown_cause).or_else(|| self.port_conflict(session, sender))
         };
         let cause = refusal.or_else(|| self.path_limit(session, sender));
         if let Some(cause) = cause {
-            let previous = (heard.interface, hop.address);
+            let previous = (packet_info.interface, hop.address);
             let error = self.error(previous, session, cause);
             let (session, sender, traffic) = (*session, *sender, *traffic);
             self.send_path_err(now, previous, PathErr { session, error, sender, traffic });
             return Ok(());
         }
-        let announcement = Announcement {
-            incoming: heard.interface,
+        let path_update = PathUpdate {
+            incoming: packet_info.interface,
             hop: *hop,
             traffic: *traffic,
             adspec: path.adspec,
             forwarded: message.forwarded.clone(),
-            ttl: heard.ttl,
+            ttl: packet_info.ttl,
             send_ttl: message.send_ttl,
             period: path.refresh,
             expires: now + self.config.lifetime(path.refresh),
-            source: heard.their_id(message, hop.address),
+            source: packet_info.message_id_of(message, hop.address),
         };
         self.sessions.entry(*session).or_default();
         self.edit(*session, |machine, state| {
-            machine.take_path(now, session, state, sender, announcement);
+            machine.take_path(now, session, state, sender, path_update);
         });
         Ok(())
     }
@@ -95,7 +92,7 @@ impl<R: Routes> Machine<R> {
         mixed.then_some(Cause::ConflictingSenderPorts)
     }
 
-    /// The limit that a new sender would break.
+    /// The error for a new sender beyond the limits.
     pub(super) fn path_limit(&self, session: &Session, sender: &Sender) -> Option<Cause> {
         let limits = &self.config.limits;
         let full = match self.sessions.get(session) {
@@ -105,18 +102,18 @@ impl<R: Routes> Machine<R> {
         full.then_some(Cause::System(TOO_MANY))
     }
 
-    /// Takes what is said of a sender; sends it on at once where it is new.
+    /// Creates or updates the path state of a sender; forwards PATH at once where it has changed.
     pub(super) fn take_path(
         &mut self,
         now: Time,
         session: &Session,
         state: &mut SessionState,
         sender: &Sender,
-        new: Announcement,
+        new: PathUpdate,
     ) {
-        let outgoing = self.way(session, sender, new.incoming);
+        let outgoing = self.outgoing_hops(session, sender, new.incoming);
         let limits = (self.config.limits.neighbours, self.config.limits.states);
-        let announced = Announced::Path(*session, *sender);
+        let refreshed_state = RefreshedState::Path(*session, *sender);
         let source = new.source;
         let (changed, moved) = match state.paths.get_mut(sender) {
             Some(path) => {
@@ -139,16 +136,16 @@ impl<R: Routes> Machine<R> {
         if let Some(path) = state.paths.get_mut(sender)
             && (path.source != source || source.is_none())
         {
-            self.reliable.note(&mut path.source, source, announced, limits);
+            self.message_ids.record_received(&mut path.source, source, refreshed_state, limits);
         }
         if changed || moved {
             self.reroute(now, session, state, sender, outgoing);
-            self.tell_path(session, state, sender);
+            self.notify_path(session, state, sender);
             self.update(now, session, state, None);
         }
     }
 
-    /// Sends PATH where it leads now; what was reserved on the old way stays for a while.
+    /// Sends PATH along the present route; the reservation on the old route stays for a while.
     fn reroute(
         &mut self,
         now: Time,
@@ -166,7 +163,7 @@ impl<R: Routes> Machine<R> {
             let unused: Vec<InterfaceId> = path.sent.keys().copied().filter(is_left).collect();
             let ids: Vec<_> = unused.iter().filter_map(|by| path.sent.remove(by)).collect();
             if !left.is_empty() {
-                path.leaving = Some((left, now + self.config.refresh));
+                path.old_route = Some((left, now + self.config.refresh));
             }
             self.forget_all(ids.into_iter());
         }
@@ -177,7 +174,7 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    fn tell_path(&mut self, session: &Session, state: &SessionState, sender: &Sender) {
+    fn notify_path(&mut self, session: &Session, state: &SessionState, sender: &Sender) {
         let Some(path) = state.paths.get(sender) else { return };
         if path.outgoing.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
             let (session, sender, traffic, adspec) = (*session, *sender, path.traffic, path.adspec);
@@ -185,8 +182,13 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Where a sender's flow leaves; never by where it came (a routing loop).
-    fn way(&self, session: &Session, sender: &Sender, incoming: InterfaceId) -> Vec<NextHop> {
+    /// The outgoing interfaces of a sender's flow, without the incoming one (a routing loop).
+    fn outgoing_hops(
+        &self,
+        session: &Session,
+        sender: &Sender,
+        incoming: InterfaceId,
+    ) -> Vec<NextHop> {
         let gateway = session.destination;
         if self.is_ours(gateway) {
             return vec![NextHop { interface: InterfaceId::LOCAL, gateway }];
@@ -198,7 +200,7 @@ impl<R: Routes> Machine<R> {
         hops
     }
 
-    /// Routes or interfaces have changed: PATH is sent along each new way at once (local repair,
+    /// Routes or interfaces have changed: PATH is sent along each new route at once (local repair,
     /// RFC 2205 section 3.6).
     pub fn routes_changed(&mut self, now: Time) {
         let sessions: Vec<Session> = self.sessions.keys().copied().collect();
@@ -207,10 +209,10 @@ impl<R: Routes> Machine<R> {
                 let senders: Vec<Sender> = state.paths.keys().copied().collect();
                 for sender in senders {
                     let Some(path) = state.paths.get(&sender) else { continue };
-                    let outgoing = machine.way(&session, &sender, path.incoming);
+                    let outgoing = machine.outgoing_hops(&session, &sender, path.incoming);
                     if outgoing != path.outgoing {
                         machine.reroute(now, &session, state, &sender, outgoing);
-                        machine.tell_path(&session, state, &sender);
+                        machine.notify_path(&session, state, &sender);
                         machine.update(now, &session, state, None);
                     }
                 }
@@ -222,18 +224,17 @@ impl<R: Routes> Machine<R> {
     pub(super) fn on_path_tear(
         &mut self,
         now: Time,
-        heard: &Heard,
+        packet_info: &PacketInfo,
         message: &Message,
         tear: &PathTear,
     ) {
-        let previous = (heard.interface, tear.hop.address);
-        let theirs = heard.their_id(message, tear.hop.address);
+        let previous = (packet_info.interface, tear.hop.address);
+        let message_id = packet_info.message_id_of(message, tear.hop.address);
         self.edit(tear.session, |machine, state| {
-            // One of an old way says nothing about the new one.
-            let matches = state
-                .paths
-                .get(&tear.sender)
-                .is_some_and(|path| path.previous() == previous && !is_stale(path.source, theirs));
+            // A PathTear of the old route does not end the state of the new one.
+            let matches = state.paths.get(&tear.sender).is_some_and(|path| {
+                path.previous() == previous && !is_stale(path.source, message_id)
+            });
             if matches {
                 machine.end_path(now, &tear.session, state, &tear.sender);
                 machine.update(now, &tear.session, state, None);
@@ -241,7 +242,7 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    /// Ends a sender's state and tells everybody behind.
+    /// Removes the path state of a sender and sends PathTear downstream.
     pub(super) fn end_path(
         &mut self,
         now: Time,
@@ -251,27 +252,28 @@ impl<R: Routes> Machine<R> {
     ) {
         let Some(mut path) = state.paths.remove(sender) else { return };
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
-        self.reliable.unnote(path.source.take());
+        self.message_ids.remove_received(path.source.take());
         let mut hops = core::mem::take(&mut path.outgoing);
         if hops.iter().any(|hop| hop.interface == InterfaceId::LOCAL) {
             self.events.push_back(Event::PathGone { session: *session, sender: *sender });
         }
-        hops.extend(path.leaving.take().into_iter().flat_map(|(old, _)| old));
+        hops.extend(path.old_route.take().into_iter().flat_map(|(old, _)| old));
         let ids = core::mem::take(&mut path.sent);
         self.forget_all(ids.into_values());
         self.send_path_tear(now, session, sender, &path, &hops);
     }
 
-    pub(super) fn on_path_err(&mut self, now: Time, heard: &Heard, error: &PathErr) {
+    pub(super) fn on_path_err(&mut self, now: Time, packet_info: &PacketInfo, error: &PathErr) {
         if matches!(error.error.cause, Cause::UnknownClass(class::MESSAGE_ID, _)) {
-            // A router that does not know numbers; from now on it gets none (RFC 2961 section 2).
-            if let Some(interface) = self.interfaces.get_mut(&heard.interface) {
+            // A neighbour without RFC 2961 on this interface: MESSAGE_ID is no longer sent (section
+            // 2).
+            if let Some(interface) = self.interfaces.get_mut(&packet_info.interface) {
                 interface.config.refresh_reduction = false;
             }
         }
         let state = self.sessions.get(&error.session);
         let path = state.and_then(|state| state.paths.get(&error.sender));
-        if let Some(path) = path.filter(|path| path.reaches(heard.interface)) {
+        if let Some(path) = path.filter(|path| path.reaches(packet_info.interface)) {
             let previous = path.previous();
             self.send_path_err(now, previous, error.clone());
         }
@@ -287,8 +289,8 @@ impl<R: Routes> Machine<R> {
 pub(super) const TOO_MANY: u16 = 2;
 
 impl PathState {
-    fn of(now: Time, new: Announcement, outgoing: Vec<NextHop>) -> Self {
-        let Announcement { incoming, hop, traffic, adspec, forwarded, .. } = new;
+    fn of(now: Time, new: PathUpdate, outgoing: Vec<NextHop>) -> Self {
+        let PathUpdate { incoming, hop, traffic, adspec, forwarded, .. } = new;
         Self {
             incoming,
             hop,
@@ -300,7 +302,7 @@ impl PathState {
             period: new.period,
             expires: new.expires,
             outgoing,
-            leaving: None,
+            old_route: None,
             refresh_at: Time::NEVER,
             sent: BTreeMap::new(),
             source: None,
@@ -309,18 +311,18 @@ impl PathState {
         }
     }
 
-    /// Whether others must hear of it.
-    fn differs(&self, new: &Announcement) -> bool {
-        let beyond = new.send_ttl != new.ttl;
-        (self.incoming, self.hop, self.traffic, self.adspec, self.beyond())
-            != (new.incoming, new.hop, new.traffic, new.adspec, beyond)
+    /// Whether the change must be forwarded.
+    fn differs(&self, new: &PathUpdate) -> bool {
+        let non_rsvp_hop = new.send_ttl != new.ttl;
+        (self.incoming, self.hop, self.traffic, self.adspec, self.non_rsvp_hop())
+            != (new.incoming, new.hop, new.traffic, new.adspec, non_rsvp_hop)
             || self.forwarded != new.forwarded
-            // In a routing loop each round has less, until it ends there.
+            // In a routing loop the TTL falls with each round, until the PATH is dropped.
             || self.ttl != new.ttl
     }
 
-    fn replace(&mut self, new: Announcement) {
-        let Announcement { incoming, hop, traffic, adspec, forwarded, .. } = new;
+    fn replace(&mut self, new: PathUpdate) {
+        let PathUpdate { incoming, hop, traffic, adspec, forwarded, .. } = new;
         let moved = (self.incoming, self.hop.address) != (incoming, hop.address);
         if moved {
             self.blockade = None;

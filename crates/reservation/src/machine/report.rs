@@ -1,35 +1,56 @@
-//! What a node knows, for its operator.
+//! The state of a node for its operator, and its events for applications.
 
 use ontempo_foundation::{Duration, Time};
 
-use super::Machine;
-use super::boundary::{InterfaceId, Routes};
-use super::state::{Neighbour, PathState, ResvState, SessionState, Upstream};
-use crate::local::{PathStatus, RequestStatus, ReservationStatus, SessionStatus};
+use super::boundary::{Event, InterfaceId, Routes};
+use super::node::Machine;
+use super::state::{Neighbour, PathState, ResvState, SessionState, UpstreamResv};
+use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, SessionStatus};
 use crate::message::{RawObject, Sender, Session, class};
 
 impl<R: Routes> Machine<R> {
     /// All sessions, in order.
     pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
-        self.sessions.iter().map(|(session, state)| described(session, state))
+        self.sessions.iter().map(|(session, state)| session_status(session, state))
     }
 }
 
-fn described(session: &Session, state: &SessionState) -> SessionStatus {
-    let requests = state.upstream.iter().flat_map(|(previous, up)| requested(previous, up));
+impl Event {
+    /// The notice that applications get of the event; none of a dropped packet.
+    pub fn notice(self) -> Option<Notice> {
+        Some(match self {
+            Self::Path { session, sender, traffic, adspec } => {
+                Notice::Path { session, sender, traffic, adspec }
+            }
+            Self::PathGone { session, sender } => Notice::PathGone { session, sender },
+            Self::Reserved { session, style, flows } => Notice::Reserved { session, style, flows },
+            Self::PathError { session, sender, error } => {
+                Notice::PathError { session, sender, failure: error.into() }
+            }
+            Self::ResvError { session, flow, error } => {
+                Notice::ResvError { session, flow, failure: error.into() }
+            }
+            Self::Confirmed { session, flows, node } => Notice::Confirmed { session, flows, node },
+            Self::Dropped { .. } => return None,
+        })
+    }
+}
+
+fn session_status(session: &Session, state: &SessionState) -> SessionStatus {
+    let requests = state.upstream.iter().flat_map(|(previous, up)| request_statuses(previous, up));
     SessionStatus {
         session: *session,
-        paths: state.paths.iter().map(|(sender, path)| announced(sender, path)).collect(),
+        paths: state.paths.iter().map(|(sender, path)| path_statuses(sender, path)).collect(),
         reservations: state
             .reservations
             .iter()
-            .flat_map(|(next, resv)| asked(next, resv))
+            .flat_map(|(next, resv)| reservation_statuses(next, resv))
             .collect(),
         requests: requests.collect(),
     }
 }
 
-fn announced(sender: &Sender, path: &PathState) -> PathStatus {
+fn path_statuses(sender: &Sender, path: &PathState) -> PathStatus {
     PathStatus {
         sender: *sender,
         traffic: path.traffic,
@@ -40,13 +61,16 @@ fn announced(sender: &Sender, path: &PathState) -> PathStatus {
         incoming: index(path.incoming),
         outgoing: path.outgoing.iter().filter_map(|hop| index(hop.interface)).collect(),
         send_ttl: path.send_ttl,
-        rsvp_hop: !path.beyond(),
+        rsvp_hop: !path.non_rsvp_hop(),
         period_ms: millis(path.period),
         changed_s: seconds(path.changed),
     }
 }
 
-fn asked(next: &Neighbour, resv: &ResvState) -> impl Iterator<Item = ReservationStatus> {
+fn reservation_statuses(
+    next: &Neighbour,
+    resv: &ResvState,
+) -> impl Iterator<Item = ReservationStatus> {
     resv.flows.values().map(move |flow| ReservationStatus {
         style: resv.style,
         next: next.1,
@@ -60,8 +84,11 @@ fn asked(next: &Neighbour, resv: &ResvState) -> impl Iterator<Item = Reservation
     })
 }
 
-/// Nothing where the previous hop is an application of this node: it is told by an event.
-fn requested(previous: &Neighbour, up: &Upstream) -> impl Iterator<Item = RequestStatus> {
+/// None where the previous hop is an application of this node, which gets no RESV.
+fn request_statuses(
+    previous: &Neighbour,
+    up: &UpstreamResv,
+) -> impl Iterator<Item = RequestStatus> {
     index(previous.0).into_iter().flat_map(move |interface| {
         up.flows.iter().map(move |flow| RequestStatus {
             style: up.style,

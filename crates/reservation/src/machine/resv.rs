@@ -1,16 +1,15 @@
-//! What comes from receivers (RFC 2209 section 2: RESV, ResvTear, ResvErr, ResvConf).
+//! Processing of RESV, ResvTear, ResvErr and ResvConf (RFC 2209 section 2).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
 use super::admission::acceptable;
 use super::boundary::{Handle, InterfaceId, Routes};
+use super::message_ids::is_stale;
+use super::node::{Machine, PacketInfo, unknown_cause};
 use super::path::TOO_MANY;
-use super::reliable::is_stale;
-use super::state::{Announced, Flow, FlowId, Neighbour, ResvState, SessionState};
-use super::{Heard, Machine};
+use super::state::{Flow, FlowId, Neighbour, RefreshedState, ResvState, SessionState};
 use crate::message::{
     Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
     Session, Style,
@@ -20,7 +19,7 @@ impl<R: Routes> Machine<R> {
     pub(super) fn on_resv(
         &mut self,
         now: Time,
-        heard: &Heard,
+        packet_info: &PacketInfo,
         message: &Message,
         resv: &Resv,
     ) -> Result<(), &'static str> {
@@ -34,7 +33,7 @@ impl<R: Routes> Machine<R> {
         let next = (by, resv.hop.address);
         let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
         let refusal = match message.unknown {
-            Some(unknown) => Some(super::unknown_cause(unknown)),
+            Some(unknown) => Some(unknown_cause(unknown)),
             None => (!known).then_some(Cause::NoPath),
         };
         if let Some(cause) = refusal {
@@ -44,24 +43,29 @@ impl<R: Routes> Machine<R> {
             }
             return Ok(());
         }
-        let theirs = heard.their_id(message, resv.hop.address);
+        let message_id = packet_info.message_id_of(message, resv.hop.address);
         self.edit(resv.session, |machine, state| {
-            if is_stale(state.reservations.get(&next).and_then(|known| known.source), theirs) {
+            if is_stale(state.reservations.get(&next).and_then(|known| known.source), message_id) {
                 return;
             }
             let (changed, refused) = machine.take_resv(now, state, next, resv);
             if let Some(known) = state.reservations.get_mut(&next) {
-                known.ttls = (heard.ttl, message.send_ttl);
-                // What was refused is not kept, so its number must not refresh anything.
-                let theirs = theirs.filter(|_| !refused);
-                if known.source != theirs {
+                known.ttls = (packet_info.ttl, message.send_ttl);
+                // A refused RESV leaves no state, so that its MESSAGE_ID must not refresh any.
+                let message_id = message_id.filter(|_| !refused);
+                if known.source != message_id {
                     let limits = (machine.config.limits.neighbours, machine.config.limits.states);
-                    let announced = Announced::Resv(resv.session, next);
-                    machine.reliable.note(&mut known.source, theirs, announced, limits);
+                    let announced = RefreshedState::Resv(resv.session, next);
+                    machine.message_ids.record_received(
+                        &mut known.source,
+                        message_id,
+                        announced,
+                        limits,
+                    );
                 }
             }
-            let asked = changed && machine.update(now, &resv.session, state, resv.confirm);
-            if let Some(confirm) = resv.confirm.filter(|_| !refused && !asked) {
+            let descriptor = changed && machine.update(now, &resv.session, state, resv.confirm);
+            if let Some(confirm) = resv.confirm.filter(|_| !refused && !descriptor) {
                 let error = machine.error(next, &resv.session, Cause::Confirmed);
                 let (session, style, flows) = (resv.session, resv.style, resv.flows.clone());
                 machine.send_resv_conf(now, ResvConf { session, error, confirm, style, flows });
@@ -70,7 +74,7 @@ impl<R: Routes> Machine<R> {
         Ok(())
     }
 
-    /// Takes the flows of a RESV into the state: whether something changed, whether something was
+    /// Merges a RESV into the state; returns whether something changed and whether something was
     /// refused.
     fn take_resv(
         &mut self,
@@ -89,7 +93,7 @@ impl<R: Routes> Machine<R> {
         let (mut changed, mut refused) = (false, false);
         if state.reservations.get(&next).is_some_and(|known| known.style != resv.style) {
             let old = state.reservations.remove(&next);
-            self.reliable.unnote(old.and_then(|old| old.source));
+            self.message_ids.remove_received(old.and_then(|old| old.source));
             changed = true;
         }
         let known = state.reservations.entry(next).or_insert_with(|| {
@@ -103,12 +107,12 @@ impl<R: Routes> Machine<R> {
             })
         });
         known.period = resv.refresh;
-        for asked in &resv.flows {
-            match self.take_flow(now, state, next, resv, asked, expires) {
+        for descriptor in &resv.flows {
+            match self.take_flow(now, state, next, resv, descriptor, expires) {
                 Ok(new) => changed |= new,
                 Err((cause, in_place)) => {
                     refused = true;
-                    let flow = asked.clone();
+                    let flow = descriptor.clone();
                     self.refuse(now, &resv.session, next, resv.style, flow, cause, in_place);
                 }
             }
@@ -116,7 +120,7 @@ impl<R: Routes> Machine<R> {
         (changed, refused)
     }
 
-    /// Whether the session can have this reservation at all.
+    /// Checks the style and the number of next hops.
     fn resv_fits(&self, state: &SessionState, next: Neighbour, resv: &Resv) -> Result<(), Cause> {
         let other = state.reservations.iter().find(|(hop, known)| {
             **hop != next && !known.flows.is_empty() && known.style != resv.style
@@ -131,32 +135,34 @@ impl<R: Routes> Machine<R> {
         Ok(())
     }
 
-    /// Takes one flow: whether it is new or different. Where it is refused, what was there before
-    /// stays, and lives on by this very message (RFC 2205 section 3.5: InPlace).
+    /// Applies one flow descriptor; returns whether it is new or different. Where it is refused,
+    /// the flow descriptor before it stays and is refreshed by this message (RFC 2205 section 3.5:
+    /// InPlace).
     fn take_flow(
         &mut self,
         now: Time,
         state: &mut SessionState,
         next: Neighbour,
         resv: &Resv,
-        asked: &Descriptor,
+        descriptor: &Descriptor,
         expires: Time,
     ) -> Result<bool, (Cause, bool)> {
         let by = next.0;
         let interface = self.interfaces.get(&by).ok_or((Cause::System(0), false))?;
-        let fits = acceptable(&asked.flowspec, &interface.config);
+        let fits = acceptable(&descriptor.flowspec, &interface.config);
         let reached =
             |sender: &Sender| state.paths.get(sender).is_some_and(|path| path.reaches(by));
-        let filters: BTreeSet<Sender> = asked.filters.iter().copied().filter(reached).collect();
+        let filters: BTreeSet<Sender> =
+            descriptor.filters.iter().copied().filter(reached).collect();
         let any = match resv.style {
             Style::Wildcard => state.paths.values().any(|path| path.reaches(by)),
             _ => !filters.is_empty(),
         };
         let flow_id: FlowId = match resv.style {
-            Style::FixedFilter => asked.filters.first().copied(),
+            Style::FixedFilter => descriptor.filters.first().copied(),
             _ => None,
         };
-        let flow = Flow { flowspec: asked.flowspec, filters, expires, changed: now };
+        let flow = Flow { flowspec: descriptor.flowspec, filters, expires, changed: now };
         let Some(known) = state.reservations.get_mut(&next) else { return Ok(false) };
         let before = known.flows.get_mut(&flow_id).map(|before| {
             before.expires = expires;
@@ -167,7 +173,7 @@ impl<R: Routes> Machine<R> {
             return Err((Cause::NoSender, in_place));
         }
         fits.map_err(|cause| (cause, in_place))?;
-        if before.as_ref().is_some_and(|before| before.asks_as(&flow)) {
+        if before.as_ref().is_some_and(|before| before.is_equal_to(&flow)) {
             return Ok(false);
         }
         known.flows.insert(flow_id, flow);
@@ -199,15 +205,15 @@ impl<R: Routes> Machine<R> {
     pub(super) fn on_resv_tear(
         &mut self,
         now: Time,
-        heard: &Heard,
+        packet_info: &PacketInfo,
         message: &Message,
         tear: &ResvTear,
     ) {
         let next = (InterfaceId(tear.hop.interface), tear.hop.address);
-        let theirs = heard.their_id(message, tear.hop.address);
+        let message_id = packet_info.message_id_of(message, tear.hop.address);
         self.edit(tear.session, |machine, state| {
             let Some(known) = state.reservations.get_mut(&next) else { return };
-            if known.style != tear.style || is_stale(known.source, theirs) {
+            if known.style != tear.style || is_stale(known.source, message_id) {
                 return;
             }
             match tear.style {
@@ -224,31 +230,31 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    /// A reservation failed upstream: it stays out of the merge for a while, and whoever asked for
-    /// as much is told (RFC 2205 section 3.5).
-    pub(super) fn on_resv_err(&mut self, now: Time, heard: &Heard, failed: &ResvErr) {
-        let previous = (heard.interface, failed.hop.address);
+    /// A reservation failed upstream: creates blockade state, and forwards the ResvErr to the next
+    /// hops with a flowspec of at least that size (RFC 2205 section 3.5).
+    pub(super) fn on_resv_err(&mut self, now: Time, packet_info: &PacketInfo, failed: &ResvErr) {
+        let previous = (packet_info.interface, failed.hop.address);
         let until = now + self.config.blockade();
         let refused = failed.flow.flowspec;
         let admission = failed.error.cause.is_admission();
         self.edit(failed.session, |machine, state| {
-            let mut meant: BTreeSet<Sender> = BTreeSet::new();
+            let mut matching: BTreeSet<Sender> = BTreeSet::new();
             for (sender, path) in &mut state.paths {
                 let named = failed.style == Style::Wildcard || failed.flow.filters.contains(sender);
                 if named && path.previous() == previous {
-                    meant.insert(*sender);
+                    matching.insert(*sender);
                     if admission {
                         path.blockade = Some((refused, until));
                     }
                 }
             }
-            if meant.is_empty() {
+            if matching.is_empty() {
                 return;
             }
-            for (next, style, flow) in asked_by(state, &meant) {
-                let guilty = !admission || !is_smaller(&flow.flowspec, &refused);
-                if guilty || next.0 == InterfaceId::LOCAL {
-                    let error = ErrorSpec { not_guilty: !guilty, ..failed.error };
+            for (next, style, flow) in matching_descriptors(state, &matching) {
+                let is_guilty = !admission || !is_smaller(&flow.flowspec, &refused);
+                if is_guilty || next.0 == InterfaceId::LOCAL {
+                    let error = ErrorSpec { not_guilty: !is_guilty, ..failed.error };
                     machine.send_resv_err(now, &failed.session, next, style, flow, error);
                 }
             }
@@ -262,8 +268,8 @@ impl<R: Routes> Machine<R> {
         self.send_resv_conf(now, conf.clone());
     }
 
-    /// The system's traffic control has refused what the machine asked for: the reservation is
-    /// taken back, and its next hops are told.
+    /// The system's traffic control has refused a request: the reservation is removed, and its next
+    /// hops get a ResvErr (code 22).
     pub fn control_failed(&mut self, now: Time, by: InterfaceId, handle: Handle, value: u16) {
         let holds = |state: &SessionState| {
             let mut there = state.installed.iter();
@@ -273,16 +279,16 @@ impl<R: Routes> Machine<R> {
         let found = sessions.find_map(|(session, state)| Some((*session, holds(state)?)));
         let Some((session, (_, flow_id))) = found else { return };
         self.edit(session, |machine, state| {
-            let mut told = Vec::new();
+            let mut affected = Vec::new();
             for (next, resv) in &mut state.reservations {
                 let Some(flow) = (next.0 == by).then(|| resv.flows.remove(&flow_id)).flatten()
                 else {
                     continue;
                 };
                 let filters = flow.filters.into_iter().collect();
-                told.push((*next, resv.style, Descriptor { flowspec: flow.flowspec, filters }));
+                affected.push((*next, resv.style, Descriptor { flowspec: flow.flowspec, filters }));
             }
-            for (next, style, flow) in told {
+            for (next, style, flow) in affected {
                 let cause = Cause::TrafficControlSystem(value);
                 machine.refuse(now, &session, next, style, flow, cause, false);
             }
@@ -290,7 +296,7 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    /// What has not been refreshed ends.
+    /// Removes the state whose cleanup timeout has passed.
     pub(super) fn expire(&mut self, now: Time, session: Session) {
         self.edit(session, |machine, state| {
             let gone: Vec<Sender> = state
@@ -305,7 +311,7 @@ impl<R: Routes> Machine<R> {
             }
             for path in state.paths.values_mut() {
                 changed |= path.blockade.take_if(|(_, until)| *until <= now).is_some();
-                changed |= path.leaving.as_ref().is_some_and(|(_, until)| *until <= now);
+                changed |= path.old_route.as_ref().is_some_and(|(_, until)| *until <= now);
             }
             for resv in state.reservations.values_mut() {
                 let before = resv.flows.len();
@@ -319,12 +325,15 @@ impl<R: Routes> Machine<R> {
     }
 }
 
-/// Who has asked for a reservation of any of these senders, and for what.
-fn asked_by(state: &SessionState, meant: &BTreeSet<Sender>) -> Vec<(Neighbour, Style, Descriptor)> {
+/// The flow descriptors that match any of these senders, with their next hops and styles.
+fn matching_descriptors(
+    state: &SessionState,
+    matching: &BTreeSet<Sender>,
+) -> Vec<(Neighbour, Style, Descriptor)> {
     let mut found = Vec::new();
     for (next, resv) in &state.reservations {
         for flow in resv.flows.values() {
-            if resv.style == Style::Wildcard || !flow.filters.is_disjoint(meant) {
+            if resv.style == Style::Wildcard || !flow.filters.is_disjoint(matching) {
                 let filters = flow.filters.iter().copied().collect();
                 let flow = Descriptor { flowspec: flow.flowspec, filters };
                 found.push((*next, resv.style, flow));
@@ -336,11 +345,4 @@ fn asked_by(state: &SessionState, meant: &BTreeSet<Sender>) -> Vec<(Neighbour, S
 
 fn is_smaller(one: &FlowSpec, other: &FlowSpec) -> bool {
     one.partial_cmp(other) == Some(core::cmp::Ordering::Less)
-}
-
-impl Heard {
-    /// The neighbour that a message of this hop comes from.
-    pub(super) fn neighbour(&self, hop: Option<IpAddr>) -> Neighbour {
-        (self.interface, hop.unwrap_or(self.source))
-    }
 }

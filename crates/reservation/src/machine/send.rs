@@ -1,31 +1,21 @@
-//! From what is to be said to packets.
+//! Encoding and sending of messages.
 
 use std::net::IpAddr;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::Machine;
-use super::boundary::{Event, InterfaceId, NextHop, Routes, Transmit};
-use super::reliable::Owner;
-use super::state::{Neighbour, OurId, PathState, SessionState};
+use super::boundary::{Envelope, Event, InterfaceId, NextHop, Routes, Transmit};
+use super::message_ids::Owner;
+use super::node::{MAX_EVENTS, Machine};
+use super::state::{Neighbour, OwnMessageId, PathState, SessionState};
 use super::timers::Timer;
 use crate::message::{
     AdSpec, Body, Cause, Descriptor, ErrorSpec, Hop, LATENCY_UNKNOWN, Message, MessageId, Path,
     PathErr, PathTear, RawObject, Resv, ResvConf, ResvErr, ResvTear, Sender, Session, Style,
 };
 
-/// How a message travels.
-#[derive(Clone, Debug)]
-pub(super) struct Envelope {
-    pub(super) interface: InterfaceId,
-    pub(super) source: IpAddr,
-    pub(super) destination: IpAddr,
-    pub(super) router_alert: bool,
-    pub(super) ttl: u8,
-}
-
 impl<R: Routes> Machine<R> {
-    /// The mean of many is the refresh period (RFC 2205 section 3.7).
+    /// A random interval between 0.5 R and 1.5 R (RFC 2205 section 3.7).
     pub(super) fn jittered_refresh(&mut self) -> Duration {
         let refresh = self.config.refresh;
         refresh.mul_f64(self.random.uniform_between(0.5, 1.5))
@@ -42,7 +32,7 @@ impl<R: Routes> Machine<R> {
         Some(Hop { address, interface: interface.0 })
     }
 
-    /// To a neighbour's own address.
+    /// Addressed to a neighbour.
     fn envelope(&self, to: Neighbour) -> Option<Envelope> {
         let (interface, destination) = to;
         Some(Envelope {
@@ -54,7 +44,7 @@ impl<R: Routes> Machine<R> {
         })
     }
 
-    /// Sends a body, numbered where the interface has numbers; the number.
+    /// Sends a message, with a MESSAGE_ID where refresh reduction is on; returns that MESSAGE_ID.
     fn send(
         &mut self,
         now: Time,
@@ -70,7 +60,7 @@ impl<R: Routes> Machine<R> {
         message.refresh_reduction = numbered;
         message.forwarded = forwarded.to_vec();
         if numbered {
-            let (epoch, id) = (self.reliable.epoch(), self.reliable.number());
+            let (epoch, id) = (self.message_ids.epoch(), self.message_ids.number());
             message.id = Some(MessageId { ack_desired: true, epoch, id });
         }
         let id = message.id.map(|id| id.id);
@@ -84,14 +74,14 @@ impl<R: Routes> Machine<R> {
         self.transmit(&envelope, &bytes);
         if let Some(id) = id {
             if let Some(owner) = owner {
-                self.reliable.own(id, owner);
+                self.message_ids.own(id, owner);
             }
             self.await_ack(now, id, envelope, bytes);
         }
         id
     }
 
-    /// Sends a message without a number to a neighbour.
+    /// Sends a message without MESSAGE_ID to a neighbour.
     pub(super) fn send_message(&mut self, to: Neighbour, mut message: Message) {
         let Some(envelope) = self.envelope(to) else { return };
         message.send_ttl = envelope.ttl;
@@ -106,8 +96,8 @@ impl<R: Routes> Machine<R> {
         self.send_message(to, Message::new(body));
     }
 
-    /// Seals the bytes, if the interface has a key, and puts them out; each time anew, so that a
-    /// message that is sent again is no replay.
+    /// Seals the message, where the interface has a key, and queues it. A retransmission is sealed
+    /// anew, so that it is no replay.
     pub(super) fn transmit(&mut self, envelope: &Envelope, bytes: &[u8]) {
         let Some(interface) = self.interfaces.get_mut(&envelope.interface) else { return };
         let payload = match &mut interface.config.guard {
@@ -142,7 +132,7 @@ impl<R: Routes> Machine<R> {
         });
     }
 
-    /// PATH and PathTear travel as the flow's packets do.
+    /// PATH and PathTear have the addresses of the flow's packets, to follow their route.
     fn downstream(
         &self,
         path: &PathState,
@@ -164,7 +154,7 @@ impl<R: Routes> Machine<R> {
         Some((envelope, self.hop(by, session.destination)?))
     }
 
-    /// Sends a sender's PATH by one interface, or by all that lead on.
+    /// Sends a sender's PATH by one outgoing interface, or by all.
     pub(super) fn send_path(
         &mut self,
         now: Time,
@@ -190,7 +180,7 @@ impl<R: Routes> Machine<R> {
                 refresh: self.config.refresh,
                 sender: *sender,
                 traffic: path.traffic,
-                adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.beyond())),
+                adspec: path.adspec.map(|adspec| self.advertise(by, adspec, path.non_rsvp_hop())),
             });
             let owner = Owner::Path(*session, *sender, by);
             ours.id = self.send(now, envelope, body, &path.forwarded, Some(owner));
@@ -198,7 +188,7 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// PATH is due: sent in full where no neighbour keeps it by number.
+    /// PATH refresh: sent in full where no neighbour has acknowledged its MESSAGE_ID.
     pub(super) fn refresh_path(
         &mut self,
         now: Time,
@@ -222,8 +212,8 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// What the path offers behind the link (RFC 2210 section 3.3, RFC 2212).
-    fn advertise(&self, by: InterfaceId, adspec: AdSpec, beyond: bool) -> AdSpec {
+    /// ADSPEC with this node's and the link's contribution (RFC 2210 section 3.3, RFC 2212).
+    fn advertise(&self, by: InterfaceId, adspec: AdSpec, non_rsvp_hop: bool) -> AdSpec {
         let Some(interface) = self.interfaces.get(&by) else { return adspec };
         let config = &interface.config;
         let bandwidth = (config.rate.as_bits_per_sec() as f64 / 8.0) as f32;
@@ -234,7 +224,7 @@ impl<R: Routes> Machine<R> {
             _ => LATENCY_UNKNOWN,
         };
         let guaranteed = adspec.guaranteed.map(|mut ad| {
-            ad.broken |= beyond || config.guaranteed.is_none();
+            ad.broken |= non_rsvp_hop || config.guaranteed.is_none();
             if let Some(terms) = config.guaranteed {
                 let c = u32::try_from(terms.c.get()).unwrap_or(u32::MAX);
                 let d = micros(terms.d);
@@ -246,17 +236,19 @@ impl<R: Routes> Machine<R> {
             ad
         });
         AdSpec {
-            broken: adspec.broken || beyond,
+            broken: adspec.broken || non_rsvp_hop,
             hops: adspec.hops.saturating_add(1),
             bandwidth: adspec.bandwidth.min(bandwidth),
             latency,
             mtu: adspec.mtu.min(config.mtu),
             guaranteed,
-            controlled_load_broken: adspec.controlled_load_broken.map(|broken| broken || beyond),
+            controlled_load_broken: adspec
+                .controlled_load_broken
+                .map(|broken| broken || non_rsvp_hop),
         }
     }
 
-    /// The sender is gone, for everybody behind these hops.
+    /// Sends PathTear to these next hops.
     pub(super) fn send_path_tear(
         &mut self,
         now: Time,
@@ -273,7 +265,7 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    /// Asks a previous hop for what the session's state says that it was asked for.
+    /// Sends the RESV of the session's upstream state to a previous hop.
     pub(super) fn send_resv(
         &mut self,
         now: Time,
@@ -289,7 +281,8 @@ impl<R: Routes> Machine<R> {
         let Some(envelope) = self.envelope(previous) else { return };
         let body = Body::Resv(Resv {
             session: *session,
-            // The handle is the previous hop's, the address ours (RFC 2205 section 3.1.4).
+            // RSVP_HOP: this node's address with the LIH from the previous hop's PATH (section
+            // 3.1.4).
             hop: Hop { address: envelope.source, interface: up.handle },
             refresh: self.config.refresh,
             confirm,
@@ -301,7 +294,7 @@ impl<R: Routes> Machine<R> {
         up.sent.id = self.send(now, envelope, body, &[], Some(Owner::Resv(*session, previous)));
     }
 
-    /// RESV is due: sent in full unless the neighbour keeps it by number.
+    /// RESV refresh: sent in full unless the neighbour has acknowledged its MESSAGE_ID.
     pub(super) fn refresh_resv(
         &mut self,
         now: Time,
@@ -339,7 +332,7 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvTear(tear), &[], None);
     }
 
-    /// Tells a next hop, or an application, that its reservation failed.
+    /// Sends ResvErr to a next hop, or an event to an application.
     pub(super) fn send_resv_err(
         &mut self,
         now: Time,
@@ -360,7 +353,7 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvErr(body), &[], None);
     }
 
-    /// Tells a previous hop, or an application, that a PATH failed.
+    /// Sends PathErr to a previous hop, or an event to an application.
     pub(super) fn send_path_err(&mut self, now: Time, previous: Neighbour, body: PathErr) {
         if previous.0 == InterfaceId::LOCAL {
             let PathErr { session, sender, error, .. } = body;
@@ -371,7 +364,7 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::PathErr(body), &[], None);
     }
 
-    /// Passes a confirmation on to who asked for it.
+    /// Forwards ResvConf to the address in RESV_CONFIRM.
     pub(super) fn send_resv_conf(&mut self, now: Time, conf: ResvConf) {
         if self.is_ours(conf.confirm) {
             let ResvConf { session, flows, error, .. } = conf;
@@ -392,7 +385,7 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvConf(conf), &[], None);
     }
 
-    /// An error found here.
+    /// The ERROR_SPEC of an error found by this node.
     pub(super) fn error(&self, towards: Neighbour, session: &Session, cause: Cause) -> ErrorSpec {
         let node = self.address(towards.0, session.destination);
         let any =
@@ -403,13 +396,13 @@ impl<R: Routes> Machine<R> {
     }
 
     pub(super) fn dropped(&mut self, interface: InterfaceId, source: IpAddr, reason: &str) {
-        if self.events.len() < super::MAX_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events.push_back(Event::Dropped { interface, source, reason: reason.into() });
         }
     }
 
-    /// Takes the numbers of a path's messages back.
-    pub(super) fn forget_all(&mut self, ids: impl Iterator<Item = OurId>) {
+    /// Ends the MESSAGE_IDs of a path's messages.
+    pub(super) fn forget_all(&mut self, ids: impl Iterator<Item = OwnMessageId>) {
         ids.for_each(|mut ours| self.forget(&mut ours));
     }
 }

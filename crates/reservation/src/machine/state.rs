@@ -20,7 +20,7 @@ pub(super) type FlowId = Option<Sender>;
 
 /// The number that a neighbour gave to a message: epoch and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TheirId {
+pub(super) struct NeighbourMessageId {
     pub(super) neighbour: IpAddr,
     pub(super) epoch: u32,
     pub(super) id: u32,
@@ -28,9 +28,9 @@ pub(super) struct TheirId {
 
 /// The number that we gave to the message that announces a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OurId {
+pub(super) struct OwnMessageId {
     pub(super) id: Option<u32>,
-    /// Who has acknowledged it, and is refreshed by it.
+    /// The neighbour that has acknowledged it; its state is refreshed by Srefresh.
     pub(super) acked_by: Option<Neighbour>,
 }
 
@@ -39,8 +39,8 @@ pub(super) struct SessionState {
     pub(super) paths: BTreeMap<Sender, Box<PathState>>,
     pub(super) reservations: BTreeMap<Neighbour, Box<ResvState>>,
     pub(super) installed: BTreeMap<(InterfaceId, FlowId), Box<Installed>>,
-    pub(super) upstream: BTreeMap<Neighbour, Box<Upstream>>,
-    /// When the session's timer is set to look for what has ended.
+    pub(super) upstream: BTreeMap<Neighbour, Box<UpstreamResv>>,
+    /// When the cleanup timer of the session is due.
     pub(super) expiry_at: ExpiryTime,
 }
 
@@ -54,7 +54,7 @@ impl Default for ExpiryTime {
     }
 }
 
-/// Path state (PSB).
+/// Path state block (PSB) of RFC 2209.
 #[derive(Clone, Debug)]
 pub(super) struct PathState {
     pub(super) incoming: InterfaceId,
@@ -70,15 +70,16 @@ pub(super) struct PathState {
     /// [`Time::NEVER`] for the node's own senders.
     pub(super) expires: Time,
     pub(super) outgoing: Vec<NextHop>,
-    /// The way before a route change: its reservation counts until the new way has one, or until
-    /// the time given (RFC 2205 section 3.6).
-    pub(super) leaving: Option<(Vec<NextHop>, Time)>,
+    /// The next hops before a route change: their reservations stay until the new route has one, or
+    /// until this time (RFC 2205 section 3.6).
+    pub(super) old_route: Option<(Vec<NextHop>, Time)>,
     pub(super) refresh_at: Time,
-    pub(super) sent: BTreeMap<InterfaceId, OurId>,
-    pub(super) source: Option<TheirId>,
-    /// A request of at least this much was refused upstream (RFC 2205 section 3.5).
+    pub(super) sent: BTreeMap<InterfaceId, OwnMessageId>,
+    pub(super) source: Option<NeighbourMessageId>,
+    /// Blockade state: the flowspec that was refused upstream, and when it ends (RFC 2205 section
+    /// 3.5).
     pub(super) blockade: Option<(FlowSpec, Time)>,
-    /// When what is announced last changed.
+    /// When the contents of the PATH last changed.
     pub(super) changed: Time,
 }
 
@@ -87,29 +88,29 @@ impl PathState {
         (self.incoming, self.hop.address)
     }
 
-    /// A hop before this node does not speak RSVP (RFC 2205 section 3.8).
-    pub(super) fn beyond(&self) -> bool {
+    /// Whether there is a non-RSVP hop before this node (RFC 2205 section 3.8).
+    pub(super) fn non_rsvp_hop(&self) -> bool {
         self.send_ttl != self.ttl
     }
 
-    /// Whether a reservation on the interface is one on the sender's way.
+    /// Whether the sender's packets leave by the interface, on the present or the old route.
     pub(super) fn reaches(&self, interface: InterfaceId) -> bool {
         let leads = |hops: &[NextHop]| hops.iter().any(|hop| hop.interface == interface);
-        leads(&self.outgoing) || self.leaving.as_ref().is_some_and(|(hops, _)| leads(hops))
+        leads(&self.outgoing) || self.old_route.as_ref().is_some_and(|(hops, _)| leads(hops))
     }
 }
 
-/// Reservation state of one next hop (RSB).
+/// Reservation state block (RSB) of RFC 2209: of one next hop.
 #[derive(Clone, Debug)]
 pub(super) struct ResvState {
     pub(super) style: Style,
     pub(super) flows: BTreeMap<FlowId, Flow>,
-    pub(super) source: Option<TheirId>,
+    pub(super) source: Option<NeighbourMessageId>,
     pub(super) period: Duration,
     /// The IP TTL that RESV came with, and the one that its sender gave it.
     pub(super) ttls: (u8, u8),
-    /// Set by an application that wants a confirmation, until previous hops have been asked for
-    /// one of all its senders.
+    /// RESV_CONFIRM of a local application; unset once it was sent in a RESV for all of its
+    /// senders.
     pub(super) confirm: Option<IpAddr>,
 }
 
@@ -119,37 +120,37 @@ pub(super) struct Flow {
     /// None under WF.
     pub(super) filters: BTreeSet<Sender>,
     pub(super) expires: Time,
-    /// When what is asked for last changed.
+    /// When the flowspec or the filterspecs last changed.
     pub(super) changed: Time,
 }
 
 impl Flow {
-    /// Whether both ask for the same.
-    pub(super) fn asks_as(&self, other: &Self) -> bool {
+    /// Whether flowspec and filterspecs are equal.
+    pub(super) fn is_equal_to(&self, other: &Self) -> bool {
         (self.flowspec, &self.filters) == (other.flowspec, &other.filters)
     }
 }
 
-/// Traffic-control state (TCSB).
+/// Traffic control state block (TCSB) of RFC 2209.
 #[derive(Clone, Debug)]
 pub(super) struct Installed {
     pub(super) handle: Handle,
     pub(super) share: Share,
     pub(super) reservation: Reservation,
-    /// What was refused last while this stayed in place, so that it is told once.
+    /// The change that was last refused while this stayed in place: one ResvErr for each.
     pub(super) refused: Option<Share>,
 }
 
-/// What a previous hop was last asked for (in place of RFC 2209's blocks for refresh).
+/// The RESV last sent to a previous hop (in place of RFC 2209's BSB and RESV REFRESH).
 #[derive(Clone, Debug)]
-pub(super) struct Upstream {
-    /// Its handle of its interface.
+pub(super) struct UpstreamResv {
+    /// The logical interface handle (LIH) of the previous hop.
     pub(super) handle: u32,
     pub(super) style: Style,
     pub(super) flows: Vec<Descriptor>,
     pub(super) refresh_at: Time,
-    pub(super) sent: OurId,
-    /// When what is asked for last changed.
+    pub(super) sent: OwnMessageId,
+    /// When the flowspec or the filterspecs last changed.
     pub(super) changed: Time,
 }
 
@@ -163,21 +164,21 @@ impl SessionState {
         self.reservations.values().find(|resv| !resv.flows.is_empty()).map(|resv| resv.style)
     }
 
-    /// When next something ends.
+    /// The earliest cleanup timeout, or end of blockade state or of an old route.
     pub(super) fn ends(&self) -> Time {
         let paths = self.paths.values().flat_map(|path| {
             let blockade = path.blockade.map_or(Time::NEVER, |(_, until)| until);
-            let leaving = path.leaving.as_ref().map_or(Time::NEVER, |(_, until)| *until);
-            [path.expires, blockade, leaving]
+            let old_route = path.old_route.as_ref().map_or(Time::NEVER, |(_, until)| *until);
+            [path.expires, blockade, old_route]
         });
         let flows = self.reservations.values().flat_map(|resv| resv.flows.values());
         paths.chain(flows.map(|flow| flow.expires)).min().unwrap_or(Time::NEVER)
     }
 }
 
-/// What a numbered message announced.
+/// The state that a neighbour's MESSAGE_ID refreshes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Announced {
+pub(super) enum RefreshedState {
     Path(Session, Sender),
     Resv(Session, Neighbour),
 }

@@ -6,27 +6,27 @@ use ontempo_foundation::Time;
 use super::boundary::InterfaceId;
 use crate::message::{Sender, Session};
 
-/// What is due at a time.
+/// A timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// PATH of a sender is sent again.
+    /// Refresh of the PATH of a sender.
     Path(Session, Sender),
-    /// RESV to a previous hop is sent again.
+    /// Refresh of the RESV to a previous hop.
     Resv(Session, InterfaceId, IpAddr),
-    /// Something of the session may have ended.
+    /// Cleanup timeout of some state of the session.
     Expiry(Session),
-    /// A message is not acknowledged yet.
+    /// Retransmission of an unacknowledged message.
     Retransmit(u32),
-    /// A neighbour's numbers are refreshed.
+    /// Summary refresh to a neighbour.
     Summary(InterfaceId, IpAddr),
 }
 
-/// All timers of a node. Each is set at most once; its time is kept by who set it.
+/// All timers of a node. Each is set at most once; the state that it belongs to keeps its time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timers(BTreeSet<(Time, Timer)>);
 
 impl Timers {
-    /// Sets the timer, which stood at `*at` before.
+    /// Sets the timer, which was due at `*at` before.
     pub(super) fn set(&mut self, at: &mut Time, new: Time, timer: Timer) {
         self.clear(at, timer);
         *at = new;
@@ -35,7 +35,7 @@ impl Timers {
         }
     }
 
-    /// Takes the timer away.
+    /// Cancels the timer.
     pub(super) fn clear(&mut self, at: &mut Time, timer: Timer) {
         if *at != Time::NEVER {
             self.0.remove(&(*at, timer));
@@ -47,8 +47,8 @@ impl Timers {
         self.0.first().map(|&(at, _)| at)
     }
 
-    /// Takes the next timer that is due. Who set it is told by its name, and sets its own time to
-    /// [`Time::NEVER`] by setting it anew.
+    /// Removes and returns the next timer that is due. The caller must set the time that it keeps
+    /// of this timer to [`Time::NEVER`].
     pub(super) fn due(&mut self, now: Time) -> Option<Timer> {
         let &(at, timer) = self.0.first()?;
         if at > now {

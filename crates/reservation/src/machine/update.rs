@@ -1,21 +1,21 @@
-//! Carries out what a session's state asks for, where it differs from what was asked before.
+//! Applies changes of a session's state to traffic control and to the previous hops.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
-use super::Machine;
 use super::admission::Share;
 use super::boundary::{ControlRequest, Event, InterfaceId, NextHop, Routes};
-use super::merge::{enforced, flow_ids, given_up, wanted};
-use super::state::{Flow, FlowId, Installed, Neighbour, OurId, SessionState, Upstream};
+use super::merge::{enforced, flow_ids, merged_resv, removed_filters};
+use super::node::Machine;
+use super::state::{Flow, FlowId, Installed, Neighbour, OwnMessageId, SessionState, UpstreamResv};
 use super::timers::Timer;
 use crate::message::{Cause, Descriptor, ErrorSpec, Sender, Session, Style};
 
 impl<R: Routes> Machine<R> {
-    /// Brings enforcement and the previous hops into line with the session's state. `confirm` is
-    /// who wants the change confirmed; whether a previous hop was asked for it is returned.
+    /// Updates the installed reservations and the RESVs to previous hops after a change of state.
+    /// `confirm` is the receiver for RESV_CONFIRM; returns whether a RESV was sent.
     pub(super) fn update(
         &mut self,
         now: Time,
@@ -23,7 +23,7 @@ impl<R: Routes> Machine<R> {
         state: &mut SessionState,
         confirm: Option<IpAddr>,
     ) -> bool {
-        self.leave_old_ways(now, session, state);
+        self.tear_down_old_routes(now, session, state);
         prune(state);
         for (by, flow_id) in flow_ids(state) {
             if let Err(cause) = self.install(session, state, by, flow_id) {
@@ -38,29 +38,30 @@ impl<R: Routes> Machine<R> {
             .chain(state.upstream.keys().copied())
             .collect();
         let local = (InterfaceId::LOCAL, session.destination);
-        let waiting = state.reservations.get(&local).and_then(|resv| resv.confirm);
-        let mut asked = false;
+        let pending_confirm = state.reservations.get(&local).and_then(|resv| resv.confirm);
+        let mut sent = false;
         for neighbour in previous {
-            asked |= self.ask(now, session, state, neighbour, confirm.or(waiting));
+            sent |=
+                self.update_upstream(now, session, state, neighbour, confirm.or(pending_confirm));
         }
-        // While a sender is waited for, what is asked for it then is to be confirmed, too.
+        // RESV_CONFIRM stays while the path state of a sender is missing: its RESV has it, too.
         let known =
             |flow: &Flow| flow.filters.iter().all(|sender| state.paths.contains_key(sender));
-        if let Some(resv) = state.reservations.get_mut(&local).filter(|_| asked)
+        if let Some(resv) = state.reservations.get_mut(&local).filter(|_| sent)
             && resv.flows.values().all(known)
         {
             resv.confirm = None;
         }
-        asked
+        sent
     }
 
-    /// Old ways that a reservation on the new way has replaced, or whose time is over, end
-    /// (RFC 2205 section 3.6).
-    fn leave_old_ways(&mut self, now: Time, session: &Session, state: &mut SessionState) {
+    /// Tears down old routes whose reservation the new route has, or whose time is over (RFC 2205
+    /// section 3.6).
+    fn tear_down_old_routes(&mut self, now: Time, session: &Session, state: &mut SessionState) {
         let senders: Vec<Sender> = state.paths.keys().copied().collect();
         for sender in senders {
             let Some(path) = state.paths.get_mut(&sender) else { continue };
-            let Some((old, until)) = &path.leaving else { continue };
+            let Some((old, until)) = &path.old_route else { continue };
             let is_new = |by: &InterfaceId| path.outgoing.iter().any(|hop| hop.interface == *by);
             let replaced = state.reservations.iter().any(|((by, _), resv)| {
                 let names = |(id, flow): (&FlowId, &super::state::Flow)| {
@@ -75,13 +76,13 @@ impl<R: Routes> Machine<R> {
             }
             let old: Vec<NextHop> =
                 old.iter().filter(|hop| !is_new(&hop.interface)).copied().collect();
-            path.leaving = None;
+            path.old_route = None;
             let path = path.clone();
             self.send_path_tear(now, session, &sender, &path, &old);
         }
     }
 
-    /// Brings one reservation of one interface into line.
+    /// Installs, changes or removes one reservation of one interface, after admission control.
     pub(super) fn install(
         &mut self,
         session: &Session,
@@ -93,7 +94,7 @@ impl<R: Routes> Machine<R> {
         let key = (by, flow_id);
         let Some(desired) = desired else {
             if let Some(installed) = state.installed.remove(&key) {
-                self.give_back(by, &installed);
+                self.uninstall(by, &installed);
             }
             return Ok(());
         };
@@ -102,7 +103,7 @@ impl<R: Routes> Machine<R> {
         match state.installed.get_mut(&key) {
             Some(installed) if installed.reservation == desired => installed.refused = None,
             Some(installed) => {
-                interface.ledger.replace(installed.share, share)?;
+                interface.admission.replace(installed.share, share)?;
                 installed.share = share;
                 installed.refused = None;
                 installed.reservation = desired.clone();
@@ -110,9 +111,9 @@ impl<R: Routes> Machine<R> {
                 self.controls.push_back(request);
             }
             None => {
-                interface.ledger.replace(Share::default(), share)?;
+                interface.admission.replace(Share::default(), share)?;
                 let Some(handle) = interface.take_handle() else {
-                    interface.ledger.replace(share, Share::default())?;
+                    interface.admission.replace(share, Share::default())?;
                     return Err(Cause::System(1));
                 };
                 self.controls.push_back(ControlRequest::Add(by, handle, desired.clone()));
@@ -123,17 +124,17 @@ impl<R: Routes> Machine<R> {
         Ok(())
     }
 
-    /// Ends a reservation's enforcement.
-    fn give_back(&mut self, by: InterfaceId, installed: &Installed) {
+    /// Removes an installed reservation.
+    fn uninstall(&mut self, by: InterfaceId, installed: &Installed) {
         let Some(interface) = self.interfaces.get_mut(&by) else { return };
-        // To give back is never refused.
-        let _ = interface.ledger.replace(installed.share, Share::default());
+        // A smaller reservation is never refused.
+        let _ = interface.admission.replace(installed.share, Share::default());
         interface.free_handles.insert(installed.handle.0);
         self.controls.push_back(ControlRequest::Remove(by, installed.handle));
     }
 
-    /// What was admitted cannot follow a change of its senders. What stands stays in place and the
-    /// next hops are told once; what does not stand is refused.
+    /// A change of senders cannot be admitted. An installed reservation stays in place, and the
+    /// next hops get one ResvErr; one that is not installed is refused.
     fn refuse_installed(
         &mut self,
         now: Time,
@@ -155,23 +156,23 @@ impl<R: Routes> Machine<R> {
             }
             None => false,
         };
-        let mut told = Vec::new();
+        let mut affected = Vec::new();
         for (next, resv) in &mut state.reservations {
             let Some(flow) = resv.flows.get(&flow_id).filter(|_| next.0 == by) else { continue };
             let filters = flow.filters.iter().copied().collect();
-            told.push((*next, resv.style, Descriptor { flowspec: flow.flowspec, filters }));
+            affected.push((*next, resv.style, Descriptor { flowspec: flow.flowspec, filters }));
             if !in_place {
                 resv.flows.remove(&flow_id);
             }
         }
-        for (next, style, flow) in told {
+        for (next, style, flow) in affected {
             let error = ErrorSpec { in_place, ..self.error(next, session, cause) };
             self.send_resv_err(now, session, next, style, flow, error);
         }
     }
 
-    /// Asks a previous hop for what its senders need, if that has changed.
-    fn ask(
+    /// Sends RESV to a previous hop where the merged flow descriptors have changed.
+    fn update_upstream(
         &mut self,
         now: Time,
         session: &Session,
@@ -184,12 +185,12 @@ impl<R: Routes> Machine<R> {
             .values()
             .find(|path| path.previous() == previous)
             .map(|path| path.hop.interface);
-        let wanted = wanted(state, previous).zip(handle);
+        let merged_resv = merged_resv(state, previous).zip(handle);
         let before = state.upstream.get(&previous);
-        match (wanted, before) {
+        match (merged_resv, before) {
             (None, None) => false,
             (None, Some(_)) => {
-                self.give_up(now, session, state, previous);
+                self.tear_down_upstream(now, session, state, previous);
                 false
             }
             (Some(((style, flows), handle)), Some(before))
@@ -200,8 +201,15 @@ impl<R: Routes> Machine<R> {
             (Some(((style, flows), handle)), before) => {
                 let gone = before
                     .filter(|before| before.style == style)
-                    .map_or(Vec::new(), |before| given_up(&before.flows, &flows));
-                self.ask_anew(now, session, state, previous, (style, flows, handle), confirm);
+                    .map_or(Vec::new(), |before| removed_filters(&before.flows, &flows));
+                self.send_changed_resv(
+                    now,
+                    session,
+                    state,
+                    previous,
+                    (style, flows, handle),
+                    confirm,
+                );
                 if !gone.is_empty() && previous.0 != InterfaceId::LOCAL {
                     self.send_resv_tear(now, session, previous, handle, style, gone);
                 }
@@ -210,7 +218,7 @@ impl<R: Routes> Machine<R> {
         }
     }
 
-    fn ask_anew(
+    fn send_changed_resv(
         &mut self,
         now: Time,
         session: &Session,
@@ -222,19 +230,21 @@ impl<R: Routes> Machine<R> {
         let (refresh_at, sent) = state
             .upstream
             .get(&previous)
-            .map_or((Time::NEVER, OurId::default()), |before| (before.refresh_at, before.sent));
-        let told = flows.clone();
-        let up = Upstream { handle, style, flows, refresh_at, sent, changed: now };
+            .map_or((Time::NEVER, OwnMessageId::default()), |before| {
+                (before.refresh_at, before.sent)
+            });
+        let affected = flows.clone();
+        let up = UpstreamResv { handle, style, flows, refresh_at, sent, changed: now };
         state.upstream.insert(previous, Box::new(up));
         if previous.0 == InterfaceId::LOCAL {
-            self.events.push_back(Event::Reserved { session: *session, style, flows: told });
+            self.events.push_back(Event::Reserved { session: *session, style, flows: affected });
         } else {
             self.send_resv(now, session, state, previous, confirm);
         }
     }
 
-    /// Nothing is wanted of a previous hop any more.
-    fn give_up(
+    /// Sends ResvTear to a previous hop and removes its state.
+    fn tear_down_upstream(
         &mut self,
         now: Time,
         session: &Session,
@@ -249,14 +259,14 @@ impl<R: Routes> Machine<R> {
             let (session, flows) = (*session, Vec::new());
             self.events.push_back(Event::Reserved { session, style: up.style, flows });
         } else {
-            let filters = given_up(&up.flows, &[]);
+            let filters = removed_filters(&up.flows, &[]);
             self.send_resv_tear(now, session, previous, up.handle, up.style, filters);
         }
     }
 }
 
-/// Reservations of next hops end with the last sender that they are for (RFC 2209); those of the
-/// node's own applications wait for senders to come.
+/// Removes reservations of next hops without a matching sender (RFC 2209). Those of the node's own
+/// applications stay until their senders' path state is there.
 fn prune(state: &mut SessionState) {
     let SessionState { paths, reservations, .. } = state;
     for ((by, _), resv) in reservations.iter_mut() {

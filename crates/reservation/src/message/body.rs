@@ -10,16 +10,16 @@ use super::service::{AdSpec, TrafficSpec};
 pub struct Message {
     /// The IP TTL that it was sent with (header field Send_TTL).
     pub send_ttl: u8,
-    /// The sender understands refresh reduction (RFC 2961 section 2).
+    /// Flag refresh-reduction-capable (RFC 2961 section 2).
     pub refresh_reduction: bool,
-    /// Its number (RFC 2961 section 4.1), if it has one.
+    /// MESSAGE_ID (RFC 2961 section 4.1).
     pub id: Option<MessageId>,
-    /// Acknowledgements that travel with it; all that an Ack message has.
+    /// MESSAGE_ID_ACK and MESSAGE_ID_NACK objects.
     pub acks: Vec<Ack>,
-    /// What it says.
+    /// The message's type and its objects.
     pub body: Body,
-    /// Objects to be passed on as they are: policy data, and unknown ones whose class number
-    /// begins with the bits 11 (RFC 2205 section 3.10).
+    /// Objects to be forwarded unchanged: POLICY_DATA, and unknown ones whose class number begins
+    /// with the bits 11 (RFC 2205 section 3.10).
     pub forwarded: Vec<RawObject>,
     /// The first object for which the message must be refused (RFC 2205 section 3.10); never
     /// written.
@@ -28,7 +28,7 @@ pub struct Message {
 
 /// A message's kind and its contents.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs)] // each is told at its struct
+#[allow(missing_docs)] // documented at each struct
 pub enum Body {
     Path(Path),
     Resv(Resv),
@@ -42,7 +42,7 @@ pub enum Body {
     /// Acknowledgements alone (RFC 2961 section 4.5).
     Ack,
     Srefresh(Srefresh),
-    /// A cookie to be answered, for the key named (RFC 2747 section 4.3).
+    /// Integrity challenge (RFC 2747 section 4.3).
     Challenge {
         /// The key, 48 bits.
         key: u64,
@@ -58,43 +58,43 @@ pub enum Body {
     },
 }
 
-/// A sender tells the way that its flow takes.
+/// PATH: creates path state along the route from the sender to the receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
     /// The flow's destination.
     pub session: Session,
     /// The node that this comes from.
     pub hop: Hop,
-    /// How often it comes: whole milliseconds.
+    /// The refresh period R, in whole milliseconds.
     pub refresh: Duration,
     /// The flow's sender.
     pub sender: Sender,
     /// Its traffic.
     pub traffic: TrafficSpec,
-    /// What the path has to offer so far.
+    /// ADSPEC up to the sending node.
     pub adspec: Option<AdSpec>,
 }
 
-/// A receiver's reservation, hop by hop towards the senders.
+/// RESV: a reservation, sent hop by hop upstream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resv {
     /// The flows' destination.
     pub session: Session,
-    /// The node that this comes from; `interface` as that node was told in PATH.
+    /// The sending node's address, with the LIH from the receiving node's PATH.
     pub hop: Hop,
-    /// How often it comes: whole milliseconds.
+    /// The refresh period R, in whole milliseconds.
     pub refresh: Duration,
-    /// Who wants a ResvConf.
+    /// RESV_CONFIRM: the receiver to which ResvConf is sent.
     pub confirm: Option<IpAddr>,
-    /// Senders that a wildcard reservation is forwarded to, where several ways lead there.
+    /// SCOPE: the senders to which a wildcard reservation is forwarded.
     pub scope: Vec<IpAddr>,
     /// Which senders.
     pub style: Style,
-    /// What for whom: one under SE and WF, one or more under FF.
+    /// Flow descriptors: one under SE and WF, one or more under FF.
     pub flows: Vec<Descriptor>,
 }
 
-/// A PATH failed; on its way to the sender.
+/// PathErr: a PATH failed; sent upstream to the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathErr {
     /// The flow's destination.
@@ -107,7 +107,7 @@ pub struct PathErr {
     pub traffic: TrafficSpec,
 }
 
-/// A RESV failed; on its way to the receivers.
+/// ResvErr: a RESV failed; sent downstream to the receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResvErr {
     /// The flows' destination.
@@ -124,7 +124,7 @@ pub struct ResvErr {
     pub flow: Descriptor,
 }
 
-/// A sender is gone.
+/// PathTear: ends path state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathTear {
     /// The flow's destination.
@@ -135,7 +135,7 @@ pub struct PathTear {
     pub sender: Sender,
 }
 
-/// A reservation is given up.
+/// ResvTear: ends reservation state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResvTear {
     /// The flows' destination.
@@ -150,14 +150,14 @@ pub struct ResvTear {
     pub filters: Vec<Sender>,
 }
 
-/// A reservation stands, as far as the node that says so.
+/// ResvConf: a reservation stands up to the sending node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResvConf {
     /// The flows' destination.
     pub session: Session,
     /// The node that confirms.
     pub error: ErrorSpec,
-    /// Who asked.
+    /// The receiver that requested it.
     pub confirm: IpAddr,
     /// The style of what is confirmed.
     pub style: Style,
@@ -165,7 +165,7 @@ pub struct ResvConf {
     pub flows: Vec<Descriptor>,
 }
 
-/// Refreshes many states by their messages' numbers (RFC 2961 section 5).
+/// Srefresh: refreshes state by MESSAGE_IDs (RFC 2961 section 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Srefresh {
     /// The epoch of all the numbers, 24 bits.
@@ -174,10 +174,10 @@ pub struct Srefresh {
     pub ids: Vec<u32>,
 }
 
-/// A message's number, unique at its sender within an epoch (RFC 2961 section 4.1).
+/// MESSAGE_ID: identifies a message of a sender within an epoch (RFC 2961 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageId {
-    /// The receiver is asked for an acknowledgement.
+    /// Flag ACK_Desired.
     pub ack_desired: bool,
     /// Changes when the sender restarts; 24 bits.
     pub epoch: u32,
@@ -185,10 +185,10 @@ pub struct MessageId {
     pub id: u32,
 }
 
-/// A message has come, or its number means nothing here (RFC 2961 section 4.2).
+/// MESSAGE_ID_ACK or MESSAGE_ID_NACK (RFC 2961 section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The number is not known: its state is to be sent in full.
+    /// A NACK: the MESSAGE_ID is unknown, its state must be sent in full.
     pub negative: bool,
     /// The number's epoch, 24 bits.
     pub epoch: u32,

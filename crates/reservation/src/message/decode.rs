@@ -6,21 +6,22 @@ use super::body::{
     Ack, BUNDLE, Body, EPOCH_BITS, Message, MessageId, Path, PathErr, PathTear, RawObject, Resv,
     ResvConf, ResvErr, ResvTear, Srefresh, Unknown,
 };
-use super::encode::REFRESH_REDUCTION;
+use super::error::ParseError;
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style};
 use super::service::{AdSpec, FlowSpec, TrafficSpec};
-use super::wire::{INTSERV, IPV4, IPV6, Object, Reader, checksum, class};
-use super::{HEADER_LENGTH, ParseError};
+use super::wire::{
+    HEADER_LENGTH, INTSERV, IPV4, IPV6, Object, REFRESH_REDUCTION, Reader, checksum, class,
+};
 
 type Parsed<T> = Result<T, ParseError>;
 
 impl Message {
     /// Reads one message, which takes all of `bytes`. A checksum of zero is none (RFC 2205
-    /// section 3.1.1). An INTEGRITY object is passed over: who wants it checked does so before.
+    /// section 3.1.1). An INTEGRITY object is skipped: it must be checked before.
     ///
     /// # Errors
-    /// Where the bytes are not a message; where only an object in it is unknown, that is told in
-    /// [`Message::unknown`], so that an error can be sent to where the message came from.
+    /// Where the bytes are no valid message. An unknown object alone is no error: it is in
+    /// [`Message::unknown`], so that the node can send PathErr or ResvErr.
     pub fn decode(bytes: &[u8]) -> Result<Self, ParseError> {
         match split(bytes)? {
             (message, []) => read(message, false),
@@ -29,7 +30,7 @@ impl Message {
     }
 }
 
-/// Parts the first message, as long as its header says, from what follows.
+/// Splits off the first message, by the length in its header.
 fn split(bytes: &[u8]) -> Parsed<(&[u8], &[u8])> {
     let header: &[u8; HEADER_LENGTH] = bytes.first_chunk().ok_or(ParseError::Truncated)?;
     let length = usize::from(u16::from_be_bytes([header[6], header[7]]));
@@ -80,7 +81,7 @@ fn next_object(bytes: &[u8]) -> Parsed<(Object<'_>, &[u8])> {
     Ok((Object { class, ctype, body: &object[4..] }, rest))
 }
 
-/// What a message's objects say, before its type asks for them.
+/// The objects of a message, before they are checked against its type.
 #[derive(Default)]
 struct Objects {
     acks: Vec<Ack>,
@@ -194,7 +195,7 @@ impl Objects {
     }
 
     /// RFC 2205 section 3.10: by the class number's high bits, refuse (0), ignore (10) or forward
-    /// (11). Policy data (section A.13) is nobody's business here, and is forwarded.
+    /// (11). POLICY_DATA (section A.13) is not evaluated, but forwarded.
     fn refuse(&mut self, object: Object<'_>) {
         let Object { class, ctype, body } = object;
         if class >> 6 == 0b11 || class == class::POLICY_DATA {
@@ -216,7 +217,7 @@ impl Objects {
             }),
             4 => Body::ResvErr(self.resv_err()?),
             5 => {
-                // The sender's traffic and the ADSPEC may be there and say nothing (3.1.5).
+                // SENDER_TSPEC and ADSPEC are allowed and ignored (section 3.1.5).
                 (self.traffic, self.adspec) = (None, None);
                 Body::PathTear(PathTear {
                     session: need(&mut self.session, class::SESSION)?,
@@ -287,7 +288,7 @@ impl Objects {
         })
     }
 
-    /// Flowspecs may be there, and say nothing (RFC 2205 section 3.1.6).
+    /// Flowspecs are allowed and ignored (RFC 2205 section 3.1.6).
     fn resv_tear(&mut self) -> Parsed<ResvTear> {
         let mut filters = core::mem::take(&mut self.filters);
         filters.extend(core::mem::take(&mut self.flows).into_iter().flat_map(|flow| flow.filters));
@@ -324,7 +325,7 @@ impl Objects {
         }
     }
 
-    /// Objects that the message has no place for would be lost without a word.
+    /// Refuses objects that this message type does not have.
     fn nothing_left(&self) -> Parsed<()> {
         let left = [
             (self.session.is_some(), class::SESSION),

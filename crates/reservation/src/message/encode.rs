@@ -1,14 +1,15 @@
 use ontempo_foundation::Duration;
 
 use super::body::{Ack, Body, EPOCH_BITS, KEY_BITS, Message, MessageId, Path, Resv};
+use super::error::TooLong;
 use super::parts::{Descriptor, ErrorSpec, Hop, Sender, Session, Style, millis, session_family};
-use super::wire::{INTSERV, IPV4, IPV6, Writer, checksum, class, family, put_address};
-use super::{HEADER_LENGTH, TooLong};
+use super::wire::{
+    HEADER_LENGTH, INTSERV, IPV4, IPV6, REFRESH_REDUCTION, Writer, checksum, class, family,
+    put_address,
+};
 
 /// Version 1 in the high half of the first byte, flags in the low one.
 const VERSION: u8 = 0x10;
-/// RFC 2961 section 2.
-pub(super) const REFRESH_REDUCTION: u8 = 0x01;
 
 impl Message {
     /// The message as bytes, with its checksum.
@@ -34,7 +35,7 @@ impl Message {
         bytes[1] = self.body.kind();
         bytes[4] = self.send_ttl;
         bytes[6..8].copy_from_slice(&length.to_be_bytes());
-        // Zero says that there is none (RFC 2205 section 3.1.1); its complement checks as well.
+        // Zero means no checksum (RFC 2205 section 3.1.1); its complement is equivalent.
         let sum = match checksum(&bytes) {
             0 => 0xffff,
             sum => sum,

@@ -3,9 +3,9 @@ use core::fmt;
 /// Why bytes are not an RSVP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// Fewer bytes than the common header, or than its length field says.
+    /// Fewer bytes than the common header, or than its RSVP Length.
     Truncated,
-    /// More bytes than the header's length field says.
+    /// More bytes than the RSVP Length of the common header.
     Trailing,
     /// Not version 1.
     Version(u8),
@@ -15,7 +15,7 @@ pub enum ParseError {
     MessageType(u8),
     /// An object's length is below 4, no multiple of 4, or reaches beyond the message.
     ObjectLength(u8),
-    /// An object's contents are not what its class and C-Type say: its class.
+    /// An object's contents do not fit its class and C-Type: its class.
     Malformed(u8),
     /// An object that the message must have is missing: its class.
     Missing(u8),

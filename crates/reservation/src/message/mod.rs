@@ -6,7 +6,8 @@
 //! forwarded, and ends in a message or in a [`ParseError`]. What [`Message::encode`] writes is
 //! read back equal.
 //!
-//! Authentication is apart, in [`integrity`](crate::integrity), since it works on bytes.
+//! Authentication (RFC 2747) works on the encoded bytes and is not part of this module: INTEGRITY
+//! objects are skipped here.
 
 mod body;
 mod decode;
@@ -23,9 +24,4 @@ pub use body::{
 pub use error::{ParseError, TooLong};
 pub use parts::{Cause, Descriptor, ErrorSpec, Hop, Sender, Session, Style};
 pub use service::{AdSpec, FlowSpec, GuaranteedAd, LATENCY_UNKNOWN, TrafficSpec};
-pub use wire::{checksum, class};
-
-/// Bytes of the common header (RFC 2205 section 3.1.1).
-pub const HEADER_LENGTH: usize = 8;
-/// RSVP's number among IP protocols.
-pub const PROTOCOL: u8 = 46;
+pub use wire::{HEADER_LENGTH, PROTOCOL, checksum, class};

@@ -1,4 +1,4 @@
-//! The objects that say who, where and how (RFC 2205 appendix A).
+//! SESSION, filterspecs, RSVP_HOP, STYLE and ERROR_SPEC (RFC 2205 appendix A).
 
 use core::fmt;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ pub struct Sender {
 pub struct Hop {
     /// Address of the interface that the message left by.
     pub address: IpAddr,
-    /// The previous hop's own number of that interface (logical interface handle).
+    /// The logical interface handle (LIH): that node's number of the interface.
     pub interface: u32,
 }
 
@@ -73,7 +73,7 @@ impl Style {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Descriptor {
-    /// What is asked.
+    /// The flowspec.
     pub flowspec: FlowSpec,
     /// For whom: one under FF, one or more under SE, none under WF.
     pub filters: Vec<Sender>,
@@ -110,9 +110,9 @@ pub enum Cause {
     ServiceConflict,
     /// Traffic control: a service that is not offered.
     ServiceUnsupported,
-    /// Traffic control: a flowspec that cannot be (a mean above the peak rate, say).
+    /// Traffic control: an inconsistent flowspec, for example a mean rate above the peak rate.
     BadFlowspec,
-    /// Traffic control: a TSpec that cannot be.
+    /// Traffic control: an inconsistent TSpec.
     BadTspec,
     /// The system's traffic control refused; the value is its own.
     TrafficControlSystem(u16),
@@ -220,7 +220,7 @@ pub struct ErrorSpec {
     pub node: IpAddr,
     /// What was reserved before still is (flag InPlace).
     pub in_place: bool,
-    /// The receiver of the message asked for less than what failed (flag NotGuilty).
+    /// The flowspec of the message's receiver is smaller than the one that failed (flag NotGuilty).
     pub not_guilty: bool,
     /// Why.
     pub cause: Cause,

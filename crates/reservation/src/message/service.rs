@@ -1,4 +1,4 @@
-//! What is asked of the network: the objects of integrated services (RFC 2210).
+//! TSpec, flowspec and ADSPEC: the objects of integrated services (RFC 2210).
 
 use core::cmp::Ordering;
 
@@ -41,20 +41,20 @@ mod unbounded {
 pub struct TrafficSpec {
     /// r: mean rate in bytes a second, zero or more.
     pub rate: f32,
-    /// b: what may come at once, in bytes, zero or more.
+    /// b: bucket depth in bytes, zero or more.
     pub burst: f32,
-    /// p: peak rate in bytes a second; infinite where it is not known.
+    /// p: peak rate in bytes a second; infinite where it is unknown.
     #[serde(with = "unbounded")]
     pub peak: f32,
-    /// m: packets below this size count as if they had it, in bytes.
+    /// m: minimum policed unit, in bytes: smaller packets count as this.
     pub smallest: u32,
-    /// M: the largest packet, in bytes of IP.
+    /// M: maximum packet size, in bytes of IP.
     pub largest: u32,
 }
 
 impl TrafficSpec {
     /// Equal or less in every parameter (RFC 2211, RFC 2212: ordering); a larger minimum policed
-    /// unit asks for less.
+    /// unit is less.
     pub fn within(&self, other: &Self) -> bool {
         self.rate <= other.rate
             && self.burst <= other.burst
@@ -63,8 +63,8 @@ impl TrafficSpec {
             && self.largest <= other.largest
     }
 
-    /// The least that serves both: the merge of RFC 2211 and RFC 2212. The largest packet is the
-    /// smaller of both, as no receiver is to get what another link could not carry.
+    /// The least upper bound (LUB) of RFC 2211 and RFC 2212. M is the smaller of both, so that no
+    /// packet exceeds the MTU of a link.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl TrafficSpec {
         }
     }
 
-    /// The most that both allow.
+    /// The greatest lower bound (GLB).
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl TrafficSpec {
     }
 }
 
-/// What a receiver asks to be reserved.
+/// A flowspec: the service and its parameters that a receiver requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FlowSpec {
@@ -144,9 +144,9 @@ pub enum FlowSpec {
     Guaranteed {
         /// The traffic.
         traffic: TrafficSpec,
-        /// R: the rate to be served at, in bytes a second; at least the traffic's mean rate.
+        /// R: rate of the RSpec, in bytes a second; at least r.
         rate: f32,
-        /// S: how much later than asked may be served, in microseconds.
+        /// S: slack term of the RSpec, in microseconds (RFC 2212).
         slack: u32,
     },
 }
@@ -210,7 +210,7 @@ impl FlowSpec {
         }
     }
 
-    /// Whether it asks for no more than `other` in anything.
+    /// Whether no parameter exceeds that of `other`.
     pub fn within(&self, other: &Self) -> bool {
         let resources = match (self, other) {
             (Self::Guaranteed { slack: one, .. }, Self::Guaranteed { slack: two, .. }) => {
@@ -284,7 +284,7 @@ impl FlowSpec {
     }
 }
 
-/// What the path has to offer, as collected on the way from the sender (OPWA).
+/// ADSPEC: the characteristics of the path, collected hop by hop from the sender (OPWA).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdSpec {
@@ -295,7 +295,8 @@ pub struct AdSpec {
     /// The least bandwidth of a link, in bytes a second.
     #[serde(with = "unbounded")]
     pub bandwidth: f32,
-    /// Sum of the least latencies, in microseconds; [`LATENCY_UNKNOWN`] where a node cannot say.
+    /// Sum of the minimum path latencies, in microseconds; [`LATENCY_UNKNOWN`] where one is
+    /// unknown.
     pub latency: u32,
     /// The largest packet that passes, in bytes.
     pub mtu: u32,
@@ -341,7 +342,7 @@ impl AdSpec {
         out[begins + 2..begins + 4].copy_from_slice(&words.to_be_bytes());
     }
 
-    /// Services and parameters that we do not know are left out: nobody on our side uses them.
+    /// Unknown services and parameters are skipped.
     pub(super) fn read_object(body: &[u8]) -> Option<Self> {
         let mut from = Reader(body);
         expect_version(&mut from, u16::try_from(body.len() / 4).ok()?.checked_sub(1)?)?;

@@ -2,6 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Bytes of the common header (RFC 2205 section 3.1.1).
+pub const HEADER_LENGTH: usize = 8;
+/// RSVP's number among IP protocols.
+pub const PROTOCOL: u8 = 46;
+
 /// Class numbers (RFC 2205 appendix A, RFC 2747, RFC 2961).
 pub mod class {
     #![allow(missing_docs)] // the RFCs' names
@@ -26,6 +31,8 @@ pub mod class {
     pub const CHALLENGE: u8 = 64;
 }
 
+/// Flag of the common header: refresh-reduction capable (RFC 2961 section 2).
+pub(super) const REFRESH_REDUCTION: u8 = 0x01;
 /// C-Types of addresses: IPv4 and IPv6 (RFC 2205 appendix A).
 pub(super) const IPV4: u8 = 1;
 pub(super) const IPV6: u8 = 2;

@@ -1,18 +1,18 @@
-//! Interfaces come, change and go.
+//! Interfaces that appear, change and disappear.
 
 use ontempo_foundation::{Bytes, Duration, Rate};
 use ontempo_reservation::integrity::Guard;
 use ontempo_reservation::machine::{ErrorTerms, InterfaceConfig, InterfaceId};
 
-use super::{Daemon, time_of_day};
+use super::state::{Daemon, time_of_day};
 use crate::config;
 use crate::error::DaemonError;
 use crate::routes::Interface;
 
 impl Daemon<'_> {
-    /// Sets up what is there.
-    pub(super) fn begin(&mut self) -> Result<(), DaemonError> {
-        self.look_at_interfaces()?;
+    /// Sets up the interfaces that are up.
+    pub(super) fn set_up_all(&mut self) -> Result<(), DaemonError> {
+        self.update_interfaces()?;
         for name in self.config.interfaces.keys() {
             if !self.interfaces.contains_key(name) {
                 (self.log)(&format!("{name}: waits until it is up and has an address"));
@@ -21,8 +21,8 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Compares the interfaces with those that are known.
-    pub(super) fn look_at_interfaces(&mut self) -> Result<(), DaemonError> {
+    /// Reads the kernel's interfaces; adds new ones and removes those that are down.
+    pub(super) fn update_interfaces(&mut self) -> Result<(), DaemonError> {
         let found = self.machine.routes_mut().interfaces();
         let found = found
             .map_err(|error| DaemonError::system("cannot ask the kernel for interfaces", &error))?;
@@ -65,8 +65,8 @@ impl Daemon<'_> {
                 (self.log)(&format!("{name}: took over {adopted} classes of a daemon before"));
             }
         }
-        let told = interface_config(config, new, self.config.machine().limits.neighbours);
-        self.machine.add_interface(id, told);
+        let config = interface_config(config, new, self.config.machine().limits.neighbours);
+        self.machine.add_interface(id, config);
         self.interfaces.insert(name.to_owned(), new.clone());
         Ok(())
     }
@@ -98,7 +98,7 @@ fn interface_config(
     }
 }
 
-/// One packet of the flow's own at its rate, and one of another's that is on the wire already.
+/// C: one packet of the flow at its rate; D: one packet of another flow being sent (RFC 2212).
 fn error_terms(rate: Rate, mtu: Bytes) -> ErrorTerms {
     let d: Duration = rate.time_to_send(mtu);
     ErrorTerms { c: mtu, d }

@@ -1,111 +1,25 @@
-//! What applications ask, and whom events are told.
+//! Requests of applications, and the events for them.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ontempo_foundation::Time;
 use ontempo_reservation::local::{
     Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
     Request, Status, question,
 };
-use ontempo_reservation::machine::{Event, InterfaceId, Machine};
-use ontempo_reservation::message::{AdSpec, Sender, Session, TrafficSpec};
+use ontempo_reservation::machine::{Event, InterfaceId};
 use rustix::event::PollFlags;
 
-use super::{Daemon, SETTLING};
+use super::state::{Daemon, SETTLING};
 use crate::applications::Id;
-use crate::routes::Kernel;
 
 /// Sessions that one application may watch.
 const MAX_WATCHED: usize = 1024;
 
-/// What belongs to which application.
-#[derive(Default)]
-pub(super) struct Owners {
-    senders: BTreeMap<(Session, Sender), Id>,
-    receivers: BTreeMap<Session, Id>,
-    watchers: BTreeSet<(Session, Id)>,
-    /// Senders to this host, for who comes later.
-    paths: BTreeMap<(Session, Sender), (TrafficSpec, Option<AdSpec>)>,
-}
-
-/// What is to end.
-#[derive(Default)]
-pub(super) struct Ending {
-    senders: Vec<(Session, Sender)>,
-    receivers: Vec<Session>,
-}
-
-impl Owners {
-    /// What one application has asked for, or all have.
-    pub(super) fn all_of(&self, id: Option<Id>) -> Ending {
-        let is = |owner: &Id| id.is_none_or(|id| *owner == id);
-        let senders = self.senders.iter().filter(|(_, owner)| is(owner));
-        let receivers = self.receivers.iter().filter(|(_, owner)| is(owner));
-        Ending {
-            senders: senders.map(|(key, _)| *key).collect(),
-            receivers: receivers.map(|(key, _)| *key).collect(),
-        }
-    }
-
-    fn forget(&mut self, id: Id) {
-        self.senders.retain(|_, owner| *owner != id);
-        self.receivers.retain(|_, owner| *owner != id);
-        self.watchers.retain(|(_, owner)| *owner != id);
-    }
-
-    /// Whom an event is told.
-    fn told(&self, notice: &Notice) -> BTreeSet<Id> {
-        let session = notice.session();
-        match notice {
-            Notice::Path { .. } | Notice::PathGone { .. } => {
-                let of = self.watchers.iter().filter(|(watched, _)| watched == session);
-                of.map(|(_, id)| *id).collect()
-            }
-            Notice::Reserved { .. } => {
-                let of = self.senders.iter().filter(|((to, _), _)| to == session);
-                of.map(|(_, id)| *id).collect()
-            }
-            Notice::PathError { sender, .. } => {
-                self.senders.get(&(*session, *sender)).copied().into_iter().collect()
-            }
-            Notice::ResvError { .. } | Notice::Confirmed { .. } => {
-                self.receivers.get(session).copied().into_iter().collect()
-            }
-        }
-    }
-
-    /// Notes senders to this host.
-    fn note(&mut self, notice: &Notice) {
-        match notice {
-            Notice::Path { session, sender, traffic, adspec } => {
-                self.paths.insert((*session, *sender), (*traffic, *adspec));
-            }
-            Notice::PathGone { session, sender } => {
-                self.paths.remove(&(*session, *sender));
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Ending {
-    pub(super) fn end(self, machine: &mut Machine<Kernel>, now: Time) {
-        for session in self.receivers {
-            machine.release(now, session);
-        }
-        for (session, sender) in self.senders {
-            machine.withdraw(now, session, sender);
-        }
-    }
-}
-
-const NOT_YOURS: &str = "another application of this host has asked for that";
+const OTHER_APPLICATION: &str = "another application of this host has asked for that";
 
 impl Daemon<'_> {
     /// Something has come from an application, or may go to it.
-    pub(super) fn take_application(&mut self, id: Id, flags: PollFlags) {
+    pub(super) fn serve_application(&mut self, id: Id, flags: PollFlags) {
         if flags.contains(PollFlags::OUT) && !self.applications.flush(id) {
-            return self.end_application(id);
+            return self.close_application(id);
         }
         if !flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
             return;
@@ -113,21 +27,21 @@ impl Daemon<'_> {
         let received = self.applications.receive(id);
         for line in received.lines {
             if !self.answer(id, &line) {
-                return self.end_application(id);
+                return self.close_application(id);
             }
         }
         if received.ended {
-            self.end_application(id);
+            self.close_application(id);
         }
     }
 
-    /// Answers a line. Answers whether the connection still stands.
+    /// Answers a request; false where the connection must be closed.
     fn answer(&mut self, id: Id, line: &[u8]) -> bool {
         let Question { id: number, request } = match question(line) {
             Ok(question) => question,
             Err(reason) => {
                 self.applications
-                    .say(id, &Reply::Answer { id: 0, result: Answer::Refused(reason) });
+                    .send(id, &Reply::Answer { id: 0, result: Answer::Refused(reason) });
                 return false;
             }
         };
@@ -136,14 +50,14 @@ impl Daemon<'_> {
             _ => None,
         };
         let result = self.carry_out(id, request);
-        let mut stands = self.applications.say(id, &Reply::Answer { id: number, result });
+        let mut stands = self.applications.send(id, &Reply::Answer { id: number, result });
         if let Some(session) = watched {
             let known = self.owners.paths.iter().filter(|((to, _), _)| *to == session);
             for ((session, sender), (traffic, adspec)) in known {
                 let (session, sender) = (*session, *sender);
                 let (traffic, adspec) = (*traffic, *adspec);
                 let notice = Notice::Path { session, sender, traffic, adspec };
-                stands &= self.applications.say(id, &Reply::Event(notice));
+                stands &= self.applications.send(id, &Reply::Event(notice));
             }
         }
         // Events of this request before the answer of the next.
@@ -158,7 +72,7 @@ impl Daemon<'_> {
         match request {
             Request::Send { session, sender, traffic } => {
                 if is_other(self.owners.senders.get(&(session, sender))) {
-                    return refused(NOT_YOURS);
+                    return refused(OTHER_APPLICATION);
                 }
                 if let Err(error) = self.machine.announce(now, session, sender, traffic) {
                     return refused(&error.to_string());
@@ -181,7 +95,7 @@ impl Daemon<'_> {
             }
             Request::Reserve { session, style, flows, confirm } => {
                 if is_other(self.owners.receivers.get(&session)) {
-                    return refused(NOT_YOURS);
+                    return refused(OTHER_APPLICATION);
                 }
                 if let Err(error) = self.machine.reserve(now, session, style, &flows, confirm) {
                     return refused(&error.to_string());
@@ -200,8 +114,8 @@ impl Daemon<'_> {
         Answer::Done
     }
 
-    /// A connection has ended, and what was asked for on it with it.
-    fn end_application(&mut self, id: Id) {
+    /// Ends a connection with its senders and reservations.
+    fn close_application(&mut self, id: Id) {
         let now = self.now();
         self.applications.close(id);
         let ending = self.owners.all_of(Some(id));
@@ -209,14 +123,14 @@ impl Daemon<'_> {
         ending.end(&mut self.machine, now);
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
-        let Some(notice) = Notice::of(event) else { return };
-        self.owners.note(&notice);
-        let told = self.owners.told(&notice);
+    pub(super) fn notify(&mut self, event: Event) {
+        let Some(notice) = event.notice() else { return };
+        self.owners.record(&notice);
+        let recipients = self.owners.recipients(&notice);
         let reply = Reply::Event(notice);
-        for id in told {
-            if !self.applications.say(id, &reply) {
-                self.end_application(id);
+        for id in recipients {
+            if !self.applications.send(id, &reply) {
+                self.close_application(id);
             }
         }
     }

@@ -1,15 +1,12 @@
 //! The loop around the machine.
 
-mod interfaces;
-mod requests;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use ontempo_foundation::{RandomStream, Time};
 use ontempo_reservation::machine::{
@@ -17,60 +14,37 @@ use ontempo_reservation::machine::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::owners::Owners;
+use super::state::{Daemon, SETTLING};
 use crate::applications::{Applications, Id};
 use crate::config::Config;
 use crate::enforcement::Enforcement;
 use crate::error::DaemonError;
-use crate::packets::{From, Packets};
-use crate::routes::{Changes, Interface, Kernel};
-use requests::Owners;
+use crate::packets::{Packets, SocketKind};
+use crate::routes::{Changes, Kernel};
 
-/// One name a network: the kernel frees it however the process ends.
+/// Abstract socket name, one for each network namespace; freed by the kernel when the process ends.
 const LOCK: &[u8] = b"ontempo-rsvpd";
-/// Packets taken before others have their turn.
+/// Packets received from one socket before others are served.
 const MAX_BATCH: usize = 64;
-/// Changes of routes come in bursts; they are looked at together.
-const SETTLING: ontempo_foundation::Duration = ontempo_foundation::Duration::from_millis(5);
 /// Kinds of reasons for dropping packets that are counted apart.
 const MAX_REASONS: usize = 256;
 
-struct Daemon<'a> {
-    config: Config,
-    machine: Machine<Kernel>,
-    packets: Packets,
-    changes: Changes,
-    enforcement: Enforcement,
-    applications: Applications,
-    owners: Owners,
-    /// The interfaces that speak RSVP, by name.
-    interfaces: BTreeMap<String, Interface>,
-    started: Instant,
-    /// When classes of a daemon before this one end that nobody has asked for.
-    purge_at: Time,
-    /// When changes of routes are looked at.
-    look_at: Time,
-    dropped: BTreeMap<String, u64>,
-    bad_packets: u64,
-    packets_in: u64,
-    packets_out: u64,
-    log: &'a mut dyn FnMut(&str),
-}
-
-/// What there is to be done.
+/// A descriptor that is ready.
 enum Ready {
     Stop,
-    Packets(From),
+    Packets(SocketKind),
     Changes,
     Connect,
     Application(Id, PollFlags),
 }
 
-/// Runs the daemon until `stop` can be read; then tears down what this host's applications have
-/// asked for, and takes all classes away. `log` gets a sentence for whatever an operator should
-/// know.
+/// Runs the daemon until `stop` is readable; then tears down the senders and reservations of this
+/// host's applications, and removes all classes. `log` gets the log sentences.
 ///
 /// # Errors
-/// Where it cannot start: rights, another daemon, an interface with somebody else's discipline.
+/// Where it cannot start: missing rights, another daemon, an interface with another program's
+/// qdisc.
 pub fn run(
     config: Config,
     stop: BorrowedFd<'_>,
@@ -107,15 +81,15 @@ pub fn run(
         interfaces: BTreeMap::new(),
         started: Instant::now(),
         purge_at: Time::NEVER,
-        look_at: Time::NEVER,
+        update_at: Time::NEVER,
         dropped: BTreeMap::new(),
         bad_packets: 0,
         packets_in: 0,
         packets_out: 0,
         log,
     };
-    daemon.begin()?;
-    let ended = daemon.turn(stop);
+    daemon.set_up_all()?;
+    let ended = daemon.run_loop(stop);
     daemon.end();
     ended
 }
@@ -128,36 +102,26 @@ fn seed() -> Result<u64, DaemonError> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Above all numbers that were used with a key before.
-fn time_of_day() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Daemon<'_> {
-    fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    fn turn(&mut self, stop: BorrowedFd<'_>) -> Result<(), DaemonError> {
+    fn run_loop(&mut self, stop: BorrowedFd<'_>) -> Result<(), DaemonError> {
         loop {
             for ready in self.wait(stop)? {
                 match ready {
                     Ready::Stop => return Ok(()),
-                    Ready::Packets(from) => self.take_packets(from)?,
+                    Ready::Packets(from) => self.receive_packets(from)?,
                     Ready::Changes => {
                         self.changes.drain();
-                        self.look_at = self.look_at.min(self.now() + SETTLING);
+                        self.update_at = self.update_at.min(self.now() + SETTLING);
                     }
                     Ready::Connect => self.applications.accept(),
-                    Ready::Application(id, flags) => self.take_application(id, flags),
+                    Ready::Application(id, flags) => self.serve_application(id, flags),
                 }
             }
             let now = self.now();
-            if self.look_at <= now {
-                self.look_at = Time::NEVER;
-                // One that cannot be set up is told of; the others go on.
-                if let Err(error) = self.look_at_interfaces() {
+            if self.update_at <= now {
+                self.update_at = Time::NEVER;
+                // An interface that cannot be set up is logged; the others go on.
+                if let Err(error) = self.update_interfaces() {
                     (self.log)(&error.to_string());
                 }
                 self.machine.routes_changed(now);
@@ -176,7 +140,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Waits until something is to be done; what can be read or written then.
+    /// Waits for input or the next timer; returns what can be read or written.
     fn wait(&self, stop: BorrowedFd<'_>) -> Result<Vec<Ready>, DaemonError> {
         let mut sources = vec![(Ready::Stop, stop, PollFlags::IN)];
         let packets = self.packets.sources();
@@ -192,7 +156,7 @@ impl Daemon<'_> {
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
-        let due = due.min(self.purge_at).min(self.look_at);
+        let due = due.min(self.purge_at).min(self.update_at);
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
             let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
@@ -213,14 +177,14 @@ impl Daemon<'_> {
             .collect())
     }
 
-    fn take_packets(&mut self, from: From) -> Result<(), DaemonError> {
+    fn receive_packets(&mut self, from: SocketKind) -> Result<(), DaemonError> {
         for _ in 0..MAX_BATCH {
             let now = self.now();
             let received = self.packets.receive(from);
             let packet = match received {
                 Ok(Some(packet)) => packet,
                 Ok(None) => return Ok(()),
-                // An interface that went down says so here, too.
+                // Also reported here when an interface goes down.
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => return Ok(()),
                 Err(error) => return Err(DaemonError::system("cannot receive RSVP", &error)),
             };
@@ -231,9 +195,9 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    /// Does what the machine asks for, until it asks for nothing more: first enforcement, so that
-    /// nobody is told of what fails.
-    fn settle(&mut self) {
+    /// Carries out all output of the machine: traffic control first, so that no RESV or event goes
+    /// out for a reservation that the system then refuses.
+    pub(super) fn settle(&mut self) {
         loop {
             self.enforce();
             let mut idle = true;
@@ -241,16 +205,16 @@ impl Daemon<'_> {
                 idle = false;
                 match self.packets.send(&packet) {
                     Ok(()) => self.packets_out += 1,
-                    Err(error) => self.drop_packet(&format!("cannot send: {error}"), None),
+                    Err(error) => self.count_drop(&format!("cannot send: {error}"), None),
                 }
             }
             while let Some(event) = self.machine.poll_event() {
                 idle = false;
                 match event {
                     Event::Dropped { interface, source, reason } => {
-                        self.drop_packet(&reason, Some((interface, source)));
+                        self.count_drop(&reason, Some((interface, source)));
                     }
-                    event => self.tell(event),
+                    event => self.notify(event),
                 }
             }
             if idle {
@@ -277,8 +241,8 @@ impl Daemon<'_> {
         }
     }
 
-    /// Counts a packet that was not taken; the first of a kind is told.
-    fn drop_packet(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
+    /// Counts a dropped packet; the first for each reason is logged.
+    fn count_drop(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
         let known = self.dropped.contains_key(reason);
         let kind = if known || self.dropped.len() < MAX_REASONS { reason } else { "others" };
         *self.dropped.entry(kind.to_owned()).or_default() += 1;
@@ -291,7 +255,7 @@ impl Daemon<'_> {
         }
     }
 
-    /// Tears down what this host's applications have asked for, and enforcement with it.
+    /// Tears down the senders and reservations of this host's applications, then traffic control.
     fn end(&mut self) {
         let now = self.now();
         self.owners.all_of(None).end(&mut self.machine, now);

@@ -4,8 +4,9 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
+use nix::sched::{CloneFlags, unshare};
 use ontempo_foundation::{Bytes, Rate};
-use ontempo_reservation::htb::{Device, Htb, Root, read_found, read_root};
+use ontempo_reservation::htb::{Device, Htb, Objects, Root, left_on, root_of};
 use ontempo_reservation::machine::{ControlRequest, Handle, InterfaceId, Reservation};
 use ontempo_reservation::message::{FlowSpec, Sender, Session, TrafficSpec};
 
@@ -35,28 +36,46 @@ fn reservation(destination: IpAddr, sources: &[IpAddr], kilobits: u64) -> Reserv
     }
 }
 
-/// Runs the lines on an interface of a new namespace, then what is asked for; `None`, with a word
-/// about it, where this machine does not let us.
-fn tc(lines: &[String], show: &str) -> Option<String> {
+/// Runs the lines on an interface of a new namespace; gives what `show` prints then, and the
+/// kernel's objects. `None`, with a word about it, where this machine has no namespaces for us.
+fn applied(lines: &[String], show: &str) -> Option<(String, Objects)> {
+    // A namespace belongs to a thread.
+    std::thread::scope(|scope| {
+        scope.spawn(|| in_a_namespace(lines, show)).join().expect("no panic")
+    })
+}
+
+fn in_a_namespace(lines: &[String], show: &str) -> Option<(String, Objects)> {
+    let skipped = |why: &dyn std::fmt::Display| {
+        eprintln!("skipped: no namespace of our own: {why}");
+        None
+    };
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+        return skipped(&error);
+    }
     let script =
         format!("ip tuntap add d0 mode tun && ip link set d0 up || exit 42; tc -batch - && {show}");
-    let mut run = Command::new("unshare")
-        .args(["--net", "sh", "-c", &script])
+    let mut run = Command::new("sh")
+        .args(["-c", &script])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .ok()?;
-    // Where the namespace is refused nobody reads.
+        .expect("a shell");
+    // Where the interface is refused nobody reads.
     let _ = run.stdin.take()?.write_all((lines.join("\n") + "\n").as_bytes());
-    let done = run.wait_with_output().ok()?;
+    let done = run.wait_with_output().expect("the shell ends");
     let error = String::from_utf8_lossy(&done.stderr);
-    if error.contains("Operation not permitted") || done.status.code() == Some(42) {
-        eprintln!("skipped: no namespace of our own: {error}");
-        return None;
+    if done.status.code() == Some(42) {
+        return skipped(&error);
     }
     assert!(done.status.success(), "{error}\n{}", lines.join("\n"));
-    Some(String::from_utf8_lossy(&done.stdout).into_owned())
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned();
+    Some((shown, ontempo_rsvpd::objects("d0").expect("the kernel answers")))
+}
+
+fn tc(lines: &[String], show: &str) -> Option<String> {
+    applied(lines, show).map(|(shown, _)| shown)
 }
 
 const HERE: [IpAddr; 2] =
@@ -124,11 +143,10 @@ fn other() -> IpAddr {
 }
 
 /// What a daemon finds that starts after another was killed.
-fn restarted(shown: &str) -> (Htb, Vec<String>) {
-    let parts: Vec<&str> = shown.split("=\n").collect();
-    assert_eq!(read_root(parts[0], parts[1]), Root::Ours);
+fn restarted(objects: &Objects) -> (Htb, Vec<String>) {
+    assert_eq!(root_of(objects), Root::Ours);
     let mut htb = htb();
-    let lines = htb.adopt(read_found(parts[1], parts[2]));
+    let lines = htb.adopt(left_on(objects));
     (htb, lines)
 }
 
@@ -142,8 +160,8 @@ fn what_a_killed_daemon_left_is_taken_over_and_the_rest_ends_with_its_lifetime()
     ] {
         lines.extend(before.lines(&request));
     }
-    let Some(shown) = tc(&lines, SHOW) else { return };
-    let (mut after, mut more) = restarted(&shown);
+    let Some((_, found)) = applied(&lines, SHOW) else { return };
+    let (mut after, mut more) = restarted(&found);
     assert_eq!(after.adopted(), 2);
     // Senders of handle 2 before come back one by one, now under handle 1.
     let first = ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE[..1], 400));
@@ -176,12 +194,11 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
         "filter add dev d0 parent 1: protocol ip prio 1 u32 match ip dport 9 0xffff flowid 1:10",
     ];
     let mut lines: Vec<String> = theirs.iter().map(|line| (*line).to_owned()).collect();
-    let Some(before) = tc(&lines, SHOW) else { return };
-    let parts: Vec<&str> = before.split("=\n").collect();
-    assert_eq!(read_root(parts[0], parts[1]), Root::Theirs);
+    let Some((before, found)) = applied(&lines, SHOW) else { return };
+    assert_eq!(root_of(&found), Root::Theirs);
     let mut htb = htb().under_theirs();
     lines.extend(htb.tables());
-    lines.extend(htb.adopt(read_found(parts[1], parts[2])));
+    lines.extend(htb.adopt(left_on(&found)));
     let any = Session { destination: THERE, protocol: 17, port: 0 };
     let mut wildcard = reservation(THERE, &[], 64);
     wildcard.session = any;
@@ -198,12 +215,11 @@ fn below_somebody_elses_root_all_of_ours_goes_and_nothing_else() {
         lines.sort();
         lines
     };
-    let after = tc(&lines, SHOW).expect("a namespace, as before");
+    let (after, found) = applied(&lines, SHOW).expect("a namespace, as before");
     assert_eq!(sorted(&after), sorted(&before));
     // The tables are there still, unseen: the next daemon needs no others.
-    let parts: Vec<&str> = after.split("=\n").collect();
     let mut next = self::htb().under_theirs();
-    lines.extend(next.adopt(read_found(parts[1], parts[2])));
+    lines.extend(next.adopt(left_on(&found)));
     let add = ControlRequest::Add(BY, Handle(1), reservation(THERE, &HERE, 100));
     lines.extend(next.lines(&add));
     let shown = tc(&lines, SHOW).expect("a namespace, as before");

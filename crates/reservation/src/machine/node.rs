@@ -1,0 +1,388 @@
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+
+use ontempo_foundation::{RandomStream, Rate, Time};
+
+use super::admission::AdmissionControl;
+use super::boundary::{
+    Arrival, ControlRequest, Event, Handle, InterfaceConfig, InterfaceId, Reservation, Routes,
+    Transmit,
+};
+use super::config::Config;
+use super::message_ids::MessageIds;
+use super::state::{Neighbour, NeighbourMessageId, SessionState};
+use super::timers::{Timer, Timers};
+use crate::integrity::Verdict;
+use crate::message::{Ack, Body, Cause, Message, Session, Unknown};
+
+/// Queued events about dropped packets, at most: invalid packets must not fill the memory.
+pub(super) const MAX_EVENTS: usize = 10_000;
+/// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
+const MAX_HANDLES: u16 = 0x7ff0;
+
+/// The RSVP of one host or router; see the [module](super).
+#[derive(Clone, Debug)]
+pub struct Machine<R> {
+    pub(super) config: Config,
+    pub(super) routes: R,
+    pub(super) interfaces: BTreeMap<InterfaceId, Interface>,
+    pub(super) sessions: BTreeMap<Session, SessionState>,
+    pub(super) timers: Timers,
+    pub(super) message_ids: MessageIds,
+    pub(super) random: RandomStream,
+    pub(super) transmits: VecDeque<Transmit>,
+    pub(super) controls: VecDeque<ControlRequest>,
+    pub(super) events: VecDeque<Event>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Interface {
+    pub(super) config: InterfaceConfig,
+    pub(super) admission: AdmissionControl,
+    pub(super) free_handles: BTreeSet<u16>,
+    last_handle: u16,
+}
+
+impl Interface {
+    pub(super) fn take_handle(&mut self) -> Option<Handle> {
+        if let Some(handle) = self.free_handles.pop_first() {
+            return Some(Handle(handle));
+        }
+        (self.last_handle < MAX_HANDLES).then(|| {
+            self.last_handle += 1;
+            Handle(self.last_handle)
+        })
+    }
+}
+
+/// Incoming interface, source and TTL of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PacketInfo {
+    pub(super) interface: InterfaceId,
+    pub(super) source: IpAddr,
+    pub(super) ttl: u8,
+}
+
+impl PacketInfo {
+    /// The neighbour by its RSVP_HOP; by the source address of a message without one.
+    pub(super) fn neighbour(&self, hop: Option<IpAddr>) -> Neighbour {
+        (self.interface, hop.unwrap_or(self.source))
+    }
+
+    /// The MESSAGE_ID of a message of this neighbour.
+    pub(super) fn message_id_of(
+        &self,
+        message: &Message,
+        neighbour: IpAddr,
+    ) -> Option<NeighbourMessageId> {
+        message.id.map(|id| NeighbourMessageId { neighbour, epoch: id.epoch, id: id.id })
+    }
+}
+
+/// The number of each kind of state of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Sessions with any state.
+    pub sessions: usize,
+    /// Senders.
+    pub paths: usize,
+    /// Flow descriptors of all reservation state.
+    pub reservations: usize,
+    /// Reservations that are enforced.
+    pub enforced: usize,
+    /// Unacknowledged messages and MESSAGE_IDs, own and neighbours'.
+    pub numbers: usize,
+}
+
+impl<R: Routes> Machine<R> {
+    /// A node without interfaces or state. `random` gives jitter and the epoch; after a restart it
+    /// must be another one than before.
+    pub fn new(config: Config, routes: R, mut random: RandomStream) -> Self {
+        Self {
+            config,
+            routes,
+            interfaces: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            timers: Timers::default(),
+            message_ids: MessageIds::new(&mut random),
+            random,
+            transmits: VecDeque::new(),
+            controls: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Enables RSVP on an interface. State uses it after the next [`Machine::routes_changed`].
+    pub fn add_interface(&mut self, id: InterfaceId, config: InterfaceConfig) {
+        let admission = AdmissionControl::new(&config);
+        let interface =
+            Interface { config, admission, free_handles: BTreeSet::new(), last_handle: 0 };
+        self.interfaces.insert(id, interface);
+    }
+
+    /// Disables RSVP on an interface that is gone, and removes its reservation state. Its traffic
+    /// control is not called.
+    pub fn remove_interface(&mut self, now: Time, id: InterfaceId) {
+        self.interfaces.remove(&id);
+        let sessions: Vec<Session> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.edit(session, |machine, state| {
+                state.installed.retain(|(by, _), _| *by != id);
+                state.reservations.retain(|(by, _), resv| {
+                    if *by == id {
+                        machine.message_ids.remove_received(resv.source);
+                    }
+                    *by != id
+                });
+                machine.update(now, &session, state, None);
+            });
+        }
+        self.routes_changed(now);
+    }
+
+    /// The node's routes; after a change [`Machine::routes_changed`] must be called.
+    pub fn routes_mut(&mut self) -> &mut R {
+        &mut self.routes
+    }
+
+    /// Sum of the rates reserved on an interface, at most its reservable rate.
+    pub fn reserved(&self, id: InterfaceId) -> Rate {
+        self.interfaces.get(&id).map_or(Rate::default(), |known| known.admission.reserved())
+    }
+
+    /// The reservations installed on an interface.
+    pub fn enforced(&self, id: InterfaceId) -> impl Iterator<Item = (Handle, &Reservation)> {
+        let installed = self.sessions.values().flat_map(|state| state.installed.iter());
+        installed
+            .filter(move |((by, _), _)| *by == id)
+            .map(|(_, known)| (known.handle, &known.reservation))
+    }
+
+    /// The number of each kind of state of the node.
+    pub fn census(&self) -> Census {
+        let mut census = Census { numbers: self.message_ids.kept(), ..Census::default() };
+        for state in self.sessions.values() {
+            census.sessions += 1;
+            census.paths += state.paths.len();
+            census.reservations +=
+                state.reservations.values().map(|resv| resv.flows.len()).sum::<usize>();
+            census.enforced += state.installed.len();
+        }
+        census
+    }
+
+    /// Processes a packet of IP protocol 46. An invalid one gives an [`Event::Dropped`] or a
+    /// PathErr or ResvErr to the neighbour.
+    pub fn on_packet(&mut self, now: Time, arrival: Arrival<'_>) {
+        let Arrival { interface, source, ttl, payload } = arrival;
+        let packet_info = PacketInfo { interface, source, ttl };
+        if !self.interfaces.contains_key(&interface) {
+            self.dropped(interface, source, "the interface does not speak RSVP");
+            return;
+        }
+        match Message::decode(payload) {
+            Err(error) => self.dropped(interface, source, &error.to_string()),
+            Ok(message) => match self.authenticate(now, &packet_info, &message, payload) {
+                Ok(true) => self.dispatch(now, &packet_info, &message),
+                Ok(false) => {}
+                Err(reason) => self.dropped(interface, source, &reason),
+            },
+        }
+        self.flush_acks();
+    }
+
+    /// Whether the message is to be processed; Challenge and Response end here.
+    fn authenticate(
+        &mut self,
+        now: Time,
+        packet_info: &PacketInfo,
+        message: &Message,
+        payload: &[u8],
+    ) -> Result<bool, String> {
+        let known = self.interfaces.get_mut(&packet_info.interface);
+        let Some(guard) = known.and_then(|known| known.config.guard.as_mut()) else {
+            return Ok(true);
+        };
+        if let Body::Challenge { key, cookie } = &message.body {
+            if *key == guard.key_id() {
+                let body = Body::Response { key: *key, cookie: cookie.clone() };
+                let peer = (packet_info.interface, packet_info.source);
+                self.send_plain(peer, body);
+                self.hasten_summary(now, peer);
+            }
+            return Ok(false);
+        }
+        let response = match &message.body {
+            Body::Response { cookie, .. } => Some(cookie.as_slice()),
+            _ => None,
+        };
+        let peer = packet_info.neighbour(hop_of(message));
+        match guard.check(now, peer.1, payload, response) {
+            Verdict::Accept => Ok(response.is_none()),
+            Verdict::Refuse(refusal, challenge) => {
+                let key = guard.key_id();
+                if let Some(cookie) = challenge {
+                    self.transmit_open(peer, &Message::new(Body::Challenge { key, cookie }));
+                }
+                Err(refusal.to_string())
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: Time, packet_info: &PacketInfo, message: &Message) {
+        let peer = packet_info.neighbour(hop_of(message));
+        for ack in &message.acks {
+            self.on_ack(now, peer, ack);
+        }
+        if let Some(id) = message.id.filter(|id| id.ack_desired) {
+            let ack = Ack { negative: false, epoch: id.epoch, id: id.id };
+            self.message_ids.queue_ack(peer, ack);
+        }
+        if message.unknown.is_some() && !matches!(message.body, Body::Path(_) | Body::Resv(_)) {
+            self.dropped(
+                packet_info.interface,
+                packet_info.source,
+                "an object of the message is unknown",
+            );
+            return;
+        }
+        let taken = match &message.body {
+            Body::Path(path) => self.on_path(now, packet_info, message, path),
+            Body::Resv(resv) => self.on_resv(now, packet_info, message, resv),
+            body => {
+                self.dispatch_rest(now, packet_info, message, body);
+                Ok(())
+            }
+        };
+        if let Err(reason) = taken {
+            self.dropped(packet_info.interface, packet_info.source, reason);
+        }
+    }
+
+    fn dispatch_rest(
+        &mut self,
+        now: Time,
+        packet_info: &PacketInfo,
+        message: &Message,
+        body: &Body,
+    ) {
+        match body {
+            Body::PathErr(error) => self.on_path_err(now, packet_info, error),
+            Body::ResvErr(error) => self.on_resv_err(now, packet_info, error),
+            Body::PathTear(tear) => self.on_path_tear(now, packet_info, message, tear),
+            Body::ResvTear(tear) => self.on_resv_tear(now, packet_info, message, tear),
+            Body::ResvConf(conf) => self.on_resv_conf(now, conf),
+            Body::Bundle(messages) => {
+                messages.iter().for_each(|message| self.dispatch(now, packet_info, message));
+            }
+            Body::Srefresh(refresh) => {
+                self.on_srefresh(now, (packet_info.interface, packet_info.source), refresh);
+            }
+            // Without a key on this interface there is no security association to prove.
+            Body::Ack | Body::Challenge { .. } | Body::Response { .. } => {}
+            Body::Path(_) | Body::Resv(_) => {}
+        }
+    }
+
+    /// When [`Machine::on_timeout`] is to be called next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Processes all timers due by `now`.
+    pub fn on_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Path(session, sender) => {
+                    self.edit(session, |machine, state| {
+                        if let Some(path) = state.paths.get_mut(&sender) {
+                            path.refresh_at = Time::NEVER;
+                        }
+                        machine.refresh_path(now, &session, state, &sender);
+                    });
+                }
+                Timer::Resv(session, interface, address) => {
+                    self.edit(session, |machine, state| {
+                        let previous = (interface, address);
+                        if let Some(up) = state.upstream.get_mut(&previous) {
+                            up.refresh_at = Time::NEVER;
+                        }
+                        machine.refresh_resv(now, &session, state, previous);
+                    });
+                }
+                Timer::Expiry(session) => {
+                    if let Some(state) = self.sessions.get_mut(&session) {
+                        state.expiry_at.0 = Time::NEVER;
+                    }
+                    self.expire(now, session);
+                }
+                Timer::Retransmit(id) => self.on_retransmit(now, id),
+                Timer::Summary(interface, address) => self.on_summary(now, (interface, address)),
+            }
+        }
+    }
+
+    /// The next packet to be sent.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// The next change of the installed reservations.
+    pub fn poll_control(&mut self) -> Option<ControlRequest> {
+        self.controls.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Changes the state of a session, taken out of the node's for this. Afterwards empty state is
+    /// removed, and the cleanup timer is set to the next cleanup timeout of the session.
+    pub(super) fn edit(
+        &mut self,
+        session: Session,
+        work: impl FnOnce(&mut Self, &mut SessionState),
+    ) {
+        let Some(mut state) = self.sessions.remove(&session) else { return };
+        work(self, &mut state);
+        let message_ids = &mut self.message_ids;
+        state.reservations.retain(|_, resv| {
+            if resv.flows.is_empty() {
+                message_ids.remove_received(resv.source);
+            }
+            !resv.flows.is_empty()
+        });
+        let timer = Timer::Expiry(session);
+        if state.is_empty() {
+            self.timers.clear(&mut state.expiry_at.0, timer);
+            return;
+        }
+        let ends = state.ends();
+        if ends < state.expiry_at.0 {
+            self.timers.set(&mut state.expiry_at.0, ends, timer);
+        }
+        self.sessions.insert(session, state);
+    }
+}
+
+/// The address in the RSVP_HOP object, which all messages but some have.
+fn hop_of(message: &Message) -> Option<IpAddr> {
+    match &message.body {
+        Body::Path(path) => Some(path.hop.address),
+        Body::Resv(resv) => Some(resv.hop.address),
+        Body::ResvErr(error) => Some(error.hop.address),
+        Body::PathTear(tear) => Some(tear.hop.address),
+        Body::ResvTear(tear) => Some(tear.hop.address),
+        _ => None,
+    }
+}
+
+/// The error of an unknown object (RFC 2205 appendix B).
+pub(super) fn unknown_cause(unknown: Unknown) -> Cause {
+    if unknown.class_known {
+        Cause::UnknownCType(unknown.class, unknown.ctype)
+    } else {
+        Cause::UnknownClass(unknown.class, unknown.ctype)
+    }
+}

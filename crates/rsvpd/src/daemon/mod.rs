@@ -1,0 +1,9 @@
+//! The daemon: one thread around the machine.
+
+mod event_loop;
+mod interfaces;
+mod owners;
+mod requests;
+mod state;
+
+pub use event_loop::run;

@@ -1,0 +1,51 @@
+//! What the daemon keeps between two turns of its loop.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_reservation::machine::Machine;
+
+use super::owners::Owners;
+use crate::applications::Applications;
+use crate::config::Config;
+use crate::enforcement::Enforcement;
+use crate::packets::Packets;
+use crate::routes::{Changes, Interface, Kernel};
+
+/// Changes of routes come in bursts: they are read again together after this time.
+pub(super) const SETTLING: Duration = Duration::from_millis(5);
+
+pub(super) struct Daemon<'a> {
+    pub(super) config: Config,
+    pub(super) machine: Machine<Kernel>,
+    pub(super) packets: Packets,
+    pub(super) changes: Changes,
+    pub(super) enforcement: Enforcement,
+    pub(super) applications: Applications,
+    pub(super) owners: Owners,
+    /// The interfaces that speak RSVP, by name.
+    pub(super) interfaces: BTreeMap<String, Interface>,
+    pub(super) started: Instant,
+    /// When classes of a daemon before this one are removed that were not refreshed.
+    pub(super) purge_at: Time,
+    /// When the interfaces and routes are read again after a change.
+    pub(super) update_at: Time,
+    pub(super) dropped: BTreeMap<String, u64>,
+    pub(super) bad_packets: u64,
+    pub(super) packets_in: u64,
+    pub(super) packets_out: u64,
+    pub(super) log: &'a mut dyn FnMut(&str),
+}
+
+impl Daemon<'_> {
+    pub(super) fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Above all numbers that were used with a key before.
+pub(super) fn time_of_day() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
