@@ -38,6 +38,9 @@ fn reservation(destination: IpAddr, sources: &[IpAddr], kilobits: u64) -> Reserv
 /// Runs the lines on an interface of a new namespace, then what is asked for; `None`, with a word
 /// about it, where this machine does not let us.
 fn tc(lines: &[String], show: &str) -> Option<String> {
+    if !ontempo_testing::require_programs(&["unshare", "ip", "tc"]) {
+        return None;
+    }
     let script =
         format!("ip tuntap add d0 mode tun && ip link set d0 up || exit 42; tc -batch - && {show}");
     let mut run = Command::new("unshare")
@@ -46,13 +49,13 @@ fn tc(lines: &[String], show: &str) -> Option<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .ok()?;
+        .expect("unshare starts");
     // Where the namespace is refused nobody reads.
-    let _ = run.stdin.take()?.write_all((lines.join("\n") + "\n").as_bytes());
-    let done = run.wait_with_output().ok()?;
+    let _ = run.stdin.take().expect("a pipe").write_all((lines.join("\n") + "\n").as_bytes());
+    let done = run.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&done.stderr);
     if error.contains("Operation not permitted") || done.status.code() == Some(42) {
-        eprintln!("skipped: no namespace of our own: {error}");
+        ontempo_testing::record_skip(&format!("no namespace of its own: {error}"));
         return None;
     }
     assert!(done.status.success(), "{error}\n{}", lines.join("\n"));
