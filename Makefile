@@ -115,7 +115,7 @@ always:
 # the stamp spares asking it.
 $(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
 	$(call step,build)
-	$(BIN)/maturin develop $(RELEASE) --extras lab,dev
+	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE) --extras lab,dev
 	cargo build $(RELEASE) $(FEATURES) -p ontempo-cli
 	install -m 755 target/release/ontempo $(BIN)/ontempo
 	touch $@
