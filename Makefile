@@ -11,39 +11,56 @@ BIN := $(VENV)/bin
 
 # Everything is built and tested in one profile, so that dependencies are compiled once.
 RELEASE := --release
-# What this machine can build beyond what every machine can.
+# What this machine can build beyond what every machine can. It is looked up when make starts:
+# `make test` installs packages first, then starts a make of its own.
 FEATURES := $(shell scripts/features)
 FUZZ := $(wildcard crates/*/fuzz)
+# What the tests print, and what they skip.
+TESTED := target/tested
+
+# The name of a step, before it begins.
+step = @echo "== $(1)"; mkdir -p $(TESTED); echo "$(1)" >> $(TESTED)/steps
+
+# The tests with real packets need the machine to themselves.
+.NOTPARALLEL:
 
 # What is compiled: a change of it builds anew.
 RUST_SOURCES := $(shell find crates -name target -prune -o \( -name '*.rs' -o -name Cargo.toml -o -path '*/bpf/*' \) -print)
 
 .PHONY: help
 help: ## List the targets.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(VENV)/built ## Build everything; leaves `ontempo` and `ontempo-lab` in .venv/bin.
+build: $(VENV)/built ## Build `ontempo` and `ontempo-lab` into .venv/bin.
 
 .PHONY: demo
-demo: build ## Simulate the published figures in small, judge them, and show the report.
+demo: build ## Simulate the published figures in small; show the report.
 	@open=--no-open; \
 	if [[ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" || "$$(uname)" == Darwin ]]; then open=--open; fi; \
 	$(BIN)/ontempo-lab reproduce --quick $$open
 
 .PHONY: test
-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python ## Run every check and every test.
+test: machine ## Run every check and every test, and count them.
+	@echo "== system packages"
+	@scripts/install-system-packages
+	@rm -rf $(TESTED); mkdir -p $(TESTED)
+	@code=0; ONTEMPO_SKIPS=$(CURDIR)/$(TESTED)/skips $(MAKE) --no-print-directory every-test || code=$$?; \
+	$(PYTHON) scripts/count-tests $(TESTED) $$code
+
+.PHONY: every-test
+every-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
 	cargo bench $(FEATURES) -p ontempo-cli --bench against_ns2
 
 .PHONY: bench-emulator
-bench-emulator: machine ## Measure how exact the emulated network is; needs the rights of root.
+bench-emulator: machine ## Measure how exact the emulated network is, as root.
 	cargo bench $(FEATURES) -p ontempo-cli --bench accuracy
 
 .PHONY: bench-delivery
-bench-delivery: machine ## Measure delivery over loopback beside quinn and TCP, and the UDP driver.
+bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP driver.
 	cargo bench -p ontempo-transport --bench deliver
 	cargo bench -p ontempo-udp --bench udp
 
@@ -54,19 +71,20 @@ fmt: build ## Format Rust and Python.
 
 .PHONY: lint
 lint: build ## Run clippy, ruff and mypy.
+	$(call step,lint)
 	scripts/check-features $(FEATURES)
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
 .PHONY: docs
-docs: build ## Write the generated pages of docs/ and the outputs shown in the tutorial anew.
+docs: build ## Write the generated parts of docs/ anew.
 	$(BIN)/ontempo reference > docs/reference/scenario.md
 	$(BIN)/ontempo schema > docs/reference/scenario.schema.json
 	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
 
 .PHONY: differences
-differences: build ## Run the claims in small and write docs/differences.md anew.
+differences: build ## Run the claims in small; write docs/differences.md.
 	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md
 
 .PHONY: clean
@@ -87,28 +105,39 @@ $(BIN)/maturin: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet "$$(sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml)"
 	touch $@
 
+# Changes when the machine can build something else than before.
+$(VENV)/features: always | $(BIN)/python
+	@[[ -e $@ && "$$(<$@)" == "$(FEATURES)" ]] || echo "$(FEATURES)" > $@
+
+.PHONY: always
+always:
+
 # The Python package in place, its libraries, and the command line. Cargo knows what is fresh;
 # the stamp spares asking it.
-$(VENV)/built: $(BIN)/maturin $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
-	$(BIN)/maturin develop $(RELEASE) --extras lab,dev
+$(VENV)/built: $(BIN)/maturin $(VENV)/features $(RUST_SOURCES) Cargo.toml Cargo.lock | machine
+	$(call step,build)
+	PIP_QUIET=1 $(BIN)/maturin develop $(RELEASE) --extras lab,dev
 	cargo build $(RELEASE) $(FEATURES) -p ontempo-cli
 	install -m 755 target/release/ontempo $(BIN)/ontempo
 	touch $@
 
 .PHONY: check-format
 check-format: build
+	$(call step,check-format)
 	cargo fmt --all --check
 	$(BIN)/ruff format --check
 
 .PHONY: test-rust
 test-rust: machine
+	$(call step,test-rust)
 	scripts/fetch-base-mibs
-	cargo test $(RELEASE) $(FEATURES) --workspace
-	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network # with overflow checks
+	cargo test $(RELEASE) $(FEATURES) --workspace | tee -a $(TESTED)/output
+	cargo test --quiet -p ontempo-foundation -p ontempo-mechanisms -p ontempo-network | tee -a $(TESTED)/output # with overflow checks
 
 # The targets must compile; what the fuzzer once found runs in test-rust, on stable.
 .PHONY: test-fuzz
 test-fuzz: machine
+	$(call step,test-fuzz)
 	@set -e; for folder in $(FUZZ); do \
 		CARGO_TARGET_DIR=target cargo check $(RELEASE) --locked --no-default-features --manifest-path "$$folder/Cargo.toml"; \
 		scripts/fuzz-briefly "$$folder"; \
@@ -116,13 +145,16 @@ test-fuzz: machine
 
 .PHONY: check-rustdoc
 check-rustdoc: machine
+	$(call step,check-rustdoc)
 	RUSTDOCFLAGS="-D warnings" cargo doc $(RELEASE) $(FEATURES) --no-deps --workspace
 
 .PHONY: check-docs
 check-docs: build
+	$(call step,check-docs)
 	@diff -u docs/reference/scenario.md <($(BIN)/ontempo reference) || { echo "docs/reference/scenario.md is not what the code says: run make docs"; exit 1; }
 	@diff -u docs/reference/scenario.schema.json <($(BIN)/ontempo schema) || { echo "docs/reference/scenario.schema.json is not what the code says: run make docs"; exit 1; }
 
 .PHONY: test-python
 test-python: build
-	$(BIN)/pytest
+	$(call step,test-python)
+	$(BIN)/pytest | tee -a $(TESTED)/output

@@ -46,7 +46,8 @@ def sample(info: bytes) -> list[int]:
 
 def told(word: str, *numbers: object) -> None:
     """Write one line, with the time."""
-    print(word, f"{time.monotonic():.4f}", *numbers)
+    # At once: the run ends this program by a signal.
+    print(word, f"{time.monotonic():.4f}", *numbers, flush=True)
 
 
 def watch(connection: socket.socket, ended: threading.Event) -> None:

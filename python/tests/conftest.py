@@ -1,5 +1,6 @@
 """What the tests share."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,25 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Study
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+
+
+def record_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Adds a skipped test and its reason to the file that `make test` counts, if there is one."""
+    file = os.environ.get("ONTEMPO_SKIPS")
+    if file is None or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = " ".join(reason.removeprefix("Skipped: ").split())
+    with Path(file).open("a", encoding="utf-8") as skips:
+        skips.write(f"python\t{report.nodeid}\t{reason}\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    record_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    record_skip(report)
 
 
 @pytest.fixture

@@ -240,7 +240,11 @@ def test_fig14_asks_for_the_steadiest_of_the_kernels_windows() -> None:
 # The whole of it, with real packets.
 
 
-def test_a_film_is_played_through_the_emulated_link(tmp_path: Path) -> None:
+def test_a_film_is_played_through_the_emulated_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What the server writes must not wait in a buffer until the run ends it.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     missing = [name for name in ("vlc", "ffmpeg") if shutil.which(name) is None]
     if lacks := hindrance() or ", ".join(f"{name} is missing" for name in missing):
         pytest.skip(lacks)

@@ -8,7 +8,8 @@ use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
 use arrow::record_batch::RecordBatch;
 use common::Place;
-use emulated::{can_emulate, counts, has, milliseconds, shell, table};
+use emulated::{can_emulate, counts, milliseconds, shell, table};
+use ontempo_testing::require_programs;
 
 /// One flow of each kind that has no need of the link's whole rate.
 const QUIET: &str = r#"
@@ -50,8 +51,7 @@ fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
 
 #[test]
 fn a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip() {
-    let test = "a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip";
-    if !can_emulate(test) || !has(test, "ping") {
+    if !can_emulate() || !require_programs(&["ping"]) {
         return;
     }
     let place = Place::new("ping", QUIET);
@@ -68,8 +68,7 @@ fn a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip() {
 
 #[test]
 fn iperf3_fills_a_link_to_what_its_headers_allow() {
-    let test = "iperf3_fills_a_link_to_what_its_headers_allow";
-    if !can_emulate(test) || !has(test, "iperf3") {
+    if !can_emulate() || !require_programs(&["iperf3"]) {
         return;
     }
     let place = Place::new("iperf3", QUIET);
@@ -85,8 +84,7 @@ fn iperf3_fills_a_link_to_what_its_headers_allow() {
 
 #[test]
 fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
-    let test = "udp_loses_what_the_loss_model_takes_and_keeps_its_order";
-    if !can_emulate(test) {
+    if !can_emulate() {
         return;
     }
     let lossy = r#"
@@ -124,8 +122,7 @@ fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
 
 #[test]
 fn tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network() {
-    let test = "tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network";
-    if !can_emulate(test) {
+    if !can_emulate() {
         return;
     }
     let place = Place::new("columns", QUIET);
@@ -162,8 +159,7 @@ fn tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network()
 
 #[test]
 fn tshark_sees_a_flows_packets_in_its_namespace() {
-    let test = "tshark_sees_a_flows_packets_in_its_namespace";
-    if !can_emulate(test) || !has(test, "tshark") || !has(test, "ping") {
+    if !can_emulate() || !require_programs(&["tshark", "ping"]) {
         return;
     }
     let place = Place::new("tshark", QUIET);
@@ -177,8 +173,7 @@ fn tshark_sees_a_flows_packets_in_its_namespace() {
 
 #[test]
 fn a_command_runs_in_its_host_and_its_packets_are_counted() {
-    let test = "a_command_runs_in_its_host_and_its_packets_are_counted";
-    if !can_emulate(test) || !has(test, "ping") {
+    if !can_emulate() || !require_programs(&["ping"]) {
         return;
     }
     let scenario = QUIET.replace(
@@ -202,8 +197,7 @@ fn a_command_runs_in_its_host_and_its_packets_are_counted() {
 
 #[test]
 fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
-    let test = "spaced_packets_keep_their_distance_and_a_controller_finds_one";
-    if !can_emulate(test) {
+    if !can_emulate() {
         return;
     }
     let spaced = r#"
@@ -237,8 +231,7 @@ fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
 
 #[test]
 fn marks_of_a_queue_reach_the_kernels_congestion_control() {
-    let test = "marks_of_a_queue_reach_the_kernels_congestion_control";
-    if !can_emulate(test) {
+    if !can_emulate() {
         return;
     }
     let marking = r#"

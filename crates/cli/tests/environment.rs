@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Place, Ran, SCENARIO, WHOLE, endless, files, skipped};
+use common::{Place, Ran, SCENARIO, WHOLE, endless, files};
+use ontempo_testing::record_skip;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,24 +36,18 @@ fn a_full_standard_output_is_no_success() {
 struct TinyDisk(PathBuf);
 
 impl TinyDisk {
-    /// `None`, said aloud, where this user may not mount one.
-    fn mount(test: &str, folder: PathBuf, size: &str) -> Option<Self> {
+    /// `None` where this user may not mount one; the test is then recorded as skipped.
+    fn mount(folder: PathBuf, size: &str) -> Option<Self> {
         fs::create_dir_all(&folder).expect("a place to mount at");
         let size = format!("size={size}");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&folder).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(folder)),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr);
-                skipped(test, &format!("a full disk needs a tmpfs, and mount said: {why}"));
-                None
-            }
-            Err(error) => {
-                skipped(test, &format!("a full disk needs a tmpfs, and mount: {error}"));
-                None
-            }
+        if mounted.as_ref().is_ok_and(|output| output.status.success()) {
+            return Some(Self(folder));
         }
+        eprintln!("mount: {mounted:?}");
+        record_skip("this user cannot mount a tmpfs");
+        None
     }
 }
 
@@ -65,8 +60,7 @@ impl Drop for TinyDisk {
 #[test]
 fn a_disk_that_fills_while_tables_are_written_keeps_the_run_before_it() {
     let place = Place::new("full-tables", SCENARIO);
-    let test = "a_disk_that_fills_while_tables_are_written_keeps_the_run_before_it";
-    let Some(disk) = TinyDisk::mount(test, place.path("disk"), "100k") else { return };
+    let Some(disk) = TinyDisk::mount(place.path("disk"), "100k") else { return };
     place.run(&["simulate", "s.toml", "--out", "disk/out"]).succeeds();
     let before = fs::read(place.path("disk/out/run.json")).unwrap();
     let all = "measure.packets=[\"bottleneck\", \"reverse\"]";
@@ -83,8 +77,7 @@ fn a_disk_that_fills_while_tables_are_written_keeps_the_run_before_it() {
 #[test]
 fn a_disk_that_fills_in_mid_run_ends_the_run() {
     let place = Place::new("full-trace", &endless());
-    let test = "a_disk_that_fills_in_mid_run_ends_the_run";
-    let Some(disk) = TinyDisk::mount(test, place.path("disk"), "256k") else { return };
+    let Some(disk) = TinyDisk::mount(place.path("disk"), "256k") else { return };
     let arguments = ["simulate", "s.toml", "--out", "disk/out", "--trace", "bottleneck"];
     let ran = place.run(&arguments);
     ran.fails(3, &["cannot write disk/out/bottleneck.pcapng", "space", "nothing was written"]);
@@ -95,8 +88,7 @@ fn a_disk_that_fills_in_mid_run_ends_the_run() {
 #[test]
 fn a_disk_that_fills_in_a_study_keeps_the_runs_that_are_whole() {
     let place = Place::new("full-study", SCENARIO);
-    let test = "a_disk_that_fills_in_a_study_keeps_the_runs_that_are_whole";
-    let Some(disk) = TinyDisk::mount(test, place.path("disk"), "400k") else { return };
+    let Some(disk) = TinyDisk::mount(place.path("disk"), "400k") else { return };
     let ran = place.run(&["simulate", "s.toml", "--out", "disk/out", "--seeds", "0..99"]);
     ran.fails(3, &["cannot write disk/out/seed-", "space", "of 100 runs: disk/out/seed-"]);
     let kept = files(&place.path("disk/out"));

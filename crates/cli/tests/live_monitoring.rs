@@ -8,7 +8,8 @@ mod snmp;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{Killed, free_port, has, interrupt, skipped, wait_until};
+use common::{Killed, free_port, interrupt, wait_until};
+use ontempo_testing::{require_programs, skip};
 use serde_json::Value;
 use snmp::{Master, modules};
 
@@ -144,9 +145,8 @@ fn check_what_was_agreed(master: &Master, index: u32) {
 
 #[test]
 fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
-    let test = "a_live_socket_is_the_same_by_snmp_prometheus_and_monitor";
-    if !["snmpd", "snmptrapd", "snmpget", "snmptable"].iter().all(|program| has(program)) {
-        return skipped(test, "snmpd, snmptrapd, snmpget or snmptable is missing");
+    if !require_programs(&["snmpd", "snmptrapd", "snmpget", "snmptable"]) {
+        return;
     }
     let master = Master::new("live");
     let _traps = master.traps();
@@ -188,15 +188,15 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     wait_until("the violation at Prometheus", || violated(&page(address)));
     let shown = master.place.run(&["monitor", "--folder", "reports"]);
     assert!(shown.succeeds().out.contains("int_delay"), "{}", shown.out);
-    table(&master, test);
+    table(&master);
     interrupt(&exporting.0);
     assert_eq!(exporting.0.wait().expect("it ends").code(), Some(0));
 }
 
 /// The tables by their names, where the modules that ours imports are there.
-fn table(master: &Master, test: &str) {
+fn table(master: &Master) {
     let Some(modules) = modules() else {
-        return skipped(test, "snmptable: SNMPv2-SMI, -TC and -CONF are missing");
+        skip!("the modules SNMPv2-SMI, -TC and -CONF are missing; npm fetches them");
     };
     let show = |table: &str| {
         let mut command = Command::new("snmptable");

@@ -156,7 +156,7 @@ fn network(test: &str) -> Network {
 
 #[test]
 fn a_reserved_flow_passes_an_overload_over_each_carrier_and_leaves_no_trace() {
-    if !can_reserve("a_reserved_flow_passes_an_overload") {
+    if !can_reserve() {
         return;
     }
     let network = network("qospass");
@@ -171,7 +171,7 @@ fn a_reserved_flow_passes_an_overload_over_each_carrier_and_leaves_no_trace() {
 
 #[test]
 fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_ends() {
-    if !can_reserve("more_than_the_link_has_is_refused") {
+    if !can_reserve() {
         return;
     }
     let network = network("qosmuch");
@@ -204,7 +204,7 @@ fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_end
 
 #[test]
 fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
-    if !can_reserve("a_daemon_that_is_killed_and_started_anew") {
+    if !can_reserve() {
         return;
     }
     let mut network = network("qoskill");

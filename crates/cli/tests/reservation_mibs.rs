@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Killed, has, skipped, wait_until};
+use common::{Killed, wait_until};
 use ontempo_reservation::local::Notice;
+use ontempo_testing::require_programs;
 use reserved::{BOTTLENECK, Network, can_reserve, is_reserved, until};
 use snmp::Master;
 
@@ -89,15 +90,8 @@ fn index_of(network: &Network, node: &str, interface: &str) -> String {
     network.exec(node, &format!("cat /sys/class/net/{interface}/ifindex")).trim().to_owned()
 }
 
-fn can_ask(test: &str) -> bool {
-    if !can_reserve(test) {
-        return false;
-    }
-    let there = ["snmpd", "snmpwalk", "snmpbulkwalk"].iter().all(|program| has(program));
-    if !there {
-        skipped(test, "snmpd, snmpwalk or snmpbulkwalk is missing");
-    }
-    there
+fn can_ask() -> bool {
+    can_reserve() && require_programs(&["snmpd", "snmpwalk", "snmpbulkwalk"])
 }
 
 /// RSVP-MIB of the router before the receiver's, whose interfaces have these numbers.
@@ -161,8 +155,7 @@ fn check_what_goes_beyond(network: &Network, master: &Master) {
 
 #[test]
 fn a_router_serves_what_it_has_reserved() {
-    let test = "a_router_serves_what_it_has_reserved";
-    if !can_ask(test) {
+    if !can_ask() {
         return;
     }
     let network = Network::running("mibs", false);
@@ -199,8 +192,7 @@ fn a_router_serves_what_it_has_reserved() {
 
 #[test]
 fn a_host_serves_sessions_of_ipv6_and_its_own_requests() {
-    let test = "a_host_serves_sessions_of_ipv6";
-    if !can_ask(test) {
+    if !can_ask() {
         return;
     }
     let network = Network::running("mibs6", true);

@@ -11,8 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Ran, skipped, wait_until};
+use common::{Ran, wait_until};
 use ontempo_reservation::local::{MAX_LINE_LEN, Notice};
+use ontempo_testing::{record_skip, require_programs};
 use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run, until};
 
 /// The round trip between the hosts.
@@ -24,8 +25,7 @@ fn round_trip(network: &Network, to: &str) -> f64 {
 
 #[test]
 fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
-    let test = "a_reservation_over_two_routers";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let network = Network::running("protects", false);
@@ -85,8 +85,7 @@ fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
 
 #[test]
 fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
-    let test = "ipv6_reserves_as_ipv4_does";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let network = Network::running("version", true);
@@ -118,8 +117,7 @@ fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
 
 #[test]
 fn more_than_the_link_has_is_refused_with_the_reason_and_what_stood_stays() {
-    let test = "more_than_the_link_has_is_refused";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let network = Network::running("refused", false);
@@ -149,8 +147,7 @@ fn more_than_the_link_has_is_refused_with_the_reason_and_what_stood_stays() {
 
 #[test]
 fn a_killed_routers_daemon_leaves_no_gap_and_state_comes_back_from_refreshes() {
-    let test = "a_killed_routers_daemon_leaves_no_gap";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let mut network = Network::running("killed", false);
@@ -189,8 +186,7 @@ fn a_killed_routers_daemon_leaves_no_gap_and_state_comes_back_from_refreshes() {
 
 #[test]
 fn a_flow_takes_its_reservation_along_when_routes_change_and_links_break() {
-    let test = "a_flow_takes_its_reservation_along";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let network = Network::running("moves", false);
@@ -216,8 +212,7 @@ fn a_flow_takes_its_reservation_along_when_routes_change_and_links_break() {
 
 #[test]
 fn what_is_not_sealed_is_dropped_and_counted_where_a_key_is_set() {
-    let test = "what_is_not_sealed_is_dropped";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let mut network = Network::new("sealed", false);
@@ -247,12 +242,8 @@ fn what_is_not_sealed_is_dropped_and_counted_where_a_key_is_set() {
 
 #[test]
 fn tshark_finds_nothing_malformed_in_a_real_reservation() {
-    let test = "tshark_finds_nothing_malformed";
-    if !can_reserve(test) {
+    if !can_reserve() || !require_programs(&["tshark"]) {
         return;
-    }
-    if Command::new("tshark").arg("-v").output().is_err() {
-        return skipped(test, "the program tshark is missing");
     }
     for v6 in [false, true] {
         let network = Network::running(if v6 { "sharksix" } else { "sharkfour" }, v6);
@@ -297,8 +288,7 @@ fn tshark_finds_nothing_malformed_in_a_real_reservation() {
 
 #[test]
 fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
-    let test = "a_second_daemon_is_refused";
-    if !can_reserve(test) {
+    if !can_reserve() {
         return;
     }
     let mut network = Network::new("second", false);
@@ -311,7 +301,7 @@ fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
     let mut user = Command::new(env!("CARGO_BIN_EXE_ontempo"));
     match user.arg("rsvpd").arg(&config).uid(65534).output() {
         Ok(done) => Ran::of(done).fails(3, &["the rights of root"]),
-        Err(error) => skipped(test, &format!("another user cannot run the program: {error}")),
+        Err(error) => record_skip(&format!("another user cannot run the program: {error}")),
     }
     let bad = network.place.path("bad.toml");
     for (from, to, words) in [

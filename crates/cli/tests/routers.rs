@@ -5,7 +5,8 @@ mod common;
 mod emulated;
 
 use common::{Place, Ran};
-use emulated::{can_emulate, counts, has, milliseconds, run_name, table};
+use emulated::{can_emulate, counts, milliseconds, run_name, table};
+use ontempo_testing::require_programs;
 
 const TESTBED: &str = r#"
 duration = "6 s"
@@ -36,8 +37,7 @@ fn in_testbed(place: &Place, script: &str) -> Ran {
 
 #[test]
 fn routers_of_the_kernel_count_hops_and_answer_for_themselves_in_both_versions_of_ip() {
-    let test = "routers_of_the_kernel_count_hops_and_answer_for_themselves";
-    if !can_emulate(test) || !has(test, "ping") || !has(test, "tc") {
+    if !can_emulate() || !require_programs(&["ping", "tc"]) {
         return;
     }
     let place = Place::new("hops", TESTBED);
@@ -65,8 +65,7 @@ fn routers_of_the_kernel_count_hops_and_answer_for_themselves_in_both_versions_o
 
 #[test]
 fn iperf3_fills_the_bottleneck_of_kernel_routers() {
-    let test = "iperf3_fills_the_bottleneck_of_kernel_routers";
-    if !can_emulate(test) || !has(test, "iperf3") || !has(test, "tc") {
+    if !can_emulate() || !require_programs(&["iperf3", "tc"]) {
         return;
     }
     let place = Place::new("fills", TESTBED);
@@ -112,8 +111,7 @@ fn overloaded(name: &str, script: &str) -> (f64, String) {
 
 #[test]
 fn a_class_added_by_hand_protects_a_flow_from_an_overload() {
-    let test = "a_class_added_by_hand_protects_a_flow_from_an_overload";
-    if !can_emulate(test) || !has(test, "tc") {
+    if !can_emulate() || !require_programs(&["tc"]) {
         return;
     }
     // As RSVP would: a class below the link's, and a filter that knows the flow.
@@ -140,8 +138,7 @@ fn a_class_added_by_hand_protects_a_flow_from_an_overload() {
 
 #[test]
 fn one_file_runs_in_both_worlds_and_what_a_kernels_router_cannot_do_is_refused() {
-    let test = "one_file_runs_in_both_worlds";
-    if !can_emulate(test) || !has(test, "tc") {
+    if !can_emulate() || !require_programs(&["tc"]) {
         return;
     }
     let place = Place::new("both", &TESTBED.replace("6 s", "2 s"));

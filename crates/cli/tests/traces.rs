@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Place, SCENARIO, skipped};
+use common::{Place, SCENARIO};
+use ontempo_testing::require_programs;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +12,6 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Int32Type, UInt64Type};
 use ontempo_scenario::tables::{FLOWS, LINKS};
 use ontempo_simulator::read_table;
-
-fn tshark_is_there(test: &str) -> bool {
-    let there = Command::new("tshark").arg("--version").output().is_ok();
-    if !there {
-        skipped(test, "there is no tshark on this machine");
-    }
-    there
-}
 
 /// The `fields` of the packets that `filter` lets through, one line a packet.
 fn tshark(trace: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
@@ -52,7 +45,7 @@ fn departures(folder: &Path) -> BTreeMap<String, usize> {
 
 #[test]
 fn tshark_finds_every_packet_of_each_link_and_no_fault_in_them() {
-    if !tshark_is_there("tshark_finds_every_packet_of_each_link_and_no_fault_in_them") {
+    if !require_programs(&["tshark"]) {
         return;
     }
     // Losses on the wire befall packets that have left already.
@@ -91,7 +84,7 @@ fn tshark_finds_every_packet_of_each_link_and_no_fault_in_them() {
 
 #[test]
 fn packets_are_as_long_as_in_the_model_and_acks_longer_by_their_blocks() {
-    if !tshark_is_there("packets_are_as_long_as_in_the_model_and_acks_longer_by_their_blocks") {
+    if !require_programs(&["tshark"]) {
         return;
     }
     let place = Place::new("lengths", SCENARIO);
@@ -116,8 +109,7 @@ fn packets_are_as_long_as_in_the_model_and_acks_longer_by_their_blocks() {
 
 #[test]
 fn tshark_sees_the_blocks_and_the_retransmissions_that_the_simulator_counted() {
-    let test = "tshark_sees_the_blocks_and_the_retransmissions_that_the_simulator_counted";
-    if !tshark_is_there(test) {
+    if !require_programs(&["tshark"]) {
         return;
     }
     let place = Place::new("again", SCENARIO);

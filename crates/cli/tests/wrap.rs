@@ -8,7 +8,8 @@ mod reserved;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{Killed, Place, has, skipped, wait_until};
+use common::{Killed, Place, wait_until};
+use ontempo_testing::require_programs;
 use reserved::{BOTTLENECK, Network, can_reserve, run};
 use serde_json::Value;
 
@@ -75,12 +76,8 @@ fn check_marks(trace: &str) {
 
 #[test]
 fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
-    let test = "iperf_is_marked_reserved_for_and_shown_without_knowing";
-    if !can_reserve(test) {
+    if !can_reserve() || !require_programs(&["iperf3", "tshark", "ss"]) {
         return;
-    }
-    if !["iperf3", "tshark", "ss"].iter().all(|program| has(program)) {
-        return skipped(test, "iperf3, tshark or ss is missing");
     }
     let network = Network::running("wrap", false);
     fs::write(network.place.path("flow.toml"), SPECIFICATION).expect("a specification");

@@ -37,17 +37,23 @@ fn reservation(destination: IpAddr, sources: &[IpAddr], kilobits: u64) -> Reserv
 }
 
 /// Runs the lines on an interface of a new namespace; gives what `show` prints then, and the
-/// kernel's objects. `None`, with a word about it, where this machine has no namespaces for us.
+/// kernel's objects. `None`, with a recorded skip, where this machine gives no namespace.
 fn applied(lines: &[String], show: &str) -> Option<(String, Objects)> {
-    // A namespace belongs to a thread.
+    // A namespace belongs to a thread; its name tells which test a skip is of.
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
     std::thread::scope(|scope| {
-        scope.spawn(|| in_a_namespace(lines, show)).join().expect("no panic")
+        let thread = std::thread::Builder::new().name(test);
+        let thread = thread.spawn_scoped(scope, || in_a_namespace(lines, show));
+        thread.expect("a thread").join().expect("no panic")
     })
 }
 
 fn in_a_namespace(lines: &[String], show: &str) -> Option<(String, Objects)> {
+    if !ontempo_testing::require_programs(&["ip", "tc"]) {
+        return None;
+    }
     let skipped = |why: &dyn std::fmt::Display| {
-        eprintln!("skipped: no namespace of our own: {why}");
+        ontempo_testing::record_skip(&format!("no namespace of its own: {why}"));
         None
     };
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -165,18 +165,6 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
 pub(crate) fn interrupt(child: &Child) {
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
-}
-
-/// Says that a test was not done and why, past the harness, which would keep it to itself.
-pub(crate) fn skipped(test: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {why}");
-}
-
-/// Whether a program is installed.
-pub(crate) fn has(program: &str) -> bool {
-    let asked = format!("command -v {program}");
-    let status = Command::new("sh").args(["-c", &asked]).stdout(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
 }
 
 /// A port of loopback that was free a moment ago.

@@ -185,7 +185,7 @@ fn both_sides_leave_traces_and_a_place_that_takes_none_is_told_before_anything_b
 fn a_full_disk_ends_both_sides_with_a_sentence() {
     let place = Place::new("deliver-full", SCENARIO);
     if !std::path::Path::new("/dev/full").exists() {
-        return common::skipped("a_full_disk_ends_both_sides_with_a_sentence", "no /dev/full");
+        ontempo_testing::skip!("this machine has no /dev/full");
     }
     let receiver = Receiver::start(&place, &["--to", "/dev/full"]);
     fs::write(place.path("in"), noise(1_000_000)).expect("written");

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Place, SCENARIO, interrupt, skipped};
+use crate::common::{Place, SCENARIO, interrupt};
 use crate::relay::Relay;
 use crate::{Receiver, free_port, ran, send};
 
 const FRAMES: u64 = 75;
 
 /// Three seconds of video and sound in a transport stream; `None`, and said, without ffmpeg.
-fn film(place: &Place, test: &str) -> Option<()> {
+fn film(place: &Place) -> Option<()> {
     let arguments = "-loglevel error -f lavfi -i testsrc2=size=480x270:rate=25 -f lavfi -i sine=500 \
                      -t 3 -c:v mpeg2video -b:v 2M -g 12 -c:a mp2 -f mpegts film.ts";
     let made =
@@ -22,7 +22,7 @@ fn film(place: &Place, test: &str) -> Option<()> {
     if made.is_ok_and(|made| made.success()) {
         return Some(());
     }
-    skipped(test, "no ffmpeg that makes MPEG-2 video");
+    ontempo_testing::record_skip("no ffmpeg that makes MPEG-2 video");
     None
 }
 
@@ -85,7 +85,7 @@ fn through(place: &Place, options: &[&str]) -> (Value, Value) {
 #[test]
 fn every_frame_of_a_video_comes_through_a_lossy_path() {
     let place = Place::new("deliver-video", SCENARIO);
-    if film(&place, "every_frame_of_a_video_comes_through_a_lossy_path").is_none() {
+    if film(&place).is_none() {
         return;
     }
     let (totals, report) = through(&place, &["--reliability", "full"]);
@@ -100,7 +100,7 @@ fn every_frame_of_a_video_comes_through_a_lossy_path() {
 #[test]
 fn what_a_deadline_costs_is_told_alike_on_both_sides() {
     let place = Place::new("deliver-deadline", SCENARIO);
-    if film(&place, "what_a_deadline_costs_is_told_alike_on_both_sides").is_none() {
+    if film(&place).is_none() {
         return;
     }
     let options = ["--reliability", "deadline", "--latency", "50 ms", "--congestion", "bbr"];
@@ -115,7 +115,7 @@ fn what_a_deadline_costs_is_told_alike_on_both_sides() {
 #[test]
 fn rtp_comes_out_packet_by_packet_as_it_went_in() {
     let place = Place::new("deliver-rtp", SCENARIO);
-    if film(&place, "rtp_comes_out_packet_by_packet_as_it_went_in").is_none() {
+    if film(&place).is_none() {
         return;
     }
     let socket = || {

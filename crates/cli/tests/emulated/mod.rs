@@ -5,40 +5,26 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 
 use arrow::array::{AsArray, RecordBatchReader};
 use arrow::compute::concat_batches;
 use arrow::datatypes::UInt64Type;
 use arrow::record_batch::RecordBatch;
+use ontempo_testing::{record_skip, require_programs, require_root};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use crate::common::{Place, Ran, skipped};
+use crate::common::{Place, Ran};
 
-/// True where this process may emulate; otherwise says that `test` is skipped.
-pub(crate) fn can_emulate(test: &str) -> bool {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-    let lacks = if !is_root {
-        Some("the rights of root are missing")
-    } else if !Path::new("/dev/net/tun").exists() {
-        Some("this kernel has no /dev/net/tun")
-    } else {
-        None
-    };
-    if let Some(why) = lacks {
-        skipped(test, why);
+/// True where this process may emulate; otherwise the test is recorded as skipped.
+pub(crate) fn can_emulate() -> bool {
+    if !require_root() || !require_programs(&["ip"]) {
+        return false;
     }
-    lacks.is_none() && has(test, "ip")
-}
-
-/// True where this machine has the program `name`; otherwise says that `test` is skipped.
-pub(crate) fn has(test: &str, name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
-    if !is_there {
-        skipped(test, &format!("the program {name} is missing"));
+    let has_tun = Path::new("/dev/net/tun").exists();
+    if !has_tun {
+        record_skip("this kernel has no /dev/net/tun");
     }
-    is_there
+    has_tun
 }
 
 /// Runs a command in a host of the place's scenario; `$SINK` is the namespace of the sink of

@@ -11,7 +11,8 @@ use std::sync::{RwLock, RwLockReadGuard};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Place, SCENARIO, skipped};
+use common::{Place, SCENARIO};
+use ontempo_testing::{record_skip, require_programs};
 use testbed::{Bottleneck, Testbed, goodput_mbit, run};
 
 /// Held to read while something of this program is loaded; to write, by the test that compares
@@ -27,6 +28,9 @@ const LACKS: [&str; 6] = [
     "this kernel has no congestion control by BPF",
     "no BPF file system",
 ];
+
+/// What the tests look and measure with.
+const TOOLS: [&str; 5] = ["ip", "tc", "ss", "iperf3", "bpftool"];
 
 /// A congestion control loaded under a name of its own, and removed at the end.
 struct Loaded {
@@ -48,18 +52,15 @@ impl Loaded {
         machine: Option<RwLockReadGuard<'static, ()>>,
     ) -> Option<Self> {
         let place = Place::new(&format!("kernel-{test}"), SCENARIO);
-        for tool in ["ip", "tc", "ss", "iperf3", "bpftool"] {
-            if Command::new(tool).arg("-V").output().is_err() {
-                skipped(test, &format!("{tool} is not installed"));
-                return None;
-            }
+        if !require_programs(&TOOLS) {
+            return None;
         }
         let name = format!("t{}{test}", std::process::id() % 100_000);
         let mut arguments = vec!["kernel", "load", "pert", "--as", &name];
         arguments.extend(set.iter().flat_map(|setting| ["--set", setting]));
         let ran = place.run(&arguments);
         if ran.code == Some(3) && LACKS.iter().any(|lack| ran.err.contains(lack)) {
-            skipped(test, ran.err.trim());
+            record_skip(ran.err.trim());
             return None;
         }
         ran.succeeds();
@@ -96,6 +97,9 @@ fn all_of_bpf() -> BTreeSet<String> {
 
 #[test]
 fn loading_and_unloading_leaves_the_kernel_as_it_was() {
+    if !require_programs(&TOOLS) {
+        return;
+    }
     let _alone = MACHINE.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let before = all_of_bpf();
     let Some(loaded) = Loaded::with("life", &["t-max=20 ms"], None) else { return };
@@ -161,7 +165,7 @@ fn without_rights_a_sentence_says_so() {
     for arguments in [&["list"][..], &["status"], &["unload"]] {
         match run(arguments) {
             Ok(output) => common::Ran::of(output).fails(3, &["root's", "sudo"]),
-            Err(error) => skipped("without_rights", &format!("setpriv: {error}")),
+            Err(error) => record_skip(&format!("setpriv: {error}")),
         }
     }
 }

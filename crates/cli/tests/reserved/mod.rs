@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use ontempo_reservation::local::{Answer, Client, Notice, Request, Status};
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
+use ontempo_testing::{require_programs, require_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::common::{Place, has, skipped, wait_until};
+use crate::common::{Place, wait_until};
 
 pub(crate) const NODES: [&str; 4] = ["h1", "r1", "r2", "h2"];
 /// Ends of links; the second between the routers is the one that is not used at first.
@@ -35,16 +36,9 @@ pub(crate) struct Network {
     v6: bool,
 }
 
-/// True where this process may make namespaces with HTB; otherwise says that `test` is skipped.
-pub(crate) fn can_reserve(test: &str) -> bool {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n");
-    let why = match (is_root, has("ip") && has("tc")) {
-        (false, _) => "the rights of root are missing",
-        (_, false) => "iproute2 is missing",
-        _ => return true,
-    };
-    skipped(test, why);
-    false
+/// True where this process may make namespaces with HTB; otherwise the test is recorded as skipped.
+pub(crate) fn can_reserve() -> bool {
+    require_root() && require_programs(&["ip", "tc"])
 }
 
 /// Runs `ip` or `tc` with these words.

@@ -84,8 +84,7 @@ fn a_change_is_agreed_on_as_the_set_up_was() {
 #[test]
 fn without_a_daemon_it_says_so_and_goes_on_or_fails_as_was_asked() {
     if std::path::Path::new(ontempo_reservation::local::SOCKET).exists() {
-        println!("skipped: this host has an RSVP daemon");
-        return;
+        ontempo_testing::skip!("this host has an RSVP daemon");
     }
     let Some(at) = loopback(false) else { return };
     for over in ALL {

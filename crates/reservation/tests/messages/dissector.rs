@@ -47,13 +47,13 @@ fn packet(message: &[u8]) -> Vec<u8> {
 
 /// Runs tshark on the packets; `None`, with a word about it, where there is none.
 fn tshark(name: &str, packets: &[Vec<u8>], arguments: &[&str]) -> Option<String> {
+    if !ontempo_testing::require_programs(&["tshark"]) {
+        return None;
+    }
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, pcap(packets)).expect("the folder of the build is writable");
     let run = Command::new("tshark").arg("-r").arg(&path).args(arguments).output();
-    let Ok(run) = run else {
-        eprintln!("skipped: tshark is not installed");
-        return None;
-    };
+    let run = run.expect("tshark starts");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     Some(String::from_utf8(run.stdout).expect("tshark writes UTF-8"))
 }
