@@ -16,6 +16,16 @@ pub enum Reliability {
     None,
 }
 
+impl Reliability {
+    /// Whether units of such a flow may have a deadline: [`Full`](Self::Full) never drops a unit,
+    /// so that a deadline would have no effect, and sending one is
+    /// [`SendError::Deadline`](crate::SendError::Deadline).
+    #[must_use]
+    pub const fn allows_deadlines(self) -> bool {
+        !matches!(self, Self::Full)
+    }
+}
+
 /// How a flow's units are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowConfig {
@@ -52,7 +62,8 @@ impl FlowId {
 pub struct Outgoing {
     /// Its data.
     pub data: Bytes,
-    /// When it is wanted at the latest.
+    /// When it is of use at the latest; it is dropped then if it has not arrived. Only for flows
+    /// whose reliability [allows deadlines](Reliability::allows_deadlines).
     pub deadline: Option<Time>,
     /// More important units have a larger one.
     pub priority: u8,

@@ -4,7 +4,8 @@
 //! [`Unit`]s: a frame, a piece of sound, tables, each with what it depends on and how much it
 //! matters. [`Joiner`] takes units in any order and gives back the datagrams as they were, at their
 //! distances. Neither knows sockets or clocks. Streams of bytes (files, pipes) become datagrams by
-//! a [`Chopper`].
+//! a [`Chopper`]. A [`TransportStreamIndex`] lists the units of a whole stream with the places of
+//! their packets, for who measures what of it arrived.
 //!
 //! Frames of a transport stream interleave packet by packet, often within one datagram. So a unit
 //! remembers, for each of its pieces, in which datagram and where it lay: a lost frame leaves the
@@ -14,6 +15,7 @@
 //! may fail on damage. The crates looked at decode streams (mpeg2ts) or build packets (rtp-types).
 
 mod cut;
+mod index;
 mod join;
 pub mod rtp;
 mod stream;
@@ -21,6 +23,7 @@ pub mod ts;
 mod unit;
 
 pub use cut::{Cutter, CutterOptions, Format};
+pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use join::{Joined, Joiner, JoinerOptions, JoinerStatistics, Release};
 pub use stream::{Chopper, PcrClock};
 pub use unit::{Kind, Part, Span, Unit, UnitError};

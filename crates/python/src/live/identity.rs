@@ -1,4 +1,4 @@
-//! Who an endpoint is, and whom it trusts.
+//! Certificates and trust.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ pub(crate) struct Identity(pub(crate) endpoint::Identity);
 
 #[pymethods]
 impl Identity {
-    /// A certificate of our own making for these names.
+    /// A self-signed certificate for these names.
     #[staticmethod]
     #[pyo3(signature = (names=None))]
-    fn self_made(names: Option<Vec<String>>) -> PyResult<Self> {
+    fn self_signed(names: Option<Vec<String>>) -> PyResult<Self> {
         let names = names.unwrap_or_else(|| vec!["localhost".to_owned()]);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         endpoint::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
@@ -35,11 +35,11 @@ impl Identity {
         read.map(Self).map_err(|error| unusable(&error))
     }
 
-    /// The certificate and key of a file, made where the file is missing.
+    /// The certificate and key of a file, which is created where it is missing.
     #[staticmethod]
-    fn kept(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let kept = py.detach(|| endpoint::Identity::kept(&path, &["localhost"]));
-        kept.map(Self).map_err(|error| unusable(&error))
+    fn load_or_create(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let found = py.detach(|| endpoint::Identity::kept(&path, &["localhost"]));
+        found.map(Self).map_err(|error| unusable(&error))
     }
 
     /// The SHA-256 of the certificate, as 64 hexadecimal digits.
@@ -53,7 +53,7 @@ impl Identity {
     }
 }
 
-/// By what a client knows its server.
+/// How a client verifies its server.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct Trust(pub(crate) endpoint::Trust);
 
@@ -73,9 +73,9 @@ impl Trust {
         endpoint::Trust::from_pem(pem).map(Self).map_err(|error| unusable(&error))
     }
 
-    /// By nothing: for tests.
+    /// Any certificate: for tests.
     #[staticmethod]
-    fn anybody() -> Self {
+    fn insecure() -> Self {
         Self(endpoint::Trust::Anybody)
     }
 
@@ -83,7 +83,7 @@ impl Trust {
         match &self.0 {
             endpoint::Trust::Fingerprint(fingerprint) => format!("<Trust in {fingerprint}>"),
             endpoint::Trust::Roots(roots) => format!("<Trust in {} certificates>", roots.len()),
-            endpoint::Trust::Anybody => "<Trust in anybody>".to_owned(),
+            endpoint::Trust::Anybody => "<Trust insecure: any certificate>".to_owned(),
         }
     }
 }

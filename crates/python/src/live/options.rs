@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 /// `ontempo.Options`, field by field.
 #[derive(FromPyObject, IntoPyObject)]
-pub(crate) struct Given {
+pub(crate) struct OptionsFields {
     congestion: String,
     initial_window: u64,
     acknowledge: String,
@@ -20,7 +20,7 @@ pub(crate) struct Given {
     receive_flows: u64,
     receive_units: u64,
     receive_bytes: u64,
-    longest_unit: u64,
+    max_unit_bytes: u64,
     connections: usize,
     half_open: usize,
     retry: bool,
@@ -52,7 +52,7 @@ fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{field}: {error}"))
 }
 
-impl Given {
+impl OptionsFields {
     pub(super) fn options(&self) -> PyResult<Options> {
         let mut options = Options::default();
         let seconds = Duration::from_secs_f64;
@@ -68,7 +68,7 @@ impl Given {
         all.limits.flows = self.receive_flows;
         all.limits.units = self.receive_units;
         all.limits.bytes = self.receive_bytes;
-        all.limits.unit_bytes = self.longest_unit;
+        all.limits.unit_bytes = self.max_unit_bytes;
         all.connections = self.connections;
         all.half_open = self.half_open;
         all.retry = self.retry;
@@ -90,7 +90,7 @@ impl Given {
             receive_flows: all.limits.flows,
             receive_units: all.limits.units,
             receive_bytes: all.limits.bytes,
-            longest_unit: all.limits.unit_bytes,
+            max_unit_bytes: all.limits.unit_bytes,
             connections: all.connections,
             half_open: all.half_open,
             retry: all.retry,
@@ -102,12 +102,12 @@ impl Given {
 
 /// Raises `ValueError` where a name among the options is not known.
 #[pyfunction]
-pub(crate) fn check_options(options: Given) -> PyResult<()> {
+pub(crate) fn check_options(options: OptionsFields) -> PyResult<()> {
     options.options().map(|_| ())
 }
 
 /// The options that the endpoint has by itself.
 #[pyfunction]
-pub(crate) fn default_options() -> Given {
-    Given::of(&Configuration::default())
+pub(crate) fn default_options() -> OptionsFields {
+    OptionsFields::of(&Configuration::default())
 }
