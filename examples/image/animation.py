@@ -59,6 +59,6 @@ def _frame(canvases: Mapping[str, Canvas], at_s: float) -> Image.Image:
     for number, (name, canvas) in enumerate(canvases.items()):
         left = number * (WIDTH + GAP)
         frame.paste(canvas.image.resize((WIDTH, height), Image.Resampling.LANCZOS), (left, LINE))
-        said = f"{name.replace('-', ' ')}: {canvas.share:.0%} after {at_s:.2f} s"
-        pen.text((left + 2, 3), said, INK, font)
+        caption = f"{name.replace('-', ' ')}: {canvas.share:.0%} after {at_s:.2f} s"
+        pen.text((left + 2, 3), caption, INK, font)
     return frame

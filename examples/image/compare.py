@@ -3,7 +3,7 @@
 python -m examples.image.compare --runs 10 --out out/image
 
 Each delivery has a path of its own in the emulator, both alike. What each receiver has drawn when
-is recorded; of the first run an animated PNG is made, and of all runs the medians are told.
+is recorded; of the first run an animated PNG is made, and the medians of all runs are printed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
-import ontempo as ot
+from ontempo import live
 
 from .animation import animate
 from .jpeg import Cut, JpegError, cut, layout
@@ -93,12 +93,12 @@ def scenario(way: Way, folder: Path, fingerprint: str) -> str:
 def emulate(way: Way, seed: int, picture: bytes, folder: Path) -> Run:
     """One run, both deliveries at the same time.
 
-    Raises `RuntimeError` with what the emulator or a program said where it cannot be run, and
+    Raises `RuntimeError` with the output of the emulator or a program where it fails, and
     `IncompleteError` where a picture did not come in time.
     """
     folder.mkdir(parents=True)
     (folder / "picture.jpg").write_bytes(picture)
-    identity = ot.Identity.kept(folder / "receiver.pem")
+    identity = live.Identity.load_or_create(folder / "receiver.pem")
     file = folder / "scenario.toml"
     file.write_text(scenario(way, folder, identity.fingerprint))
     program = shutil.which("ontempo", path=str(Path(sys.executable).parent)) or "ontempo"
@@ -112,11 +112,11 @@ def emulate(way: Way, seed: int, picture: bytes, folder: Path) -> Run:
 
 def _recorded(folder: Path, name: str) -> list[tuple[float, int]]:
     """What a receiver has drawn, on the axis of its sender: both have the machine's clock."""
-    said = (folder / "run" / f"{name}.0.source.log").read_text()
+    output = (folder / "run" / f"{name}.0.source.log").read_text()
     times = folder / f"{name}.json"
-    if not (said.startswith("{") and times.exists()):
-        raise IncompleteError(f"the picture did not come by {name} delivery: {said.strip()}")
-    begun_s = json.loads(said)["begun_s"]
+    if not (output.startswith("{") and times.exists()):
+        raise IncompleteError(f"the picture did not come by {name} delivery: {output.strip()}")
+    begun_s = json.loads(output)["begun_s"]
     return [(at_s - begun_s, number) for at_s, number in json.loads(times.read_text())]
 
 
@@ -133,7 +133,7 @@ def reached(pieces: Cut, drawn: Sequence[tuple[float, int]], share: float) -> fl
 def compare(way: Way, runs: int, picture: bytes, folder: Path) -> list[Run]:
     """So many runs, whose seeds are counted from 1.
 
-    One in which a picture did not come is left out, and said: on a busy machine the programs may
+    One in which a picture did not come is left out and reported: on a busy machine the programs may
     not have begun.
     """
     done = []

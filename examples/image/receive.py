@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import ontempo as ot
+from ontempo import live
 
 from .canvas import Canvas
 from .jpeg import JpegError
@@ -18,31 +18,30 @@ from .send import DRAWN, LABEL
 __all__ = ["receive"]
 
 PATIENCE_S = 3.0
-"""How long the answer to a picture may take to arrive."""
+"""How long the answer to a picture may take to arrive, in seconds."""
 
 FRAME_S = 0.1
-"""At most so often is a frame written, or the window drawn anew."""
+"""Minimum time between two frames written, or two drawings of the window, in seconds."""
 
 
 async def receive(
-    connection: ot.Connection, canvas: Canvas, look: Callable[[], None] = lambda: None
+    connection: live.Connection, canvas: Canvas, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Draw the picture that a connection carries; `look` is called at each piece.
+    """Draw the picture that a connection carries; `look` is called after each piece.
 
-    Raises `JpegError` where it is none, and `ClosedError` where the connection ended before it.
+    Raises `JpegError` where it is none, and `ClosedError` where the connection ends early.
     """
     flow = await connection.accept_flow()
     if flow.config.label != LABEL:
         raise JpegError(f"the peer sends {flow.config.label!r}, not {LABEL!r}")
-    async for delivery in flow:
-        if isinstance(delivery, ot.Unit):
-            canvas.add(delivery.number, delivery.data)
-            look()
+    async for unit in flow:
+        canvas.add(unit.number, unit.data)
+        look()
     if canvas.share < 1:
         raise JpegError(f"the peer has sent {canvas.share:.0%} of its picture")
-    answer = await connection.open_flow(ot.FlowConfig(label=DRAWN))
+    answer = await connection.open_flow(live.FlowConfig(label=DRAWN))
     answer.finish()
-    # The sender closes when it has the answer; the word of that can be lost.
+    # The sender closes when it has the answer; its CONNECTION_CLOSE can be lost.
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
             await connection.closed()
@@ -99,9 +98,9 @@ class Window:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("examples.image.receive", description=__doc__)
     parser.add_argument("--listen", default=":4433", metavar="[HOST]:PORT")
-    parser.add_argument("--identity", type=Path, help="certificate and key, made where missing")
-    parser.add_argument("--token", default="", help="what a sender must know")
-    parser.add_argument("--out", type=Path, help="where the picture is kept, such as picture.png")
+    parser.add_argument("--identity", type=Path, help="certificate and key; created where missing")
+    parser.add_argument("--token", default="", help="the secret that senders must send")
+    parser.add_argument("--out", type=Path, help="file of the picture, such as picture.png")
     parser.add_argument("--frames", type=Path, metavar="FOLDER", help="what was drawn, as PNGs")
     parser.add_argument("--times", type=Path, help="when how much was drawn, as JSON")
     parser.add_argument("--window", action="store_true", help="show it; needs tkinter")
@@ -109,11 +108,11 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    identity = ot.Identity.kept(arguments.identity) if arguments.identity else None
+    identity = live.Identity.load_or_create(arguments.identity) if arguments.identity else None
     canvas = Canvas()
     look = Frames(canvas, arguments.frames) if arguments.frames else lambda: None
     window = Window(canvas) if arguments.window else None
-    async with ot.listen(arguments.listen, identity=identity, token=arguments.token) as listener:
+    async with live.listen(arguments.listen, identity=identity, token=arguments.token) as listener:
         host, port = listener.local
         print(f"listening at port {port} of {host}, fingerprint {listener.fingerprint}", flush=True)
         showing = asyncio.create_task(window.show()) if window else None
@@ -132,5 +131,5 @@ if __name__ == "__main__":
         asyncio.run(_main(_arguments()))
     except ImportError as error:
         sys.exit(f"--window: {error}")
-    except (JpegError, OSError, ValueError, ot.EndpointError) as error:
+    except (JpegError, OSError, ValueError, live.EndpointError) as error:
         sys.exit(str(error))

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-import ontempo as ot
+from ontempo import live
 
 from .jpeg import Cut, JpegError, cut
 from .picture import chosen
@@ -19,31 +19,32 @@ __all__ = ["DELIVERIES", "DRAWN", "LABEL", "send"]
 
 LABEL = "picture in restart intervals"
 DRAWN = "drawn"
-"""Labels the receiver's answer."""
+"""The label of the receiver's answer."""
 DELIVERIES = {
-    "in-order": ot.DeliveryOrder.IN_ORDER,
-    "partial-order": ot.DeliveryOrder.PARTIAL_ORDER,
+    "in-order": live.DeliveryOrder.IN_ORDER,
+    "partial-order": live.DeliveryOrder.PARTIAL_ORDER,
 }
 """By their names: each piece after all that were sent before it, or after the tables alone."""
 
 
-async def send(connection: ot.Connection, picture: Cut, order: ot.DeliveryOrder) -> float:
+async def send(connection: live.Connection, picture: Cut, order: live.DeliveryOrder) -> float:
     """Send a picture and wait until its receiver has drawn it.
 
-    Returns when the first piece was handed over, in seconds of `time.monotonic`. Raises
+    Returns when the first piece was sent, in seconds of `time.monotonic`. Raises
     `ClosedError` where the connection was lost before.
     """
-    flow = await connection.open_flow(ot.FlowConfig(order, label=LABEL))
+    flow = await connection.open_flow(live.FlowConfig(order, label=LABEL))
     begun_s = time.monotonic()
     tables = await flow.send(picture.tables, priority=1)
     for interval in picture.intervals:
         await flow.send(interval, depends_on=[tables])
     flow.finish()
-    # What has arrived may not have been drawn, and a word of closing can be lost: an answer is not.
+    # What has arrived may not have been drawn, and a CONNECTION_CLOSE can be lost; an answer is
+    # repeated until it arrives.
     async for answer in connection:
         if answer.config.label == DRAWN:
             return begun_s
-    raise ot.ClosedError(f"the picture was not drawn: {connection.closed_because}")
+    raise live.ClosedError(f"the picture was not drawn: {connection.close_reason}")
 
 
 def _arguments() -> argparse.Namespace:
@@ -53,7 +54,7 @@ def _arguments() -> argparse.Namespace:
         "--picture", type=Path, help="a JPEG with restart markers; drawn if missing"
     )
     parser.add_argument("--fingerprint", required=True, help="the receiver's, which it prints")
-    parser.add_argument("--token", default="", help="what the receiver wants to be known")
+    parser.add_argument("--token", default="", help="the secret that the receiver asks for")
     parser.add_argument("--delivery", choices=DELIVERIES, default="partial-order")
     parser.add_argument("--congestion", default="pert", help="the congestion control (pert)")
     return parser.parse_args()
@@ -61,8 +62,8 @@ def _arguments() -> argparse.Namespace:
 
 async def _main(arguments: argparse.Namespace) -> None:
     picture = cut(*chosen(arguments.picture))
-    options = ot.Options(congestion=arguments.congestion, greeting_timeout_s=10)
-    async with ot.connect(
+    options = live.Options(congestion=arguments.congestion, greeting_timeout_s=10)
+    async with live.connect(
         arguments.to, trust=arguments.fingerprint, token=arguments.token, options=options
     ) as connection:
         begun_s = await send(connection, picture, DELIVERIES[arguments.delivery])
@@ -72,5 +73,5 @@ async def _main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(_main(_arguments()))
-    except (JpegError, OSError, ValueError, ot.EndpointError) as error:
+    except (JpegError, OSError, ValueError, live.EndpointError) as error:
         sys.exit(str(error))

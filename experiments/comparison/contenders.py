@@ -1,13 +1,12 @@
-"""Who carries the stream, and how each is started, with what its own documents advise.
+"""The contenders, and how each is started: real programs, set as their own documents advise.
 
-A contender's words may hold ``{peer}``, for which the program of its end puts the other's address.
+A contender's command may hold ``{peer}``, which its end replaces with the other end's address.
 """
 
 import re
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path as File
@@ -18,9 +17,7 @@ from ontempo.lab.programs import program
 from .paths import Path
 
 INPUT, OUTPUT, WIRE = 5000, 5001, 4434
-"""UDP ports: into the sender, out of the receiver, between them. RIST wants an even one."""
-
-RELAY = File(__file__).parent / "relay.py"
+"""UDP ports: into the sender, out of the receiver, between them. RIST needs an even one."""
 
 Words = Callable[[Path], list[str]]
 
@@ -29,9 +26,11 @@ Words = Callable[[Path], list[str]]
 class Contender:
     """A way to carry the stream.
 
-    `send` and `receive` are the programs of its two ends, none for the harness itself. `lacks`
-    says why it cannot be run on this machine, and is empty where it can. `buffer_ms` is how long
-    what arrives may wait: by the path's rule, where it has no buffer of its own.
+    `send` and `receive` are the commands of its two ends, none for the harness itself. `lacks`
+    returns why it cannot be run on this machine, and an empty text where it can. `buffer_ms` is how
+    long received packets may wait, in milliseconds: its own setting, or the path's rule where it
+    has no buffer. `congestion` is the kernel's TCP congestion control in the hosts of both ends, by
+    default the machine's.
     """
 
     name: str
@@ -41,14 +40,11 @@ class Contender:
     lacks: Callable[[], str] = lambda: ""
     version: Callable[[], str] = lambda: ""
     buffer_ms: Callable[[Path], int] = lambda path: path.latency_ms
+    congestion: str = ""
 
 
 def _package(name: str, program: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(program) else f"not run: install {name}"
-
-
-def _relay(*words: str) -> list[str]:
-    return [sys.executable, str(RELAY), *words]
 
 
 def _srt(name: str, shown: str, latency: Callable[[Path], int]) -> Contender:
@@ -80,20 +76,31 @@ def _rist(name: str, shown: str, buffer: Callable[[Path], int]) -> Contender:
 
 
 def srt_version() -> str:
-    """As `srt-live-transmit` tells it."""
-    return _told(["srt-live-transmit", "-version"], r"SRT Library version: ([\d.]+)")
+    """The version that `srt-live-transmit` prints."""
+    return _version(("srt-live-transmit", "-version"), r"SRT Library version: ([\d.]+)")
 
 
 def rist_version() -> str:
-    """As `ristsender` tells it."""
-    return _told(["ristsender", "--help"], r"libRIST library: ([\d.]+)")
+    """The version that `ristsender` prints."""
+    return _version(("ristsender", "--help"), r"libRIST library: ([\d.]+)")
 
 
-def _told(words: Sequence[str], pattern: str) -> str:
+def gstreamer_version() -> str:
+    """The version that `gst-launch-1.0` prints."""
+    return _version(("gst-launch-1.0", "--version"), r"GStreamer ([\d.]+)")
+
+
+def ffmpeg_version() -> str:
+    """The version that `ffmpeg` prints."""
+    return _version(("ffmpeg", "-version"), r"ffmpeg version (\S+)")
+
+
+@cache
+def _version(words: tuple[str, ...], pattern: str) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = re.search(pattern, done.stdout + done.stderr)
     if not found:
-        raise UnfitEnvironmentError(f"{words[0]} does not tell its version")
+        raise UnfitEnvironmentError(f"{words[0]} does not print its version")
     return found[1]
 
 
@@ -103,21 +110,85 @@ def none(_path: Path) -> list[str]:
 
 
 DIRECT = Contender("direct", "nothing", none, none)
-"""The source's datagrams go straight to the recorder: the floor of the harness."""
+"""The source's datagrams go straight to the sink: the floor of the harness."""
 
-RTP = Contender(
-    "rtp",
-    "RTP over UDP",
-    lambda _path: _relay("rtp-send", str(INPUT), "{peer}", str(WIRE)),
-    lambda _path: _relay("rtp-receive", str(WIRE), str(OUTPUT)),
-)
+
+def _rtp_send(_path: Path) -> list[str]:
+    caps = "caps=video/mpegts,systemstream=(boolean)true,packetsize=(int)188"
+    source = ["udpsrc", "address=127.0.0.1", f"port={INPUT}", caps]
+    sink = ["udpsink", "host={peer}", f"port={WIRE}", "sync=false", "async=false"]
+    return ["gst-launch-1.0", "-q", *source, "!", "rtpmp2tpay", "!", *sink]
+
+
+def _rtp_receive(path: Path) -> list[str]:
+    fields = "media=(string)video,clock-rate=(int)90000,encoding-name=(string)MP2T,payload=(int)33"
+    source = ["udpsrc", f"port={WIRE}", f"caps=application/x-rtp,{fields}"]
+    buffer = ["rtpjitterbuffer", f"latency={path.latency_ms}"]
+    # With sync=true packets leave at the times of their RTP timestamps, as to a player.
+    sink = ["udpsink", "host=127.0.0.1", f"port={OUTPUT}", "sync=true", "async=false"]
+    return ["gst-launch-1.0", "-q", *source, "!", *buffer, "!", "rtpmp2tdepay", "!", *sink]
+
+
+_RTP_ELEMENTS = ("udpsrc", "udpsink", "rtpmp2tpay", "rtpmp2tdepay", "rtpjitterbuffer")
+
+
+@cache
+def _rtp_lacks() -> str:
+    if not (shutil.which("gst-launch-1.0") and shutil.which("gst-inspect-1.0")):
+        return "not run: install gstreamer1.0-tools"
+    for element in _RTP_ELEMENTS:
+        asked = ["gst-inspect-1.0", "--exists", element]
+        if subprocess.run(asked, capture_output=True, check=False).returncode:
+            return f"not run: install gstreamer1.0-plugins-good ({element})"
+    return ""
+
+
+RTP = Contender("rtp", "RTP", _rtp_send, _rtp_receive, _rtp_lacks, gstreamer_version)
+"""Payload type 33 (RFC 2250) with a jitter buffer and without retransmission."""
+
+_FFMPEG = ("ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "warning")
+_AS_IT_IS = ("-map", "0", "-c", "copy", "-f", "data")
+"""Bytes pass unchanged: ffmpeg would otherwise multiplex the stream anew."""
+
+MAX_WAITING_PACKETS = 1 << 18
+"""Transport packets that wait where TCP is slower than the stream: 49 MB, more than any run has."""
+
+
+def _http_send(_path: Path) -> list[str]:
+    source = f"udp://127.0.0.1:{INPUT}?fifo_size={MAX_WAITING_PACKETS}"
+    datagrams = ["-f", "data", "-raw_packet_size", "1316", "-i", source]
+    post = ["-method", "POST", "-content_type", "video/mp2t", "-tcp_nodelay", "1"]
+    target = f"http://{{peer}}:{WIRE}/live.ts"
+    return [*_FFMPEG, *datagrams, *_AS_IT_IS, "-flush_packets", "1", *post, target]
+
+
+def _http_receive(_path: Path) -> list[str]:
+    source = ["-listen", "1", "-f", "mpegtsraw", "-i", f"http://0.0.0.0:{WIRE}/live.ts"]
+    target = f"udp://127.0.0.1:{OUTPUT}?pkt_size=1316"
+    return [*_FFMPEG, "-fflags", "nobuffer", *source, *_AS_IT_IS, "-flush_packets", "0", target]
+
+
+_AVAILABLE = File("/proc/sys/net/ipv4/tcp_available_congestion_control")
+
+
+def _http_lacks() -> str:
+    if shutil.which("ffmpeg") is None:
+        return "not run: install ffmpeg"
+    if "cubic" not in _AVAILABLE.read_text().split():
+        return "not run: the kernel has no CUBIC (modprobe tcp_cubic)"
+    return ""
+
 
 HTTP = Contender(
     "http",
     "HTTP, CUBIC",
-    lambda _path: _relay("http-serve", str(INPUT), str(WIRE), "cubic"),
-    lambda _path: _relay("http-read", "{peer}", str(WIRE), str(OUTPUT)),
+    _http_send,
+    _http_receive,
+    _http_lacks,
+    ffmpeg_version,
+    congestion="cubic",
 )
+"""A chunked POST over the kernel's TCP."""
 
 SRT = _srt("srt", "SRT", lambda path: path.latency_ms)
 SRT_FIXED = _srt("srt-120", "SRT, 120 ms", lambda _path: 120)
@@ -128,7 +199,7 @@ RIST_FIXED = _rist("rist-1000", "RIST, 1 s", lambda _path: 1000)
 def _ontempo(name: str, shown: str, delivery: str, control: str = "pert") -> Contender:
     def send(path: Path) -> list[str]:
         source, target = f"udp://127.0.0.1:{INPUT}", f"{{peer}}:{WIRE}"
-        wanted = ("--delivery", delivery, "--latency", f"{path.latency_ms} ms")
+        delivered = ("--delivery", delivery, "--latency", f"{path.latency_ms} ms")
         controlled = ("--congestion", control)
         return [
             program(),
@@ -138,7 +209,7 @@ def _ontempo(name: str, shown: str, delivery: str, control: str = "pert") -> Con
             "--to",
             target,
             "--insecure",
-            *wanted,
+            *delivered,
             *controlled,
         ]
 

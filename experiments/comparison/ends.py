@@ -1,14 +1,15 @@
-"""Both ends of the comparison: the encoder's sends a stream in real time, the decoder's records it.
+"""Both ends of the comparison: the source sends a stream in real time, the sink records it.
 
-A program of its own, run in the hosts of the emulated network; it needs the standard library only.
+The same for all contenders. A program of its own, run in the hosts of the emulated network; it
+needs the standard library only.
 
     python ends.py source PLAN.json PEER
     python ends.py sink PLAN.json PEER
 
-Each runs the contender's program of its end meanwhile. In the plan's folder, the source leaves
-``departures``, the time of CLOCK_REALTIME in ns at which each datagram was handed to the kernel,
+Each runs the contender's program of its end meanwhile. In the plan's folder, the source writes
+``departures``, the time of CLOCK_REALTIME in ns at which each datagram was passed to the kernel,
 and ``source.json``; the sink ``recording``, for each datagram the time of CLOCK_REALTIME in ns at
-which the kernel took it (8 bytes), its length (4 bytes) and its bytes, and ``sink.json``.
+which the kernel received it (8 bytes), its length (4 bytes) and its bytes, and ``sink.json``.
 """
 
 import json
@@ -27,14 +28,14 @@ from pathlib import Path
 from typing import Any
 
 PRIORITY = 1
-"""The least of the real-time priorities, which the emulator has, too: both ends and the contender's
-programs go before the machine's other work, which is not to be measured."""
+"""The lowest real-time priority, that of the emulator: both ends and the contender's programs run
+before the machine's other work, which is not to be measured."""
 
 BUFFER_BYTES = 16 << 20
-"""Of the sockets of source and recorder, so that nothing is lost in them."""
+"""Receive buffer of the source's and the sink's sockets, so that they lose nothing."""
 
 END_WITHIN_S = 0.5
-"""How long a contender's program may take to end."""
+"""How long a contender's program may take to end, in seconds."""
 
 _SO_RCVBUFFORCE = 33
 ENTRY = struct.Struct("=qI")
@@ -46,6 +47,8 @@ _MAX_DATAGRAM = 65_536
 
 LOOK_EVERY_S = 0.1
 
+NAMESPACE = "/proc/self/ns/net"
+
 
 @dataclass
 class Running:
@@ -55,7 +58,7 @@ class Running:
 
 
 class ClockCheck:
-    """Whether CLOCK_REALTIME, which the kernel stamps packets with, was set meanwhile."""
+    """Detects that CLOCK_REALTIME, by which the kernel stamps packets, was set meanwhile."""
 
     def __init__(self) -> None:
         self.before_ns = self._ahead_ns()
@@ -65,18 +68,18 @@ class ClockCheck:
         return time.time_ns() - time.monotonic_ns()
 
     def moved_ns(self) -> int:
-        """By how much it was set, or drifted."""
+        """By how much it was set, or drifted, in ns."""
         return self._ahead_ns() - self.before_ns
 
 
 def read_plan(path: str) -> tuple[Path, dict[str, Any]]:
-    """The folder of this contender, and what both ends do."""
+    """The folder of this contender, and the plan."""
     plan: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
     return Path(path).parent, plan
 
 
 def udp() -> socket.socket:
-    """A socket with a large buffer, whose bounds only root may exceed."""
+    """A UDP socket with a large receive buffer; beyond the system's limit where run as root."""
     made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER_BYTES)
@@ -85,8 +88,35 @@ def udp() -> socket.socket:
     return made
 
 
+def set_congestion(plan: dict[str, Any]) -> None:
+    """Put the plan's TCP congestion control on the routes of the emulated host, where it names one.
+
+    By ``ip route ... congctl`` (ip-route(8)), since a network namespace cannot make a restricted
+    congestion control its default. Raises `RuntimeError` in the machine's own network namespace.
+    """
+    if not (control := plan["congestion"]):
+        return
+    if Path(NAMESPACE).stat().st_ino == plan["machine_namespace"]:
+        raise RuntimeError("not in an emulated host: the machine's routes stay")
+    for route in _output(["ip", "-4", "route", "show"]).splitlines():
+        _output(["ip", "route", "replace", *route.split(), "congctl", control])
+
+
+def check_congestion(plan: dict[str, Any]) -> None:
+    """Raise `RuntimeError` where a TCP connection of the host has another congestion control."""
+    if not (control := plan["congestion"]):
+        return
+    sockets = _output(["ss", "-H", "-t", "-n", "-i", "-O", "state", "established"]).splitlines()
+    if others := [socket for socket in sockets if control not in socket.split()]:
+        raise RuntimeError(f"a connection does not use {control}: {others[0]}")
+
+
+def _output(words: list[str]) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
 def go_first() -> None:
-    """Run this program, and what it starts, before the machine's other work."""
+    """Run this program, and those that it starts, before the machine's other work."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     except PermissionError as error:
@@ -117,22 +147,22 @@ def program(words: list[str], peer: str, log: Path) -> Iterator[Running]:
                 child.wait()
 
 
-def tell(path: Path, running: Running, clock: ClockCheck, **more: object) -> None:
-    """Write what is known at the end: processor time of the contender's program, the clock."""
+def write_report(path: Path, running: Running, clock: ClockCheck, **more: object) -> None:
+    """Write processor time and exit of the contender's program, and by how much the clock moved."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = {
+    report = {
         "processor_s": used.ru_utime + used.ru_stime,
         "ended_early": running.ended_early,
         "clock_moved_ns": clock.moved_ns(),
         **more,
     }
-    path.write_text(json.dumps(told), "utf-8")
+    path.write_text(json.dumps(report), "utf-8")
 
 
 def send(
     datagrams: list[bytes], due_ns: "array[int]", to: tuple[str, int], begin_ns: int
 ) -> "array[int]":
-    """Send each datagram at its time of CLOCK_MONOTONIC; when each left, by CLOCK_REALTIME."""
+    """Send each datagram at its time of CLOCK_MONOTONIC; return the times by CLOCK_REALTIME."""
     left = array("q")
     with udp() as out:
         for datagram, due in zip(datagrams, due_ns, strict=True):
@@ -145,26 +175,28 @@ def send(
 
 
 def source(plan_file: str, peer: str) -> None:
-    """Start the contender, send when it has had time to connect, end it when all has drained."""
+    """Start the contender, send once it has had time to connect, end it after the drain time."""
     folder, plan = read_plan(plan_file)
     stream = Path(plan["stream"]).read_bytes()
     size = plan["datagram"]
     datagrams = [stream[at : at + size] for at in range(0, len(stream), size)]
     due_ns = array("q", Path(plan["due"]).read_bytes())
     started_ns = time.monotonic_ns()
+    set_congestion(plan)
     go_first()
     clock = ClockCheck()
     with program(plan["send"], peer, folder / "send.log") as running:
         begin_ns = started_ns + round(plan["warm_up_s"] * 1e9)
         to = ("127.0.0.1", plan["input"]) if plan["send"] else (peer, plan["wire"])
         left = send(datagrams, due_ns, to, begin_ns)
+        check_congestion(plan)
         time.sleep(plan["drain_s"])
     (folder / "departures").write_bytes(left.tobytes())
-    tell(folder / "source.json", running, clock)
+    write_report(folder / "source.json", running, clock)
 
 
 def record(inlet: socket.socket, until: float) -> tuple[bytearray, int]:
-    """Datagrams until a time of CLOCK_MONOTONIC, as a recording, and how many found no room."""
+    """The recording until a time of CLOCK_MONOTONIC, and how many datagrams the socket lost."""
     recording, overflowed = bytearray(), 0
     inlet.settimeout(LOOK_EVERY_S)
     while time.monotonic() < until:
@@ -188,6 +220,7 @@ def sink(plan_file: str, peer: str) -> None:
     """Record as long as the plan says."""
     folder, plan = read_plan(plan_file)
     until = time.monotonic() + plan["listen_s"]
+    set_congestion(plan)
     go_first()
     clock = ClockCheck()
     with udp() as inlet:
@@ -200,11 +233,11 @@ def sink(plan_file: str, peer: str) -> None:
         with program(plan["receive"], peer, folder / "receive.log") as running:
             recording, overflowed = record(inlet, until)
     (folder / "recording").write_bytes(recording)
-    tell(folder / "sink.json", running, clock, overflowed=overflowed)
+    write_report(folder / "sink.json", running, clock, overflowed=overflowed)
 
 
 def main() -> None:
-    """Be one of the two."""
+    """Run one of the two ends."""
     role, plan_file, peer = sys.argv[1:]
     {"source": source, "sink": sink}[role](plan_file, peer)
 

@@ -1,7 +1,7 @@
-"""What of the stream arrived, and when: a recording held against what was sent.
+"""What of the stream arrived, and when: a recording compared with what was sent.
 
-Packets are told apart by their bytes, so that a contender may cut, order and repeat them as it
-likes. The few that are alike (filling within a frame) tell nothing, and are left out.
+Packets are recognised by their bytes, so that a contender may cut, order and repeat them as it
+likes. The few packets of a frame that are equal (stuffing) are not counted.
 """
 
 import math
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ontempo import media
 from ontempo.lab.errors import UnfitEnvironmentError
 
 from .ends import ENTRY
-from .transport_stream import PACKET, PER_DATAGRAM, SYNC, Stream, Unit
+from .stream import PACKET, PER_DATAGRAM, Stream, Unit
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ def entries(recording: bytes) -> Iterator[tuple[int, bytes]]:
 
 def arrivals(stream: Stream, recording: bytes) -> Arrivals:
     """Find each packet of a unit in the recording."""
-    places = {stream.packets[place]: place for unit in telling(stream) for place in unit.packets}
+    places = {
+        stream.packets[place]: place for unit in distinct_units(stream) for place in unit.packets
+    }
     found: list[int | None] = [None] * len(stream.packets)
     repeated = foreign = overtaken = 0
     last = -1
     for stamp_ns, datagram in entries(recording):
-        if len(datagram) % PACKET or datagram[:1] != bytes([SYNC]):
+        if len(datagram) % PACKET or datagram[:1] != bytes([media.SYNC_BYTE]):
             foreign += 1
             continue
         for start in range(0, len(datagram), PACKET):
@@ -69,14 +72,14 @@ def arrivals(stream: Stream, recording: bytes) -> Arrivals:
     return Arrivals(tuple(found), repeated, foreign, overtaken)
 
 
-def telling(stream: Stream) -> list[Unit]:
+def distinct_units(stream: Stream) -> list[Unit]:
     """The units, each with those of its packets that no other packet of the stream equals."""
     often = Counter(stream.packets[place] for unit in stream.units for place in unit.packets)
-    unlike = (
+    distinct = (
         Unit(one.kind, tuple(p for p in one.packets if often[stream.packets[p]] == 1))
         for one in stream.units
     )
-    return [one for one in unlike if one.packets]
+    return [one for one in distinct if one.packets]
 
 
 def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.DataFrame:
@@ -86,7 +89,7 @@ def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.Dat
     """
     begin = left_ns[0]
     rows = []
-    for unit in telling(stream):
+    for unit in distinct_units(stream):
         sent = left_ns[unit.packets[-1] // PER_DATAGRAM]
         times = [came.at_ns[place] for place in unit.packets]
         whole = [time for time in times if time is not None]
@@ -108,7 +111,7 @@ def packet_latencies(
 ) -> list[float]:
     """Of each packet of a unit that came, sent from `from_s` on: seconds, in rising order."""
     begin = left_ns[0] + from_s * 1e9
-    counted = (place for unit in telling(stream) for place in unit.packets)
+    counted = (place for unit in distinct_units(stream) for place in unit.packets)
     return sorted(
         (at - left) / 1e9
         for place in counted

@@ -20,30 +20,31 @@ from ontempo.lab.real_time import emulate
 
 from .contenders import CONTENDERS, INPUT, OUTPUT, WIRE, Contender
 from .encode import make_stream, stream_key
+from .ends import NAMESPACE
 from .frames import arrivals, pacing_errors, packet_latencies, quantile, read_times, unit_table
 from .paths import Path
-from .transport_stream import PACKET, PER_DATAGRAM, Stream, read_stream
+from .stream import PACKET, PER_DATAGRAM, Stream, read_stream
 
 HERE = File(__file__).parent
 SCENARIO = HERE / "comparison.toml"
 
 WARM_UP_S = 3.0
-"""How long contenders have to connect before the stream begins."""
+"""How long contenders have to connect before the stream begins, in seconds."""
 
 LEAD_S = 2
-"""What is sent at first and not counted: windows and buffers find their size."""
+"""Seconds of stream that are sent first and not counted: windows and buffers settle."""
 
 DRAIN_S = 2.5
-"""How long after the end of the stream what is under way may come."""
+"""How long after the end of the stream packets may still arrive, in seconds."""
 
 CLOSE_S = 3.5
-"""How long programs have to end and to write what they recorded, on a busy machine."""
+"""How long programs have to end and to write their recordings on a busy machine, in seconds."""
 
 PEER_SOONER_S = 0.5
-"""By how much the emulator starts the sink before the source."""
+"""By how much the emulator starts the sink before the source, in seconds."""
 
 CLOCK_MAY_MOVE_S = 0.000_5
-"""By how much CLOCK_REALTIME may be set during a run, before its latencies mean nothing."""
+"""By how much CLOCK_REALTIME may be set during a run, in seconds; beyond, the run is refused."""
 
 
 def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, seed: int) -> Cell:
@@ -65,7 +66,12 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
             ("contenders", versions),
             ("stream", stream_key(LEAD_S + counted_s)),
             ("seconds", json.dumps([WARM_UP_S, LEAD_S, DRAIN_S])),
-            ("settings", json.dumps([[one.send(path), one.receive(path)] for one in together])),
+            (
+                "settings",
+                json.dumps(
+                    [[one.send(path), one.receive(path), one.congestion] for one in together]
+                ),
+            ),
         ),
     )
     labels = (
@@ -124,7 +130,7 @@ def _commands(place: File) -> dict[str, list[str]]:
 def write_plan(
     one: Contender, path: Path, place: File, stream: File, due: File, stream_s: float
 ) -> None:
-    """What the programs of both ends do."""
+    """Write the plan that the programs of both ends follow."""
     place.mkdir()
     plan = {
         "stream": str(stream),
@@ -132,6 +138,8 @@ def write_plan(
         "datagram": PACKET * PER_DATAGRAM,
         "send": one.send(path),
         "receive": one.receive(path),
+        "congestion": one.congestion,
+        "machine_namespace": File(NAMESPACE).stat().st_ino,
         "input": INPUT,
         "output": OUTPUT,
         "wire": WIRE,
@@ -143,17 +151,17 @@ def write_plan(
 
 
 def read_end(name: str, place: File, stream: Stream) -> tuple[pl.DataFrame, dict[str, object]]:
-    """The table of units and the row of one contender, out of what both ends left."""
-    told = {}
+    """The table of units and the row of one contender, from the files of both ends."""
+    reports = {}
     for end in ("source", "sink"):
         file = place / f"{end}.json"
         if not file.exists():
             raise UnfitEnvironmentError(f"{name}: its {end} did not end in time")
-        told[end] = json.loads(file.read_text("utf-8"))
-        if abs(told[end]["clock_moved_ns"]) > CLOCK_MAY_MOVE_S * 1e9:
+        reports[end] = json.loads(file.read_text("utf-8"))
+        moved_ms = reports[end]["clock_moved_ns"] / 1e6
+        if abs(moved_ms) > CLOCK_MAY_MOVE_S * 1e3:
             raise UnfitEnvironmentError(
-                f"{name}: the machine's clock was set by {told[end]['clock_moved_ns'] / 1e6:g} ms"
-                " during the run; run again"
+                f"{name}: the machine's clock was set by {moved_ms:g} ms during the run; run again"
             )
     left_ns = read_times((place / "departures").read_bytes())
     came = arrivals(stream, (place / "recording").read_bytes())
@@ -169,14 +177,14 @@ def read_end(name: str, place: File, stream: Stream) -> tuple[pl.DataFrame, dict
         "pacing_p50_s": quantile(pacing, 0.5),
         "pacing_p99_s": quantile(pacing, 0.99),
         "pacing_max_s": pacing[-1],
-        "sender_processor_s": told["source"]["processor_s"],
-        "receiver_processor_s": told["sink"]["processor_s"],
+        "sender_processor_s": reports["source"]["processor_s"],
+        "receiver_processor_s": reports["sink"]["processor_s"],
         "ended_early": ", ".join(
             f"{end} with {one['ended_early']}"
-            for end, one in told.items()
+            for end, one in reports.items()
             if one["ended_early"] is not None
         ),
-        "overflowed": told["sink"]["overflowed"],
+        "overflowed": reports["sink"]["overflowed"],
         "stream_bytes": len(stream.packets) * PACKET,
         "stream_s": stream.due_ns[-1] / 1e9,
     }
@@ -185,7 +193,7 @@ def read_end(name: str, place: File, stream: Stream) -> tuple[pl.DataFrame, dict
 
 
 def wire_bytes(links: pl.DataFrame, number: int) -> dict[str, object]:
-    """What a contender put on its path in both directions, and what the path took of it."""
+    """What a contender sent on its path in both directions, and what the path dropped of it."""
     forth = links.filter(pl.col("from") == f"s{number}").row(0, named=True)
     back = links.filter(pl.col("from") == f"r{number}").row(0, named=True)
     return {

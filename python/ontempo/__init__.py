@@ -1,34 +1,45 @@
-"""Will this media arrive on time, over this network, with this transport?
+"""Simulates media over networks: will this media arrive on time, over this network?
 
-A scenario file describes a network, the flows that cross it and what is measured. Running it
-yields a few tables, the same from every world that ontempo can run in::
+A scenario describes a network, the flows that cross it and what is measured. `load` reads one from
+a file, `parse` from a text; `run` simulates it and returns a `Result` of a few tables::
 
     import ontempo as ot
-
-    scenario = ot.load("dumbbell.toml", overrides=["flows.video.count=30"])
-    result = ot.run(scenario, seed=3)
-
     import polars as pl
+
+    scenario = ot.parse('''
+        title = "Ten videos over 3 Mbit/s"
+        duration = "30 s"
+
+        [topology]
+        kind = "dumbbell"
+        access = { rate = "10 Mbit/s", delay = "5 ms" }
+
+        [topology.bottleneck]
+        rate = "3 Mbit/s"
+        delay = "20 ms"
+        queue = { kind = "drop-tail", limit = "60 packets" }
+
+        [flows.video]
+        count = 10
+        application = { kind = "cbr", rate = "250 kbit/s" }
+        playout = ["1 s"]
+        transport = { kind = "tcp", congestion = "pert" }
+    ''', overrides=["flows.video.count=8"])
+    result = ot.run(scenario, seed=3)
     flows = pl.DataFrame(result.flows)          # no copy
-    flows.group_by("group").agg(pl.col("goodput_bps").mean())
+    print(flows.height, "flows,", len(result.playout), "playouts")
 
-The same scenario and seed give the same tables, to the byte, on every machine.
+The same scenario and seed give the same tables, to the byte, on every machine. Columns name their
+units: ``_s`` is seconds, ``_bps`` bits per second, ``_bytes`` bytes.
 
-A `Table` speaks Arrow's PyCapsule protocol: polars, DuckDB and pyarrow take it as it is, without
-a copy, and so does pandas by way of pyarrow::
+A `Table` has Arrow's PyCapsule protocol: polars, DuckDB and pyarrow read it without a copy, and so
+does pandas through pyarrow.
 
-    frame = pyarrow.table(result.flows).to_pandas(split_blocks=True)
-
-Between programs, ``connect`` and ``listen`` carry media over QUIC, for asyncio (``ontempo.live``)::
-
-    async with ot.connect("player.example:4433", trust=fingerprint) as peer:
-        async with peer.open_flow() as flow:
-            await flow.send(picture, lifetime_s=0.2)
-
-``ontempo.lab`` builds studies, statistics and reports on top; its command is ``ontempo-lab``.
+The other packages are imported by their own names: `ontempo.live` carries media between programs,
+`ontempo.qos` has sockets with a quality of service, `ontempo.media` cuts transport streams into
+frames, and `ontempo.lab` runs studies (its command is ``ontempo-lab``).
 """
 
-from ontempo import qos
 from ontempo._native import (
     Cancelled,
     CancelToken,
@@ -42,70 +53,17 @@ from ontempo._native import (
     pert_response_probability,
     run,
 )
-from ontempo.live import (
-    BindError,
-    ClosedError,
-    Connection,
-    ConnectionStatistics,
-    DelayStatistics,
-    DeliveryOrder,
-    Dropped,
-    EndpointError,
-    FlowConfig,
-    Identity,
-    IdentityError,
-    Listener,
-    NotConnectedError,
-    Options,
-    ReceiveFlow,
-    ReceiveStatistics,
-    Refused,
-    Reliability,
-    SendFlow,
-    SendStatistics,
-    Trust,
-    Unit,
-    UnitError,
-    connect,
-    listen,
-)
 
 __all__ = [
-    "BindError",
     "CancelToken",
     "Cancelled",
-    "ClosedError",
-    "Connection",
-    "ConnectionStatistics",
-    "DelayStatistics",
-    "DeliveryOrder",
-    "Dropped",
-    "EndpointError",
-    "FlowConfig",
-    "Identity",
-    "IdentityError",
-    "Listener",
-    "NotConnectedError",
-    "Options",
-    "ReceiveFlow",
-    "ReceiveStatistics",
-    "Refused",
-    "Reliability",
     "Result",
     "Scenario",
     "ScenarioError",
-    "SendFlow",
-    "SendStatistics",
     "Table",
-    "Trust",
-    "Unit",
-    "UnitError",
-    "connect",
     "engine_fingerprint",
-    "listen",
     "load",
     "parse",
     "pert_response_probability",
-    "qos",
     "run",
 ]

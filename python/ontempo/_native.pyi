@@ -1,29 +1,31 @@
-"""The compiled core: scenarios in, Arrow tables out; connections, asked without waiting."""
+"""The compiled core: simulation, connections polled without waiting, transport streams."""
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Literal, final
 
 from ontempo.live.options import Options
 from ontempo.qos.specification import QosOptions, Specification
 
 __all__ = [
-    "Answer",
     "CancelToken",
     "Cancelled",
     "Identity",
+    "LiveConnecting",
     "LiveConnection",
     "LiveListener",
-    "LivePending",
     "LiveReceiveFlow",
     "LiveSendFlow",
-    "QosDoor",
+    "MediaUnit",
+    "PendingResult",
+    "QosAcceptor",
+    "QosChannel",
     "QosEvents",
-    "QosLink",
     "Result",
     "Scenario",
     "ScenarioError",
     "Table",
+    "TransportStream",
     "Trust",
     "Waker",
     "begin",
@@ -38,6 +40,7 @@ __all__ = [
     "qos_check",
     "qos_connect",
     "qos_read",
+    "read_transport_stream",
     "run",
 ]
 
@@ -167,23 +170,23 @@ def pert_response_probability(queueing_delay_s: float, largest_queueing_delay_s:
 
 @final
 class Identity:
-    """A certificate and its private key: who an endpoint is."""
+    """A certificate and its private key."""
 
     @staticmethod
-    def self_made(names: Sequence[str] | None = None) -> Identity:
-        """A certificate of our own making for these names (localhost), with an Ed25519 key.
+    def self_signed(names: Sequence[str] | None = None) -> Identity:
+        """A new self-signed certificate for these names (localhost), with an Ed25519 key.
 
-        Raises `IdentityError` where a name is not one.
+        Raises `IdentityError` where a name is not valid in a certificate.
         """
     @staticmethod
     def from_pem(chain: bytes, key: bytes | None = None) -> Identity:
-        """The certificate chain and private key of two texts in PEM, or of one that has both.
+        """The certificate chain and private key in two PEM texts, or in one that has both.
 
         Raises `IdentityError` where one of them is not PEM, or has no certificate or key in it.
         """
     @staticmethod
-    def kept(path: str | PathLike[str]) -> Identity:
-        """The certificate and key of a PEM file, made where the file is missing.
+    def load_or_create(path: str | PathLike[str]) -> Identity:
+        """The certificate and key in a PEM file, which is created where it is missing.
 
         Raises `IdentityError` where the file cannot be read or written, or is not PEM.
         """
@@ -193,56 +196,57 @@ class Identity:
 
 @final
 class Trust:
-    """By what a client knows its server."""
+    """How a client verifies its server."""
 
     @staticmethod
     def fingerprint(text: str) -> Trust:
-        """By its certificate's fingerprint: 64 hexadecimal digits, with or without colons.
+        """By its certificate's SHA-256: 64 hexadecimal digits, with or without colons.
 
-        Name and date of the certificate do not count. Raises `ValueError` for what is none.
+        Name and dates of the certificate are not checked. Raises `ValueError` where the text is no
+        fingerprint.
         """
     @staticmethod
     def roots(pem: bytes) -> Trust:
-        """By one of these certificates, in PEM, having signed its own; name and date count.
+        """By a chain to one of these certificates, in PEM; name and dates are checked.
 
         Raises `IdentityError` where it is not PEM, or has no certificate in it.
         """
     @staticmethod
-    def anybody() -> Trust:
-        """By nothing: whoever answers is believed, and is told the token. For tests."""
+    def insecure() -> Trust:
+        """No verification: any server is accepted, and receives the token. For tests only."""
 
-# What `ontempo.live` makes coroutines of: each asks without waiting. An object that has a key is
-# worth to be asked again when `Waker.take` names it.
+# What `ontempo.live` makes coroutines of: no call waits. An object with a key should be polled
+# again when `Waker.take` returns its key.
 
 @final
 class Waker:
-    """Tells one event loop which objects have changed."""
+    """Wakes one event loop and lists the objects that have changed."""
 
     def __init__(self) -> None: ...
     def fileno(self) -> int:
-        """What the loop watches for reading."""
+        """The file descriptor that the loop watches for reading."""
     def take(self) -> list[int]:
-        """The keys of what has changed since this was last asked."""
+        """The keys of the objects that have changed since the last call."""
 
 @final
-class Answer:
-    """What a thread works out."""
+class PendingResult:
+    """The result of work on another thread."""
 
     @property
     def key(self) -> int:
-        """Under which a waker tells that it is there."""
+        """Its key in `Waker.take`."""
     def take(self) -> tuple[Any] | None:
-        """The answer, once; ``None`` while it is not there. Raises what went wrong."""
+        """The result, once; ``None`` until it is there. Raises the exception of a failure."""
 
 @final
-class LivePending:
-    """A connection that has been begun."""
+class LiveConnecting:
+    """A connection whose handshake is under way."""
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     def take(self, waker: Waker) -> LiveConnection | None:
-        """The connection, once; ``None`` while it is not known whether it can be used."""
+        """The connection, once; ``None`` until the handshake is complete."""
 
 @final
 class LiveConnection:
@@ -250,7 +254,7 @@ class LiveConnection:
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     @property
     def remote(self) -> tuple[str, int]:
         """The peer's address and port."""
@@ -259,16 +263,16 @@ class LiveConnection:
         """The address and port of this side."""
     def now_s(self) -> float:
         """The time of its clock, in seconds."""
-    def open_flow(self, order: str, reliability: str, label: str, waker: Waker) -> Answer:
+    def open_flow(self, order: str, reliability: str, label: str, waker: Waker) -> PendingResult:
         """A `LiveSendFlow`."""
     def try_accept(self, waker: Waker) -> LiveReceiveFlow | None:
         """The next flow that the peer has opened."""
-    def closed_because(self) -> str | None:
-        """Why it is over; ``None`` while it is not."""
-    def statistics(self, waker: Waker) -> Answer:
+    def close_reason(self) -> str | None:
+        """Why it was closed or lost; ``None`` while it is open."""
+    def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `ConnectionStatistics`, or ``None``."""
-    def close(self, reason: str, waker: Waker) -> Answer | None:
-        """Close it; ``None`` where that has been done."""
+    def close(self, reason: str, waker: Waker) -> PendingResult | None:
+        """Close it; ``None`` where it is closed already."""
 
 @final
 class LiveSendFlow:
@@ -276,18 +280,18 @@ class LiveSendFlow:
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     def try_send(
         self, data: bytes, lifetime_s: float | None, priority: int, depends_on: Sequence[int]
     ) -> int | None:
-        """Send a unit and answer its number; ``None`` where as much waits as may."""
+        """Send a unit and return its number; ``None`` while the send queue is full."""
     def dropped(self) -> list[int]:
-        """Numbers of units that were dropped since this was last asked."""
+        """Numbers of units that were dropped since the last call."""
     def finish(self) -> None:
-        """Say that nothing more will be sent."""
+        """End the flow."""
     def settled(self) -> dict[str, Any] | None:
         """The fields of `SendStatistics`; ``None`` while the flow is not settled."""
-    def statistics(self, waker: Waker) -> Answer:
+    def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `SendStatistics`, or ``None``."""
 
 @final
@@ -296,35 +300,37 @@ class LiveReceiveFlow:
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     def config(self) -> tuple[str, str, str]:
         """Its order, its reliability and its label."""
     def try_receive(
         self,
-    ) -> tuple[int, bytes, float | None, float, float | None, int, list[int]] | int | None:
-        """The next unit, or the number of one that will not come; ``None`` while there is neither.
+    ) -> tuple[int, bytes, float | None, float, float | None, int, list[int]] | None:
+        """The fields of the next `Unit`, times by the connection's clock; ``None``: none yet.
 
-        Raises `StopAsyncIteration` where the flow is over.
+        Raises `StopAsyncIteration` at the end of the flow.
         """
-    def statistics(self, waker: Waker) -> Answer:
+    def dropped(self) -> list[int]:
+        """Numbers of units dropped by the sender, as far as received, since the last call."""
+    def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `ReceiveStatistics`, or ``None``."""
 
 @final
 class LiveListener:
-    """Takes connections."""
+    """Accepts connections."""
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     @property
     def local(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address and port at which it listens."""
     def try_accept(
         self, waker: Waker
     ) -> LiveConnection | tuple[tuple[str, int] | None, str] | None:
-        """Who came next: one to talk to, or the address of one refused, with the reason."""
-    def close(self, waker: Waker) -> Answer | None:
-        """Take no more; ``None`` where it is closed."""
+        """The next connection, or the address of a refused client with the reason."""
+    def close(self, waker: Waker) -> PendingResult | None:
+        """Stop accepting; ``None`` where it is closed already."""
 
 def begin(
     remote: tuple[str, int],
@@ -333,29 +339,29 @@ def begin(
     token: bytes,
     options: Options,
     waker: Waker,
-) -> Answer:
-    """A `LivePending` to an address."""
+) -> PendingResult:
+    """A `LiveConnecting` to an address."""
 
 def bind(
     at: tuple[str | None, int], identity: Identity, token: bytes, options: Options, waker: Waker
-) -> Answer:
+) -> PendingResult:
     """A `LiveListener` at an address, or at every one."""
 
 def check_options(options: Options) -> None:
-    """Raise `ValueError` where a name among the options is not known."""
+    """Raise `ValueError` where an option has an unknown value."""
 
 def default_options() -> dict[str, Any]:
-    """The options that the endpoint has by itself, field by field of `Options`."""
+    """The endpoint's default options: the fields of `Options`."""
 
 # What `ontempo.qos` makes coroutines of, likewise.
 
 @final
-class QosLink:
-    """A connection of messages."""
+class QosChannel:
+    """A QoS connection."""
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     @property
     def local(self) -> tuple[str, int]:
         """The address and port here."""
@@ -364,36 +370,36 @@ class QosLink:
         """The address and port there."""
     @property
     def dscp(self) -> int:
-        """The code point of the packets."""
+        """The DSCP of the packets, 0 to 63."""
     @property
-    def most_sent(self) -> int:
-        """Bytes of the longest message that may be sent."""
+    def max_send_size(self) -> int:
+        """The longest message that may be sent, in bytes."""
     @property
-    def most_received(self) -> int:
-        """Bytes of the longest message that may come."""
+    def max_receive_size(self) -> int:
+        """The longest message that may be received, in bytes."""
     def try_send(self, data: bytes) -> bool:
-        """Begin to send a message; false while another one is being sent."""
+        """Start sending a message; false while another one is being sent."""
     def has_sent(self) -> bool:
-        """True once the system has taken all that was sent."""
+        """True once the last message is in the system's send buffer."""
     def try_receive(self) -> tuple[bytes, int, float] | None:
         """The next message; ``None`` while there is none.
 
-        Raises `StopAsyncIteration` where the other end sends no more.
+        Raises `StopAsyncIteration` where the other end has finished sending.
         """
     def agreed(self, direction: str) -> dict[str, Any]:
-        """The fields of the `Specification` that was agreed."""
+        """The fields of the agreed `Specification`."""
     def change(self, asked: Specification) -> dict[str, Any]:
-        """Ask for something else; the fields of what is agreed now."""
+        """Renegotiate; the fields of the agreed `Specification`."""
     def delivery(self, direction: str) -> dict[str, Any]:
         """The fields of `Delivery`."""
     def reports(self) -> str:
-        """All figures, as JSON."""
+        """All reports, as JSON."""
     def reservation(self, direction: str) -> tuple[Any, str]:
-        """How it stands, and why."""
+        """Its state, and the reason."""
     def events(self, waker: Waker) -> QosEvents:
-        """What changes from now on."""
-    def close(self, patience_s: float, waker: Waker) -> Answer | None:
-        """Close it; ``None`` where that has been done."""
+        """The events from now on."""
+    def close(self, patience_s: float, waker: Waker) -> PendingResult | None:
+        """Close it; ``None`` where it is closed already."""
 
 @final
 class QosEvents:
@@ -401,7 +407,7 @@ class QosEvents:
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     def try_next(self) -> tuple[Any, ...] | None:
         """The next one's kind and parts; ``None`` while there is none.
 
@@ -409,19 +415,19 @@ class QosEvents:
         """
 
 @final
-class QosDoor:
-    """Takes connections of messages."""
+class QosAcceptor:
+    """Accepts QoS connections."""
 
     @property
     def key(self) -> int:
-        """Under which a waker tells of changes."""
+        """Its key in `Waker.take`."""
     @property
     def local(self) -> tuple[str, int]:
-        """Where it listens."""
-    def try_accept(self, waker: Waker) -> QosLink | tuple[tuple[str, int], str] | None:
-        """Who came next: one to talk to, or the address of one refused, with the reason."""
-    def close(self, waker: Waker) -> Answer:
-        """Take no more."""
+        """The address and port at which it listens."""
+    def try_accept(self, waker: Waker) -> QosChannel | tuple[tuple[str, int], str] | None:
+        """The next connection, or the address of a refused client with the reason."""
+    def close(self, waker: Waker) -> PendingResult:
+        """Stop accepting."""
 
 def qos_connect(
     carrier: str,
@@ -429,8 +435,8 @@ def qos_connect(
     options: QosOptions,
     known: tuple[str, Trust, bytes] | None,
     waker: Waker,
-) -> Answer:
-    """A `QosLink` to an address; over QUIC to somebody of this name, with a token."""
+) -> PendingResult:
+    """A `QosChannel` to an address; over QUIC with the certificate's name, trust and token."""
 
 def qos_bind(
     carrier: str,
@@ -438,11 +444,63 @@ def qos_bind(
     options: QosOptions,
     known: tuple[Identity, bytes] | None,
     waker: Waker,
-) -> Answer:
-    """A `QosDoor` at an address, or at every one of IPv4; over QUIC with a token."""
+) -> PendingResult:
+    """A `QosAcceptor` at an address, or at every one of IPv4; over QUIC with identity and token."""
 
 def qos_check(specification: Specification) -> None:
     """Raise `SpecificationError` where a specification contradicts itself."""
 
 def qos_read(path: str | PathLike[str]) -> dict[str, Any]:
     """The fields of the `Specification` in a TOML file."""
+
+# What `ontempo.media` exports.
+
+@final
+class MediaUnit:
+    """A unit of a transport stream: a frame, a PES packet of sound, tables or stuffing."""
+
+    @property
+    def kind(self) -> Literal["key", "frame", "sound", "tables", "filler", "other"]:
+        """What it holds: a keyframe, another frame, sound, tables, stuffing, or something else."""
+    @property
+    def pid(self) -> int:
+        """The PID of its first packet, 0 to 8191."""
+    @property
+    def media_time_s(self) -> float | None:
+        """When it is shown (PTS), in seconds of the media's clock; ``None`` where it has no PTS."""
+    @property
+    def size(self) -> int:
+        """Bytes of its elementary stream, without the headers of transport packets and PES."""
+    @property
+    def packets(self) -> list[int]:
+        """The packets that carry its payload, counted from 0 in the stream, in rising order."""
+
+@final
+class TransportStream:
+    """The units of a transport stream, the times of its packets and its continuity errors."""
+
+    @property
+    def packets(self) -> int:
+        """How many packets of 188 bytes the stream has."""
+    @property
+    def units(self) -> list[MediaUnit]:
+        """Its units in the order in which they begin.
+
+        Packets before the first start of their PID belong to no unit.
+        """
+    @property
+    def due_ns(self) -> list[int]:
+        """When each packet is due, in nanoseconds after the first clock reference (PCR).
+
+        Empty where the stream has fewer than two of them. Between two references the rate of the
+        last two holds.
+        """
+    @property
+    def continuity_errors(self) -> list[int]:
+        """Packets at which the continuity counter of their PID jumps (ISO/IEC 13818-1, 2.4.3.3)."""
+
+def read_transport_stream(data: bytes) -> TransportStream:
+    """Read a whole MPEG transport stream of packets of 188 bytes, of at most 64 PIDs.
+
+    Raises `ValueError` where the bytes are not made of such packets.
+    """

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-import ontempo as ot
-from ontempo import qos
+from ontempo import live, qos
 
 __all__ = ["GARBAGE", "refused", "run", "there"]
 
@@ -35,6 +34,6 @@ def refused(call: Callable[[], Any], error: type[Exception], sentence: str) -> N
     run(main)
 
 
-def there(listener: ot.Listener | qos.Listener) -> str:
+def there(listener: live.Listener | qos.Listener) -> str:
     """Where a listener of this machine is reached."""
     return f"127.0.0.1:{listener.local[1]}"

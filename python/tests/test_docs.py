@@ -5,10 +5,13 @@ under it, shell and Python are run, and a text block right below one is what it 
 ``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) those texts are written anew instead.
 """
 
+import importlib
+import itertools
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,8 @@ PAGES = (
     "docs/qosockets.md",
     "examples/image/README.md",
 )
+MODULES = ("ontempo", "ontempo.live", "ontempo.media", "ontempo.qos")
+"""Their docstrings hold an example that is a whole program."""
 FENCE = re.compile(r"^```(\w+)?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 SKIPPED = ".venv", "target", "node_modules", "out"
@@ -90,6 +95,35 @@ def test_a_page_shows_what_its_commands_print(name: str, tmp_path: Path) -> None
         return
     for block, printed in found:
         assert block.text == printed, f"{name} shows something else: run `make docs`"
+
+
+def example(docstring: str) -> str:
+    """The indented lines behind the first ``::``."""
+    lines = docstring.partition("::\n\n")[2].splitlines()
+    block = itertools.takewhile(lambda line: not line or line.startswith("    "), lines)
+    return textwrap.dedent("\n".join(block))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_example_in_a_modules_docstring_runs(name: str, tmp_path: Path) -> None:
+    code = example(importlib.import_module(name).__doc__ or "")
+    assert f"import {name}" in code or f"from ontempo import {name.rpartition('.')[2]}" in code
+    assert run(Block("python", "", code, 0, 0), tmp_path) != ""
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_exports_what_it_lists_with_docstrings(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    for exported in module.__all__:
+        value = getattr(module, exported)
+        assert isinstance(value, int) or value.__doc__, f"{name}.{exported} has no docstring"
+
+
+def test_the_simulation_is_imported_without_the_other_packages() -> None:
+    code = "import sys, ontempo; print(*sorted(name for name in sys.modules if 'ontempo' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ontempo", "ontempo._native"]
 
 
 def pages() -> list[Path]:

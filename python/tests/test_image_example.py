@@ -21,6 +21,7 @@ from examples.image.send import DELIVERIES, send
 from PIL import Image, ImageChops
 
 import ontempo as ot
+from ontempo import live
 from ontempo.lab.real_time import hindrance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,7 +193,7 @@ def test_a_picture_is_carried_and_drawn(delivery: str) -> None:
 
     async def main() -> Canvas:
         canvas = Canvas()
-        async with asyncio.timeout(20), ot.listen("127.0.0.1:0", token="t") as listener:
+        async with asyncio.timeout(20), live.listen("127.0.0.1:0", token="t") as listener:
 
             async def draw() -> None:
                 async with await listener.accept() as connection:
@@ -200,7 +201,7 @@ def test_a_picture_is_carried_and_drawn(delivery: str) -> None:
 
             drawing = asyncio.create_task(draw())
             at = f"127.0.0.1:{listener.local[1]}"
-            async with ot.connect(at, trust=listener.fingerprint, token="t") as connection:
+            async with live.connect(at, trust=listener.fingerprint, token="t") as connection:
                 await send(connection, pieces, DELIVERIES[delivery])
             await drawing
         return canvas

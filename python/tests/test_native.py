@@ -17,6 +17,7 @@ import pytest
 from small import LONG, TEXT, scenario
 
 import ontempo as ot
+from ontempo import live, media, qos
 
 STUB = Path(ot.__file__).with_name("_native.pyi")
 
@@ -219,9 +220,15 @@ def test_stubs_agree_with_the_compiled_module() -> None:
 
 
 def test_the_package_exports_what_the_module_has() -> None:
-    plumbing = {"Answer", "Waker", "begin", "bind", "check_options", "default_options"}
-    plumbing |= {name for name in ot._native.__all__ if name.lower().startswith(("live", "qos"))}
-    assert set(ot.__all__) == set(ot._native.__all__) - plumbing | set(ot.live.__all__) | {"qos"}
+    internal = {"PendingResult", "Waker", "begin", "bind", "check_options", "default_options"}
+    internal |= {name for name in ot._native.__all__ if name.lower().startswith(("live", "qos"))}
+    native = {
+        name
+        for package in (ot, live, media, qos)
+        for name in package.__all__
+        if hasattr(ot._native, name) and getattr(ot._native, name) is getattr(package, name)
+    }
+    assert native == set(ot._native.__all__) - internal
 
 
 @pytest.mark.parametrize("name", ot.__all__)

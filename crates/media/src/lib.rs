@@ -10,12 +10,15 @@
 //! [`Unit`]s: a frame, a piece of sound, tables, each with what it depends on and how much it
 //! matters. [`Joiner`] takes units in any order and gives back the datagrams as they were, at their
 //! distances. Streams of bytes (files, pipes) become datagrams by a [`Chopper`].
+//! A [`TransportStreamIndex`] lists the units of a whole stream with the places of their packets, to
+//! measure what of it arrived.
 //!
 //! Frames of a transport stream interleave packet by packet, often within one datagram. So a unit
 //! remembers, for each of its pieces, in which datagram and where it lay: a lost frame leaves the
 //! sound beside it whole.
 
 mod cut;
+mod index;
 mod join;
 pub mod rtp;
 mod stream;
@@ -23,6 +26,7 @@ pub mod ts;
 mod unit;
 
 pub use cut::{Cutter, CutterOptions, Format};
+pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use join::{Joined, Joiner, JoinerOptions, JoinerStatistics, Release};
 pub use stream::{Chopper, PcrClock};
 pub use unit::{Kind, Part, Span, Unit, UnitError};

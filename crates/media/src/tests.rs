@@ -309,6 +309,69 @@ fn any_datagram() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![packets, known, frame, noise]
 }
 
+/// A packet of sound with this continuity counter.
+fn counted(counter: u8, payload: u8) -> Vec<u8> {
+    let mut bytes = packet(AUDIO, false, &[], &[payload; 100]);
+    bytes[3] |= counter;
+    bytes
+}
+
+#[test]
+fn an_index_lists_units_with_the_packets_that_carry_them() {
+    let no_payload = packet(VIDEO, false, &[], &[]);
+    let stream = [
+        more(VIDEO), // before the first start: no unit
+        pat(),
+        pmt(),
+        pes(VIDEO, true, 0, 90_000, 100),
+        pes(AUDIO, false, 108, 5, 100),
+        more(VIDEO),
+        no_payload,
+        pes(VIDEO, false, 0, 93_600, 100),
+    ];
+    let index = TransportStreamIndex::read(&stream.concat()).expect("a stream");
+    let units: Vec<_> =
+        index.units.iter().map(|unit| (unit.kind, unit.pid, unit.packets.clone())).collect();
+    assert_eq!(
+        units,
+        [
+            (Kind::Tables, 0, vec![1, 2]),
+            (Kind::Key, VIDEO, vec![3, 5]),
+            (Kind::Sound, AUDIO, vec![4]),
+            (Kind::Frame, VIDEO, vec![7]),
+        ]
+    );
+    assert_eq!(index.units[1].media_time, Some(Duration::from_secs(1)));
+    assert_eq!((index.packets, index.due.len()), (8, 8));
+}
+
+#[test]
+fn continuity_errors_are_found_where_the_counter_jumps() {
+    let counters = [14, 15, 0, 0, 2, 3, 3, 3];
+    let mut stream: Vec<_> = counters.iter().map(|&counter| counted(counter, counter)).collect();
+    // A packet without payload does not count; stuffing never does.
+    let mut no_payload = packet(AUDIO, false, &[], &[]);
+    no_payload[3] = 0x23;
+    stream.push(no_payload);
+    stream.push(packet(0x1fff, false, &[], &[7; 184]));
+    stream.push(counted(9, 9));
+    let mut jump = packet(AUDIO, false, &[0x80], &[9; 100]);
+    jump[3] |= 1;
+    stream.push(jump);
+    let index = TransportStreamIndex::read(&stream.concat()).expect("a stream");
+    assert!(index.due.is_empty(), "without clock references nothing is due");
+    assert_eq!(index.continuity_errors, [4, 7, 10], "missing; sent a third time; missing");
+}
+
+#[test]
+fn bytes_that_are_no_transport_stream_are_named() {
+    let read = |bytes: &[u8]| TransportStreamIndex::read(bytes).expect_err("none").to_string();
+    assert!(read(&[]).starts_with("0 bytes are no whole number of transport packets"));
+    assert!(read(&[0x47; 100]).starts_with("100 bytes are no"));
+    let broken = [pat(), vec![0; ts::PACKET]].concat();
+    assert_eq!(read(&broken), "no transport packet at byte 188: it does not begin with 0x47");
+}
+
 proptest! {
     #[test]
     fn cut_and_joined_in_any_order_is_the_same(

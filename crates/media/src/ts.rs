@@ -43,6 +43,12 @@ pub struct Header {
     pub pcr: Option<u64>,
     /// Where the payload begins; [`PACKET`] where there is none.
     pub payload: usize,
+    /// The packet says that it has a payload (adaptation_field_control).
+    pub has_payload: bool,
+    /// Counts the PID's packets with a payload, 0 to 15 (continuity_counter).
+    pub counter: u8,
+    /// The counter may jump here (discontinuity_indicator).
+    pub discontinuity: bool,
 }
 
 /// Reads the header of a packet; `None` where the bytes are none.
@@ -68,6 +74,9 @@ pub fn header(packet: &[u8]) -> Option<Header> {
         random_access: flags & 0x40 != 0,
         pcr,
         payload: if has_payload { payload.min(PACKET) } else { PACKET },
+        has_payload,
+        counter: packet[3] & 0x0f,
+        discontinuity: flags & 0x80 != 0,
     })
 }
 
@@ -89,6 +98,8 @@ pub struct Pes {
     pub dts: Option<u64>,
     /// Bytes of it, its header included; `None` where it does not say, as pictures do.
     pub length: Option<usize>,
+    /// Where its payload begins.
+    pub payload: usize,
 }
 
 /// Reads the header of a PES packet from the payload that it begins in.
@@ -113,7 +124,9 @@ pub fn pes(payload: &[u8]) -> Option<Pes> {
     let flags = if has_fields { payload.get(7).map_or(0, |byte| byte >> 6) } else { 0 };
     let pts = if flags & 2 != 0 { stamp(9) } else { None };
     let dts = if flags == 3 { stamp(14) } else { pts };
-    Some(Pes { pts, dts, length: (length > 0).then_some(6 + length) })
+    let header = payload.get(8).filter(|_| has_fields);
+    let begin = header.map_or(6, |&length| 9 + usize::from(length));
+    Some(Pes { pts, dts, length: (length > 0).then_some(6 + length), payload: begin })
 }
 
 /// What a stream carries.

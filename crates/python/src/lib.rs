@@ -3,6 +3,7 @@
 //! What a Python user reads (signatures, docstrings) is `python/ontempo/_native.pyi`.
 
 mod live;
+mod media;
 mod qos;
 mod result;
 mod run;
@@ -19,11 +20,15 @@ mod _native {
 
     #[pymodule_export]
     use crate::live::{
-        Answer, Identity, LiveConnection, LiveListener, LivePending, LiveReceiveFlow, LiveSendFlow,
-        Trust, Waker, begin, bind, check_options, default_options,
+        Identity, LiveConnecting, LiveConnection, LiveListener, LiveReceiveFlow, LiveSendFlow,
+        PendingResult, Trust, Waker, begin, bind, check_options, default_options,
     };
     #[pymodule_export]
-    use crate::qos::{QosDoor, QosEvents, QosLink, qos_bind, qos_check, qos_connect, qos_read};
+    use crate::media::{MediaUnit, TransportStream, read_transport_stream};
+    #[pymodule_export]
+    use crate::qos::{
+        QosAcceptor, QosChannel, QosEvents, qos_bind, qos_check, qos_connect, qos_read,
+    };
     #[pymodule_export]
     use crate::result::RunResult;
     #[pymodule_export]

@@ -28,6 +28,14 @@ impl Reliability {
             Self::None => "none",
         }
     }
+
+    /// Whether units of such a flow may have a deadline: [`Full`](Self::Full) never drops a unit,
+    /// so that a deadline would have no effect, and sending one is
+    /// [`SendError::Deadline`](crate::SendError::Deadline).
+    #[must_use]
+    pub const fn allows_deadlines(self) -> bool {
+        !matches!(self, Self::Full)
+    }
 }
 
 /// Configuration of a flow.
@@ -66,7 +74,8 @@ impl FlowId {
 pub struct Outgoing {
     /// Its data.
     pub data: Bytes,
-    /// Deadline.
+    /// Deadline: the unit is dropped then if it has not arrived. Only for flows whose reliability
+    /// [allows deadlines](Reliability::allows_deadlines).
     pub deadline: Option<Time>,
     /// A larger number is more important.
     pub priority: u8,

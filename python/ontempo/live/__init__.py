@@ -1,24 +1,41 @@
-"""Media between programs over QUIC, for asyncio: flows of units, each delivered as it says.
+"""Carries media between programs over QUIC, for asyncio: connections, flows, units.
 
-A `Listener` takes connections and `connect` begins one; a `Connection` opens a `SendFlow` and
-accepts a `ReceiveFlow`. What order units are delivered in, and what becomes of those that are
-lost, is each flow's choice (`FlowConfig`); each unit may have a deadline, a priority, and units
-that it depends on::
+`listen` and `connect` make a `Connection`; it opens a `SendFlow` and accepts a `ReceiveFlow`. Each
+flow has an order of delivery and a reliability (`FlowConfig`); each unit has a priority, may depend
+on other units and, where the flow's reliability drops late units, may have a deadline. Both ends in
+one program::
 
-    async with ontempo.connect("player.example:4433", trust=fingerprint, token="secret") as peer:
-        async with peer.open_flow(FlowConfig(order=DeliveryOrder.OUT_OF_ORDER)) as flow:
-            tables = await flow.send(header)
-            for piece in pieces:
-                await flow.send(piece, depends_on=[tables])
+    import asyncio
+    from ontempo import live
 
-    async with ontempo.listen(":4433", identity=identity, token="secret") as door:
-        async for connection in door:
-            async for flow in connection:
-                async for delivery in flow:
-                    ...  # a Unit, or word of one that was Dropped
+    async def play(listener):
+        async with await listener.accept() as connection:
+            flow = await connection.accept_flow()
+            async for unit in flow:                    # ends when the sender finishes the flow
+                print(unit.number, unit.data)
+            print("dropped at their deadline:", flow.dropped())
+            await connection.close("received")
 
-Packets are carried by threads of the compiled core, which never wait for Python. What a program
-does not take keeps the peer from sending more, and who sends faster than the network waits.
+    async def main():
+        async with live.listen("127.0.0.1:0", token="secret") as listener:
+            playing = asyncio.create_task(play(listener))
+            address = f"127.0.0.1:{listener.local[1]}"
+            trust = listener.fingerprint
+            async with live.connect(address, trust=trust, token="secret") as connection:
+                config = live.FlowConfig(reliability=live.Reliability.DEADLINE)
+                async with connection.open_flow(config) as flow:
+                    keyframe = await flow.send(b"keyframe", lifetime_s=5)
+                    await flow.send(b"frame", lifetime_s=5, depends_on=[keyframe])
+                await connection.closed()
+            await playing
+
+    asyncio.run(main())
+
+Times are seconds of `time.monotonic`, the event loop's clock; spans are seconds; sizes are bytes.
+Threads of the compiled core carry the packets and never wait for Python. A receiver that takes no
+units stops its sender: `SendFlow.send` then waits (backpressure).
+
+Failures are `EndpointError` and its subclasses; wrong arguments are `ValueError` or `TypeError`.
 """
 
 from ontempo._native import Identity, Trust
@@ -32,7 +49,7 @@ from .errors import (
     NotConnectedError,
     UnitError,
 )
-from .flow import Dropped, ReceiveFlow, SendFlow, Unit
+from .flow import ReceiveFlow, SendFlow, Unit
 from .listener import Listener, Refused, listen
 from .options import DeliveryOrder, FlowConfig, Options, Reliability
 from .statistics import (
@@ -49,7 +66,6 @@ __all__ = [
     "ConnectionStatistics",
     "DelayStatistics",
     "DeliveryOrder",
-    "Dropped",
     "EndpointError",
     "FlowConfig",
     "Identity",

@@ -1,8 +1,9 @@
-"""The event loop is told by the threads of connections, and never waits for them.
+"""Wakes coroutines of an event loop when native objects change.
 
-A thread writes a byte to a socket that the loop watches (`ontempo._native.Waker`); the loop then
-wakes who waits for the objects that have changed. No such thread takes the interpreter's lock, so
-that packets leave on time whatever Python does, and nothing hangs when the interpreter ends.
+A thread of a connection writes a byte to a socket that the loop watches (`ontempo._native.Waker`);
+the loop then wakes the coroutines that wait for the objects that have changed. Such a thread never
+takes the interpreter's lock, so that packets leave on time whatever Python does, and nothing hangs
+when the interpreter ends.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from ontempo._native import Answer, Waker
+from ontempo._native import PendingResult, Waker
 
 from .errors import EndpointError
 
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class Keyed(Protocol):
-    """A native object, whose changes are told under its key."""
+    """A native object, whose changes are reported under its key."""
 
     @property
     def key(self) -> int:
@@ -29,17 +30,17 @@ N = TypeVar("N", bound=Keyed)
 
 
 class Bridge:
-    """What one event loop is told."""
+    """Between the native objects of one event loop and the coroutines that wait for them."""
 
     def __init__(self) -> None:
         self.waker = Waker()
-        self.watched: WeakValueDictionary[int, Watched[Any]] = WeakValueDictionary()
+        self.waitables: WeakValueDictionary[int, Waitable[Any]] = WeakValueDictionary()
 
-    def tell(self) -> None:
-        """Wake who waits for what has changed."""
+    def dispatch(self) -> None:
+        """Wake the coroutines that wait for objects that have changed."""
         for key in self.waker.take():
-            if watched := self.watched.get(key):
-                watched.tell()
+            if waitable := self.waitables.get(key):
+                waitable.wake()
 
 
 _BRIDGES: WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = WeakKeyDictionary()
@@ -50,47 +51,47 @@ def bridge() -> Bridge:
     loop = asyncio.get_running_loop()
     if (found := _BRIDGES.get(loop)) is None:
         found = _BRIDGES[loop] = Bridge()
-        loop.add_reader(found.waker.fileno(), found.tell)
+        loop.add_reader(found.waker.fileno(), found.dispatch)
     return found
 
 
-class Watched(Generic[N]):
-    """A native object whose changes can be waited for."""
+class Waitable(Generic[N]):
+    """A native object whose changes can be awaited."""
 
     def __init__(self, native: N, bridge: Bridge) -> None:
         self._native = native
         self._bridge = bridge
-        self._waiting: list[asyncio.Future[None]] = []
-        bridge.watched[native.key] = self
+        self._waiters: list[asyncio.Future[None]] = []
+        bridge.waitables[native.key] = self
 
-    def tell(self) -> None:
-        """Wake all who wait."""
-        for future in self._waiting:
+    def wake(self) -> None:
+        """Wake all coroutines that wait for a change."""
+        for future in self._waiters:
             if not future.done():
                 future.set_result(None)
 
     async def changed(self) -> None:
-        """Wait until it may be worth to ask again."""
+        """Wait until the native object may have changed."""
         if _BRIDGES.get(asyncio.get_running_loop()) is not self._bridge:
             raise EndpointError("a connection belongs to the event loop in which it was made")
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiters.append(future)
         try:
             await future
         finally:
-            self._waiting.remove(future)
+            self._waiters.remove(future)
 
-    async def until(self, ask: Callable[[], T | None]) -> T:
-        """Wait until `ask` answers something."""
-        while (found := ask()) is None:
+    async def until(self, poll: Callable[[], T | None]) -> T:
+        """Call `poll` at each change until it returns something other than ``None``."""
+        while (found := poll()) is None:
             await self.changed()
         return found
 
 
-async def answered(bridge: Bridge, answer: Answer) -> Any:
-    """What a thread works out.
+async def result_of(bridge: Bridge, pending: PendingResult) -> Any:
+    """Wait for the result of work on another thread.
 
-    Who is cancelled meanwhile does not get it: connections and flows are then closed.
+    Cancelling the wait discards the result: a connection or flow in it is closed.
     """
-    (result,) = await Watched(answer, bridge).until(answer.take)
+    (result,) = await Waitable(pending, bridge).until(pending.take)
     return result

@@ -1,4 +1,4 @@
-"""What is wrong with an argument, in a sentence."""
+"""Checks of arguments, whose errors are sentences."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import SupportsIndex, TypeAlias
 
 # What Python calls a buffer has no name to be typed by before 3.12.
 Data: TypeAlias = bytes | bytearray | memoryview
-"""The data of a unit: anything that has a buffer is taken."""
+"""The data of a unit: any object with the buffer protocol."""
 
 _MAX_SECONDS = 1e9
 _MAX_VARINT = 2**62 - 1  # QUIC's largest number (RFC 9000, section 16)
@@ -14,26 +14,26 @@ _MAX_PORT = 65_535
 
 
 def seconds(name: str, value: float, *, above: bool) -> float:
-    """A span of time, in seconds, from 0 or above it."""
+    """A span of time in seconds: at least 0, or above 0; at most 1e9."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}: a number of seconds")
     if not math.isfinite(value) or not 0 <= value <= _MAX_SECONDS or (above and value == 0):
-        least = "above 0" if above else "from 0"
-        raise ValueError(f"{name} is {value!r}: a number of seconds {least}, at most 1e9")
+        bound = "above 0" if above else "from 0"
+        raise ValueError(f"{name} is {value!r}: a number of seconds {bound}, at most 1e9")
     return float(value)
 
 
-def whole(name: str, value: SupportsIndex, least: int = 0, most: int = _MAX_VARINT) -> int:
+def whole(name: str, value: SupportsIndex, minimum: int = 0, maximum: int = _MAX_VARINT) -> int:
     """A whole number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is {value!r}: a whole number")
-    if not least <= (number := value.__index__()) <= most:
-        raise ValueError(f"{name} is {number}: a whole number from {least} to {most}")
+    if not minimum <= (number := value.__index__()) <= maximum:
+        raise ValueError(f"{name} is {number}: a whole number from {minimum} to {maximum}")
     return number
 
 
 def numbers(name: str, values: Sequence[int]) -> list[int]:
-    """Numbers of units."""
+    """A list of unit numbers."""
     return [whole(f"{name}[{at}]", value) for at, value in enumerate(values)]
 
 
@@ -48,7 +48,7 @@ def secret(token: str | Data) -> bytes:
 
 
 def address(text: str, *, listening: bool) -> tuple[str | None, int]:
-    """A host, where there is one, and a port."""
+    """The host, or ``None`` where there is none, and the port of ``HOST:PORT``."""
     if not isinstance(text, str):
         raise TypeError(f"the address is {text!r}: a text such as 'host.example:4433'")
     host, colon, port = text.rpartition(":")
@@ -57,9 +57,9 @@ def address(text: str, *, listening: bool) -> tuple[str | None, int]:
         raise ValueError(f"{text!r}: the port is missing: write {right}")
     if not (host or listening):
         raise ValueError(f"{text!r}: the host is missing: write {right}")
-    least = 0 if listening else 1
-    if not (port.isascii() and port.isdigit() and least <= int(port) <= _MAX_PORT):
-        raise ValueError(f"{text!r}: {port!r} is no port from {least} to {_MAX_PORT}")
+    minimum = 0 if listening else 1
+    if not (port.isascii() and port.isdigit() and minimum <= int(port) <= _MAX_PORT):
+        raise ValueError(f"{text!r}: {port!r} is no port from {minimum} to {_MAX_PORT}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:

@@ -7,7 +7,7 @@ from typing import Self
 
 from ontempo._native import LiveConnection, Trust, begin
 
-from .bridge import Bridge, Watched, answered, bridge
+from .bridge import Bridge, Waitable, bridge, result_of
 from .checks import Data, address, secret
 from .contexts import Closing, Opening
 from .errors import ClosedError, NotConnectedError
@@ -18,16 +18,16 @@ from .statistics import ConnectionStatistics
 __all__ = ["Connection", "connect"]
 
 
-class Connection(Watched[LiveConnection], Closing):
-    """A connection to a peer: ``async for`` yields the flows that the peer opens.
+class Connection(Waitable[LiveConnection], Closing):
+    """A connection: ``async for flow in connection`` yields the flows that the peer opens.
 
-    As a context (``async with``) it is closed at the end of the block; one that nobody has any
-    more is closed, too. It belongs to the event loop in which it was made.
+    An ``async with`` block closes it at its end; a connection that is no longer referenced is
+    closed, too. It belongs to the event loop in which it was made.
     """
 
     def __init__(self, native: LiveConnection, bridge: Bridge) -> None:
         super().__init__(native, bridge)
-        # Clocks are the system's monotonic one, counted from some zero.
+        # The connection's clock is the system's monotonic clock with another zero.
         self._zero_s = time.monotonic() - native.now_s()
         self._turn = asyncio.Lock()
 
@@ -42,27 +42,27 @@ class Connection(Watched[LiveConnection], Closing):
         return self._native.local
 
     @property
-    def closed_because(self) -> str | None:
-        """Why it is over; ``None`` while it is not."""
-        return self._native.closed_because()
+    def close_reason(self) -> str | None:
+        """Why it was closed or lost; ``None`` while it is open."""
+        return self._native.close_reason()
 
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
-        """Open a flow to the peer: to be awaited, or entered by ``async with``.
+        """Open a flow to the peer: await it, or enter it by ``async with``.
 
-        Raises `ClosedError` once the connection is over, and `EndpointError` where the peer takes
-        no more flows at a time.
+        Raises `ClosedError` once the connection is closed, and `EndpointError` where the peer
+        accepts no more flows at a time (its `Options.receive_flows`).
         """
         return Opening(lambda: self._open_flow(config or FlowConfig()))
 
     async def _open_flow(self, config: FlowConfig) -> SendFlow:
         waker = self._bridge.waker
         opening = self._native.open_flow(config.order, config.reliability, config.label, waker)
-        return SendFlow(await answered(self._bridge, opening), self._bridge, config)
+        return SendFlow(await result_of(self._bridge, opening), self._bridge, config)
 
     async def accept_flow(self) -> ReceiveFlow:
         """Wait for a flow that the peer opens.
 
-        Raises `ClosedError` once the connection is over and no flow is left.
+        Raises `ClosedError` once the connection is closed and no flow is left to accept.
         """
         async with self._turn:
             native = await self.until(lambda: self._native.try_accept(self._bridge.waker))
@@ -72,9 +72,9 @@ class Connection(Watched[LiveConnection], Closing):
         return self
 
     async def __anext__(self) -> ReceiveFlow:
-        """The next flow; the end where one of both sides has closed the connection.
+        """The next flow; iteration ends where either side has closed the connection.
 
-        Raises `ClosedError` where it was lost.
+        Raises `ClosedError` where the connection was lost.
         """
         try:
             return await self.accept_flow()
@@ -84,26 +84,26 @@ class Connection(Watched[LiveConnection], Closing):
             raise
 
     async def statistics(self) -> ConnectionStatistics | None:
-        """The connection as it stands; ``None`` once it is over."""
-        if self.closed_because is not None:
+        """The connection's statistics now; ``None`` once it is closed."""
+        if self.close_reason is not None:
             return None
-        found = await answered(self._bridge, self._native.statistics(self._bridge.waker))
+        found = await result_of(self._bridge, self._native.statistics(self._bridge.waker))
         return None if found is None else ConnectionStatistics(**found)
 
     async def closed(self) -> str:
-        """Wait until it is over, and answer why."""
-        return await self.until(self._native.closed_because)
+        """Wait until it is closed or lost, and return the reason."""
+        return await self.until(self._native.close_reason)
 
     async def close(self, reason: str = "") -> None:
-        """Close it and tell the peer why.
+        """Close it and send the peer the reason.
 
-        What has not arrived yet may never, nor what the peer's program has not taken: who wants
-        that waits for the peer's answer, or for the peer to close (`closed`).
+        Units that have not arrived, or that the peer's program has not received, are lost. To avoid
+        that, wait for an answer of the peer, or for the peer to close (`closed`).
         """
         closing = self._native.close(reason, self._bridge.waker)
-        self.tell()
+        self.wake()
         if closing is not None:
-            await answered(self._bridge, closing)
+            await result_of(self._bridge, closing)
 
 
 def connect(
@@ -114,15 +114,16 @@ def connect(
     name: str | None = None,
     options: Options | None = None,
 ) -> Opening[Connection]:
-    """Connect to ``HOST:PORT``: to be awaited, or entered by ``async with``.
+    """Connect to ``HOST:PORT``: await it, or enter it by ``async with``.
 
-    `trust` says by what the peer is known: its certificate's fingerprint (64 hexadecimal digits),
-    or a `Trust`. `token` is what it wants to be known, at most 256 bytes; it is told only to a
-    peer that is trusted. `name` is whom its certificate is for, where trust looks at that; the
-    address's host where not given. Of a host with several addresses each is tried in turn.
+    `trust` verifies the peer: its certificate's fingerprint (64 hexadecimal digits), or a `Trust`.
+    `token` is the secret that the peer asks for, at most 256 bytes; it is sent only to a verified
+    peer. `name` is the name in the peer's certificate, for a `Trust` that checks names; by default
+    the address's host. Where a host has several addresses, each is tried in turn.
 
-    Raises `NotConnectedError` where nobody answered within `Options.greeting_timeout_s`, the peer
-    refused or is not who it should be, or there is no such host.
+    Raises `NotConnectedError` where there is no such host, no answer within
+    `Options.greeting_timeout_s`, or the peer refuses the token or is not verified; `ValueError` or
+    `TypeError` for a wrong argument.
     """
     return Opening(lambda: _connect(address, trust, secret(token), name, options or Options()))
 
@@ -143,7 +144,7 @@ async def _connect(
 
 
 def trusted(trust: Trust | str) -> Trust:
-    """By what the peer is known: itself, or by its certificate's fingerprint."""
+    """A `Trust`, from itself or from a certificate's fingerprint."""
     if isinstance(trust, Trust):
         return trust
     if not isinstance(trust, str):
@@ -158,7 +159,7 @@ async def resolve(host: str, port: int) -> list[tuple[str, int]]:
     """
     loop = asyncio.get_running_loop()
     try:
-        # One kind of socket, whichever: of each address one is enough.
+        # For one kind of socket only: otherwise each address comes several times.
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
         raise NotConnectedError(f"{host}: no such name: {error}") from error
@@ -169,6 +170,6 @@ async def _connect_to(
     remote: tuple[str, int], name: str, trust: Trust, token: bytes, options: Options
 ) -> Connection:
     made = bridge()
-    native = await answered(made, begin(remote, name, trust, token, options, made.waker))
-    pending = Watched(native, made)
+    native = await result_of(made, begin(remote, name, trust, token, options, made.waker))
+    pending = Waitable(native, made)
     return Connection(await pending.until(lambda: native.take(made.waker)), made)

@@ -1,4 +1,4 @@
-"""What ``async with`` opens, and closes at the end of its block."""
+"""Objects that ``async with`` opens and closes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator
@@ -9,7 +9,7 @@ C = TypeVar("C", bound=AbstractAsyncContextManager[Any, None])
 
 
 class Closing(ABC):
-    """Something that is closed at the end of a block."""
+    """An object that an ``async with`` block closes at its end."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -23,7 +23,7 @@ class Closing(ABC):
 
 
 class Opening(Generic[C]):
-    """Something that is being opened: awaited, or entered by ``async with``, which closes it."""
+    """An object to be opened: await it, or enter it by ``async with``, which closes it."""
 
     def __init__(self, open_it: Callable[[], Awaitable[C]]) -> None:
         self._open = open_it

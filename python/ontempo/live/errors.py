@@ -1,4 +1,4 @@
-"""Why something could not be done with a connection."""
+"""Exceptions of connections, flows and listeners."""
 
 __all__ = [
     "BindError",
@@ -16,32 +16,36 @@ _ORDERLY = (
 
 
 class EndpointError(Exception):
-    """Something that could not be done with a connection, a flow or a listener.
+    """An operation on a connection, a flow or a listener failed.
 
-    Arguments that are wrong by themselves raise `ValueError` or `TypeError` instead.
+    Wrong arguments raise `ValueError` or `TypeError` instead.
     """
 
 
 class BindError(EndpointError, OSError):
-    """There is no such UDP socket: its port is taken, or the address is not this machine's."""
+    """The socket cannot be bound: its port is taken, or the address is not this machine's."""
 
 
 class IdentityError(EndpointError, ValueError):
-    """A certificate or key cannot be had or used."""
+    """A certificate or key cannot be read, written or used."""
 
 
 class NotConnectedError(EndpointError, ConnectionError):
-    """The peer did not answer, refused, or is not who it should be."""
+    """The peer did not answer, refused the connection, or was not verified."""
 
 
 class ClosedError(EndpointError, ConnectionError):
-    """The connection is over."""
+    """The connection was closed or lost."""
 
     @property
     def orderly(self) -> bool:
-        """True where one of both sides closed it, and it was not lost."""
+        """True where either side closed it; false where it was lost."""
         return str(self).startswith(_ORDERLY)
 
 
 class UnitError(EndpointError, ValueError):
-    """A unit that cannot be sent: too long, after the flow's end, or with wrong dependencies."""
+    """A unit that cannot be sent.
+
+    It is too long, follows the flow's end, has wrong dependencies, or a deadline that the flow's
+    reliability ignores.
+    """

@@ -3,21 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Self
 
 from ontempo._native import LiveReceiveFlow, LiveSendFlow
 
-from .bridge import Bridge, Watched, answered
+from .bridge import Bridge, Waitable, result_of
 from .checks import Data, numbers, octets, seconds, whole
 from .options import DeliveryOrder, FlowConfig, Reliability
 from .statistics import DelayStatistics, ReceiveStatistics, SendStatistics
 
-__all__ = ["Dropped", "ReceiveFlow", "SendFlow", "Unit"]
+__all__ = ["ReceiveFlow", "SendFlow", "Unit"]
 
 _MAX_PRIORITY = 255
-
-_Arrived: TypeAlias = tuple[int, bytes, float | None, float, float | None, int, list[int]]
-"""The fields of a `Unit`; times by the connection's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +26,23 @@ class Unit:
     data: bytes
     """Its data."""
     sent_s: float | None
-    """When it was handed over for sending, in seconds of this side's `time.monotonic`; ``None``
-    until the clocks of both sides have been compared."""
+    """When its sender sent it, in seconds of this side's `time.monotonic`; ``None`` until the
+    clocks of both sides have been compared."""
     arrived_s: float
     """When it arrived whole, in seconds of `time.monotonic`, the event loop's clock."""
     lifetime_s: float | None
-    """How many seconds after its sending it was wanted at the latest."""
+    """Its deadline, in seconds after `sent_s`; ``None`` where it has none."""
     priority: int
-    """Its priority, 0 to 255."""
+    """Its priority, 0 to 255; the larger is the more important."""
     missing: tuple[int, ...]
-    """Units that it depends on and that will never come: it may be of no use."""
+    """Numbers of the units that it depends on and that were dropped: it may be of no use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """Word of a unit that will not come, since it was dropped."""
-
-    number: int
-    """Its number within the flow."""
-
-
-class SendFlow(Watched[LiveSendFlow]):
+class SendFlow(Waitable[LiveSendFlow]):
     """A flow that this side sends.
 
-    As a context (``async with``) it is finished at the end of the block and, where the block did
-    not fail, waited for until it has settled. One that nobody has any more is finished.
+    At the end of an ``async with`` block it is finished and, unless the block raised, awaited until
+    it is settled. A flow that is no longer referenced is finished.
     """
 
     def __init__(self, native: LiveSendFlow, bridge: Bridge, config: FlowConfig) -> None:
@@ -63,7 +52,7 @@ class SendFlow(Watched[LiveSendFlow]):
 
     @property
     def config(self) -> FlowConfig:
-        """How it is delivered, and what it carries."""
+        """Its order of delivery, reliability and label."""
         return self._config
 
     async def send(
@@ -74,16 +63,20 @@ class SendFlow(Watched[LiveSendFlow]):
         priority: int = 0,
         depends_on: Sequence[int] = (),
     ) -> int:
-        """Send a unit and answer its number, counted from 0; wait while as much waits as may.
+        """Send a unit and return its number, counted from 0; wait while the send queue is full.
 
-        `lifetime_s` says how many seconds from now on it is wanted; it counts where the flow is
-        not fully reliable. More important units have a larger `priority`, 0 to 255. `depends_on`
-        are units of this flow that it is of no use without: numbers that sending answered, at
-        most 32.
+        `lifetime_s` is the unit's deadline, in seconds from now: where it has not arrived by then
+        it is dropped. It is an error where the flow's reliability is ``full``, which drops no unit.
+        `priority` is 0 to 255; units of a larger priority leave first, except in order.
+        `depends_on` are numbers of earlier units of this flow without which this one is of no use,
+        at most 32.
 
-        Who is cancelled while waiting has sent nothing. Several who wait are served in turn.
+        A call that is cancelled while it waits has sent nothing. Concurrent calls are served in
+        turn.
 
-        Raises `UnitError` for what is no unit, and `ClosedError` once the connection is over.
+        Raises `UnitError` where the unit is longer than the peer accepts, has a deadline that the
+        flow's reliability ignores or wrong dependencies, or the flow is finished; `ClosedError`
+        once the connection is closed; `ValueError` or `TypeError` for a wrong argument.
         """
         unit = _unit(data, lifetime_s, priority, depends_on)
         async with self._turn:
@@ -97,31 +90,31 @@ class SendFlow(Watched[LiveSendFlow]):
         priority: int = 0,
         depends_on: Sequence[int] = (),
     ) -> int | None:
-        """The same without waiting; ``None`` where as much waits as may."""
+        """The same without waiting; ``None`` while the send queue is full."""
         unit = _unit(data, lifetime_s, priority, depends_on)
         return None if self._turn.locked() else self._native.try_send(*unit)
 
     def dropped(self) -> list[int]:
-        """Numbers of units that were dropped at their deadline since this was last asked.
+        """Numbers of the units dropped at their deadline since the last call.
 
-        The peer does not have them and will not. The oldest of more than 4,096 are forgotten.
+        The peer does not receive them. At most 4,096 are remembered, the latest.
         """
         return self._native.dropped()
 
     def finish(self) -> None:
-        """Say that nothing more will be sent."""
+        """End the flow after the units sent so far."""
         self._native.finish()
 
     async def settled(self) -> SendStatistics:
-        """Wait until all of a finished flow has arrived at the peer's transport or been dropped.
+        """Wait until every unit of a finished flow has arrived at the peer or been dropped.
 
         Raises `ClosedError` where the connection ended before.
         """
         return SendStatistics(**await self.until(self._native.settled))
 
     async def statistics(self) -> SendStatistics | None:
-        """The flow as it stands; ``None`` once its connection is over."""
-        found = await answered(self._bridge, self._native.statistics(self._bridge.waker))
+        """The flow's statistics now; ``None`` once its connection is closed."""
+        found = await result_of(self._bridge, self._native.statistics(self._bridge.waker))
         return None if found is None else SendStatistics(**found)
 
     async def __aenter__(self) -> Self:
@@ -133,10 +126,11 @@ class SendFlow(Watched[LiveSendFlow]):
             await self.settled()
 
 
-class ReceiveFlow(Watched[LiveReceiveFlow]):
-    """A flow that the peer sends: ``async for`` yields its units as they are delivered.
+class ReceiveFlow(Waitable[LiveReceiveFlow]):
+    """A flow that the peer sends: ``async for unit in flow`` yields its units.
 
-    What is not taken keeps the peer from sending more than both sides' limits.
+    Units that the sender dropped are not yielded; `dropped` lists them. Units that the program does
+    not take stop the sender at the limits of `Options`.
     """
 
     def __init__(self, native: LiveReceiveFlow, bridge: Bridge, zero_s: float) -> None:
@@ -148,13 +142,14 @@ class ReceiveFlow(Watched[LiveReceiveFlow]):
 
     @property
     def config(self) -> FlowConfig:
-        """How it is delivered, and what the peer says that it carries."""
+        """Its order of delivery, reliability and label, as the peer opened it."""
         return self._config
 
-    async def receive(self) -> Unit | Dropped | None:
-        """Wait for the next unit, or word of one that will not come; ``None``: the flow is over.
+    async def receive(self) -> Unit | None:
+        """Wait for the next unit; ``None`` at the end of the flow.
 
-        Who is cancelled while waiting has taken nothing. Several who wait are served in turn.
+        A call that is cancelled while it waits has taken no unit. Concurrent calls are served in
+        turn.
 
         Raises `ClosedError` where the connection ended before the flow.
         """
@@ -163,22 +158,29 @@ class ReceiveFlow(Watched[LiveReceiveFlow]):
         except StopAsyncIteration:
             return None
 
+    def dropped(self) -> list[int]:
+        """Numbers of the units that were dropped and are not delivered, since the last call.
+
+        Of the units before those received so far in the flow's order of delivery; after the end of
+        the flow, of all. At most 4,096 are remembered, the latest; `ReceiveStatistics.dropped`
+        counts all.
+        """
+        return self._native.dropped()
+
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Unit | Dropped:
+    async def __anext__(self) -> Unit:
         async with self._turn:
-            delivered: _Arrived | int = await self.until(self._native.try_receive)
-        if isinstance(delivered, int):
-            return Dropped(delivered)
-        number, data, sent_s, arrived_s, lifetime_s, priority, missing = delivered
+            unit = await self.until(self._native.try_receive)
+        number, data, sent_s, arrived_s, lifetime_s, priority, missing = unit
         zero_s = self._zero_s
         sent_s = None if sent_s is None else sent_s + zero_s
         return Unit(number, data, sent_s, arrived_s + zero_s, lifetime_s, priority, tuple(missing))
 
     async def statistics(self) -> ReceiveStatistics | None:
-        """The flow as it stands; ``None`` once its connection is over."""
-        found = await answered(self._bridge, self._native.statistics(self._bridge.waker))
+        """The flow's statistics now; ``None`` once its connection is closed."""
+        found = await result_of(self._bridge, self._native.statistics(self._bridge.waker))
         if found is None:
             return None
         delay = DelayStatistics(**found.pop("delay"))
@@ -188,7 +190,7 @@ class ReceiveFlow(Watched[LiveReceiveFlow]):
 def _unit(
     data: Data, lifetime_s: float | None, priority: int, depends_on: Sequence[int]
 ) -> tuple[bytes, float | None, int, list[int]]:
-    """A unit as it is handed over."""
+    """The arguments of the native `try_send`, checked."""
     if lifetime_s is not None:
         lifetime_s = seconds("lifetime_s", lifetime_s, above=False)
     priority = whole("priority", priority, 0, _MAX_PRIORITY)

@@ -1,20 +1,20 @@
-"""Taking connections."""
+"""Listeners."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from ontempo._native import Answer, Identity, LiveConnection, LiveListener, Waker, bind
+from ontempo._native import Identity, LiveConnection, LiveListener, PendingResult, Waker, bind
 
-from .bridge import Bridge, Keyed, Watched, answered, bridge
+from .bridge import Bridge, Keyed, Waitable, bridge, result_of
 from .checks import Data, address, secret
 from .connection import Connection
 from .contexts import Closing, Opening
 from .errors import ClosedError
 from .options import Options
 
-__all__ = ["Door", "Listener", "Refused", "listen"]
+__all__ = ["BaseListener", "Listener", "Refused", "listen"]
 
 C = TypeVar("C")
 L_co = TypeVar("L_co", covariant=True)
@@ -22,33 +22,33 @@ L_co = TypeVar("L_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One with whom there is no connection: a wrong token, no answer, or it did not trust us."""
+    """A client that was refused: wrong token, no answer, or it did not verify this side."""
 
     remote: tuple[str, int] | None
-    """Its address and port, where these are still known."""
+    """Its address and port; ``None`` where they are not known any more."""
     reason: str
-    """Why, in words."""
+    """Why, as a sentence."""
 
 
-class NativeDoor(Keyed, Protocol[L_co]):
-    """What the compiled core listens by."""
+class NativeListener(Keyed, Protocol[L_co]):
+    """A listener of the compiled core."""
 
     @property
     def local(self) -> tuple[str, int]:
         """Its address and port."""
 
     def try_accept(self, waker: Waker) -> L_co | tuple[tuple[str, int] | None, str] | None:
-        """Who came next: one to talk to, or one who was refused; ``None`` where nobody did."""
+        """The next connection, or a refused one's address and the reason; ``None``: none yet."""
 
-    def close(self, waker: Waker) -> Answer | None:
-        """Take no more; ``None`` where that is so already."""
+    def close(self, waker: Waker) -> PendingResult | None:
+        """Stop accepting; ``None`` where it is closed already."""
 
 
-class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
-    """Takes those who come, each as a connection of its kind, or refuses them."""
+class BaseListener(Waitable[NativeListener[L_co]], Closing, Generic[L_co, C]):
+    """A listener, whatever kind of connection it accepts."""
 
     def __init__(
-        self, native: NativeDoor[L_co], bridge: Bridge, connection: Callable[[L_co, Bridge], C]
+        self, native: NativeListener[L_co], bridge: Bridge, connection: Callable[[L_co, Bridge], C]
     ) -> None:
         super().__init__(native, bridge)
         self._connection = connection
@@ -56,11 +56,11 @@ class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
 
     @property
     def local(self) -> tuple[str, int]:
-        """Where it listens: an address and a port."""
+        """The address and port at which it listens."""
         return self._native.local
 
     async def arrival(self) -> C | Refused:
-        """Wait for the next who comes, be it one who is refused.
+        """Wait for the next connection or refused client.
 
         Raises `ClosedError` once the listener is closed.
         """
@@ -74,7 +74,7 @@ class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
         return None if found is None else self._connection(found, self._bridge)
 
     async def accept(self) -> C:
-        """Wait for the next connection that can be used.
+        """Wait for the next connection; refused clients are skipped.
 
         Raises `ClosedError` once the listener is closed.
         """
@@ -92,17 +92,17 @@ class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
             raise StopAsyncIteration from None
 
     async def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         closing = self._native.close(self._bridge.waker)
-        self.tell()
+        self.wake()
         if closing is not None:
-            await answered(self._bridge, closing)
+            await result_of(self._bridge, closing)
 
 
-class Listener(Door[LiveConnection, Connection]):
-    """Takes connections at a UDP port: ``async for`` yields those that can be used.
+class Listener(BaseListener[LiveConnection, Connection]):
+    """Accepts connections at a UDP port: ``async for connection in listener``.
 
-    As a context (``async with``) it is closed at the end of the block. Connections outlive it.
+    An ``async with`` block closes it at its end; its connections stay open.
     """
 
     def __init__(self, native: LiveListener, bridge: Bridge, identity: Identity) -> None:
@@ -111,7 +111,7 @@ class Listener(Door[LiveConnection, Connection]):
 
     @property
     def fingerprint(self) -> str:
-        """Its certificate's fingerprint, by which a client can know it."""
+        """Its certificate's fingerprint, by which clients can verify it."""
         return self._identity.fingerprint
 
 
@@ -122,21 +122,22 @@ def listen(
     token: str | Data = b"",
     options: Options | None = None,
 ) -> Opening[Listener]:
-    """Listen at ``HOST:PORT``, or at every address (``:PORT``); port 0 is any free one.
+    """Listen at ``HOST:PORT``, or at every address (``:PORT``); port 0 chooses a free one.
 
-    To be awaited, or entered by ``async with``. `identity` is who this side is; where not given,
-    a certificate made on the spot. `token` is what clients must know, at most 256 bytes; none
-    means that everybody may connect.
+    Await it, or enter it by ``async with``. `identity` is this side's certificate and key; by
+    default a new self-signed certificate. `token` is the secret that clients must send, at most 256
+    bytes; with an empty one every client may connect.
 
-    Raises `BindError` where there is no such socket.
+    Raises `BindError` where the socket cannot be bound; `ValueError` or `TypeError` for a wrong
+    argument.
     """
     return Opening(lambda: _listen(address, identity, secret(token), options or Options()))
 
 
 async def _listen(at: str, identity: Identity | None, token: bytes, options: Options) -> Listener:
     if identity is None:
-        identity = Identity.self_made()
+        identity = Identity.self_signed()
     made = bridge()
     place = address(at, listening=True)
-    native = await answered(made, bind(place, identity, token, options, made.waker))
+    native = await result_of(made, bind(place, identity, token, options, made.waker))
     return Listener(native, made, identity)

@@ -1,4 +1,4 @@
-"""What may be asked of a connection's endpoint, and of a flow."""
+"""Options of endpoints and of flows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,16 +37,18 @@ class Reliability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
-    """How a flow is delivered, and what it carries.
+    """A flow's order of delivery, reliability and label.
 
-    Where lost units are not sent again nothing waits for them: in sequence then means that what
-    comes after a later one is dropped.
+    Without retransmission no unit waits for a lost one: in order then means that a unit which
+    arrives after a later one is dropped.
+
+    Raises `ValueError` or `TypeError` where a value is out of its range.
     """
 
     order: DeliveryOrder = DeliveryOrder.IN_ORDER
     reliability: Reliability = Reliability.FULL
     label: str = ""
-    """What it carries, for the peer's application; at most 256 bytes."""
+    """A text for the peer's application; at most 256 bytes in UTF-8."""
 
     def __post_init__(self) -> None:
         for name, kind in (("order", DeliveryOrder), ("reliability", Reliability)):
@@ -62,7 +64,7 @@ class FlowConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is asked of a connection's endpoint, of its socket and of its thread.
+    """Options of an endpoint, its socket and its thread.
 
     Raises `ValueError` or `TypeError` where a value is out of its range.
     """
@@ -80,33 +82,34 @@ class Options:
     acknowledge: str = "adaptive"
     """How the peer is asked to acknowledge: ``immediate``, ``delayed`` or ``adaptive``."""
     idle_timeout_s: float = 10.0
-    """After how many seconds a silent connection is given up."""
+    """A connection without packets for so long is lost, in seconds."""
     keep_alive_s: float | None = 3.0
-    """How often a silent connection says that it is alive, in seconds; ``None``: never."""
+    """How often an idle connection sends a packet to stay open, in seconds; ``None``: never."""
     greeting_timeout_s: float = 5.0
-    """How many seconds handshake and greeting may take."""
+    """How long handshake and greeting may take, in seconds."""
     send_units: int = 4096
-    """Units of one flow that may wait to be sent or to be known arrived."""
+    """Send queue of one flow, in units: waiting, or sent and not acknowledged."""
     send_bytes: int = 8 << 20
-    """Bytes of one flow that may wait to be sent or to be known arrived."""
+    """Send queue of one flow, in bytes: waiting, or sent and not acknowledged."""
     receive_flows: int = 16
     """Flows that the peer may have open at a time."""
     receive_units: int = 4096
-    """Units of one flow that are under way or not taken."""
+    """Receive window of one flow, in units: in flight, or not received by the program."""
     receive_bytes: int = 8 << 20
-    """Bytes of one flow that are under way or not taken."""
-    longest_unit: int = 4 << 20
-    """Bytes of one unit that the peer may send."""
+    """Receive window of one flow, in bytes: in flight, or not received by the program."""
+    max_unit_bytes: int = 4 << 20
+    """The longest unit that the peer may send, in bytes."""
     connections: int = 4096
     """Connections at a time; more are refused."""
     half_open: int = 512
-    """Connections at a time that peers began and that have not shown the token."""
+    """Connections at a time whose client has not sent the token yet."""
     retry: bool = False
-    """True: a client must prove its address before anything is kept of it."""
+    """True: a client must prove its address before the endpoint stores anything about it (RFC 9000,
+    section 8.1.2)."""
     dscp: str = "cs0"
-    """The class of the packets: 0 to 63, or a name such as ``af41`` or ``ef``."""
+    """The DSCP of the packets: 0 to 63, or a name such as ``af41`` or ``ef``."""
     precise: bool = False
-    """Meet the times of paced packets to the microsecond, at the cost of up to a core."""
+    """Send paced packets on time to the microsecond, by busy waiting on up to one core."""
 
     def __post_init__(self) -> None:
         for name in ("idle_timeout_s", "greeting_timeout_s"):
@@ -141,7 +144,7 @@ _COUNTS = (
     "receive_flows",
     "receive_units",
     "receive_bytes",
-    "longest_unit",
+    "max_unit_bytes",
     "connections",
     "half_open",
 )

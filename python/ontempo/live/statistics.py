@@ -1,4 +1,4 @@
-"""The figures of connections and flows."""
+"""Statistics of connections and flows."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ class DelayStatistics:
     """Units measured."""
     last_s: float
     """The last one's delay, in seconds."""
-    least_s: float
-    """The least, in seconds."""
-    greatest_s: float
-    """The greatest, in seconds."""
+    min_s: float
+    """The minimum, in seconds."""
+    max_s: float
+    """The maximum, in seconds."""
     mean_s: float
     """The mean, in seconds; 0 before the first unit."""
     mean_jitter_s: float
     """The mean change from one unit to the next, in seconds (qosockets, equation 5)."""
     uncertainty_s: float | None
-    """By how many seconds delays may be wrong: half the least round trip in which the clocks were
+    """Error bound of the delays, in seconds: half the minimum round trip in which the clocks were
     compared; ``None`` before that."""
 
 
@@ -31,7 +31,7 @@ class SendStatistics:
     """A flow as its sender sees it."""
 
     units: int
-    """Units taken for sending."""
+    """Units accepted for sending."""
     bytes: int
     """Their bytes."""
     written: int
@@ -39,27 +39,27 @@ class SendStatistics:
     written_bytes: int
     """Their bytes."""
     arrived: int
-    """Units that the peer's transport has; none of a flow that is not repaired."""
+    """Units acknowledged by the peer; 0 where the reliability is ``none``."""
     dropped: int
-    """Units dropped, both sides agreeing; of a flow that is not repaired, before they were sent."""
+    """Units dropped at their deadline; where the reliability is ``none``, before they were sent."""
     blocked_s: float
-    """How long units waited for the peer to give leave, in seconds."""
+    """How long units waited for the peer's flow control, in seconds."""
     held_units: int
-    """Units held now."""
+    """Units in the send queue now."""
     held_bytes: int
     """Their bytes."""
     oldest_s: float
-    """How long the oldest of them has been held, in seconds."""
+    """Age of the oldest of them, in seconds."""
     settled: int
     """Every unit below this number has arrived or been dropped."""
-    told_units: int
-    """Units that arrived whole, as the receiver told last."""
-    told_bytes: int
+    reported_units: int
+    """Units that arrived whole, by the receiver's last report."""
+    reported_bytes: int
     """Their bytes."""
-    told_late: int
-    """Units that arrived after their deadline, as the receiver told last."""
-    told_delay_s: float
-    """The delay of the last unit, in seconds, as the receiver told last."""
+    reported_late: int
+    """Units that arrived after their deadline, by the receiver's last report."""
+    reported_delay_s: float
+    """The delay of the last unit, in seconds, by the receiver's last report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +73,19 @@ class ReceiveStatistics:
     late: int
     """Units that arrived after their deadline."""
     dropped: int
-    """Units that the sender dropped, or that were overtaken or cut short and will not come."""
-    unwanted: int
-    """Units that arrived again, or after they had been dropped."""
+    """Units that will not be delivered: dropped by the sender, overtaken, or incomplete."""
+    discarded: int
+    """Units discarded: they arrived twice, or after they had been dropped."""
     waiting: int
-    """Units that arrived and wait for others."""
+    """Units that arrived and wait for earlier ones, or for those that they depend on."""
     ready: int
-    """Units that the application has not taken."""
+    """Units ready for the application to receive."""
     held_bytes: int
-    """Bytes of all that is held."""
-    most_held_bytes: int
-    """The highest number of bytes that were held."""
+    """Bytes of all units held."""
+    max_held_bytes: int
+    """The maximum of `held_bytes` so far."""
     blocked_s: float
-    """How long arrived units have waited for others, in seconds in all."""
+    """How long arrived units have waited for others, in seconds, summed over units."""
     throughput_bps: int
     """Payload over the last half second, in bits per second."""
     delay: DelayStatistics
@@ -99,7 +99,7 @@ class ConnectionStatistics:
     packets_sent: int
     """Packets sent that are acknowledged."""
     packets_lost: int
-    """Packets held for lost."""
+    """Packets declared lost."""
     bytes_sent: int
     """UDP payload sent, in bytes."""
     bytes_received: int
@@ -109,19 +109,19 @@ class ConnectionStatistics:
     datagrams_received: int
     """UDP datagrams received."""
     packets_refused: int
-    """Packets that could not be opened: damaged, or forged."""
+    """Packets that failed authentication: damaged, or forged."""
     congestion_events: int
-    """Losses and marks that the congestion control answered."""
+    """Losses and ECN marks to which the congestion control reacted."""
     spurious_congestion_events: int
-    """Losses that were none."""
+    """Losses that turned out to be none."""
     round_trip_s: float | None
-    """The smoothed round trip, in seconds; ``None`` before the first."""
+    """The smoothed round-trip time, in seconds; ``None`` before the first sample."""
     window_bytes: int
-    """How much may be in flight, in bytes."""
+    """The congestion window, in bytes."""
     pacing_rate_bps: int | None
-    """The rate that the congestion control names, in bits per second."""
+    """The pacing rate of the congestion control, in bits per second; ``None`` where it has none."""
     spacing_s: float | None
-    """The distance between packets that the congestion control names, in seconds."""
+    """The packet spacing of the congestion control, in seconds; ``None`` where it has none."""
     burst_packets: int
     """Packets that may leave back to back."""
     acks_sent: int

@@ -1,16 +1,44 @@
-"""Sockets that say what quality they need, for asyncio (qosockets, section II).
+"""QoS sockets for asyncio, over TCP, UDP or QUIC (qosockets, section II).
 
-Each end says by `QosOptions` what it asks of what it sends and of what it receives; when a
-connection is there, both have agreed, or both know why not. From then on what is delivered is
-measured, told to both ends and held against what was agreed::
+A QoS socket negotiates a specification with the other end, reserves with RSVP where that is asked
+for, monitors what is delivered and reports violations. Both ends in one program::
 
-    asked = qos.Specification(min_rate=60, max_rate=80, size=1280, max_delay_s=0.1)
-    async with qos.connect("host.example:7000", qos.QosOptions(send=asked)) as connection:
-        await connection.send(frame)
-        async for event in connection.events():
-            print(event)    # a Violation: max_delay is not kept: 100 ms agreed, 143 ms delivered
+    import asyncio
+    from ontempo import qos
+
+    video = qos.Specification(max_rate=80, size=1280, max_delay_s=0.1)
+
+    async def receive(listener):
+        async with await listener.accept() as connection:
+            async for message in connection:           # ends when the sender closes
+                print(message.sequence, len(message.data), "bytes")
+
+    async def main():
+        async with qos.listen("127.0.0.1:0") as listener:
+            receiving = asyncio.create_task(receive(listener))
+            address = f"127.0.0.1:{listener.local[1]}"
+            async with qos.connect(address, qos.QosOptions(send=video)) as connection:
+                print("agreed:", connection.agreed("sending").max_rate, "messages/s")
+                await connection.send(bytes(1280))
+            await receiving
+
+    asyncio.run(main())
+
+`Connection.events` yields violations, steps of the ladder, renegotiations and changes of the
+reservation. Rates are messages per second, spans seconds, sizes bytes, losses per cent.
+
+`Identity`, `Trust`, `Refused` and the exceptions are those of `ontempo.live`.
 """
 
+from ontempo._native import Identity, Trust
+from ontempo.live.errors import (
+    BindError,
+    ClosedError,
+    EndpointError,
+    IdentityError,
+    NotConnectedError,
+    UnitError,
+)
 from ontempo.live.listener import Refused
 
 from .connection import Connection, Delivery, Message, connect
@@ -20,20 +48,28 @@ from .listener import Listener, listen
 from .specification import Ladder, QosOptions, Specification, read
 
 __all__ = [
+    "BindError",
     "Changed",
+    "ClosedError",
     "Connection",
     "Delivery",
     "DisagreementError",
+    "EndpointError",
     "Events",
+    "Identity",
+    "IdentityError",
     "Ladder",
     "Listener",
     "Message",
+    "NotConnectedError",
     "QosOptions",
     "Refused",
     "Reservation",
     "Specification",
     "SpecificationError",
     "Step",
+    "Trust",
+    "UnitError",
     "Violation",
     "connect",
     "listen",

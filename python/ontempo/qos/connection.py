@@ -1,12 +1,12 @@
-"""Connections of messages whose quality is agreed on and watched."""
+"""QoS connections: messages under a negotiated and monitored specification."""
 
 import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
-from ontempo._native import QosLink, Trust, qos_connect
-from ontempo.live.bridge import Bridge, Watched, answered, bridge
+from ontempo._native import QosChannel, Trust, qos_connect
+from ontempo.live.bridge import Bridge, Waitable, bridge, result_of
 from ontempo.live.checks import Data, address, octets, seconds, secret
 from ontempo.live.connection import resolve, trusted
 from ontempo.live.contexts import Closing, Opening
@@ -19,25 +19,25 @@ from .specification import QosOptions, Specification
 __all__ = ["Carrier", "Connection", "Delivery", "Message", "connect"]
 
 Carrier: TypeAlias = Literal["tcp", "udp", "quic"]
-"""What carries the messages."""
+"""The transport that carries the messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that was received."""
+    """A received message."""
 
     data: bytes
     sequence: int
-    """The sender's count, from 0: what is missing was lost."""
+    """Its sequence number, counted from 0 by the sender: a gap is a lost message."""
     delay_s: float
-    """From sending to arrival, in seconds, as far as the clocks are known."""
+    """One-way delay from sending to arrival, in seconds; exact to the error of the clock offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What was delivered in one direction, as its receiver has measured it.
+    """What was delivered in one direction, measured by its receiver.
 
-    A sender knows what that has told, which it does twice a second.
+    A sender has its receiver's last report; there are two a second.
     """
 
     sent_messages: int
@@ -53,20 +53,20 @@ class Delivery:
     loss_percent: float | None
     """Loss in the last interval, in per cent (equation 3); ``None`` where nothing was sent."""
     delay_s: float | None
-    """Mean delay in the last interval, in seconds (equation 4)."""
+    """Mean delay in the last interval, in seconds (equation 4); ``None`` without messages."""
     delay_error_s: float | None
-    """How far that may be off for the clocks' sake, in seconds."""
+    """Error bound of `delay_s`, from the clock offset, in seconds; ``None`` where unknown."""
     jitter_s: float | None
-    """Mean jitter in the last interval, in seconds (equation 5)."""
+    """Mean jitter in the last interval, in seconds (equation 5); ``None`` without messages."""
 
 
-class Connection(Watched[QosLink], Closing):
-    """A connection of messages: ``async for`` yields those that come.
+class Connection(Waitable[QosChannel], Closing):
+    """A QoS connection: ``async for message in connection`` yields the received messages.
 
-    As a context (``async with``) it is closed at the end of the block.
+    An ``async with`` block closes it at its end.
     """
 
-    def __init__(self, native: QosLink, bridge: Bridge) -> None:
+    def __init__(self, native: QosChannel, bridge: Bridge) -> None:
         super().__init__(native, bridge)
         self._sending = asyncio.Lock()
         self._receiving = asyncio.Lock()
@@ -83,27 +83,27 @@ class Connection(Watched[QosLink], Closing):
 
     @property
     def dscp(self) -> int:
-        """The code point of the packets, 0 to 63."""
+        """The DSCP of the packets, 0 to 63."""
         return self._native.dscp
 
     @property
-    def most_sent(self) -> int:
-        """Bytes of the longest message that may be sent."""
-        return self._native.most_sent
+    def max_send_size(self) -> int:
+        """The longest message that may be sent, in bytes."""
+        return self._native.max_send_size
 
     @property
-    def most_received(self) -> int:
-        """Bytes of the longest message that may come."""
-        return self._native.most_received
+    def max_receive_size(self) -> int:
+        """The longest message that may be received, in bytes."""
+        return self._native.max_receive_size
 
     async def send(self, data: Data) -> None:
-        """Send a message; wait while the system takes no more.
+        """Send a message; wait while the send buffer is full (backpressure).
 
-        Who is cancelled while waiting for others' messages has sent nothing; later, the message
-        may still be sent.
+        A call that is cancelled while other calls send has sent nothing; one that is cancelled
+        while its own message is being sent may still send it.
 
-        Raises `UnitError` where it is longer than was agreed, `ClosedError` where the connection
-        is over.
+        Raises `UnitError` where the message is longer than `max_send_size`, and `ClosedError` where
+        the connection is closed or lost.
         """
         message = octets(data)
         async with self._sending:
@@ -111,11 +111,11 @@ class Connection(Watched[QosLink], Closing):
             await self.until(lambda: self._native.has_sent() or None)
 
     async def receive(self) -> Message | None:
-        """Wait for a message; ``None`` where the other end sends no more.
+        """Wait for a message; ``None`` where the other end has finished sending.
 
-        Who is cancelled while waiting has taken nothing.
+        A call that is cancelled while it waits has taken no message.
 
-        Raises `ClosedError` where the connection broke, or this side has closed it.
+        Raises `ClosedError` where the connection is lost, or this side has closed it.
         """
         try:
             return await anext(self)
@@ -130,59 +130,59 @@ class Connection(Watched[QosLink], Closing):
             return Message(*await self.until(self._native.try_receive))
 
     def agreed(self, direction: Direction) -> Specification:
-        """What was agreed for a direction; a change shows here."""
+        """The specification in force for a direction, after renegotiations and ladder steps."""
         return Specification(**self._native.agreed(direction))
 
     def change(self, asked: Specification) -> Specification:
-        """Ask for something else of what this end sends; the size of messages stays.
+        """Renegotiate the specification of what this end sends; its `size` cannot change.
 
-        Answers what both ends have agreed on. Raises `DisagreementError` where they do not:
-        nothing changes.
+        Returns the agreed specification. Raises `DisagreementError` where the ends do not agree;
+        the specification in force then stays.
         """
         return Specification(**self._native.change(asked))
 
     def delivery(self, direction: Direction) -> Delivery:
-        """What was delivered in a direction, by the last interval's end."""
+        """What was delivered in a direction until the end of the last interval of 0.5 s."""
         return Delivery(**self._native.delivery(direction))
 
     def reservation(self, direction: Direction) -> Reservation:
-        """How the reservation of a direction stands."""
+        """The state of a direction's reservation."""
         return Reservation(direction, *self._native.reservation(direction))
 
     def reports(self) -> list[dict[str, Any]]:
-        """All figures, as ``ontempo monitor`` and ``ontempo export`` have them.
+        """All statistics, in the fields of ``ontempo monitor`` and ``ontempo export``.
 
-        One for each direction of which something is asked or that has carried messages.
+        One report for each direction that has a specification or has carried messages.
         """
         reports: list[dict[str, Any]] = json.loads(self._native.reports())
         return reports
 
     def events(self) -> Events:
-        """What changes from now on: violations that begin and end, above all."""
+        """The events from now on: `Violation`, `Step`, `Changed`, `Reservation`."""
         return Events(self._native.events(self._bridge.waker), self._bridge)
 
     async def close(self, patience_s: float = 0.0) -> None:
-        """Close it.
+        """Close it; messages that still arrive are dropped.
 
-        With `patience_s`, in seconds, what was handed over is sent first, and the other end may
-        take so long: over TCP to have it all and to close, over QUIC to have it all. What still
-        comes is dropped.
+        With `patience_s` above 0, in seconds, wait at most so long until the messages sent so far
+        have been delivered: over TCP until the other end closes, over QUIC until it has
+        acknowledged them all.
         """
         patience_s = seconds("patience_s", patience_s, above=False)
         closing = self._native.close(patience_s, self._bridge.waker)
         if closing is not None:
-            await answered(self._bridge, closing)
+            await result_of(self._bridge, closing)
 
 
 def carrier_name(carrier: Carrier) -> Carrier:
-    """The carrier, if it is one."""
+    """The carrier; raises `ValueError` where there is none of that name."""
     if carrier not in ("tcp", "udp", "quic"):
         raise ValueError(f"carrier is {carrier!r}: one of tcp, udp, quic")
     return carrier
 
 
 def only_quic(carrier: Carrier, **given: object) -> None:
-    """Raise `ValueError` where another carrier is given what only QUIC knows of."""
+    """Raise `ValueError` where arguments for QUIC are given for another carrier."""
     for name, value in given.items():
         if value:
             raise ValueError(f"{name} is given, but carrier is {carrier!r}: {name} is for 'quic'")
@@ -190,14 +190,14 @@ def only_quic(carrier: Carrier, **given: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Peer:
-    """Who should be at the other end of a connection over QUIC."""
+    """How the other end of a connection over QUIC is verified."""
 
     trust: Trust | str | None
     token: bytes
     name: str | None
 
-    def known(self, carrier: Carrier, host: str) -> tuple[str, Trust, bytes] | None:
-        """What the compiled core wants of it; ``None`` where the carrier is not QUIC."""
+    def arguments(self, carrier: Carrier, host: str) -> tuple[str, Trust, bytes] | None:
+        """Name, trust and token for the compiled core; ``None`` where the carrier is not QUIC."""
         if carrier != "quic":
             only_quic(carrier, trust=self.trust is not None, token=self.token, name=self.name)
             return None
@@ -215,16 +215,17 @@ def connect(
     token: str | Data = b"",
     name: str | None = None,
 ) -> Opening[Connection]:
-    """Connect to ``HOST:PORT`` and agree with the other end: awaited, or entered by ``async with``.
+    """Connect to ``HOST:PORT`` and negotiate: await it, or enter it by ``async with``.
 
-    With `carrier` ``"quic"``, and only then, as for `ontempo.connect`: `trust` says by what the
-    other end is known, its certificate's fingerprint (64 hexadecimal digits) or a `Trust`; without
-    it there is no connection. `token` is what it wants to be known, at most 256 bytes. `name` is
-    whom its certificate is for, where trust looks at that; the address's host where not given.
+    With `carrier` ``"quic"``, and only then, as for `ontempo.live.connect`: `trust`, which is
+    required, verifies the other end by its certificate's fingerprint (64 hexadecimal digits) or by
+    a `Trust`. `token` is the secret that the other end asks for, at most 256 bytes. `name` is the
+    name in its certificate, for a `Trust` that checks names; by default the address's host.
 
-    Raises `DisagreementError` where the ends do not agree, and `NotConnectedError` where nobody
-    answers within `QosOptions.patience_s`, a reservation that must be is not had, or, over QUIC,
-    the other end refuses the token or is not who it should be.
+    Raises `DisagreementError` where the ends do not agree; `NotConnectedError` where there is no
+    answer within `QosOptions.patience_s`, a required reservation is refused or, over QUIC, the
+    other end refuses the token or is not verified; `ValueError` or `TypeError` for a wrong
+    argument.
     """
     return Opening(
         lambda: _connect(
@@ -238,13 +239,13 @@ def connect(
 
 async def _connect(at: str, options: QosOptions, carrier: Carrier, peer: _Peer) -> Connection:
     host, port = address(at, listening=False)
-    known = peer.known(carrier, host or "")
+    known = peer.arguments(carrier, host or "")
     made = bridge()
     failed: NotConnectedError | None = None
     for remote in await resolve(host or "", port):
         try:
             connecting = qos_connect(carrier, remote, options, known, made.waker)
-            return Connection(await answered(made, connecting), made)
+            return Connection(await result_of(made, connecting), made)
         except DisagreementError:
             raise
         except NotConnectedError as error:

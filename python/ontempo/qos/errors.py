@@ -1,4 +1,4 @@
-"""Why there is no QoS connection."""
+"""Exceptions of QoS connections."""
 
 from ontempo.live.errors import EndpointError, NotConnectedError
 
@@ -6,8 +6,8 @@ __all__ = ["DisagreementError", "SpecificationError"]
 
 
 class SpecificationError(EndpointError, ValueError):
-    """A specification that contradicts itself, or a file that is none."""
+    """A specification contradicts itself, or a file does not hold one."""
 
 
 class DisagreementError(NotConnectedError):
-    """Both ends do not agree on what is asked for; each knows the parameters and why."""
+    """The two ends do not agree on a specification; the message names the parameters and why."""

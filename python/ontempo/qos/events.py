@@ -1,17 +1,17 @@
-"""What an application is told of its connection."""
+"""Events of a connection."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from ontempo._native import QosEvents
-from ontempo.live.bridge import Watched
+from ontempo.live.bridge import Waitable
 
 from .specification import Specification
 
 __all__ = ["Changed", "Direction", "Event", "Events", "Reservation", "Step", "Violation"]
 
 Direction: TypeAlias = Literal["sending", "receiving"]
-"""One of the two of a connection, as this end sees them."""
+"""A direction of a connection, seen from this end."""
 
 ReservationState: TypeAlias = Literal[
     "none", "requested", "controlled-load", "guaranteed", "refused", "lost"
@@ -20,21 +20,21 @@ ReservationState: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A parameter is not kept any more, or is kept again. A sender hears it from its receiver."""
+    """A parameter is violated, or is met again. A sender has it from its receiver's report."""
 
     direction: Direction
-    """Of what this end sends, or receives."""
+    """The direction of the messages."""
     parameter: str
-    """Which one, as a file names it: ``max_delay``."""
+    """The parameter, by its name in a file, such as ``max_delay``."""
     begins: bool
-    """Whether it begins or ends."""
+    """True where the violation begins, false where it ends."""
     asked: float | bool
-    """What was agreed: messages per second, bytes, seconds, per cent, or whether."""
+    """The agreed value: messages per second, bytes, seconds, per cent, or true or false."""
     delivered: float | bool
-    """What was delivered: the worst since the first bad interval or, at the end of a violation,
-    in the last interval."""
+    """The measured value, in the same unit: the worst since the first interval that violated it or,
+    at the end of a violation, that of the last interval."""
     text: str
-    """The same as a sentence with units."""
+    """The event as a sentence with units."""
 
     def __str__(self) -> str:
         return self.text
@@ -42,19 +42,19 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The ladder has stepped. To keep what is agreed now is the application's part."""
+    """The ladder stepped to another specification, which the application has to follow."""
 
     down: bool
-    """Down, or up."""
+    """True for a step down, to less; false for a step up."""
     rung: int
-    """The rung it came to; 0 is the first specification."""
+    """The rung now; 0 is the first specification, 1 the first of `Ladder.below`."""
     agreed: Specification
-    """What is agreed now for what is sent."""
+    """The specification now in force for what this end sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The other end has asked for something else, which is agreed now."""
+    """The other end renegotiated the specification of a direction."""
 
     direction: Direction
     agreed: Specification
@@ -62,19 +62,19 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """How a reservation stands: it is there, is refused or is lost."""
+    """The state of a reservation."""
 
     direction: Direction
     state: ReservationState
     reason: str
-    """Why it was refused or lost; else empty."""
+    """Why it was refused or lost; otherwise empty."""
 
 
 Event: TypeAlias = Violation | Step | Changed | Reservation
 
 
-class Events(Watched[QosEvents]):
-    """The events of a connection from when this was asked for; ends with the connection."""
+class Events(Waitable[QosEvents]):
+    """The events of a connection since `Connection.events`: ``async for``, until it is closed."""
 
     def __aiter__(self) -> Self:
         return self

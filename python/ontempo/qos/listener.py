@@ -1,11 +1,11 @@
-"""Taking connections."""
+"""Listeners."""
 
-from ontempo._native import Identity, QosDoor, QosLink, qos_bind
-from ontempo.live.bridge import Bridge, answered, bridge
+from ontempo._native import Identity, QosAcceptor, QosChannel, qos_bind
+from ontempo.live.bridge import Bridge, bridge, result_of
 from ontempo.live.checks import Data, address, secret
 from ontempo.live.connection import resolve
 from ontempo.live.contexts import Opening
-from ontempo.live.listener import Door
+from ontempo.live.listener import BaseListener
 
 from .connection import Carrier, Connection, carrier_name, only_quic
 from .specification import QosOptions
@@ -13,19 +13,19 @@ from .specification import QosOptions
 __all__ = ["Listener", "listen"]
 
 
-class Listener(Door[QosLink, Connection]):
-    """Takes connections: ``async for`` yields those on which there is an agreement.
+class Listener(BaseListener[QosChannel, Connection]):
+    """Accepts connections whose ends agree: ``async for connection in listener``.
 
-    As a context (``async with``) it is closed at the end of the block. Connections outlive it.
+    An ``async with`` block closes it at its end; its connections stay open.
     """
 
-    def __init__(self, native: QosDoor, bridge: Bridge, identity: Identity | None) -> None:
+    def __init__(self, native: QosAcceptor, bridge: Bridge, identity: Identity | None) -> None:
         super().__init__(native, bridge, Connection)
         self._identity = identity
 
     @property
     def fingerprint(self) -> str | None:
-        """Its certificate's fingerprint, by which a client can know it; only over QUIC."""
+        """Its certificate's fingerprint, by which clients can verify it; ``None`` without QUIC."""
         return None if self._identity is None else self._identity.fingerprint
 
 
@@ -37,16 +37,17 @@ def listen(
     identity: Identity | None = None,
     token: str | Data = b"",
 ) -> Opening[Listener]:
-    """Listen at ``HOST:PORT``, or at every address of IPv4 (``:PORT``); port 0 is any free one.
+    """Listen at ``HOST:PORT``, or at every address of IPv4 (``:PORT``); port 0 chooses a free one.
 
-    To be awaited, or entered by ``async with``. `options` are asked of every connection there.
+    Await it, or enter it by ``async with``. `options` apply to every connection that it accepts.
 
-    With `carrier` ``"quic"``, and only then, as for `ontempo.listen`: `identity` is who this side
-    is; where not given, a certificate made on the spot. `token` is what clients must know, at most
-    256 bytes; none means that everybody may connect. The port is free again once the listener
-    and the connections that came there are closed.
+    With `carrier` ``"quic"``, and only then, as for `ontempo.live.listen`: `identity` is this
+    side's certificate and key; by default a new self-signed certificate. `token` is the secret that
+    clients must send, at most 256 bytes; with an empty one every client may connect. The port is
+    free again once the listener and the connections that it accepted are closed.
 
-    Raises `BindError` where there is no such socket.
+    Raises `BindError` where the socket cannot be bound; `ValueError` or `TypeError` for a wrong
+    argument.
     """
     return Opening(
         lambda: _listen(
@@ -60,7 +61,7 @@ async def _listen(
 ) -> Listener:
     host, port = address(at, listening=True)
     if carrier == "quic":
-        identity = identity or Identity.self_made()
+        identity = identity or Identity.self_signed()
         known = (identity, token)
     else:
         only_quic(carrier, identity=identity, token=token)
@@ -68,5 +69,5 @@ async def _listen(
     made = bridge()
     if host is not None:
         ((host, _), *_) = await resolve(host, port)
-    native = await answered(made, qos_bind(carrier, (host, port), options, known, made.waker))
+    native = await result_of(made, qos_bind(carrier, (host, port), options, known, made.waker))
     return Listener(native, made, identity)

@@ -1,4 +1,4 @@
-"""What an application asks for."""
+"""Specifications and options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,37 +20,39 @@ _SPANS = ("min_delay_s", "max_delay_s", "int_delay_s", "jitter_s", "rec_time_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specification:
-    """The quality that one end asks for of a flow of messages; what is not given, it does not.
+    """The quality of service that one end asks for; a parameter that is ``None`` is not asked for.
+
+    The parameters are those of qosockets, section II.
 
     Raises `SpecificationError` where it contradicts itself, and `ValueError` or `TypeError` where
     a value is out of its range.
     """
 
     min_rate: float | None = None
-    """Least messages per second."""
+    """Minimum rate, in messages per second."""
     max_rate: float | None = None
-    """Most messages per second over an interval of measurement."""
+    """Maximum mean rate over an interval of measurement, in messages per second."""
     peak_rate: float | None = None
-    """Most messages per second at any time."""
+    """Maximum rate at any time, in messages per second."""
     size: int | None = None
-    """Largest message, in bytes."""
+    """Maximum message size, in bytes."""
     min_delay_s: float | None = None
-    """Least delay from sending to arrival, in seconds."""
+    """Minimum delay from sending to arrival, in seconds."""
     max_delay_s: float | None = None
-    """Most delay from sending to arrival, in seconds."""
+    """Maximum delay from sending to arrival, in seconds."""
     int_delay_s: float | None = None
-    """Most time between the arrivals of two messages, in seconds."""
+    """Maximum time between the arrivals of two messages, in seconds."""
     jitter_s: float | None = None
-    """Most difference between the delays of two consecutive messages, in seconds."""
+    """Maximum difference between the delays of two consecutive messages, in seconds."""
     loss_percent: float | None = None
-    """Most messages lost, in per cent."""
+    """Maximum share of lost messages, in per cent."""
     rec_time_s: float | None = None
-    """Most time until a disrupted flow goes on, in seconds."""
+    """Maximum recovery time of a disrupted flow, in seconds."""
     permutable: bool | None = None
-    """Whether messages may be delivered out of their order."""
+    """True: messages may be delivered out of order."""
     coerced: Sequence[str] = ()
-    """Parameters that give way where the other end asks for less, as a file names them:
-    ``("max_rate", "loss")``."""
+    """Parameters that are coerced to the other end's where that asks for less, by their names in a
+    file: ``("max_rate", "loss")``."""
 
     def __post_init__(self) -> None:
         for name in _RATES:
@@ -67,33 +69,33 @@ class Specification:
         qos_check(self)
 
 
-def _number(name: str, value: float | None, most: float, unit: str) -> None:
+def _number(name: str, value: float | None, maximum: float, unit: str) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}: a number of {unit}")
-    if not 0 <= value <= most:
-        raise ValueError(f"{name} is {value!r}: {unit}, from 0 to {most:g}")
+    if not 0 <= value <= maximum:
+        raise ValueError(f"{name} is {value!r}: {unit}, from 0 to {maximum:g}")
 
 
 def read(path: str | PathLike[str]) -> Specification:
-    """Read a specification from a TOML file, whose quantities have their units.
+    """Read a specification from a TOML file, whose values carry their units.
 
-    Raises `SpecificationError` with file, line and field where it is none.
+    Raises `SpecificationError`, which names file, line and field, where the file does not hold one.
     """
     return Specification(**qos_read(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """What to ask for instead while a violation lasts: lesser and lesser."""
+    """Specifications to fall back to, step by step, while a violation lasts."""
 
     below: Sequence[Specification]
-    """In place of the first specification."""
+    """The specifications below the first one, each asking for less than the one before."""
     patience_s: float = 5.0
-    """How long a violation lasts before the step down, in seconds."""
+    """How long a violation lasts before a step down, in seconds."""
     calm_s: float = 30.0
-    """How long there is none before the step up, in seconds."""
+    """How long there is no violation before a step up, in seconds."""
 
     def __post_init__(self) -> None:
         seconds("patience_s", self.patience_s, above=False)
@@ -102,32 +104,32 @@ class Ladder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QosOptions:
-    """What one end asks for.
+    """Options of one end of a connection.
 
     Raises `ValueError` or `TypeError` where a value is out of its range.
     """
 
     name: str = ""
-    """What reports call the connection."""
+    """The connection's name in reports."""
     send: Specification = field(default_factory=Specification)
-    """What is asked of what this end sends."""
+    """The specification of what this end sends."""
     receive: Specification = field(default_factory=Specification)
-    """What is asked of what it receives."""
+    """The specification of what this end receives."""
     dscp: str | None = None
-    """The code point of the packets: 0 to 63, or a name such as ``af41``; that of RFC 4594 for
-    what is agreed where not given."""
+    """The DSCP of the packets: 0 to 63, or a name such as ``af41``; by default that of RFC 4594 for
+    the agreed specification."""
     reserve: Reserve = "none"
-    """What the host's RSVP daemon is asked for, if the other end asks, too."""
+    """The service to reserve through the hosts' RSVP daemons (RFC 2210); both ends have to ask."""
     must_reserve: bool = False
-    """Whether to connect fails where nothing is reserved within `patience_s`."""
+    """True: connecting fails where nothing is reserved within `patience_s`."""
     begins_after: int = 2
-    """Bad intervals of 0.5 s in a row, after which a violation begins."""
+    """A violation begins after so many consecutive intervals of 0.5 s that violate a parameter."""
     ends_after: int = 4
-    """Good ones in a row, after which it ends."""
+    """A violation ends after so many consecutive intervals that meet the parameter."""
     ladder: Ladder | None = None
-    """What to ask for instead while it is violated."""
+    """Specifications to fall back to while what this end sends is violated."""
     patience_s: float = 5.0
-    """How long the set-up may take, in seconds."""
+    """Time limit of the set-up, in seconds."""
 
     def __post_init__(self) -> None:
         whole("begins_after", self.begins_after, 1, 2**31)

@@ -1,8 +1,8 @@
 //! From the threads of connections to Python's event loop.
 //!
 //! A thread that carries packets never waits for the interpreter's lock, which another thread may
-//! hold for milliseconds, or for ever once the interpreter ends. It notes what has changed and
-//! writes a byte to a socket that the event loop watches; the loop then asks.
+//! hold for milliseconds, or for ever once the interpreter ends. It records which object has changed
+//! and writes a byte to a socket that the event loop watches; the loop then polls that object.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -21,41 +21,43 @@ pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What has changed since the loop last asked.
 struct Changes {
-    told: Mutex<Told>,
+    pending: Mutex<Pending>,
     writer: UnixStream,
 }
 
 #[derive(Default)]
-struct Told {
+struct Pending {
+    /// Keys of the objects that have changed.
     changed: BTreeSet<u64>,
-    places: u64,
+    last_key: u64,
 }
 
-/// Where the changes of one object are told.
+/// Notifies the event loop of the changes of one object.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Notifier {
     changes: Arc<Changes>,
     pub(crate) key: u64,
 }
 
-impl Place {
-    pub(crate) fn tell(&self) {
-        let mut told = lock(&self.changes.told);
-        let is_first = told.changed.is_empty();
-        if told.changed.insert(self.key) && is_first {
-            // One byte at most lies there, so that there is room; who reads is gone with its loop.
+impl Notifier {
+    pub(crate) fn notify(&self) {
+        let mut pending = lock(&self.changes.pending);
+        let is_first = pending.changed.is_empty();
+        if pending.changed.insert(self.key) && is_first {
+            // The socket holds at most one byte, so there is room; a write fails only when the loop
+            // is gone.
             let _ = (&self.changes.writer).write(&[0]);
         }
     }
 
     /// What the endpoint calls at each change.
     pub(super) fn hook(&self) -> impl Fn() + Send + Sync + 'static {
-        let place = self.clone();
-        move || place.tell()
+        let notifier = self.clone();
+        move || notifier.notify()
     }
 }
 
-/// Tells one event loop which objects have changed.
+/// Wakes one event loop and lists the objects that have changed.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct Waker {
     changes: Arc<Changes>,
@@ -63,28 +65,28 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// A place for an object that is new.
-    pub(crate) fn place(&self) -> Place {
-        let mut told = lock(&self.changes.told);
-        told.places += 1;
-        Place { changes: Arc::clone(&self.changes), key: told.places }
+    /// A notifier for a new object, with a key of its own.
+    pub(crate) fn notifier(&self) -> Notifier {
+        let mut pending = lock(&self.changes.pending);
+        pending.last_key += 1;
+        Notifier { changes: Arc::clone(&self.changes), key: pending.last_key }
     }
 
-    /// Has a thread work something out that takes a moment; `finish` then makes it Python's.
-    pub(crate) fn later<R: Send + 'static>(
+    /// Runs `work` on a thread of its own; `finish` converts its result for Python.
+    pub(crate) fn spawn<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
         finish: impl FnOnce(Python<'_>, R) -> PyResult<Py<PyAny>> + Send + 'static,
-    ) -> PyResult<Answer> {
-        let place = self.place();
-        let answer = Answer { key: place.key, finish: Arc::default() };
-        let slot = Arc::clone(&answer.finish);
+    ) -> PyResult<PendingResult> {
+        let notifier = self.notifier();
+        let result = PendingResult { key: notifier.key, finish: Arc::default() };
+        let slot = Arc::clone(&result.finish);
         thread::Builder::new().name("ontempo-answer".to_owned()).spawn(move || {
-            let result = work();
-            *lock(&slot) = Some(Box::new(move |py| finish(py, result)));
-            place.tell();
+            let done = work();
+            *lock(&slot) = Some(Box::new(move |py| finish(py, done)));
+            notifier.notify();
         })?;
-        Ok(answer)
+        Ok(result)
     }
 }
 
@@ -95,46 +97,46 @@ impl Waker {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         writer.set_nonblocking(true)?;
-        let changes = Arc::new(Changes { told: Mutex::default(), writer });
+        let changes = Arc::new(Changes { pending: Mutex::default(), writer });
         Ok(Self { changes, reader })
     }
 
-    /// What the loop watches for reading.
+    /// The file descriptor that the loop watches for reading.
     fn fileno(&self) -> i32 {
         self.reader.as_raw_fd()
     }
 
-    /// The keys of what has changed since this was last asked.
+    /// The keys of the objects that have changed since the last call.
     fn take(&self) -> Vec<u64> {
         // The byte goes first: what changes from here on brings another one, or is seen below.
         let _ = (&self.reader).read(&mut [0; 16]);
-        std::mem::take(&mut lock(&self.changes.told).changed).into_iter().collect()
+        std::mem::take(&mut lock(&self.changes.pending).changed).into_iter().collect()
     }
 }
 
 type Finish = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// What a thread works out.
+/// The result of work on another thread.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct Answer {
+pub(crate) struct PendingResult {
     #[pyo3(get)]
     key: u64,
     finish: Arc<Mutex<Option<Finish>>>,
 }
 
 #[pymethods]
-impl Answer {
-    /// The answer, alone in a tuple; `None` while it is not there.
+impl PendingResult {
+    /// The result, alone in a tuple; `None` until it is there.
     fn take(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>,)>> {
         let finish = lock(&self.finish).take();
         finish.map(|finish| Ok((finish(py)?,))).transpose()
     }
 }
 
-/// Something that may wait for its thread when it is dropped; that is left to another one.
-pub(super) struct Kept<T: Send + 'static>(Option<T>);
+/// A value whose drop may wait for a thread: it is dropped on a thread of its own.
+pub(super) struct BackgroundDrop<T: Send + 'static>(Option<T>);
 
-impl<T: Send + 'static> Kept<T> {
+impl<T: Send + 'static> BackgroundDrop<T> {
     pub(super) fn new(value: T) -> Self {
         Self(Some(value))
     }
@@ -144,7 +146,7 @@ impl<T: Send + 'static> Kept<T> {
     }
 }
 
-impl<T: Send + 'static> Drop for Kept<T> {
+impl<T: Send + 'static> Drop for BackgroundDrop<T> {
     fn drop(&mut self) {
         if let Some(value) = self.0.take() {
             // Where there is no thread left, it is dropped here.
@@ -153,7 +155,7 @@ impl<T: Send + 'static> Drop for Kept<T> {
     }
 }
 
-impl<T: Send + 'static> Deref for Kept<T> {
+impl<T: Send + 'static> Deref for BackgroundDrop<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

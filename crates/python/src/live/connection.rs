@@ -10,10 +10,10 @@ use ontempo_udp::Clock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::bridge::{Answer, Kept, Place, Waker, lock};
+use super::bridge::{BackgroundDrop, Notifier, PendingResult, Waker, lock};
 use super::flow::{LiveReceiveFlow, LiveSendFlow, config, seconds};
 use super::identity::Trust;
-use super::options::Given;
+use super::options::OptionsFields;
 use super::statistics::ConnectionStatistics;
 use super::{closed, failure};
 
@@ -33,50 +33,51 @@ pub(crate) fn token(bytes: &[u8]) -> PyResult<Token> {
     Token::new(bytes).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Begins a connection; answers a `LivePending`.
+/// Begins a connection; answers a `LiveConnecting`.
 #[pyfunction]
 pub(crate) fn begin(
     remote: (String, u16),
     name: String,
     trust: &Trust,
     token: &[u8],
-    options: Given,
+    options: OptionsFields,
     waker: Py<Waker>,
-) -> PyResult<Answer> {
+) -> PyResult<PendingResult> {
     let remote = address(&remote.0, remote.1)?;
     let (trust, token) = (trust.0.clone(), self::token(token)?);
     let options = options.options()?;
-    let place = waker.get().place();
-    let work = move || Pending::begin(remote, &name, &trust, token, &options).map(Kept::new);
-    waker.get().later(work, move |py, begun| {
-        let pending = LivePending::new(begun.map_err(failure)?, &place);
+    let notifier = waker.get().notifier();
+    let work =
+        move || Pending::begin(remote, &name, &trust, token, &options).map(BackgroundDrop::new);
+    waker.get().spawn(work, move |py, begun| {
+        let pending = LiveConnecting::new(begun.map_err(failure)?, &notifier);
         Ok(Py::new(py, pending)?.into_any())
     })
 }
 
 /// A connection that has been begun.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct LivePending {
-    pending: Mutex<Option<Kept<Pending>>>,
+pub(crate) struct LiveConnecting {
+    pending: Mutex<Option<BackgroundDrop<Pending>>>,
     #[pyo3(get)]
     key: u64,
 }
 
-impl LivePending {
-    fn new(pending: Kept<Pending>, place: &Place) -> Self {
-        pending.on_change(place.hook());
-        Self { pending: Mutex::new(Some(pending)), key: place.key }
+impl LiveConnecting {
+    fn new(pending: BackgroundDrop<Pending>, notifier: &Notifier) -> Self {
+        pending.on_change(notifier.hook());
+        Self { pending: Mutex::new(Some(pending)), key: notifier.key }
     }
 }
 
 #[pymethods]
-impl LivePending {
+impl LiveConnecting {
     /// The connection, once; `None` while it is not known whether it can be used.
     fn take(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveConnection>> {
         let mut held = lock(&self.pending);
         let Some(pending) = &*held else { return Ok(None) };
         let Some(result) = py.detach(|| pending.wait(Some(Wall::ZERO))) else { return Ok(None) };
-        let pending = held.take().and_then(Kept::take);
+        let pending = held.take().and_then(BackgroundDrop::take);
         result.map_err(failure)?;
         Ok(pending.map(|pending| LiveConnection::new(pending.connection(), waker)))
     }
@@ -86,7 +87,7 @@ impl LivePending {
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveConnection {
     /// `None` once this side has closed it.
-    connection: Mutex<Option<Arc<Kept<Connection>>>>,
+    connection: Mutex<Option<Arc<BackgroundDrop<Connection>>>>,
     #[pyo3(get)]
     key: u64,
     #[pyo3(get)]
@@ -98,18 +99,18 @@ pub(crate) struct LiveConnection {
 
 impl LiveConnection {
     pub(super) fn new(connection: Connection, waker: &Waker) -> Self {
-        let place = waker.place();
-        connection.on_change(place.hook());
+        let notifier = waker.notifier();
+        connection.on_change(notifier.hook());
         Self {
-            key: place.key,
+            key: notifier.key,
             remote: parts(connection.remote()),
             local: parts(connection.local()),
             clock: connection.clock(),
-            connection: Mutex::new(Some(Arc::new(Kept::new(connection)))),
+            connection: Mutex::new(Some(Arc::new(BackgroundDrop::new(connection)))),
         }
     }
 
-    fn get(&self) -> PyResult<Arc<Kept<Connection>>> {
+    fn get(&self) -> PyResult<Arc<BackgroundDrop<Connection>>> {
         lock(&self.connection).clone().ok_or_else(closed)
     }
 }
@@ -128,12 +129,12 @@ impl LiveConnection {
         reliability: &str,
         label: String,
         waker: &Waker,
-    ) -> PyResult<Answer> {
+    ) -> PyResult<PendingResult> {
         let (connection, config) = (self.get()?, config(order, reliability, label)?);
-        let place = waker.place();
-        let work = move || connection.open_flow(config).map(Kept::new);
-        waker.later(work, move |py, opened| {
-            let flow = LiveSendFlow::new(opened.map_err(failure)?, &place);
+        let notifier = waker.notifier();
+        let work = move || connection.open_flow(config).map(BackgroundDrop::new);
+        waker.spawn(work, move |py, opened| {
+            let flow = LiveSendFlow::new(opened.map_err(failure)?, &notifier);
             Ok(Py::new(py, flow)?.into_any())
         })
     }
@@ -143,35 +144,35 @@ impl LiveConnection {
         let connection = self.get()?;
         let flow = py.detach(|| connection.accept_flow_within(Wall::ZERO));
         let flow = flow.transpose().map_err(failure)?;
-        Ok(flow.map(|flow| LiveReceiveFlow::new(flow, &waker.place())))
+        Ok(flow.map(|flow| LiveReceiveFlow::new(flow, &waker.notifier())))
     }
 
     /// Why it is over; `None` while it is not.
-    fn closed_because(&self) -> Option<String> {
+    fn close_reason(&self) -> Option<String> {
         match &*lock(&self.connection) {
             Some(connection) => connection.is_closed(),
             None => Some("it was closed by this side".to_owned()),
         }
     }
 
-    fn statistics(&self, waker: &Waker) -> PyResult<Answer> {
+    fn statistics(&self, waker: &Waker) -> PyResult<PendingResult> {
         let connection = self.get()?;
         let finish = |py: Python<'_>, all: Option<_>| {
             Ok(all.as_ref().map(ConnectionStatistics::of).into_pyobject(py)?.unbind())
         };
-        waker.later(move || connection.statistics(), finish)
+        waker.spawn(move || connection.statistics(), finish)
     }
 
     /// Closes it and tells the peer why; answers once that has been done.
-    fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<Answer>> {
+    fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(connection) = lock(&self.connection).take() else { return Ok(None) };
         let work = move || {
             connection.close(&reason);
             // Answered after the thread has seen the closing.
             connection.statistics();
             // Where nothing else has the socket, this ends its thread.
-            drop(Arc::try_unwrap(connection).map(Kept::take));
+            drop(Arc::try_unwrap(connection).map(BackgroundDrop::take));
         };
-        waker.later(work, |py, ()| Ok(py.None())).map(Some)
+        waker.spawn(work, |py, ()| Ok(py.None())).map(Some)
     }
 }

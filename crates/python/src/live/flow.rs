@@ -1,6 +1,7 @@
 //! Flows.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::bridge::{Answer, Kept, Place, Waker};
+use super::bridge::{BackgroundDrop, Notifier, PendingResult, Waker, lock};
 use super::failure;
 use super::options::{choice, name};
 use super::statistics::{ReceiveStatistics, SendStatistics};
@@ -29,6 +30,9 @@ const RELIABILITIES: [(&str, Reliability); 3] = [
     (Reliability::None.name(), Reliability::None),
 ];
 
+/// Numbers of dropped units that wait to be asked for; beyond, the oldest are forgotten.
+const MAX_DROPPED: usize = 4096;
+
 /// How a flow is delivered, from Python's names.
 pub(super) fn config(order: &str, reliability: &str, label: String) -> PyResult<FlowConfig> {
     let order = choice("order", order, &ORDERS)?;
@@ -43,23 +47,23 @@ pub(super) fn seconds(time: Time) -> f64 {
 /// A flow that this side sends.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveSendFlow {
-    flow: Arc<Kept<SendFlow>>,
+    flow: Arc<BackgroundDrop<SendFlow>>,
     #[pyo3(get)]
     key: u64,
 }
 
 impl LiveSendFlow {
-    pub(super) fn new(flow: Kept<SendFlow>, place: &Place) -> Self {
-        flow.on_change(place.hook());
-        Self { flow: Arc::new(flow), key: place.key }
+    pub(super) fn new(flow: BackgroundDrop<SendFlow>, notifier: &Notifier) -> Self {
+        flow.on_change(notifier.hook());
+        Self { flow: Arc::new(flow), key: notifier.key }
     }
 }
 
 #[pymethods]
 impl LiveSendFlow {
-    /// Sends a unit and answers its number; `None` where as much waits as may.
+    /// Sends a unit and returns its number; `None` while the send queue is full.
     ///
-    /// The data is the Python object's own, which is let go when it has arrived.
+    /// The data is not copied: the Python object is released when the unit has arrived.
     fn try_send(
         &self,
         py: Python<'_>,
@@ -78,7 +82,7 @@ impl LiveSendFlow {
         }
     }
 
-    /// Numbers of units that were dropped since this was last asked.
+    /// Numbers of units that were dropped since the last call.
     fn dropped(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| self.flow.dropped())
     }
@@ -93,27 +97,29 @@ impl LiveSendFlow {
         Ok(settled.as_ref().map(SendStatistics::of))
     }
 
-    fn statistics(&self, waker: &Waker) -> PyResult<Answer> {
+    fn statistics(&self, waker: &Waker) -> PyResult<PendingResult> {
         let flow = Arc::clone(&self.flow);
         let finish = |py: Python<'_>, all: Option<_>| {
             Ok(all.as_ref().map(SendStatistics::of).into_pyobject(py)?.unbind())
         };
-        waker.later(move || flow.statistics(), finish)
+        waker.spawn(move || flow.statistics(), finish)
     }
 }
 
 /// A flow that the peer sends.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveReceiveFlow {
-    flow: Arc<Kept<ReceiveFlow>>,
+    flow: Arc<BackgroundDrop<ReceiveFlow>>,
+    dropped: Mutex<VecDeque<u64>>,
     #[pyo3(get)]
     key: u64,
 }
 
 impl LiveReceiveFlow {
-    pub(super) fn new(flow: ReceiveFlow, place: &Place) -> Self {
-        flow.on_change(place.hook());
-        Self { flow: Arc::new(Kept::new(flow)), key: place.key }
+    pub(super) fn new(flow: ReceiveFlow, notifier: &Notifier) -> Self {
+        flow.on_change(notifier.hook());
+        let flow = Arc::new(BackgroundDrop::new(flow));
+        Self { flow, dropped: Mutex::default(), key: notifier.key }
     }
 }
 
@@ -138,13 +144,6 @@ impl<'py> Arrived<'py> {
     }
 }
 
-/// What a receiver is given: a unit, or the number of one that will not come.
-#[derive(IntoPyObject)]
-pub(crate) enum Delivered<'py> {
-    Unit(Arrived<'py>),
-    Dropped(u64),
-}
-
 #[pymethods]
 impl LiveReceiveFlow {
     /// Its order, its reliability and its label.
@@ -154,25 +153,36 @@ impl LiveReceiveFlow {
         (order, name(&RELIABILITIES, &config.reliability), config.label.clone())
     }
 
-    /// The next unit, or the number of one that will not come; `None` while there is neither.
-    /// Raises `StopAsyncIteration` where the flow is over.
-    fn try_receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Delivered<'py>>> {
-        match py.detach(|| self.flow.receive_within(Wall::ZERO)) {
-            None => Ok(None),
-            Some(Ok(Some(Delivery::Unit(unit)))) => {
-                Ok(Some(Delivered::Unit(Arrived::new(py, unit))))
+    /// The next unit; `None` while there is none. Raises `StopAsyncIteration` where the flow is over.
+    fn try_receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrived<'py>>> {
+        loop {
+            match py.detach(|| self.flow.receive_within(Wall::ZERO)) {
+                None => return Ok(None),
+                Some(Ok(Some(Delivery::Unit(unit)))) => return Ok(Some(Arrived::new(py, unit))),
+                Some(Ok(Some(Delivery::Dropped(number)))) => {
+                    let mut dropped = lock(&self.dropped);
+                    if dropped.len() >= MAX_DROPPED {
+                        dropped.pop_front();
+                    }
+                    dropped.push_back(number);
+                }
+                Some(Ok(None)) => return Err(PyStopAsyncIteration::new_err(())),
+                Some(Err(error)) => return Err(failure(error)),
             }
-            Some(Ok(Some(Delivery::Dropped(number)))) => Ok(Some(Delivered::Dropped(number))),
-            Some(Ok(None)) => Err(PyStopAsyncIteration::new_err(())),
-            Some(Err(error)) => Err(failure(error)),
         }
     }
 
-    fn statistics(&self, waker: &Waker) -> PyResult<Answer> {
+    /// Numbers of units that the sender dropped, as far as units have been received, since the last
+    /// call.
+    fn dropped(&self) -> Vec<u64> {
+        std::mem::take(&mut *lock(&self.dropped)).into()
+    }
+
+    fn statistics(&self, waker: &Waker) -> PyResult<PendingResult> {
         let flow = Arc::clone(&self.flow);
         let finish = |py: Python<'_>, all: Option<_>| {
             Ok(all.as_ref().map(ReceiveStatistics::of).into_pyobject(py)?.unbind())
         };
-        waker.later(move || flow.statistics(), finish)
+        waker.spawn(move || flow.statistics(), finish)
     }
 }

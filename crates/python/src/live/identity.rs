@@ -1,4 +1,4 @@
-//! Who an endpoint is, and whom it trusts.
+//! Certificates and trust.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ pub(crate) struct Identity(pub(crate) ontempo_transport::Identity);
 
 #[pymethods]
 impl Identity {
-    /// A certificate of our own making for these names.
+    /// A self-signed certificate for these names.
     #[staticmethod]
     #[pyo3(signature = (names=None))]
-    fn self_made(names: Option<Vec<String>>) -> PyResult<Self> {
+    fn self_signed(names: Option<Vec<String>>) -> PyResult<Self> {
         let names = names.unwrap_or_else(|| vec!["localhost".to_owned()]);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         ontempo_transport::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
@@ -34,11 +34,11 @@ impl Identity {
         read.map(Self).map_err(|error| unusable(&error))
     }
 
-    /// The certificate and key of a file, made where the file is missing.
+    /// The certificate and key of a file, which is created where it is missing.
     #[staticmethod]
-    fn kept(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let kept = py.detach(|| ontempo_transport::Identity::kept(&path, &["localhost"]));
-        kept.map(Self).map_err(|error| unusable(&error))
+    fn load_or_create(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let found = py.detach(|| ontempo_transport::Identity::kept(&path, &["localhost"]));
+        found.map(Self).map_err(|error| unusable(&error))
     }
 
     /// The SHA-256 of the certificate, as 64 hexadecimal digits.
@@ -52,7 +52,7 @@ impl Identity {
     }
 }
 
-/// By what a client knows its server.
+/// How a client verifies its server.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct Trust(pub(crate) ontempo_transport::Trust);
 
@@ -72,9 +72,9 @@ impl Trust {
         ontempo_transport::Trust::from_pem(pem).map(Self).map_err(|error| unusable(&error))
     }
 
-    /// By nothing: for tests.
+    /// Any certificate: for tests.
     #[staticmethod]
-    fn anybody() -> Self {
+    fn insecure() -> Self {
         Self(ontempo_transport::Trust::Anybody)
     }
 
@@ -86,7 +86,7 @@ impl Trust {
             ontempo_transport::Trust::Roots(roots) => {
                 format!("<Trust in {} certificates>", roots.len())
             }
-            ontempo_transport::Trust::Anybody => "<Trust in anybody>".to_owned(),
+            ontempo_transport::Trust::Anybody => "<Trust insecure: any certificate>".to_owned(),
         }
     }
 }

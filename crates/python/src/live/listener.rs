@@ -7,10 +7,10 @@ use ontempo_transport::live::{Accepted, Listener, Options};
 use ontempo_udp::Socket;
 use pyo3::prelude::*;
 
-use super::bridge::{Answer, Kept, Place, Waker, lock};
+use super::bridge::{BackgroundDrop, Notifier, PendingResult, Waker, lock};
 use super::connection::{LiveConnection, address, parts, token};
 use super::identity::Identity;
-use super::options::Given;
+use super::options::OptionsFields;
 use super::{closed, failure};
 
 /// Listens; without a host at every address of this machine. Answers a `LiveListener`.
@@ -19,22 +19,22 @@ pub(crate) fn bind(
     at: (Option<String>, u16),
     identity: Py<Identity>,
     token: &[u8],
-    options: Given,
+    options: OptionsFields,
     waker: Py<Waker>,
-) -> PyResult<Answer> {
+) -> PyResult<PendingResult> {
     let host = at.0.map(|host| address(&host, at.1)).transpose()?;
     let (token, options) = (self::token(token)?, options.options()?);
-    let place = waker.get().place();
+    let notifier = waker.get().notifier();
     let work = move || {
         let Options { socket, .. } = options;
         let socket = host.map_or_else(
             || Socket::bind_any(at.1, socket),
             |address| Socket::bind(address, socket),
         )?;
-        Listener::new(socket, &identity.get().0, token, &options).map(Kept::new)
+        Listener::new(socket, &identity.get().0, token, &options).map(BackgroundDrop::new)
     };
-    waker.get().later(work, move |py, bound| {
-        let listener = LiveListener::new(bound.map_err(failure)?, &place);
+    waker.get().spawn(work, move |py, bound| {
+        let listener = LiveListener::new(bound.map_err(failure)?, &notifier);
         Ok(Py::new(py, listener)?.into_any())
     })
 }
@@ -43,7 +43,7 @@ pub(crate) fn bind(
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveListener {
     /// `None` once it is closed.
-    listener: Mutex<Option<Arc<Kept<Listener>>>>,
+    listener: Mutex<Option<Arc<BackgroundDrop<Listener>>>>,
     #[pyo3(get)]
     key: u64,
     #[pyo3(get)]
@@ -51,10 +51,10 @@ pub(crate) struct LiveListener {
 }
 
 impl LiveListener {
-    fn new(listener: Kept<Listener>, place: &Place) -> Self {
-        listener.on_change(place.hook());
+    fn new(listener: BackgroundDrop<Listener>, notifier: &Notifier) -> Self {
+        listener.on_change(notifier.hook());
         let local = parts(listener.local());
-        Self { listener: Mutex::new(Some(Arc::new(listener))), key: place.key, local }
+        Self { listener: Mutex::new(Some(Arc::new(listener))), key: notifier.key, local }
     }
 }
 
@@ -81,9 +81,9 @@ impl LiveListener {
     }
 
     /// Takes no more; answers once that is so.
-    fn close(&self, waker: &Waker) -> PyResult<Option<Answer>> {
+    fn close(&self, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(listener) = lock(&self.listener).take() else { return Ok(None) };
-        let work = move || drop(Arc::try_unwrap(listener).map(Kept::take));
-        waker.later(work, |py, ()| Ok(py.None())).map(Some)
+        let work = move || drop(Arc::try_unwrap(listener).map(BackgroundDrop::take));
+        waker.spawn(work, |py, ()| Ok(py.None())).map(Some)
     }
 }

@@ -1,7 +1,7 @@
 //! Connections for Python's event loops: `ontempo_transport::live`, asked without waiting.
 //!
-//! Each object answers at once what it has, and has a key under which a [`Waker`] tells that it is
-//! worth to ask again. `python/ontempo/live` makes coroutines of that.
+//! No call waits. Each object has a key; a [`Waker`] lists the keys of the objects that have changed
+//! and should be polled again. `python/ontempo/live` makes coroutines of that.
 
 mod bridge;
 mod connection;
@@ -14,8 +14,8 @@ mod statistics;
 use ontempo_transport::live::Error;
 use pyo3::PyErr;
 
-pub(crate) use bridge::{Answer, Place, Waker, lock};
-pub(crate) use connection::{LiveConnection, LivePending, address, begin, parts, token};
+pub(crate) use bridge::{Notifier, PendingResult, Waker, lock};
+pub(crate) use connection::{LiveConnecting, LiveConnection, address, begin, parts, token};
 pub(crate) use flow::{LiveReceiveFlow, LiveSendFlow};
 pub(crate) use identity::{Identity, Trust};
 pub(crate) use listener::{LiveListener, bind};
@@ -46,7 +46,7 @@ fn failure(error: Error) -> PyErr {
     }
 }
 
-/// The exception of what this side has closed.
+/// The exception for a connection that this side has closed.
 pub(crate) fn closed() -> PyErr {
     over("it was closed by this side")
 }

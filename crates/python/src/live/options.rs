@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 /// `ontempo.Options`, field by field.
 #[derive(FromPyObject, IntoPyObject)]
-pub(crate) struct Given {
+pub(crate) struct OptionsFields {
     congestion: String,
     congestion_parameters: BTreeMap<String, String>,
     initial_window: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Given {
     receive_flows: u64,
     receive_units: u64,
     receive_bytes: u64,
-    longest_unit: u64,
+    max_unit_bytes: u64,
     connections: usize,
     half_open: usize,
     retry: bool,
@@ -55,7 +55,7 @@ fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{field}: {error}"))
 }
 
-impl Given {
+impl OptionsFields {
     fn congestion(&self) -> PyResult<Congestion> {
         let name: CongestionName =
             self.congestion.parse().map_err(|error| wrong("congestion", error))?;
@@ -79,7 +79,7 @@ impl Given {
         all.limits.flows = self.receive_flows;
         all.limits.units = self.receive_units;
         all.limits.bytes = self.receive_bytes;
-        all.limits.unit_bytes = self.longest_unit;
+        all.limits.unit_bytes = self.max_unit_bytes;
         all.connections = self.connections;
         all.half_open = self.half_open;
         all.retry = self.retry;
@@ -107,7 +107,7 @@ impl Given {
             receive_flows: all.limits.flows,
             receive_units: all.limits.units,
             receive_bytes: all.limits.bytes,
-            longest_unit: all.limits.unit_bytes,
+            max_unit_bytes: all.limits.unit_bytes,
             connections: all.connections,
             half_open: all.half_open,
             retry: all.retry,
@@ -119,12 +119,12 @@ impl Given {
 
 /// Raises `ValueError` where a name among the options is not known.
 #[pyfunction]
-pub(crate) fn check_options(options: Given) -> PyResult<()> {
+pub(crate) fn check_options(options: OptionsFields) -> PyResult<()> {
     options.options().map(|_| ())
 }
 
 /// The options that the endpoint has by itself.
 #[pyfunction]
-pub(crate) fn default_options() -> Given {
-    Given::of(&Configuration::default())
+pub(crate) fn default_options() -> OptionsFields {
+    OptionsFields::of(&Configuration::default())
 }

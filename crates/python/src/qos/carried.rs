@@ -14,25 +14,25 @@ use ontempo_transport::{Token, Trust};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 
-/// How long a thread waits for the network before it looks whether the connection is closed.
+/// How long a thread blocks in the network before it checks whether the connection is closed.
 const LOOK_EVERY: Wall = Wall::from_millis(200);
 
-/// What a connection is begun by.
-pub(super) enum Calling {
+/// The carrier of a connection to be made, with name, trust and token over QUIC.
+pub(super) enum ClientCarrier {
     Tcp,
     Udp,
-    /// Whom to connect to, and by what the ends know each other.
+    /// The name in the certificate, the trust in it, and the token.
     Quic(String, Trust, Token),
 }
 
-/// The exception of a carrier that is none, or lacks what it needs.
+/// The exception for an unknown carrier, or one whose arguments do not fit it.
 pub(super) fn no_carrier(name: &str) -> PyErr {
     PyValueError::new_err(format!("no connection over `{name}` with these arguments"))
 }
 
 /// A connection. A clone is the same one.
 #[derive(Clone)]
-pub(super) enum Carried {
+pub(super) enum AnyConnection {
     Tcp(QosStream),
     Udp(QosSocket),
     Quic(QosConnection),
@@ -42,30 +42,30 @@ pub(super) enum Carried {
 macro_rules! each {
     ($carried:expr, $one:ident => $call:expr) => {
         match $carried {
-            Carried::Tcp($one) => $call,
-            Carried::Udp($one) => $call,
-            Carried::Quic($one) => $call,
+            AnyConnection::Tcp($one) => $call,
+            AnyConnection::Udp($one) => $call,
+            AnyConnection::Quic($one) => $call,
         }
     };
 }
 
-impl Carried {
+impl AnyConnection {
     pub(super) fn connect(
-        calling: &Calling,
+        calling: &ClientCarrier,
         to: SocketAddr,
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
         match calling {
-            Calling::Tcp => QosStream::connect(to, options).map(Self::Tcp),
-            Calling::Udp => QosSocket::connect(to, options).map(Self::Udp),
-            Calling::Quic(name, trust, token) => {
+            ClientCarrier::Tcp => QosStream::connect(to, options).map(Self::Tcp),
+            ClientCarrier::Udp => QosSocket::connect(to, options).map(Self::Udp),
+            ClientCarrier::Quic(name, trust, token) => {
                 QosConnection::connect(to, name, (trust, token), options).map(Self::Quic)
             }
         }
     }
 
-    /// Has waiting threads look now and then.
-    pub(super) fn look_around(&self) -> io::Result<()> {
+    /// Sets timeouts, so that blocked threads notice when the connection is closed.
+    pub(super) fn set_timeouts(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
                 stream.set_write_timeout(Some(LOOK_EVERY))?;
@@ -128,11 +128,11 @@ impl Carried {
         each!(self, one => one.reservation(direction))
     }
 
-    pub(super) fn most_sent(&self) -> usize {
+    pub(super) fn max_send_size(&self) -> usize {
         each!(self, one => one.most_sent())
     }
 
-    pub(super) fn most_received(&self) -> usize {
+    pub(super) fn max_receive_size(&self) -> usize {
         each!(self, one => one.most_received())
     }
 

@@ -11,33 +11,36 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::carried::{Calling, Carried, no_carrier};
+use super::carried::{AnyConnection, ClientCarrier, no_carrier};
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::figures::{Delivered, direction, reservation_name};
-use super::specification::{Given, GivenOptions};
+use super::specification::{QosOptionsFields, SpecificationFields};
 use super::{failure, reason};
-use crate::live::{Answer, Place, Trust, Waker, address, closed, lock, over, parts, token};
+use crate::live::{
+    Notifier, PendingResult, Trust, Waker, address, closed, lock, over, parts, token,
+};
 
-/// What lies ready for the program at most; beyond, the network is not read.
+/// Limits of what was received and not yet taken by the program; beyond them the network is not
+/// read, so that TCP and QUIC hold the sender back.
 const MAX_READY: usize = 256;
 const MAX_READY_BYTES: usize = 256 << 10;
 
-/// A message that has come: its data, its number and its delay in seconds.
-struct Came(Vec<u8>, u64, f64);
+/// A received message: its data, its sequence number and its delay in seconds.
+struct ReceivedMessage(Vec<u8>, u64, f64);
 
 /// What the program and the threads of a connection share.
 #[derive(Default)]
 struct State {
-    ready: VecDeque<Came>,
+    ready: VecDeque<ReceivedMessage>,
     ready_bytes: usize,
-    /// The other end sends no more, or what went wrong.
+    /// The other end has finished sending, or why receiving failed.
     ended: Option<Result<(), String>>,
     is_writing: bool,
-    /// What is being sent, or waits to be.
+    /// The message that waits for the writing thread.
     slot: Option<PyBackedBytes>,
     failed: Option<String>,
-    /// What still comes is dropped.
+    /// Messages that still arrive are dropped.
     is_ending: bool,
     is_closed: bool,
 }
@@ -55,14 +58,14 @@ impl State {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    place: Place,
+    notifier: Notifier,
 }
 
 impl Shared {
     fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let result = change(&mut lock(&self.state));
         self.changed.notify_all();
-        self.place.tell();
+        self.notifier.notify();
         result
     }
 
@@ -89,9 +92,9 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Takes what comes until the connection ends at either side.
-fn read(carried: &Carried, shared: &Shared) {
-    let mut buffer = vec![0; carried.most_received()];
+/// Receives messages until either side ends the connection.
+fn read(carried: &AnyConnection, shared: &Shared) {
+    let mut buffer = vec![0; carried.max_receive_size()];
     loop {
         {
             let mut state = lock(&shared.state);
@@ -114,7 +117,7 @@ fn read(carried: &Carried, shared: &Shared) {
                     }
                     state.ready_bytes += data.len();
                     let delay_s = message.delay.as_secs_f64();
-                    state.ready.push_back(Came(data, message.sequence, delay_s));
+                    state.ready.push_back(ReceivedMessage(data, message.sequence, delay_s));
                 });
             }
             Ok(None) => return shared.change(|state| state.ended = Some(Ok(()))),
@@ -126,8 +129,8 @@ fn read(carried: &Carried, shared: &Shared) {
     }
 }
 
-/// Sends what the program hands over, one message after another.
-fn write(carried: &Carried, shared: &Shared) {
+/// Sends the program's messages, one after another.
+fn write(carried: &AnyConnection, shared: &Shared) {
     loop {
         let data = {
             let mut state = lock(&shared.state);
@@ -141,7 +144,7 @@ fn write(carried: &Carried, shared: &Shared) {
                 }
             }
         };
-        // The slot stays taken for who looks: it is given back below.
+        // `is_writing` stays set until the message has been sent.
         let sent = loop {
             match carried.send(&data) {
                 Err(error) if is_passing(&error) => {
@@ -161,38 +164,38 @@ fn write(carried: &Carried, shared: &Shared) {
     }
 }
 
-/// Connects to an address; answers a `QosLink`. Over QUIC whom to connect to, whom to trust and a
+/// Connects to an address; answers a `QosChannel`. Over QUIC whom to connect to, whom to trust and a
 /// token are `known`.
 #[pyfunction]
 pub(crate) fn qos_connect(
     carrier: &str,
     remote: (String, u16),
-    options: GivenOptions,
+    options: QosOptionsFields,
     known: Option<(String, Py<Trust>, PyBackedBytes)>,
     waker: Py<Waker>,
-) -> PyResult<Answer> {
+) -> PyResult<PendingResult> {
     let (remote, options) = (address(&remote.0, remote.1)?, options.options()?);
     let calling = match (carrier, known) {
-        ("tcp", None) => Calling::Tcp,
-        ("udp", None) => Calling::Udp,
+        ("tcp", None) => ClientCarrier::Tcp,
+        ("udp", None) => ClientCarrier::Udp,
         ("quic", Some((name, trust, secret))) => {
-            Calling::Quic(name, trust.get().0.clone(), token(&secret)?)
+            ClientCarrier::Quic(name, trust.get().0.clone(), token(&secret)?)
         }
         _ => return Err(no_carrier(carrier)),
     };
-    let place = waker.get().place();
-    let work = move || Carried::connect(&calling, remote, &options);
-    waker.get().later(work, move |py, connected| {
-        let link = QosLink::new(connected.map_err(|error| failure(&error))?, place)?;
+    let notifier = waker.get().notifier();
+    let work = move || AnyConnection::connect(&calling, remote, &options);
+    waker.get().spawn(work, move |py, connected| {
+        let link = QosChannel::new(connected.map_err(|error| failure(&error))?, notifier)?;
         Ok(Py::new(py, link)?.into_any())
     })
 }
 
 /// A connection.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct QosLink {
+pub(crate) struct QosChannel {
     /// `None` once it is closed.
-    carried: Mutex<Option<Carried>>,
+    carried: Mutex<Option<AnyConnection>>,
     shared: Arc<Shared>,
     threads: Mutex<Threads>,
     #[pyo3(get)]
@@ -204,9 +207,9 @@ pub(crate) struct QosLink {
     #[pyo3(get)]
     dscp: u8,
     #[pyo3(get)]
-    most_sent: usize,
+    max_send_size: usize,
     #[pyo3(get)]
-    most_received: usize,
+    max_receive_size: usize,
 }
 
 /// Which have been started.
@@ -216,23 +219,23 @@ struct Threads {
     writes: bool,
 }
 
-impl QosLink {
-    pub(super) fn new(carried: Carried, place: Place) -> PyResult<Self> {
-        carried.look_around()?;
+impl QosChannel {
+    pub(super) fn new(carried: AnyConnection, notifier: Notifier) -> PyResult<Self> {
+        carried.set_timeouts()?;
         Ok(Self {
-            key: place.key,
+            key: notifier.key,
             local: parts(carried.local()),
             remote: parts(carried.remote()),
             dscp: carried.dscp(),
-            most_sent: carried.most_sent(),
-            most_received: carried.most_received(),
+            max_send_size: carried.max_send_size(),
+            max_receive_size: carried.max_receive_size(),
             carried: Mutex::new(Some(carried)),
-            shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), place }),
+            shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), notifier }),
             threads: Mutex::default(),
         })
     }
 
-    fn get(&self) -> PyResult<Carried> {
+    fn get(&self) -> PyResult<AnyConnection> {
         lock(&self.carried).clone().ok_or_else(closed)
     }
 
@@ -243,7 +246,7 @@ impl QosLink {
         self.start("read", read)
     }
 
-    fn start(&self, name: &str, work: fn(&Carried, &Shared)) -> PyResult<()> {
+    fn start(&self, name: &str, work: fn(&AnyConnection, &Shared)) -> PyResult<()> {
         let (carried, shared) = (self.get()?, Arc::clone(&self.shared));
         let thread = thread::Builder::new().name(format!("ontempo-{name}"));
         thread.spawn(move || work(&carried, &shared))?;
@@ -252,12 +255,12 @@ impl QosLink {
 }
 
 #[pymethods]
-impl QosLink {
+impl QosChannel {
     /// Begins to send a message; `false` while another one is being sent.
     fn try_send(&self, data: PyBackedBytes) -> PyResult<bool> {
         self.get()?;
-        if data.len() > self.most_sent {
-            let (length, most) = (data.len(), self.most_sent);
+        if data.len() > self.max_send_size {
+            let (length, most) = (data.len(), self.max_send_size);
             return Err(UnitError::new_err(format!(
                 "a message of {length} bytes is longer than what was agreed: {most}"
             )));
@@ -298,7 +301,7 @@ impl QosLink {
     ) -> PyResult<Option<(Bound<'py, PyBytes>, u64, f64)>> {
         self.start_reading()?;
         let mut state = lock(&self.shared.state);
-        if let Some(Came(data, sequence, delay_s)) = state.ready.pop_front() {
+        if let Some(ReceivedMessage(data, sequence, delay_s)) = state.ready.pop_front() {
             state.ready_bytes -= data.len();
             drop(state);
             self.shared.changed.notify_all();
@@ -315,17 +318,17 @@ impl QosLink {
     }
 
     /// What was agreed for a direction, as the fields of `Specification`.
-    fn agreed(&self, py: Python<'_>, direction: &str) -> PyResult<Given> {
+    fn agreed(&self, py: Python<'_>, direction: &str) -> PyResult<SpecificationFields> {
         let (carried, direction) = (self.get()?, self::direction(direction)?);
-        Ok(Given::of(&py.detach(|| carried.agreed(direction))))
+        Ok(SpecificationFields::of(&py.detach(|| carried.agreed(direction))))
     }
 
-    /// Asks for something else of what this end sends.
-    fn change(&self, py: Python<'_>, asked: Given) -> PyResult<Given> {
+    /// Renegotiates the specification of what this end sends.
+    fn change(&self, py: Python<'_>, asked: SpecificationFields) -> PyResult<SpecificationFields> {
         let (carried, asked) = (self.get()?, asked.specification()?);
         let agreed = py.detach(|| carried.change(asked));
         agreed
-            .map(|agreed| Given::of(&agreed))
+            .map(|agreed| SpecificationFields::of(&agreed))
             .map_err(|refusal| DisagreementError::new_err(refusal.to_string()))
     }
 
@@ -342,20 +345,20 @@ impl QosLink {
         reports.map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// How the reservation of a direction stands, and why not, where it does not.
+    /// The state of a direction's reservation, and the reason where it was refused or lost.
     fn reservation(&self, direction: &str) -> PyResult<(&'static str, String)> {
         let (state, reason) = self.get()?.reservation(self::direction(direction)?);
         Ok((reservation_name(state), reason))
     }
 
-    /// What changes from now on.
+    /// The events from now on.
     fn events(&self, waker: &Waker) -> PyResult<QosEvents> {
-        QosEvents::new(self.get()?.events(), waker.place())
+        QosEvents::new(self.get()?.events(), waker.notifier())
     }
 
     /// Closes it; answers when what was sent has been handed over and, within `patience_s`, the
     /// other end has closed, too, or over QUIC has taken it all.
-    fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<Answer>> {
+    fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let patience = Wall::from_secs_f64(patience_s);
         if patience_s > 0.0 && self.get().is_ok_and(|carried| !carried.is_udp()) {
             self.start_reading()?;
@@ -370,11 +373,11 @@ impl QosLink {
             // The last clone's end is the connection's.
             drop(carried);
         };
-        waker.later(work, |py, ()| Ok(py.None())).map(Some)
+        waker.spawn(work, |py, ()| Ok(py.None())).map(Some)
     }
 }
 
-impl Drop for QosLink {
+impl Drop for QosChannel {
     fn drop(&mut self) {
         self.shared.change(|state| state.is_closed = true);
     }
@@ -382,7 +385,7 @@ impl Drop for QosLink {
 
 /// Waits until what was handed over has been sent and, over TCP, the other end has closed, too, or
 /// over QUIC has taken it all. What still comes is dropped.
-fn await_end(carried: &Carried, shared: &Shared, until: Instant) {
+fn await_end(carried: &AnyConnection, shared: &Shared, until: Instant) {
     shared.change(|state| {
         (state.ready, state.ready_bytes, state.is_ending) = (VecDeque::new(), 0, true);
     });
@@ -392,9 +395,9 @@ fn await_end(carried: &Carried, shared: &Shared, until: Instant) {
     carried.finish();
     // What is not so in time ends all the same.
     match carried {
-        Carried::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
-        Carried::Udp(_) => {}
-        Carried::Quic(connection) => {
+        AnyConnection::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
+        AnyConnection::Udp(_) => {}
+        AnyConnection::Quic(connection) => {
             let left = until.saturating_duration_since(Instant::now());
             drop(connection.clone().close(left));
         }

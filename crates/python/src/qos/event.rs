@@ -10,10 +10,10 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 
 use super::figures::{direction_name, reservation_name};
-use super::specification::Given;
-use crate::live::{Place, lock};
+use super::specification::SpecificationFields;
+use crate::live::{Notifier, lock};
 
-/// Events that wait for the loop; more are forgotten, the oldest first.
+/// Events that wait for the event loop; beyond, the oldest are dropped.
 const MAX_WAITING: usize = 1024;
 
 #[derive(Default)]
@@ -31,32 +31,32 @@ pub(crate) struct QosEvents {
 }
 
 impl QosEvents {
-    /// Has a thread wait for them, which ends with the connection.
-    pub(super) fn new(events: Events, place: Place) -> PyResult<Self> {
+    /// Starts a thread that waits for them; it ends with the connection.
+    pub(super) fn new(events: Events, notifier: Notifier) -> PyResult<Self> {
         let waiting = Arc::<Mutex<Waiting>>::default();
-        let (told, key) = (Arc::downgrade(&waiting), place.key);
+        let (weak, key) = (Arc::downgrade(&waiting), notifier.key);
         thread::Builder::new().name("ontempo-events".to_owned()).spawn(move || {
             for event in events {
-                // Where Python has let go of them nobody wants the rest.
-                let Some(waiting) = told.upgrade() else { return };
+                // Python has dropped the object: nobody reads further events.
+                let Some(waiting) = weak.upgrade() else { return };
                 let mut waiting = lock(&waiting);
                 if waiting.events.len() >= MAX_WAITING {
                     waiting.events.pop_front();
                 }
                 waiting.events.push_back(event);
                 drop(waiting);
-                place.tell();
+                notifier.notify();
             }
-            if let Some(waiting) = told.upgrade() {
+            if let Some(waiting) = weak.upgrade() {
                 lock(&waiting).has_ended = true;
             }
-            place.tell();
+            notifier.notify();
         })?;
         Ok(Self { waiting, key })
     }
 }
 
-/// What a parameter asks for: a rate per second, bytes, seconds, per cent, or whether.
+/// A parameter's value: messages per second, bytes, seconds, per cent, or true or false.
 #[derive(IntoPyObject)]
 enum Number {
     Number(f64),
@@ -75,12 +75,12 @@ impl Number {
     }
 }
 
-/// The parts of an event, of which the first tells the kind.
+/// The parts of an event; the first is its kind.
 #[derive(IntoPyObject)]
 pub(crate) enum Parts {
     Violation(ViolationParts),
-    Step((&'static str, bool, usize, Given)),
-    Changed((&'static str, &'static str, Given)),
+    Step((&'static str, bool, usize, SpecificationFields)),
+    Changed((&'static str, &'static str, SpecificationFields)),
     Reservation((&'static str, &'static str, &'static str, String)),
 }
 
@@ -100,7 +100,7 @@ impl Parts {
         match event {
             Event::Violation { direction, violation } => {
                 let begins = violation.turn == Turn::Begins;
-                let turn = if begins { "is not kept" } else { "is kept again" };
+                let turn = if begins { "is violated" } else { "is met again" };
                 let text = format!(
                     "{} {turn}: {} agreed, {} delivered",
                     violation.parameter, violation.asked, violation.delivered
@@ -120,11 +120,13 @@ impl Parts {
                     Step::Down(rung) => (true, rung),
                     Step::Up(rung) => (false, rung),
                 };
-                Self::Step(("step", is_down, rung, Given::of(&agreed)))
+                Self::Step(("step", is_down, rung, SpecificationFields::of(&agreed)))
             }
-            Event::Changed { direction, agreed } => {
-                Self::Changed(("changed", direction_name(direction), Given::of(&agreed)))
-            }
+            Event::Changed { direction, agreed } => Self::Changed((
+                "changed",
+                direction_name(direction),
+                SpecificationFields::of(&agreed),
+            )),
             Event::Reservation { direction, state, reason } => {
                 let (direction, state) = (direction_name(direction), reservation_name(state));
                 Self::Reservation(("reservation", direction, state, reason))

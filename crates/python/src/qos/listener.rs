@@ -15,57 +15,57 @@ use ontempo_transport::{Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::carried::{Calling, Carried, no_carrier};
-use super::connection::QosLink;
+use super::carried::{AnyConnection, ClientCarrier, no_carrier};
+use super::connection::QosChannel;
 use super::errors::{BindError, ClosedError};
-use super::specification::GivenOptions;
+use super::specification::QosOptionsFields;
 use super::{failure, inside};
-use crate::live::{Answer, Identity, Place, Waker, address, lock, parts, token};
+use crate::live::{Identity, Notifier, PendingResult, Waker, address, lock, parts, token};
 
-/// Those who came and wait to be taken; more are closed, the newest first.
+/// Connections that wait to be accepted; further ones are closed.
 const MAX_WAITING: usize = 256;
 
-/// How long the thread that waits for others may take to notice that it is to end.
+/// Time limit of the connection that wakes the accepting thread so that it ends.
 const LAST_CALL: Wall = Wall::from_secs(1);
 
-enum Listening {
+enum AnyListener {
     Tcp(QosListener),
     Udp(QosSocketListener),
     Quic(QosConnectionListener),
 }
 
-/// What a listener is bound by.
-enum Binding {
+/// The carrier that a listener is bound to, with its identity and token over QUIC.
+enum ListenerCarrier {
     Tcp,
     Udp,
     Quic(Py<Identity>, Token),
 }
 
-impl Binding {
-    fn bind(&self, at: SocketAddr, options: QosOptions) -> Result<Listening, SetupError> {
+impl ListenerCarrier {
+    fn bind(&self, at: SocketAddr, options: QosOptions) -> Result<AnyListener, SetupError> {
         match self {
-            Self::Tcp => QosListener::bind(at, options).map(Listening::Tcp),
-            Self::Udp => QosSocket::bind(at, options).map(Listening::Udp),
+            Self::Tcp => QosListener::bind(at, options).map(AnyListener::Tcp),
+            Self::Udp => QosSocket::bind(at, options).map(AnyListener::Udp),
             Self::Quic(identity, token) => {
-                QosConnection::bind(at, (&identity.get().0, token), options).map(Listening::Quic)
+                QosConnection::bind(at, (&identity.get().0, token), options).map(AnyListener::Quic)
             }
         }
     }
 
-    /// How we ourselves connect to it.
-    fn calling(&self) -> Calling {
+    /// The carrier by which this process connects to the listener itself.
+    fn client_carrier(&self) -> ClientCarrier {
         match self {
-            Self::Tcp => Calling::Tcp,
-            Self::Udp => Calling::Udp,
+            Self::Tcp => ClientCarrier::Tcp,
+            Self::Udp => ClientCarrier::Udp,
             Self::Quic(identity, token) => {
                 let trust = Trust::Fingerprint(identity.get().0.fingerprint());
-                Calling::Quic("localhost".to_owned(), trust, token.clone())
+                ClientCarrier::Quic("localhost".to_owned(), trust, token.clone())
             }
         }
     }
 }
 
-impl Listening {
+impl AnyListener {
     fn local(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_address(),
@@ -74,33 +74,33 @@ impl Listening {
         }
     }
 
-    fn accept(&self) -> io::Result<Accepted<Carried>> {
+    fn accept(&self) -> io::Result<Accepted<AnyConnection>> {
         fn whatever<C>(
             accepted: Accepted<C>,
-            carried: impl FnOnce(C) -> Carried,
-        ) -> Accepted<Carried> {
+            carried: impl FnOnce(C) -> AnyConnection,
+        ) -> Accepted<AnyConnection> {
             match accepted {
                 Accepted::Connection(one, remote) => Accepted::Connection(carried(one), remote),
                 Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
             }
         }
         match self {
-            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Tcp)),
-            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Udp)),
-            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Quic)),
+            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Tcp)),
+            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Udp)),
+            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Quic)),
         }
     }
 }
 
 #[derive(Default)]
 struct Waiting {
-    came: VecDeque<Accepted<Carried>>,
+    came: VecDeque<Accepted<AnyConnection>>,
     failed: Option<String>,
     is_closed: bool,
 }
 
-/// Takes those who come until the listener is closed.
-fn take(listening: &Listening, waiting: &Mutex<Waiting>, place: &Place) {
+/// Accepts connections until the listener is closed.
+fn take(listening: &AnyListener, waiting: &Mutex<Waiting>, notifier: &Notifier) {
     loop {
         let accepted = listening.accept();
         let mut waiting = lock(waiting);
@@ -114,44 +114,44 @@ fn take(listening: &Listening, waiting: &Mutex<Waiting>, place: &Place) {
         }
         let has_failed = waiting.failed.is_some();
         drop(waiting);
-        place.tell();
+        notifier.notify();
         if has_failed {
             return;
         }
     }
 }
 
-/// Listens at an address; answers a `QosDoor`. Over QUIC a certificate and a token are `known`.
+/// Listens at an address; answers a `QosAcceptor`. Over QUIC a certificate and a token are `known`.
 #[pyfunction]
 pub(crate) fn qos_bind(
     carrier: &str,
     at: (Option<String>, u16),
-    options: GivenOptions,
+    options: QosOptionsFields,
     known: Option<(Py<Identity>, PyBackedBytes)>,
     waker: Py<Waker>,
-) -> PyResult<Answer> {
+) -> PyResult<PendingResult> {
     let any = || SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), at.1);
     let at = at.0.map_or_else(|| Ok(any()), |host| address(&host, at.1))?;
     let options = options.options()?;
     let binding = match (carrier, known) {
-        ("tcp", None) => Binding::Tcp,
-        ("udp", None) => Binding::Udp,
-        ("quic", Some((identity, secret))) => Binding::Quic(identity, token(&secret)?),
+        ("tcp", None) => ListenerCarrier::Tcp,
+        ("udp", None) => ListenerCarrier::Udp,
+        ("quic", Some((identity, secret))) => ListenerCarrier::Quic(identity, token(&secret)?),
         _ => return Err(no_carrier(carrier)),
     };
-    let place = waker.get().place();
+    let notifier = waker.get().notifier();
     let work = move || {
         let listening = binding.bind(at, options)?;
         let local = listening.local()?;
         let waiting = Arc::<Mutex<Waiting>>::default();
-        let (told, key) = (Arc::clone(&waiting), place.key);
+        let (shared, key) = (Arc::clone(&waiting), notifier.key);
         thread::Builder::new()
             .name("ontempo-accept".to_owned())
-            .spawn(move || take(&listening, &told, &place))?;
-        let calling = Mutex::new(Some(binding.calling()));
-        Ok(QosDoor { waiting, key, local: parts(local), calling, address: local })
+            .spawn(move || take(&listening, &shared, &notifier))?;
+        let calling = Mutex::new(Some(binding.client_carrier()));
+        Ok(QosAcceptor { waiting, key, local: parts(local), calling, address: local })
     };
-    waker.get().later(work, move |py, bound: Result<_, SetupError>| {
+    waker.get().spawn(work, move |py, bound: Result<_, SetupError>| {
         let door = bound.map_err(|error| match error {
             SetupError::Io(error) if inside(&error).is_none() => {
                 BindError::new_err(format!("no listener at {at}: {error}"))
@@ -164,26 +164,26 @@ pub(crate) fn qos_bind(
 
 /// Takes connections.
 #[pyclass(frozen, module = "ontempo._native")]
-pub(crate) struct QosDoor {
+pub(crate) struct QosAcceptor {
     waiting: Arc<Mutex<Waiting>>,
     #[pyo3(get)]
     key: u64,
     #[pyo3(get)]
     local: (String, u16),
-    /// How we ourselves connect to it, once.
-    calling: Mutex<Option<Calling>>,
+    /// By which the process connects to it, once, to wake the accepting thread.
+    calling: Mutex<Option<ClientCarrier>>,
     address: SocketAddr,
 }
 
-/// Who came: one to talk to, or one who was refused, with the reason.
+/// An accepted connection, or the address of a refused one with the reason.
 #[derive(IntoPyObject)]
 pub(crate) enum Arrival {
-    Connection(Py<QosLink>),
+    Connection(Py<QosChannel>),
     Refused(((String, u16), String)),
 }
 
-impl QosDoor {
-    /// Ends the thread, which waits for somebody: that is ourselves.
+impl QosAcceptor {
+    /// Ends the accepting thread, which blocks in accept: this process connects to it.
     fn end(&self) -> impl FnOnce() + Send + 'static {
         lock(&self.waiting).is_closed = true;
         let (calling, mut address) = (lock(&self.calling).take(), self.address);
@@ -195,16 +195,16 @@ impl QosDoor {
         move || {
             if let Some(calling) = calling {
                 let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
-                // Whatever comes of it, the thread has been woken.
-                drop(Carried::connect(&calling, address, &options));
+                // Whether it succeeds or not, the thread has been woken.
+                drop(AnyConnection::connect(&calling, address, &options));
             }
         }
     }
 }
 
 #[pymethods]
-impl QosDoor {
-    /// Who came next; `None` where nobody did.
+impl QosAcceptor {
+    /// The next arrival; `None` while there is none.
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_closed {
@@ -220,7 +220,7 @@ impl QosDoor {
         drop(waiting);
         Ok(Some(match accepted {
             Accepted::Connection(carried, _) => {
-                Arrival::Connection(Py::new(py, QosLink::new(carried, waker.place())?)?)
+                Arrival::Connection(Py::new(py, QosChannel::new(carried, waker.notifier())?)?)
             }
             Accepted::Refused(remote, error) => {
                 Arrival::Refused((parts(remote), error.to_string()))
@@ -228,13 +228,13 @@ impl QosDoor {
         }))
     }
 
-    /// Takes no more; answers once that is so.
-    fn close(&self, waker: &Waker) -> PyResult<Answer> {
-        waker.later(self.end(), |py, ()| Ok(py.None()))
+    /// Stops accepting.
+    fn close(&self, waker: &Waker) -> PyResult<PendingResult> {
+        waker.spawn(self.end(), |py, ()| Ok(py.None()))
     }
 }
 
-impl Drop for QosDoor {
+impl Drop for QosAcceptor {
     fn drop(&mut self) {
         let end = self.end();
         // Without a thread left the other one waits on, and ends with the process.

@@ -1,8 +1,8 @@
 //! QoS sockets for Python's event loops.
 //!
-//! The sockets of `ontempo_qos` wait. Here threads do that for them, one for each
-//! direction of a connection that is used and one for each listener, and the loop is told as it is
-//! told of [`live`](crate::live) connections. `python/ontempo/qos` makes coroutines of that.
+//! The sockets of `ontempo_qos` block. Here threads call them, one for each direction of a
+//! connection that is used and one for each listener, and notify the event loop as
+//! [`live`](crate::live) connections do. `python/ontempo/qos` makes coroutines of that.
 
 mod carried;
 mod connection;
@@ -17,9 +17,9 @@ use ontempo_qos::SetupError;
 use ontempo_transport::live;
 use pyo3::PyErr;
 
-pub(crate) use connection::{QosLink, qos_connect};
+pub(crate) use connection::{QosChannel, qos_connect};
 pub(crate) use event::QosEvents;
-pub(crate) use listener::{QosDoor, qos_bind};
+pub(crate) use listener::{QosAcceptor, qos_bind};
 pub(crate) use specification::{qos_check, qos_read};
 
 mod errors {
@@ -33,7 +33,7 @@ mod errors {
     import_exception!(ontempo.qos.errors, SpecificationError);
 }
 
-/// What QUIC said.
+/// The error of a QUIC connection, if it is one.
 fn inside(error: &io::Error) -> Option<&live::Error> {
     error.get_ref()?.downcast_ref()
 }

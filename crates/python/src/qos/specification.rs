@@ -14,7 +14,7 @@ use crate::live::choice;
 
 /// `ontempo.qos.Specification`, field by field; each checked to be no less than 0.
 #[derive(FromPyObject, IntoPyObject)]
-pub(crate) struct Given {
+pub(crate) struct SpecificationFields {
     min_rate: Option<f64>,
     max_rate: Option<f64>,
     peak_rate: Option<f64>,
@@ -37,7 +37,7 @@ fn share(percent: f64) -> Percent {
     Percent::from_thousandths((percent * 1_000.0).round() as u32)
 }
 
-impl Given {
+impl SpecificationFields {
     pub(super) fn specification(&self) -> PyResult<Specification> {
         let known = Parameter::ALL.map(Parameter::name);
         if let Some(name) = self.coerced.iter().find(|name| !known.contains(&name.as_str())) {
@@ -113,39 +113,39 @@ impl Given {
 
 /// Raises `SpecificationError` where a specification contradicts itself.
 #[pyfunction]
-pub(crate) fn qos_check(specification: Given) -> PyResult<()> {
+pub(crate) fn qos_check(specification: SpecificationFields) -> PyResult<()> {
     specification.specification().map(|_| ())
 }
 
 /// The fields of the specification in a TOML file.
 #[pyfunction]
-pub(crate) fn qos_read(py: Python<'_>, path: PathBuf) -> PyResult<Given> {
+pub(crate) fn qos_read(py: Python<'_>, path: PathBuf) -> PyResult<SpecificationFields> {
     let specification = py.detach(|| read(&path));
     let specification =
         specification.map_err(|error| SpecificationError::new_err(error.to_string()))?;
-    Ok(Given::of(&specification))
+    Ok(SpecificationFields::of(&specification))
 }
 
 /// `ontempo.qos.Ladder`, field by field.
 #[derive(FromPyObject)]
-struct GivenLadder {
-    below: Vec<Given>,
+struct LadderFields {
+    below: Vec<SpecificationFields>,
     patience_s: f64,
     calm_s: f64,
 }
 
 /// `ontempo.qos.QosOptions`, field by field.
 #[derive(FromPyObject)]
-pub(crate) struct GivenOptions {
+pub(crate) struct QosOptionsFields {
     name: String,
-    send: Given,
-    receive: Given,
+    send: SpecificationFields,
+    receive: SpecificationFields,
     dscp: Option<String>,
     reserve: String,
     must_reserve: bool,
     begins_after: u32,
     ends_after: u32,
-    ladder: Option<GivenLadder>,
+    ladder: Option<LadderFields>,
     patience_s: f64,
 }
 
@@ -155,13 +155,14 @@ const RESERVE: [(&str, Reserve); 3] = [
     ("guaranteed", Reserve::Guaranteed),
 ];
 
-impl GivenOptions {
+impl QosOptionsFields {
     pub(super) fn options(&self) -> PyResult<QosOptions> {
         let dscp = self.dscp.as_deref().map(str::parse).transpose();
         let dscp = dscp.map_err(|error| PyValueError::new_err(format!("dscp: {error}")))?;
         let seconds = Duration::from_secs_f64;
-        let ladder = |given: &GivenLadder| -> PyResult<LadderOptions> {
-            let below: PyResult<Vec<_>> = given.below.iter().map(Given::specification).collect();
+        let ladder = |given: &LadderFields| -> PyResult<LadderOptions> {
+            let below: PyResult<Vec<_>> =
+                given.below.iter().map(SpecificationFields::specification).collect();
             let (patience, calm) = (seconds(given.patience_s), seconds(given.calm_s));
             Ok(LadderOptions { below: below?, patience, calm })
         };

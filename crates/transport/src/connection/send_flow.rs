@@ -27,6 +27,8 @@ pub enum SendError {
     },
     /// It depends on too many units, or on one that does not precede it.
     Dependencies,
+    /// It has a deadline, but the flow's reliability is full, which drops no unit.
+    Deadline,
     /// The connection is not open.
     NotOpen,
 }
@@ -42,6 +44,10 @@ impl std::fmt::Display for SendError {
             Self::Dependencies => write!(
                 f,
                 "a unit may depend on at most {MAX_DEPENDENCIES} units, each sent before it"
+            ),
+            Self::Deadline => f.write_str(
+                "a unit has a deadline, but the flow's reliability is full, which ignores it: \
+                 open the flow with reliability until-deadline or none, or send without a deadline",
             ),
             Self::NotOpen => f.write_str("the connection is not open"),
         }
@@ -168,6 +174,9 @@ impl SendFlow {
         if unit.depends_on.len() > MAX_DEPENDENCIES || unit.depends_on.iter().any(|on| *on >= id) {
             return Err(SendError::Dependencies);
         }
+        if unit.deadline.is_some() && !self.config.reliability.allows_deadlines() {
+            return Err(SendError::Deadline);
+        }
         // Numbers never run farther ahead of the oldest unresolved unit than the peer can distinguish.
         let units = config.send_units.min(peer.units);
         if self.held + size > config.send_bytes.get() || self.slots.len() as u64 >= units {
@@ -176,7 +185,7 @@ impl SendFlow {
             return Err(SendError::Full);
         }
         let priority = self.send_priority(&unit);
-        let deadline = unit.deadline.filter(|_| self.config.reliability != Reliability::Full);
+        let deadline = unit.deadline;
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, id));
         }

@@ -274,9 +274,10 @@ impl Carried {
     fn open_flow(&mut self, id: ConnectionId, config: FlowConfig) -> Result<Opened, Error> {
         let closed = || Error::Closed { reason: "it was closed".to_owned() };
         let (found, held) = self.connection(id).ok_or_else(closed)?;
+        let reliability = config.reliability;
         let flow = found.open_flow(config).map_err(Error::Flow)?;
         let longest = found.longest_unit();
-        let outbox = Arc::new(Mailbox::new(Outbox::new(longest)));
+        let outbox = Arc::new(Mailbox::new(Outbox::new(longest, reliability)));
         held.outgoing.insert(flow, Arc::clone(&outbox));
         Ok((flow, outbox))
     }

@@ -12,8 +12,8 @@ use super::carried::{Command, MAX_READY, Running, Task, size};
 use super::mailbox::Mailbox;
 use crate::wire::MAX_DEPENDENCIES;
 use crate::{
-    ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
-    SendStatistics,
+    ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, Reliability,
+    SendError, SendStatistics,
 };
 
 /// What lies between a program and the thread at most: the endpoint has queues of its own, whose
@@ -33,6 +33,7 @@ pub(super) struct Outbox {
     pub(super) is_finished: bool,
     next: u64,
     longest: u64,
+    reliability: Reliability,
     pub(super) dropped: VecDeque<u64>,
     pub(super) settled: Option<SendStatistics>,
     pub(super) failed: Option<SendError>,
@@ -40,7 +41,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(longest: u64) -> Self {
+    pub(super) fn new(longest: u64, reliability: Reliability) -> Self {
         Self {
             queue: VecDeque::new(),
             bytes: 0,
@@ -48,6 +49,7 @@ impl Outbox {
             is_finished: false,
             next: 0,
             longest,
+            reliability,
             dropped: VecDeque::new(),
             settled: None,
             failed: None,
@@ -78,6 +80,9 @@ impl Outbox {
         if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
             return Some(Err(Error::Unit(SendError::Dependencies)));
         }
+        if unit.deadline.is_some() && !self.reliability.allows_deadlines() {
+            return Some(Err(Error::Unit(SendError::Deadline)));
+        }
         let is_full = self.queue.len() >= MAX_UNITS || self.bytes + size > MAX_BYTES;
         if is_full && !self.queue.is_empty() {
             return None;
@@ -94,7 +99,8 @@ impl Outbox {
 pub struct Message {
     /// Its data.
     pub data: Bytes,
-    /// How long from now on it is wanted; counts where the flow is not fully reliable.
+    /// How long from now on it is of use; it is dropped then if it has not arrived. Only for flows
+    /// whose reliability [allows deadlines](Reliability::allows_deadlines).
     pub lifetime: Option<Duration>,
     /// More important units have a larger one.
     pub priority: u8,

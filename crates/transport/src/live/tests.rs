@@ -147,6 +147,19 @@ fn late_units_are_dropped_and_the_sender_is_told_which() {
     assert_eq!(settled.dropped, missed.len() as u64);
 }
 
+#[test]
+fn a_deadline_on_a_flow_that_drops_nothing_is_an_error() {
+    let (near, _far) = pair(&Options::default());
+    let flow = near.open_flow(FlowConfig::default()).expect("opened");
+    let lifetime = Some(Duration::from_millis(200));
+    let message = Message { data: content(0, 100), lifetime, ..Message::default() };
+    let error = flow.send(message).expect_err("a deadline has no effect here").to_string();
+    assert!(error.contains("open the flow with reliability until-deadline or none"), "{error}");
+    // The flow is none the worse.
+    let message = Message { data: content(0, 100), ..Message::default() };
+    assert_eq!(flow.send(message).expect("sent"), 0);
+}
+
 /// Tells the class of each datagram.
 struct Watch(Sender<(Dscp, Ecn)>);
 

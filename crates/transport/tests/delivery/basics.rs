@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_transport::simulated::Path;
-use ontempo_transport::{Configuration, Delivery, FlowConfig, Outgoing, SendError};
+use ontempo_transport::{Configuration, Delivery, FlowConfig, Outgoing, Reliability, SendError};
 
 use crate::world::{CLIENT, World};
 
@@ -11,6 +11,22 @@ pub(crate) fn content(id: u64, size: usize) -> Bytes {
 
 fn path() -> Path {
     Path::clean(Rate::from_bits_per_sec(20_000_000), Duration::from_millis(20))
+}
+
+#[test]
+fn a_deadline_is_refused_where_the_reliability_ignores_it() {
+    for reliability in [Reliability::Full, Reliability::Deadline, Reliability::None] {
+        let mut world = World::new(1, &path(), &path(), &Configuration::default());
+        world.connect();
+        let flow = world.open_flow(FlowConfig { reliability, ..FlowConfig::default() });
+        let now = world.now();
+        let deadline = Some(now + Duration::from_millis(200));
+        let unit = Outgoing { data: content(0, 100), deadline, ..Outgoing::default() };
+        let sent = world.client().send(now, flow, unit);
+        let expected =
+            if reliability.allows_deadlines() { Ok(0) } else { Err(SendError::Deadline) };
+        assert_eq!(sent, expected, "{reliability:?}");
+    }
 }
 
 #[test]
