@@ -32,7 +32,7 @@ demo: build ## Simulate the published figures in small, judge them, and show the
 	$(BIN)/ontempo-lab reproduce --quick $$open
 
 .PHONY: test
-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python ## Run every check and every test.
+test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python check-claims ## Run every check and every test.
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
@@ -65,8 +65,8 @@ docs: build ## Write the generated pages of docs/ and the outputs shown in the t
 	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
 
 .PHONY: differences
-differences: build ## Run the claims in small and write docs/differences.md anew.
-	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md
+differences: build ## Run the claims in small; write docs/differences.md and experiments/verdicts.txt anew.
+	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md --write-verdicts experiments/verdicts.txt
 
 .PHONY: clean
 clean: ## Remove all that was built; results in out/ stay.
@@ -121,6 +121,11 @@ check-rustdoc: machine
 check-docs: build
 	@diff -u docs/reference/scenario.md <($(BIN)/ontempo reference) || { echo "docs/reference/scenario.md is not what the code says: run make docs"; exit 1; }
 	@diff -u docs/reference/scenario.schema.json <($(BIN)/ontempo schema) || { echo "docs/reference/scenario.schema.json is not what the code says: run make docs"; exit 1; }
+
+# Analysis and simulation; what has run is kept, so that only a change of engine or claim costs time.
+.PHONY: check-claims
+check-claims: build
+	$(BIN)/ontempo-lab reproduce --quick --no-open --check-verdicts experiments/verdicts.txt
 
 .PHONY: test-python
 test-python: build

@@ -1,6 +1,7 @@
 """The spacing paper's claims, judged on tables that satisfy them and on tables that do not."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import polars as pl
 from conftest import EXPERIMENTS
@@ -48,7 +49,16 @@ def agents(count: int, us: int, link_mbit: float = 155.0) -> list[dict[str, obje
 
 def over_spacings(counts: Iterable[int], link_mbit: float = 155.0) -> Given:
     rows = [row for count in counts for us in SPACINGS for row in agents(count, us, link_mbit)]
-    return Given(flows=pl.DataFrame(rows))
+    return Given(asked("agents", counts), flows=pl.DataFrame(rows))
+
+
+def asked(label: str, values: Iterable[int]) -> list[Cell]:
+    """The cells of every spacing, for each value of a label."""
+    return [
+        Cell(Path("made.toml"), (), 0, ((label, value), ("spacing_us", us)))
+        for value in values
+        for us in SPACINGS
+    ]
 
 
 def test_every_figure_of_section_3_is_there() -> None:
@@ -93,7 +103,7 @@ def tcp(rate: Callable[[int], float], window: int) -> Given:
         for us in SPACINGS
         for _ in range(2)
     ]
-    return Given(flows=pl.DataFrame(rows))
+    return Given(asked("window", [window]), flows=pl.DataFrame(rows))
 
 
 def test_fig12_13_holds_where_the_window_binds_and_fails_where_it_does_not() -> None:

@@ -28,6 +28,7 @@ def judge(results: Results) -> Finding:
         "every four data packets one ACK",
         f"of {total:,} ACKs, {text}",
         counts[4] == total if total else None,
+        values=(float(counts[4]), float(total)),
     )
     first = packets.filter(seed=packets["seed"].min())
     end = STEADY_S + DRAWN_S

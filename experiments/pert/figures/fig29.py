@@ -23,7 +23,7 @@ def judge(results: Results) -> Finding:
     """Compare both with and without pacing, buffer by buffer."""
     total = {name: _aggregate(results, name) for name in STREAMED}
     worst = {name: _worst(results, name, STARTUP_S) for name in STREAMED}
-    below = [bdp for bdp in total["paced"] if bdp < ONE_BDP]
+    buffers = results.asked("bdp")
     checks = [
         above_everywhere(
             "With a buffer below one bandwidth-delay product, pacing has the higher aggregate"
@@ -31,7 +31,7 @@ def judge(results: Results) -> Finding:
             "higher",
             (KINDS["paced"], total["paced"]),
             (KINDS["immediate"], total["immediate"]),
-            below,
+            [bdp for bdp in buffers if bdp < ONE_BDP],
             _bdp,
             PACED_STREAMS,
         ),
@@ -40,7 +40,7 @@ def judge(results: Results) -> Finding:
             "better with each buffer",
             (KINDS["immediate"], worst["immediate"]),
             (KINDS["paced"], worst["paced"]),
-            sorted(worst["paced"]),
+            buffers,
             _bdp,
             PACED_STREAMS,
         ),
@@ -58,7 +58,7 @@ def judge(results: Results) -> Finding:
             Series(KINDS[name], COLOURS[name], _worst(results, name, delay)) for name in STREAMED
         ]
 
-    views, shown = views_by_delay(results.table("playout"), lines, STARTUP_S)
+    views, shown = views_by_delay(lines, STARTUP_S)
     late = Figure(
         "Late packets of the worst stream against the buffer.",
         axis,
