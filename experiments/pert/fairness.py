@@ -159,8 +159,11 @@ def _fairer(
             f"; most against it {number(paced[worst].value)} beside"
             f" {number(unpaced[worst].value)} at {number(worst)}"
         )
-    if open_:
-        text += f"; missing or not to be told apart at {', '.join(map(number, open_))}"
+    missing = [x for x in open_ if not (at(paced, x).known and at(unpaced, x).known)]
+    near = [x for x in open_ if x not in missing]
+    for words, found_at in (("cannot be told apart", near), ("nothing", missing)):
+        if found_at:
+            text += f"; {words} at {', '.join(map(number, found_at))}"
     return Check(
         f"{SWEEPS[sweep].name}: paced flows have the {side} {measure.name}.",
         published,

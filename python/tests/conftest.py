@@ -1,5 +1,6 @@
 """What the tests share."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,15 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Study
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C even where whoever started the tests ignores it, as a shell's background does.
+
+    Programs that the tests start then have its default, too: what is ignored is inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

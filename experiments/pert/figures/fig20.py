@@ -33,7 +33,7 @@ def judge(results: Results) -> Finding:
             for _, part in own.group_by(["seed"], maintain_order=True)
             if len(gaps := sent(part, FLOW)["time_s"].diff().drop_nulls())
         )
-        drawn = sent(own.filter(seed=own["seed"].min()), FLOW)
+        drawn = sent(own.filter(pl.col("seed") == pl.col("seed").min()), FLOW)
         rows = drawn.filter(pl.col("time_s") <= STEADY_S + DRAWN_S)
         first = int(str(rows["number"][0])) if rows.height else 0
         points = {
