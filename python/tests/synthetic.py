@@ -23,7 +23,7 @@ STREAMS = 200
 class Given(Results):
     """Results whose tables are at hand instead of in a store; `cells` are those asked for."""
 
-    def __init__(self, cells: Sequence[Cell] = (), **tables: pl.DataFrame) -> None:
+    def __init__(self, cells: Sequence[Cell] = (), /, **tables: pl.DataFrame) -> None:
         super().__init__(_no_store(), {}, tuple(cells))
         self._given = tables
 

@@ -12,7 +12,6 @@ from ontempo.lab.plots import Figure, View
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Cell, Results
 
-from ..causes import QUEUE_AT_THRESHOLD
 from ..curves import DELAY_AXIS, SUCCESS_AXIS, by_controller, seconds, success_series
 from ..emulated import (
     RTT_MS,
@@ -196,7 +195,7 @@ CLAIMS = (
     emulated(
         homogeneous.CLAIM,
         homogeneous_emulated,
-        beside_twins(homogeneous.judge, QUEUE_AT_THRESHOLD),
+        beside_twins(homogeneous.judge),
     ),
     emulated(alg1.CLAIM, acknowledgement_emulated, judge_receiver),
     SCALE,

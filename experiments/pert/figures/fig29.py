@@ -8,7 +8,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import PACED_STREAMS
+from ..causes import paced_streams
 from ..curves import views_by_delay
 from ..extensions import scaling
 from ..flavours import STREAMED, stream_cells
@@ -24,6 +24,7 @@ def judge(results: Results) -> Finding:
     total = {name: _aggregate(results, name) for name in STREAMED}
     worst = {name: _worst(results, name, STARTUP_S) for name in STREAMED}
     buffers = results.asked("bdp")
+    cause = paced_streams(*(_video_bps(results, name) for name in ("paced", "immediate")))
     checks = [
         above_everywhere(
             "With a buffer below one bandwidth-delay product, pacing has the higher aggregate"
@@ -33,7 +34,7 @@ def judge(results: Results) -> Finding:
             (KINDS["immediate"], total["immediate"]),
             [bdp for bdp in buffers if bdp < ONE_BDP],
             _bdp,
-            PACED_STREAMS,
+            cause,
         ),
         above_everywhere(
             "With pacing the worst stream has the fewer late packets.",
@@ -42,7 +43,7 @@ def judge(results: Results) -> Finding:
             (KINDS["paced"], worst["paced"]),
             buffers,
             _bdp,
-            PACED_STREAMS,
+            cause,
         ),
     ]
     axis = Axis("Buffer (bandwidth-delay products)")
@@ -81,6 +82,12 @@ def _aggregate(results: Results, name: str) -> Curve:
         (pl.col("goodput_bps").sum() / 1e6).alias("rate")
     )
     return _by_buffer(runs, "rate")
+
+
+def _video_bps(results: Results, name: str) -> float:
+    """What a video gets at one bandwidth-delay product."""
+    videos = results.table("flows").filter(flavour=name, bdp=ONE_BDP, group="video")
+    return mean_interval(videos["goodput_bps"]).value
 
 
 def _worst(results: Results, name: str, delay: float) -> Curve:

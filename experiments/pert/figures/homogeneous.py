@@ -10,7 +10,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import QUEUE_AT_THRESHOLD
+from ..causes import queue_at_threshold
 from ..curves import NAMES
 from ..extensions import homogeneous_cells, scaling
 
@@ -34,6 +34,7 @@ def judge(results: Results) -> Finding:
         for name in ("pert", "reno")
     }
     ratio = queue["pert"].value / (queue["reno"].value or math.nan)
+    cause = queue_at_threshold(queue["pert"].value, QUARTER * queue["reno"].value)
     checks = [
         judged(
             "Flows over PERT alone lose next to nothing.",
@@ -41,7 +42,7 @@ def judge(results: Results) -> Finding:
             lambda: f"{number(loss['pert'].value)} (RENO {number(loss['reno'].value)})",
             {"PERT's packets": loss["pert"]},
             lambda: loss["pert"].value < NEAR_ZERO,
-            QUEUE_AT_THRESHOLD,
+            cause,
         ),
         judged(
             "Their queue is short.",
@@ -52,7 +53,7 @@ def judge(results: Results) -> Finding:
             ),
             {"the queues of both": ratio},
             lambda: ratio < QUARTER,
-            QUEUE_AT_THRESHOLD,
+            cause,
         ),
     ]
     ticks = {float(place): NAMES[name] for place, name in enumerate(queue)}

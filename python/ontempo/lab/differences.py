@@ -1,7 +1,7 @@
 """Every difference as a page of Markdown, from the claims' own texts.
 
-The page carries a digest of each paper's folder of experiments and the fingerprint of the engine, by
-which a test finds that a claim or the engine was changed and the page was not written anew.
+The page carries a digest of each paper's folder of experiments and the fingerprint of the engine,
+by which a test finds that a claim or the engine was changed and the page was not written anew.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ HEAD = """\
 Every check of a published claim that does not hold: what was published, what was measured, and the
 most likely cause, with the experiment that supports it where one was made. A cause is shown only
 while what is measured is what it was found for. Nothing was tuned to make a difference go away.
-Below them, what could not be decided, by the [rule](verdicts.md). The published figures beside ours:
-`make demo`.
+Below them, what could not be decided, by the [rule](verdicts.md). The published figures beside
+ours: `make demo`.
 
 This page is generated: `make differences` writes it anew.
 """

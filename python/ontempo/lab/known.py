@@ -29,9 +29,9 @@ DIGITS = 6
 """Significant digits of a written value: more than two machines can differ in."""
 
 HEAD = """\
-# Causes of differences, and what was measured when they were found: a cause is shown only between
-# these bounds. Written by `ontempo-lab reproduce --quick --bind-causes`; do so after looking whether
-# a cause still is one. Bounds may be narrowed by hand.
+# Causes of differences, and what was measured when they were found: a cause is shown only
+# between these bounds. Written by `ontempo-lab reproduce --quick --bind-causes`; do so after
+# looking whether a cause still is one. Bounds may be narrowed by hand.
 """
 
 Key = tuple[str, str]
@@ -58,12 +58,16 @@ class Bounds:
 
 def bounds_around(values: Sequence[float]) -> Bounds:
     """Bounds that begin a tenth of each value away from it."""
-    found = tuple(float(f"{value:.{DIGITS}g}") for value in values)
+    found = tuple(map(_rounded, values))
     least, most = (
-        tuple(float(f"{value + sign * SPREAD * abs(value):.{DIGITS}g}") for value in found)
+        tuple(_rounded(value * (1 + sign * math.copysign(SPREAD, value))) for value in found)
         for sign in (-1, 1)
     )
     return Bounds(found, least, most)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
 
 
 def read_known(folder: Path) -> dict[Key, Bounds]:
@@ -122,7 +126,7 @@ def _bound(check: Check, bounds: Bounds | None) -> Check:
     if check.ok is not False or not check.cause:
         return check
     if bounds is None:
-        doubt = f"no cause is known of what is measured now ({_values(check.values)})"
+        doubt = f"no cause is bound to what is measured: {_values(check.values)}"
         return replace(check, cause="", doubt=doubt)
     if bounds.hold(check.values):
         return check

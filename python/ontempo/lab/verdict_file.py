@@ -17,8 +17,8 @@ COMPUTED = (World.ANALYSIS, World.SIMULATION)
 WORDS = {True: "held", False: "failed", None: "undecided"}
 
 HEAD = """\
-# What the quick grid says of each check: claim, check, verdict, and the values that decide, separated
-# by tabs. Written by `make differences`; `make test` compares.
+# What the quick grid says of each check: claim, check, verdict, and the values that decide,
+# separated by tabs. Written by `make differences`; `make test` compares.
 """
 
 
