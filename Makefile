@@ -49,7 +49,7 @@ test: machine ## Run every check and every test, and count them.
 	$(PYTHON) scripts/count-tests $(TESTED) $$code
 
 .PHONY: every-test
-every-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python
+every-test: check-format lint test-rust test-fuzz check-rustdoc check-docs test-python check-claims
 
 .PHONY: bench
 bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
@@ -84,8 +84,8 @@ docs: build ## Write the generated parts of docs/ anew.
 	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
 
 .PHONY: differences
-differences: build ## Run the claims in small; write docs/differences.md.
-	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md
+differences: build ## Run the claims in small; write their verdicts.
+	$(BIN)/ontempo-lab reproduce --quick --no-open --differences docs/differences.md --write-verdicts experiments/verdicts.txt
 
 .PHONY: clean
 clean: ## Remove all that was built; results in out/ stay.
@@ -153,6 +153,12 @@ check-docs: build
 	$(call step,check-docs)
 	@diff -u docs/reference/scenario.md <($(BIN)/ontempo reference) || { echo "docs/reference/scenario.md is not what the code says: run make docs"; exit 1; }
 	@diff -u docs/reference/scenario.schema.json <($(BIN)/ontempo schema) || { echo "docs/reference/scenario.schema.json is not what the code says: run make docs"; exit 1; }
+
+# Analysis and simulation; what has run is kept, so that only a change of engine or claim costs time.
+.PHONY: check-claims
+check-claims: build
+	$(call step,check-claims)
+	$(BIN)/ontempo-lab reproduce --quick --no-open --check-verdicts experiments/verdicts.txt
 
 .PHONY: test-python
 test-python: build

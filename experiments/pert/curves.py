@@ -6,7 +6,7 @@ import polars as pl
 
 from ontempo.lab.plots import Axis, Series, View
 
-from .streams import T_NAMES, delays, success_by_delay
+from .streams import DELAYS_S, T_NAMES, success_by_delay
 
 NAMES = {"pert": "PERT", "cubic": "CUBIC", "reno": "RENO"}
 SYMBOLS = {"pert": "circle", "cubic": "diamond", "reno": "square"}
@@ -49,9 +49,7 @@ def bin_of(place: float) -> str:
 
 
 def views_by_delay(
-    table: pl.DataFrame, make: Callable[[float], Iterable[Series]], shown: float
+    make: Callable[[float], Iterable[Series]], shown: float
 ) -> tuple[list[View], int]:
     """A view for each start-up delay, and which of them is shown first."""
-    at = delays(table)
-    views = [View(seconds(delay), list(make(delay))) for delay in at]
-    return views, at.index(shown) if shown in at else 0
+    return [View(seconds(delay), list(make(delay))) for delay in DELAYS_S], DELAYS_S.index(shown)

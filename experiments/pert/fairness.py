@@ -1,12 +1,12 @@
 """How paced and unpaced transfers share a queue: the four measures of figures 26 to 28."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from ontempo.lab.claims import Check
-from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.judging import Curve, Outcome, at, enough, is_above, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
@@ -100,13 +100,16 @@ def figures(table: pl.DataFrame, sweep: str) -> list[Figure]:
     return drawn
 
 
-def less_fair(table: pl.DataFrame, sweep: str, cause: str) -> list[Check]:
+def less_fair(
+    table: pl.DataFrame, sweep: str, settings: Sequence[float], cause: str
+) -> list[Check]:
     """Each measure gets worse from each setting to the next, for both kinds."""
     return [
         monotone(
             f"{KINDS[kind]}: the {measure.name} {'falls' if measure.more_is_fairer else 'rises'}.",
             "fairness decreases",
             curve,
+            settings,
             rising=not measure.more_is_fairer,
             cause=cause,
         )
@@ -116,11 +119,16 @@ def less_fair(table: pl.DataFrame, sweep: str, cause: str) -> list[Check]:
 
 
 def paced_fairer(
-    table: pl.DataFrame, sweep: str, least: float, published: str, cause: str
+    table: pl.DataFrame,
+    sweep: str,
+    settings: Sequence[float],
+    least: float,
+    published: str,
+    cause: str,
 ) -> list[Check]:
     """Paced flows are the fairer in at least this part of the settings, by each measure."""
     return [
-        _fairer(measure, curves(table, sweep, measure), sweep, least, published, cause)
+        _fairer(measure, curves(table, sweep, measure), sweep, settings, least, published, cause)
         for measure in MEASURES
     ]
 
@@ -129,26 +137,38 @@ def _fairer(
     measure: Measure,
     found: Mapping[str, Curve],
     sweep: str,
+    settings: Sequence[float],
     least: float,
     published: str,
     cause: str,
 ) -> Check:
     paced, unpaced = found["paced"], found["unpaced"]
     sign = 1 if measure.more_is_fairer else -1
-    ahead = [at for at in paced if sign * (paced[at].value - unpaced[at].value) > 0]
+    outcomes: dict[float, Outcome] = {}
+    for x in settings:
+        one, other = at(paced, x), at(unpaced, x)
+        outcomes[x] = is_above(one, other) if measure.more_is_fairer else is_above(other, one)
     side = "larger" if measure.more_is_fairer else "smaller"
-    behind = [at for at in paced if at not in ahead]
-    text = f"in {len(ahead)} of {len(paced)} settings"
+    ahead, behind, open_ = (
+        [x for x in settings if outcomes[x] is outcome] for outcome in (True, False, None)
+    )
+    text = f"in {len(ahead)} of {len(settings)} settings"
     if behind:
-        worst = max(behind, key=lambda at: sign * (unpaced[at].value - paced[at].value))
+        worst = max(behind, key=lambda x: sign * (unpaced[x].value - paced[x].value))
         text += (
             f"; most against it {number(paced[worst].value)} beside"
             f" {number(unpaced[worst].value)} at {number(worst)}"
         )
+    missing = [x for x in open_ if not (at(paced, x).known and at(unpaced, x).known)]
+    near = [x for x in open_ if x not in missing]
+    for words, found_at in (("cannot be told apart", near), ("nothing", missing)):
+        if found_at:
+            text += f"; {words} at {', '.join(map(number, found_at))}"
     return Check(
         f"{SWEEPS[sweep].name}: paced flows have the {side} {measure.name}.",
         published,
         text,
-        len(ahead) >= least * len(paced) if paced else None,
+        enough(outcomes.values(), least * len(settings)),
         cause,
+        (float(len(ahead)), float(len(behind)), float(len(open_))),
     )

@@ -1,12 +1,13 @@
 """Smoothed round trips of two transfers side by side, one of which coalesces its ACKs."""
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 
 import polars as pl
 
 from ontempo.lab.claims import Check
-from ontempo.lab.judging import Curve, number
+from ontempo.lab.judging import Curve, Outcome, at, enough, every, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
@@ -57,26 +58,48 @@ def off_by(table: pl.DataFrame, sweep: str, cure: str) -> Curve:
     }
 
 
-def same_mean(sentence: str, published: str, curve: Curve, sweep: str, cause: str) -> Check:
+def same_mean(
+    sentence: str, published: str, curve: Curve, settings: Sequence[float], sweep: str, cause: str
+) -> Check:
     """The two means are the same in most settings; those where they are not are listed."""
-    others = {at: value.value for at, value in curve.items() if abs(value.value) > WITHIN}
-    near = len(curve) - len(others)
-    text = f"within 2 % in {near} of {len(curve)} settings"
-    if others:
-        listed = ", ".join(f"{value:+.1%} at {number(at)}" for at, value in others.items())
-        text += f"; {sweep}: {listed}"
-    return Check(sentence, published, text, 2 * near > len(curve) if curve else None, cause)
+    ok = enough(_near(curve, settings).values(), len(settings) // 2 + 1)
+    return _of_settings(sentence, published, curve, settings, sweep, ok, cause)
 
 
-def every_mean(sentence: str, curve: Curve, sweep: str, cause: str) -> Check:
+def every_mean(
+    sentence: str, curve: Curve, settings: Sequence[float], sweep: str, cause: str
+) -> Check:
     """The two means are the same in every setting."""
-    others = {at: value.value for at, value in curve.items() if abs(value.value) > WITHIN}
-    listed = ", ".join(f"{value:+.1%} at {number(at)}" for at, value in others.items())
-    text = f"within 2 % in {len(curve) - len(others)} of {len(curve)} settings"
+    ok = every(_near(curve, settings).values())
+    return _of_settings(sentence, "the same mean (within 2 %)", curve, settings, sweep, ok, cause)
+
+
+def _near(curve: Curve, settings: Sequence[float]) -> dict[float, Outcome]:
+    found = {x: at(curve, x) for x in settings}
+    return {x: abs(one.value) <= WITHIN if one.known else None for x, one in found.items()}
+
+
+def _of_settings(
+    sentence: str,
+    published: str,
+    curve: Curve,
+    settings: Sequence[float],
+    sweep: str,
+    ok: Outcome,
+    cause: str,
+) -> Check:
+    outcomes = _near(curve, settings)
+    near, others, missing = (
+        [x for x in settings if outcomes[x] is outcome] for outcome in (True, False, None)
+    )
+    text = f"within 2 % in {len(near)} of {len(settings)} settings"
     if others:
+        listed = ", ".join(f"{curve[x].value:+.1%} at {number(x)}" for x in others)
         text += f"; {sweep}: {listed}"
-    ok = not others if curve else None
-    return Check(sentence, "the same mean (within 2 %)", text, ok, cause)
+    if missing:
+        text += f"; nothing at {', '.join(map(number, missing))}"
+    worst = max((curve[x].value for x in (*near, *others)), key=abs, default=math.nan)
+    return Check(sentence, published, text, ok, cause, (float(len(near)), worst))
 
 
 def error_figure(table: pl.DataFrame, sweep: str, cures: Sequence[str]) -> Figure:

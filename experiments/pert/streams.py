@@ -105,9 +105,8 @@ def by_count(table: pl.DataFrame, column: str) -> dict[float, Interval]:
     }
 
 
-def delays(table: pl.DataFrame) -> list[float]:
-    """The start-up delays at hand, in order."""
-    return sorted(float(delay) for delay in table["startup_delay_s"].unique())
+DELAYS_S = (1.0, 2.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0, 20.0, 25.0, 30.0)
+"""The start-up delays that video.toml asks for."""
 
 
 def centre(bounds: Bin) -> float:

@@ -47,6 +47,13 @@ def probe_cell(spacings_us: Sequence[int], seconds: int, seed: int = 0) -> Cell:
     return Cell(LIVE, (f'duration="{duration_s} s"',), seed, (), duration_s, way)
 
 
+def probed(cell: Cell) -> Sequence[int]:
+    """The spacings that a run of `probe_cell` was asked for; none where it is another run."""
+    parameters = dict(cell.real.parameters) if isinstance(cell.real, Measurement) else {}
+    found: list[int] = json.loads(str(parameters.get("spacings", "[]")))
+    return found
+
+
 def probe(cell: Cell, folder: Path, *, spacings_us: Sequence[int], seconds: int) -> None:
     """Run it; leave the table `path` in `folder`.
 

@@ -377,7 +377,9 @@ def judge_live(path: Path) -> Iterator[str]:
     told = json.loads(path.read_text("utf-8"))
     told["spacings"] = [row for row in told["spacings"] if row["spacing_s"] is not None]
     spacings = [round(row["spacing_s"] * 1e6) for row in told["spacings"]]
-    finding = live.judge_path(probing.path_table(told, spacings), from_start=True)
+    finding = live.judge_path(
+        probing.path_table(told, spacings), [float(us) for us in spacings], from_start=True
+    )
     yield f"{finding.verdict}"
     for check in finding.checks:
         mark = {True: "✓", False: "≠", None: "?"}[check.ok]

@@ -14,7 +14,7 @@ SENT_RATE = Cause(
 CAPACITY = Cause(
     "the published flows do not fill the link: C1 receives 250 + 2·360 kbit/s and C2 520 + 2·300,"
     " 65 and 75 % of 1.5 Mbit/s, while a third of all messages is lost. Here the link is full,"
-    " and what exceeds it is lost, 14 % of everything in C1. The paper's own losses ask for a"
+    " and what exceeds it is lost. The paper's own losses ask for a"
     " slower line: with 1.3 Mbit/s, which is among the clock rates in Cisco's manuals (1.5 is"
     " not), generators lose 22 and 40 % (published: 25 and 40), the unreserved video 31. Traffic"
     " of the department on the line, of which the paper speaks without a number, would do the"
@@ -23,8 +23,8 @@ CAPACITY = Cause(
 )
 
 FAIR = Cause(
-    " Between the unreserved video and the generators beside it fair queueing shares alike: 489"
-    " and 487 kbit/s. The published 250 beside 360 are not fair shares; one queue for all, with a"
+    " Between the unreserved video and the generators beside it fair queueing shares alike."
+    " The published 250 beside 360 are not fair shares; one queue for all, with a"
     " video that sends in bursts, moves that way but not far (17 and 13 % lost).",
     f"{READINGS} bursts",
 )
@@ -38,13 +38,13 @@ LOSS_ALONE = Cause(
 QUEUE = Cause(
     "a conversation of 64 packets that drains to 16 holds 40 on average, and these wait for the"
     " conversation's share of the line. Of powers of two, which the limit is, 64 is nearest to"
-    " the published delays for all flows at once. The generators' are 13 and 8 % above them; the"
+    " the published delays for all flows at once. The generators' are a little above them; the"
     " video's packets are larger, and fewer of them fit into the same time.",
     f"{READINGS} limits",
 )
 
 RATIO = Cause(
-    " The reserved video waits 13 ms here, half of the published 25: its source is smooth. With"
+    " The reserved video waits less here than the published 25 ms: its source is smooth. With"
     " one that sends as unevenly as a camera of 30 pictures a second it waits 19 ms, and the"
     " ratios are 36 to 45.",
     f"{READINGS} bursts",
@@ -67,7 +67,7 @@ SMOOTH = Cause(
 
 DRAINING = Cause(
     "a conversation that drains from 64 packets to 16 while it drops is what moves delays most"
-    " here, and it drops more beside a reserved video: 22 % instead of 10. The published jitter"
+    " here, and it drops more beside a reserved video. The published jitter"
     " without a reservation is beyond what delays in order allow (above), so that lower is no"
     " surprise.",
     f"{READINGS} sources",
@@ -90,13 +90,13 @@ WEIGHT = Cause(
 LITTLE_LOAD = Cause(
     "over TCP with windows of 8 kB, Solaris' own, generators are held back by their sockets and"
     " lose nothing; a generator that asks for less than its fair share gets it whole in B, and"
-    " 513 of 540 kbit/s in C2.",
+    " nearly so in C2.",
     f"{READINGS} images",
 )
 
 SMALL_SOCKETS = Cause(
-    "a generator's message waits behind 8 kB of its own socket at most, 40 to 60 ms; a reserved"
-    " image of 38 kB takes 470. In C1 the fair share just suffices for a generator, in C2 it does"
+    "a generator's message waits behind 8 kB of its own socket at most, a reserved image is of 38"
+    " kB. In C1 the fair share just suffices for a generator, in C2 it does"
     " not. With 1.3 Mbit/s generators wait alike, 99 and 111 ms; with sockets of 64 kB as well"
     " they wait longer than images, 1.0 and 1.1 s beside 0.5.",
     f"{READINGS} images",
@@ -124,7 +124,7 @@ KERNEL_QUEUE = Cause(
 )
 
 SLOWER_IN_TURN = Cause(
-    "beside a reserved video a generator has less of the line, 405 instead of 473 kbit/s, so that"
+    "beside a reserved video a generator has less of the line, so that"
     " its packets leave further apart and it drops more of them; simulated alike it is the same."
     " The published jitter without a reservation is beyond what delays in order allow.",
     "python -m experiments.qosockets.tables nv",
@@ -152,7 +152,7 @@ OWN_CLASS = Cause(
 )
 
 UNHEARD = Cause(
-    "the receiver is told of each, after 5.0 to 5.5 s. The sender hears of it by the receiver's"
+    "the receiver is told of each. The sender hears of it by the receiver's"
     " figures, twice a second, which cannot come while the line is cut, and tell what is violated"
     " at their time: where the first that comes again is of a time at which messages came again,"
     " rec_time is not among it. Of the cut itself the sender is told at once, by its reservation.",

@@ -1,12 +1,12 @@
 """The measures of equations (2) to (5), by flow of Table 1."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
 from ontempo.lab.claims import Check
-from ontempo.lab.judging import number
+from ontempo.lab.judging import MISSING, Outcome, every, is_above, number
 from ontempo.lab.plots import Axis, Series
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
@@ -122,28 +122,81 @@ def check(
     cause: str = "",
 ) -> Check:
     """Each of some flows satisfies a condition."""
-    known = {flow: values[flow].value for flow in flows if flow in values}
-    text = ", ".join(f"{flow} {number(value)}{unit}" for flow, value in known.items())
-    failing = [flow for flow, value in known.items() if not holds(value)]
-    ok = False if failing else (True if len(known) == len(flows) else None)
-    return Check(sentence, published, text or "No data", ok, cause)
+    found = {flow: values.get(flow, MISSING) for flow in flows}
+    outcomes = {flow: holds(one.value) if one.known else None for flow, one in found.items()}
+    parts = [f"{flow} {number(one.value)}{unit}" for flow, one in found.items() if one.known]
+    text = _with_missing(", ".join(parts), [flow for flow, one in found.items() if not one.known])
+    numbers = tuple(one.value for one in found.values())
+    return Check(sentence, published, text, every(outcomes.values()), cause, numbers)
+
+
+Pairs = tuple[tuple[str, str], ...]
 
 
 def compare(
     sentence: str,
     published: str,
     values: Values,
-    pairs: tuple[tuple[str, str], ...],
+    pairs: Pairs,
     holds: Callable[[float, float], bool],
     unit: str = "",
     cause: str = "",
 ) -> Check:
-    """Two flows of each pair stand in a relation."""
-    known = [(a, b) for a, b in pairs if a in values and b in values]
-    text = "; ".join(
-        f"{a} {number(values[a].value)}{unit}, {b} {number(values[b].value)}{unit}"
-        for a, b in known
-    )
-    failing = [(a, b) for a, b in known if not holds(values[a].value, values[b].value)]
-    ok = False if failing else (True if len(known) == len(pairs) else None)
-    return Check(sentence, published, text or "No data", ok, cause)
+    """Two flows of each pair have a published ratio, by their estimates."""
+
+    def outcome(one: Interval, other: Interval) -> Outcome:
+        known = one.known and other.known and other.value != 0
+        return holds(one.value, other.value) if known else None
+
+    return _pairs(sentence, published, values, pairs, outcome, unit, cause)
+
+
+def above(
+    sentence: str, published: str, values: Values, pairs: Pairs, unit: str = "", cause: str = ""
+) -> Check:
+    """The first flow of each pair has more than the second."""
+    return _pairs(sentence, published, values, pairs, is_above, unit, cause)
+
+
+def below(
+    sentence: str, published: str, values: Values, pairs: Pairs, unit: str = "", cause: str = ""
+) -> Check:
+    """The first flow of each pair has less than the second."""
+
+    def outcome(lower: Interval, upper: Interval) -> Outcome:
+        return is_above(upper, lower)
+
+    return _pairs(sentence, published, values, pairs, outcome, unit, cause)
+
+
+def _pairs(
+    sentence: str,
+    published: str,
+    values: Values,
+    pairs: Pairs,
+    outcome: Callable[[Interval, Interval], Outcome],
+    unit: str,
+    cause: str,
+) -> Check:
+    found = {(a, b): (values.get(a, MISSING), values.get(b, MISSING)) for a, b in pairs}
+    outcomes = {pair: outcome(*both) for pair, both in found.items()}
+    texts = []
+    for (a, b), (one, other) in found.items():
+        text = f"{a} {number(one.value)}{unit}, {b} {number(other.value)}{unit}"
+        near = outcomes[a, b] is None and one.known and other.known
+        texts.append(f"{text} (cannot be told apart)" if near else text)
+    missing = [
+        flow
+        for pair, both in found.items()
+        for flow, one in zip(pair, both, strict=True)
+        if not one.known
+    ]
+    text = _with_missing("; ".join(texts), list(dict.fromkeys(missing)))
+    numbers = tuple(one.value for both in found.values() for one in both)
+    return Check(sentence, published, text, every(outcomes.values()), cause, numbers)
+
+
+def _with_missing(text: str, missing: Sequence[str]) -> str:
+    if not missing:
+        return text
+    return ". ".join(filter(None, [text, f"Nothing of {', '.join(missing)}"]))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from ontempo.lab.claims import Check, Scale
-from ontempo.lab.judging import Curve, number, within_everywhere
+from ontempo.lab.judging import Curve, judged, never_below_zero, number, within_everywhere
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.study import Cell
 
@@ -77,26 +77,26 @@ def gain_figure(
     return Figure(alt, x, GAIN_AXIS, views, selector="Total time")
 
 
-def never_negative(points: Curve) -> Check:
-    """Out of sequence is never the worse."""
-    return within_everywhere(
+def never_negative(points: Curve, places: Sequence[float], cause: str = "") -> Check:
+    """Out of sequence is never the worse, by the mean of G over pairs of runs."""
+    return never_below_zero(
         "Out of sequence is never worse than in order.",
         "G is at least 0",
         points,
-        lambda gain: gain >= 0,
-        list(points),
+        places,
         ms,
+        cause,
     )
 
 
-def useless_for_large(points: Curve, cause: str = "") -> Check:
+def useless_for_large(points: Curve, places: Sequence[float], cause: str = "") -> Check:
     """No gain for large processing times."""
     return within_everywhere(
         f"It is useless where processing takes {USELESS_FROM_MS:g} ms or more.",
         f"G is below {USELESS_BELOW:g} there",
         points,
         lambda gain: gain < USELESS_BELOW,
-        [place for place in points if place >= USELESS_FROM_MS],
+        [place for place in places if place >= USELESS_FROM_MS],
         ms,
         cause,
     )
@@ -105,11 +105,12 @@ def useless_for_large(points: Curve, cause: str = "") -> Check:
 def maximum_between(points: Curve, low: float, high: float, cause: str = "") -> Check:
     """The largest gain lies in a range."""
     place, most = highest(points)
-    return Check(
+    return judged(
         "The largest gain is around 30 %.",
         f"{low:g} to {high:g}",
-        f"{number(most.value)} at {ms(place)}",
-        low <= most.value <= high,
+        lambda: f"{number(most.value)} at {ms(place)}",
+        {"the largest gain": most},
+        lambda: low <= most.value <= high,
         cause,
     )
 

@@ -4,9 +4,11 @@ S is when an ADU is first sent, R when it first arrives, A when the application 
 Ta how long it is processed. The paper prints the total time with S - R; it is R - S.
 """
 
+import math
+
 import polars as pl
 
-from ontempo.lab.judging import Curve
+from ontempo.lab.judging import MISSING, Curve
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
@@ -98,25 +100,27 @@ def gain_curve(results: Results, metric: str = "gain", **setting: object) -> dic
 
 
 def highest(points: Curve) -> tuple[float, Interval]:
-    """Where a curve is highest, and how high."""
-    return max(points.items(), key=lambda point: point[1].value)
+    """Where a curve is highest, and how high; not a number and `MISSING` where it has no point."""
+    known = ((place, point) for place, point in points.items() if point.known)
+    return max(known, key=lambda point: point[1].value, default=(math.nan, MISSING))
 
 
 def wide(points: Curve, share: float = 0.9) -> float:
-    """The largest place at which a curve is still within a share of its maximum."""
+    """The largest place at which a curve is still within a share of its maximum, if it has one."""
     most = highest(points)[1].value
-    return max(place for place, point in points.items() if point.value >= share * most)
+    near = (place for place, point in points.items() if point.value >= share * most)
+    return max(near, default=math.nan)
 
 
 def falls_below(points: Curve, level: float) -> float:
     """The place from which on a curve stays below a level, interpolated; NaN where it does not."""
-    places = sorted(points)
+    places = sorted(place for place, point in points.items() if point.known)
     above = [place for place in places if points[place].value >= level]
     if not above:
-        return places[0]
+        return places[0] if places else math.nan
     last = above[-1]
     if last == places[-1]:
-        return float("nan")
+        return math.nan
     after = places[places.index(last) + 1]
     high, low = points[last].value, points[after].value
     return last + (after - last) * (high - level) / (high - low)

@@ -115,6 +115,13 @@ def runs_of(transfers: Sequence[Transfer], seed: int) -> list[Cell]:
     ]
 
 
+def transfers_in(cell: Cell) -> Sequence[Transfer]:
+    """The transfers that a run with real packets was asked for; none where it is another run."""
+    way = cell.real.write_tables if isinstance(cell.real, Measurement) else None
+    found: Sequence[Transfer] = way.keywords["transfers"] if isinstance(way, partial) else ()
+    return found
+
+
 def together(transfers: Sequence[Transfer], seed: int) -> Cell:
     """One run of several transfers, as long as the longest may take."""
     duration_s = math.ceil(max(transfer.most_s for transfer in transfers))

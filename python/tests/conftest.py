@@ -1,6 +1,7 @@
 """What the tests share."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     record_skip(report)
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C even where whoever started the tests ignores it, as a shell's background does.
+
+    Programs that the tests start then have its default, too: what is ignored is inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

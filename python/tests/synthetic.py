@@ -2,25 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import polars as pl
 from fake import STARTUP_S
 from rows import flow
 
 from ontempo.lab.store import Store
-from ontempo.lab.study import Results
+from ontempo.lab.study import Cell, Label, Results
 
 N = 20
 """Videos in a made-up run: shares come in twentieths."""
 
 UNITS = 100_000
 
+STREAMS = 200
+"""How often each video of a run is counted."""
+
 
 class Given(Results):
-    """Results whose tables are at hand instead of in a store."""
+    """Results whose tables are at hand instead of in a store; `cells` are those asked for."""
 
-    def __init__(self, **tables: pl.DataFrame) -> None:
-        super().__init__(_no_store(), {})
+    def __init__(self, cells: Sequence[Cell] = (), /, **tables: pl.DataFrame) -> None:
+        super().__init__(_no_store(), {}, tuple(cells))
         self._given = tables
 
     def table(self, name: str) -> pl.DataFrame:
@@ -47,12 +51,14 @@ class Run:
     success: Callable[[float], float] = field(default=lambda _delay: 1.0)
 
     def labels(self, seed: int) -> dict[str, object]:
+        return {**self.cell_labels(), "seed": seed}
+
+    def cell_labels(self) -> dict[str, Label]:
         return {
             "controller": self.controller,
             "packet": self.packet,
             "rtt_ms": self.rtt_ms,
             "flows": self.flows,
-            "seed": seed,
         }
 
 
@@ -62,7 +68,7 @@ def results(runs: Sequence[Run]) -> Given:
     A run's seed is its place, so that no two are taken for one.
     """
     flows: list[dict[str, object]] = []
-    playout: list[dict[str, object]] = []
+    playout: list[pl.DataFrame] = []
     for seed, run in enumerate(runs):
         number = 0
         kinds = (("video", run.video_bps), ("ftp", run.t_mu * 300e3), ("http", run.http_bps))
@@ -71,24 +77,26 @@ def results(runs: Sequence[Run]) -> Given:
                 row = flow(number, group, index, "reno", bps, run.loss, run.packet)
                 flows.append({**row, "goodput_bps": bps, **run.labels(seed)})
                 number += 1
-        playout += [row for delay in STARTUP_S for row in _streams(run, seed, delay)]
-    return Given(flows=pl.DataFrame(flows), playout=pl.DataFrame(playout))
-
-
-def _streams(run: Run, seed: int, delay: float) -> list[dict[str, object]]:
-    succeeding = round(run.success(delay) * run.flows)
-    return [
-        {
-            "flow": index,
-            "group": "video",
-            "index": index,
-            "startup_delay_s": delay,
-            "units": UNITS,
-            "late": 0 if index < succeeding else int(run.late * UNITS),
-            **run.labels(seed),
-        }
-        for index in range(run.flows)
+        playout += [_streams(run, seed, delay) for delay in STARTUP_S]
+    cells = [
+        Cell(Path("video.toml"), (), seed, tuple(run.cell_labels().items()))
+        for seed, run in enumerate(runs)
     ]
+    return Given(cells, flows=pl.DataFrame(flows), playout=pl.concat(playout))
+
+
+def _streams(run: Run, seed: int, delay: float) -> pl.DataFrame:
+    succeeding = round(run.success(delay) * run.flows)
+    # Many more streams than videos, so that the intervals of different shares do not touch.
+    index = pl.int_range(run.flows * STREAMS, eager=True) % run.flows
+    return pl.DataFrame({"flow": index}).with_columns(
+        pl.lit("video").alias("group"),
+        pl.col("flow").alias("index"),
+        pl.lit(delay).alias("startup_delay_s"),
+        pl.lit(UNITS).alias("units"),
+        pl.when(pl.col("flow") < succeeding).then(0).otherwise(int(run.late * UNITS)).alias("late"),
+        *(pl.lit(value).alias(name) for name, value in run.labels(seed).items()),
+    )
 
 
 def queue_results(

@@ -53,9 +53,11 @@ def test_json_holds_every_check_and_nothing_else_is_on_stdout(tmp_path: Path) ->
     assert found["scale"] == "quick"
     assert [claim["id"] for claim in found["claims"]][:2] == ["pert/fig1", "pert/fig2"]
     for claim in found["claims"]:
-        assert claim["verdict"] in ("reproduced", "differs", "not yet")
+        assert claim["verdict"] in ("reproduced", "differs", "undecided")
         assert claim["checks"]
-        assert {"sentence", "published", "measured", "ok", "cause"} == set(claim["checks"][0])
+        assert set(claim["checks"][0]) == {
+            "sentence", "published", "measured", "ok", "values", "cause", "doubt",
+        }  # fmt: skip
 
 
 def test_the_list_runs_nothing(tmp_path: Path, engine: FakeEngine) -> None:
@@ -188,11 +190,12 @@ def test_a_cluster_that_does_not_answer_ends_the_command_before_anything_runs(
 def test_the_end_counts_each_papers_verdicts(tmp_path: Path) -> None:
     lines = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5").output.splitlines()
     heads = next(index for index, line in enumerate(lines) if line.startswith("quick grid"))
-    assert lines[heads].split()[2:] == ["reproduced", "differs", "not", "yet", "left", "out"]
+    columns = ["reproduced", "differs", "undecided", "not", "yet", "left", "out"]
+    assert lines[heads].split()[2:] == columns
     counts = [int(word) for word in lines[heads + 1].removeprefix("Video over PERT").split()]
     totals = [int(word) for word in lines[-3].removeprefix("all").split()]
     listed = json.loads(reproduce(tmp_path, "--only", "pert", "--list", "--json").stdout)
-    assert sum(counts[:2]) + counts[3] == len(listed)  # the rest has no claim yet
+    assert sum(counts[:3]) + counts[4] == len(listed)  # the rest has no claim yet
     assert sum(totals) > sum(counts)
 
 

@@ -1,13 +1,16 @@
 """Figures as PDF, differences as Markdown: from the same findings as the report."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import EXPERIMENTS
 from test_report import FAILS, HOLDS, make
 
+import ontempo
 from ontempo.lab.claims import Cause, Check
-from ontempo.lab.differences import differences, digest, digests
+from ontempo.lab.differences import differences, digest, digests, engine_digest
+from ontempo.lab.engine_sources import sources_fingerprint
 from ontempo.lab.experiments import load_papers
 from ontempo.lab.figure_pdf import by_rows, palette, wrapped, write_figures
 
@@ -54,6 +57,17 @@ def test_differences_show_both_values_the_cause_and_its_experiment(tmp_path: Pat
     assert "1 of 3 checks hold" in page
 
 
+def test_a_cause_that_is_doubted_is_not_shown_and_the_undecided_are_listed(
+    tmp_path: Path,
+) -> None:
+    doubted = replace(FAILS, cause="", doubt="the cause is no longer known: it was found at 1")
+    open_ = Check("It | waits.", "waits", "nothing of it", None)
+    page = differences(make(doubted, open_), tmp_path)
+    assert "It doubles. The cause is no longer known: it was found at 1.\n" in page
+    assert "Likely cause" not in page
+    assert r"| pert/fig0 | It \| waits. | nothing of it |" in page
+
+
 def test_a_changed_claim_has_another_digest(tmp_path: Path) -> None:
     (tmp_path / "pert").mkdir()
     claims = tmp_path / "pert" / "claims.py"
@@ -68,3 +82,25 @@ def test_the_page_of_differences_is_of_the_claims_as_they_are() -> None:
     written = digests((DOCS / "differences.md").read_text("utf-8"))
     now = {paper.name: digest(EXPERIMENTS / paper.name) for paper in load_papers(EXPERIMENTS)}
     assert written == now, "claims have changed: run `make differences`"
+
+
+def test_the_page_of_differences_is_of_the_engine_as_it_is() -> None:
+    written = engine_digest((DOCS / "differences.md").read_text("utf-8"))
+    now = sources_fingerprint(EXPERIMENTS.parent)
+    assert written == now, "the engine has changed: run `make differences`"
+
+
+def test_the_engine_that_was_built_is_of_the_sources_as_they_are() -> None:
+    assert ontempo.engine_fingerprint() == sources_fingerprint(EXPERIMENTS.parent), "make build"
+
+
+def test_another_source_or_lock_file_is_another_engine(tmp_path: Path) -> None:
+    source = tmp_path / "crates" / "network" / "src" / "link.rs"
+    source.parent.mkdir(parents=True)
+    lock = tmp_path / "Cargo.lock"
+    found = set()
+    for rust, locked in (("one", "a"), ("two", "a"), ("two", "b")):
+        source.write_text(rust)
+        lock.write_text(locked)
+        found.add(sources_fingerprint(tmp_path))
+    assert len(found) == 3

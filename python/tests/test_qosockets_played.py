@@ -116,7 +116,14 @@ def test_both_ends_must_learn_the_smaller_rate() -> None:
     assert [check.ok for check in judge(bad).checks] == [False, True, True]
 
 
-def disturbed(*, silent_s: float, told: bool) -> Given:
+def back_at(silent_s: float, *, back: bool) -> list[float]:
+    """When messages arrive again, from then on once a second until the run ends."""
+    first = 1.0 + silent_s
+    return [first + step for step in range(round(16 - first) + 1)] if back else []
+
+
+def disturbed(*, silent_s: float, told: bool, back: bool = True, before: bool = True) -> Given:
+    """Three disturbances; the flow comes `back` after the long cut, or never does."""
     second = 1_000_000_000
     parts = ("restart", "short cut", "long cut")
     rows = [
@@ -133,12 +140,13 @@ def disturbed(*, silent_s: float, told: bool) -> Given:
     phases = [
         (part, phase, at * second)
         for part in parts
-        for phase, at in (("disturbed", 0), ("cut", 1), ("reserved again", 12))
+        for phase, at in (("disturbed", 0), ("cut", 1), ("reserved again", 12), ("ended", 16))
     ]
-    arrivals = [
+    phases += [("over", "disturbed", 0), ("over", "ended", second)]
+    arrivals = [(part, -second // 2) for part in parts if before] + [
         (part, round(at * second))
         for part in parts
-        for at in (0.5, 1.0, 1.0 + (silent_s if part == "long cut" else 2.0))
+        for at in (0.5, 1.0, *back_at(silent_s if part == "long cut" else 2.0, back=back))
     ]
     return Given(
         told=pl.DataFrame(rows, schema=names, orient="row"),
@@ -155,6 +163,27 @@ def test_a_flow_recovers_in_time_or_its_application_is_told() -> None:
     assert judge(disturbed(silent_s=3.0, told=False)).verdict is Verdict.REPRODUCED
     silent = judge(disturbed(silent_s=8.0, told=False))
     assert [check.ok for check in silent.checks] == [True] * 5 + [False]
+
+
+def test_a_flow_that_never_returns_does_not_recover() -> None:
+    judge = CLAIMS["violation"].judge
+    gone = judge(disturbed(silent_s=3.0, told=False, back=False))
+    assert [check.ok for check in gone.checks] == [True] * 3 + [False] * 3
+    assert "longest silence 15 s" in gone.checks[3].measured
+
+
+def test_of_a_flow_that_never_came_nothing_can_be_said() -> None:
+    judge = CLAIMS["violation"].judge
+    unseen = judge(disturbed(silent_s=3.0, told=False, before=False))
+    assert [check.ok for check in unseen.checks] == [True] * 3 + [None] * 3
+    whole = disturbed(silent_s=3.0, told=False)
+    empty = Given(**{n: t.clear() for n, t in whole._given.items()} | {"machine": MACHINE})
+    assert {check.ok for check in judge(empty).checks} == {None}
+
+
+def test_what_neither_end_said_is_undecided() -> None:
+    none = Given(agreements=agreements("60 messages/s").clear(), machine=MACHINE)
+    assert {check.ok for check in CLAIMS["coercion"].judge(none).checks} == {None}
 
 
 def test_a_program_that_ends_too_soon_is_told_of_with_its_last_words(tmp_path: Path) -> None:

@@ -218,19 +218,22 @@ def test_a_sweep_leaves_parquet_by_cell_and_a_summary(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == told
 
 
-def test_points_run_until_their_intervals_are_narrow(tmp_path: Path) -> None:
-    text = """
+@pytest.mark.parametrize(("relative", "most", "narrow"), [(0.03, 40, True), (0.0001, 8, False)])
+def test_points_run_until_their_intervals_are_narrow_or_as_often_as_may_be(
+    tmp_path: Path, relative: float, most: int, narrow: bool
+) -> None:
+    text = f"""
         [axes]
         flows.ftp.count = [1, 4]
-        flows.video.start = [{ low = "0 s", high = "20 s" }]
+        flows.video.start = [{{ low = "0 s", high = "20 s" }}]
         [columns]
         ftp = '''AVG(goodput_bps) FROM flows WHERE "group" = 'ftp' '''
         [stop]
         column = "ftp"
-        relative = 0.01
+        relative = {relative}
         confidence = 0.9
         least = 3
-        most = 40
+        most = {most}
     """
     file = read(tmp_path, text)
     engine = NativeEngine()
@@ -240,9 +243,14 @@ def test_points_run_until_their_intervals_are_narrow(tmp_path: Path) -> None:
     counts = [len(outcome.cells) for outcome in swept.outcomes]
     for outcome in swept.outcomes:
         interval = mean_interval(outcome.rows["ftp"].to_list(), 0.9)
-        assert outcome.narrow == ((interval.high - interval.low) / 2 <= 0.01 * interval.value)
-        assert outcome.narrow or len(outcome.cells) == 40
-    assert max(counts) > 3
+        half = (interval.high - interval.low) / 2
+        assert outcome.narrow is narrow
+        assert (half <= relative * interval.value) is narrow
+    if narrow:
+        # More than the least were needed, and fewer than the most.
+        assert 3 < max(counts) < most
+    else:
+        assert counts == [most, most]
     assert any("not narrow enough yet" in words for words in told)
     one = Study(engine, Store(tmp_path / "one", engine.fingerprint()), 1)
     assert sweep(file, one).summary().equals(swept.summary())

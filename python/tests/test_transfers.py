@@ -119,19 +119,19 @@ def rows(path: Mapping[int, tuple[float, float]], late: float = 1.0) -> pl.DataF
 
 
 def test_figures_1_and_2_hold_for_what_was_published() -> None:
-    finding = live.judge_path(rows(PUBLISHED_PATH))
+    finding = live.judge_path(rows(PUBLISHED_PATH), list(PUBLISHED_PATH))
     assert finding.verdict is Verdict.REPRODUCED, failing(finding)
     flat = {**PUBLISHED_PATH, 50: (62.0, 0.6), 200: (54.7, 0.0)}
-    assert failing(live.judge_path(rows(flat))) == [
+    assert failing(live.judge_path(rows(flat), list(flat))) == [
         "At 50 μs more arrives than without spacing.",
         "At 200 μs so much is lost.",
     ]
 
 
 def test_a_probe_that_could_not_send_as_asked_tells_nothing() -> None:
-    finding = live.judge_path(rows(PUBLISHED_PATH, late=1.1))
+    finding = live.judge_path(rows(PUBLISHED_PATH, late=1.1), list(PUBLISHED_PATH))
     assert {check.ok for check in finding.checks} == {None}
-    assert finding.verdict is Verdict.NOT_YET
+    assert finding.verdict is Verdict.UNDECIDED
 
 
 def test_the_headline_is_of_both_kinds_that_adapt() -> None:

@@ -1,7 +1,7 @@
 """Algorithms 1 to 3: the adaptive delayed ACK."""
 
 from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import all_counted, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
@@ -26,41 +26,45 @@ def judge(results: Results) -> Finding:
     counts = covered(seen, answered)
     timed = [one for one in meant.by_timer if _near(one.time_s, times)]
     last = answered[-1] if answered else Answer(0.0, 0)
-    packets_in_file = 1 + max(one.number for one in seen)
+    packets_in_file = 1 + max((one.number for one in seen), default=-1)
     finished = int(results.table("flows")["transfers"].sum())
     checks = [
-        Check(
+        all_counted(
             "A packet that is not in order is acknowledged at once.",
             "every one",
-            f"{len(at_once)} of {len(meant.at_once)}",
-            len(at_once) == len(meant.at_once) > 0,
+            (len(at_once), len(meant.at_once)),
         ),
-        Check(
+        judged(
             "An ACK covers one to four packets.",
             "1 to 4",
-            f"{min(counts)} to {max(counts)}",
-            min(counts) >= 1 and max(counts) == MAX_TRAIN,
+            lambda: f"{min(counts)} to {max(counts)}",
+            {
+                "the least of an ACK": min(counts, default=None),
+                "the most": max(counts, default=None),
+            },
+            lambda: min(counts) >= 1 and max(counts) == MAX_TRAIN,
         ),
-        Check(
+        all_counted(
             "An ACK that is held goes out after twice the smoothed time between arrivals.",
             "every one",
-            f"{len(timed)} of {len(meant.by_timer)}",
-            len(timed) == len(meant.by_timer) > 0,
+            (len(timed), len(meant.by_timer)),
         ),
         Check(
             "Every ACK leaves when algorithms 1 to 3 say, and for the packet that they say.",
             "the same",
             _compared(meant.acks, answered),
-            _same(meant.acks, answered),
+            _same(meant.acks, answered) if meant.acks else None,
+            values=(float(len(answered)), float(len(meant.acks))),
         ),
         Check(
             "The last packets are acknowledged although none follows: no deadlock.",
             "acknowledged",
             f"packet {packets_in_file:,} of {packets_in_file:,},"
             f" {number((last.time_s - seen[-1].time_s) * 1e3)} ms after it arrived"
-            if last.number == packets_in_file
+            if seen and last.number == packets_in_file
             else f"{last.number:,} of {packets_in_file:,}",
-            last.number == packets_in_file and finished == 1,
+            last.number == packets_in_file and finished == 1 if seen else None,
+            values=(float(last.number), float(packets_in_file)),
         ),
     ]
     middle = meant.at_once[0].time_s if meant.at_once else 0.0

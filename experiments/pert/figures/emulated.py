@@ -12,7 +12,6 @@ from ontempo.lab.plots import Figure, View
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Cell, Results
 
-from ..causes import QUEUE_AT_THRESHOLD
 from ..curves import DELAY_AXIS, SUCCESS_AXIS, by_controller, seconds, success_series
 from ..emulated import (
     RTT_MS,
@@ -82,8 +81,8 @@ def judge_videos(results: Results) -> Finding:
         return above_everywhere(
             f"{upper.upper()} is above {lower.upper()}.",
             "above",
-            (upper.upper(), found[upper]),
-            (lower.upper(), found[lower]),
+            (upper.upper(), found.get(upper, {})),
+            (lower.upper(), found.get(lower, {})),
             (STARTUP_S,),
             seconds,
             BESIDE_BURSTY if upper == "pert" else TIE,
@@ -113,10 +112,12 @@ def judge_receiver(results: Results) -> Finding:
     at_once = sum(any(0 <= time - one.time_s < AT_ONCE_S for time in times) for one in gaps)
     # Those of the handshake and of the connection's end cover no data.
     counts = [count for count in covered(seen, answered) if count]
-    last = seen[-1]
+    last = seen[-1] if seen else Arrival(0.0, -1)
     final = [answer.time_s for answer in answered if answer.number > last.number]
     finished = int(results.table("flows")["transfers"].sum())
     waited = f"{number((min(final) - last.time_s) * 1e3)} ms after it arrived" if final else "never"
+    if not seen:
+        waited = "did not arrive"
     lateness_s = results.table(MACHINE)["lateness_p99_s"].max()
     too_late = ""
     if isinstance(lateness_s, float) and lateness_s > AT_ONCE_S / LATE_SHARE:
@@ -127,13 +128,14 @@ def judge_receiver(results: Results) -> Finding:
             "A packet that is not in order is acknowledged at once.",
             "every one",
             f"{at_once} of {len(gaps)} within {AT_ONCE_S * 1e3:g} ms{too_late}",
-            None if too_late and at_once < len(gaps) else at_once == len(gaps) > 0,
+            None if not gaps or (too_late and at_once < len(gaps)) else at_once == len(gaps),
+            values=(float(at_once), float(len(gaps))),
         ),
         Check(
             "The last packets are acknowledged although none follows: no deadlock.",
             "acknowledged",
             f"the last packet {waited}",
-            bool(final) and finished == 1,
+            bool(final) and finished == 1 if seen else None,
         ),
         Check(
             "An ACK covers one to four packets.",
@@ -193,7 +195,7 @@ CLAIMS = (
     emulated(
         homogeneous.CLAIM,
         homogeneous_emulated,
-        beside_twins(homogeneous.judge, QUEUE_AT_THRESHOLD),
+        beside_twins(homogeneous.judge),
     ),
     emulated(alg1.CLAIM, acknowledgement_emulated, judge_receiver),
     SCALE,

@@ -58,6 +58,7 @@ def judge(_results: Results) -> Finding:
                 if off <= ROUNDING
                 else f"up to {number(off)} off",
                 off <= ROUNDING,
+                values=(float(off <= ROUNDING),),
             )
         )
     figure = Figure(

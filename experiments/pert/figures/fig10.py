@@ -17,7 +17,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import delays, streams, success_by_delay
+from ..streams import DELAYS_S, streams, success_by_delay
 
 TIE_CAUSE = "at the smallest delays few streams of any controller may succeed, so that they tie."
 
@@ -26,14 +26,13 @@ def judge(results: Results) -> Finding:
     """The order of the three at every delay."""
     table = results.derive(streams).filter(pl.col("t_mu").is_between(1.0, 1.4, closed="left"))
     found = {name: success_by_delay(table.filter(controller=name)) for name in CONTROLLERS}
-    at = delays(results.derive(streams))
     checks = [
         above_everywhere(
             f"{better.upper()} is above {worse.upper()} at every start-up delay.",
             "above",
             (better.upper(), found[better]),
             (worse.upper(), found[worse]),
-            at,
+            DELAYS_S,
             seconds,
             cause,
         )

@@ -5,7 +5,15 @@ from statistics import fmean
 import polars as pl
 
 from ontempo.lab.claims import Cause, Check, Claim, Finding, World
-from ontempo.lab.judging import Curve, about, above_everywhere, number, within_everywhere
+from ontempo.lab.judging import (
+    Curve,
+    about,
+    above_everywhere,
+    at,
+    judged,
+    number,
+    within_everywhere,
+)
 from ontempo.lab.plots import Figure, View, Zone
 from ontempo.lab.study import Results
 
@@ -20,7 +28,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import STARTUP_S, delays, streams, success_by_delay
+from ..streams import DELAYS_S, STARTUP_S, streams, success_by_delay
 
 TIE_CAUSE = Cause(
     "once every stream of both succeeds, neither can be above the other; the published “almost"
@@ -33,9 +41,8 @@ def judge(results: Results) -> Finding:
     """PERT's and CUBIC's lead over RENO: everywhere, most while the delay is tight."""
     table = results.derive(streams).filter(pl.col("t_mu").is_between(1.4, 1.8, closed="left"))
     found = {name: success_by_delay(table.filter(controller=name)) for name in CONTROLLERS}
-    at = delays(results.derive(streams))
-    tight = [delay for delay in at if delay <= STARTUP_S]
-    loose = [delay for delay in at if delay > STARTUP_S]
+    tight = [delay for delay in DELAYS_S if delay <= STARTUP_S]
+    loose = [delay for delay in DELAYS_S if delay > STARTUP_S]
     checks = []
     for name in ("pert", "cubic"):
         cause = AT_THE_START if name == "pert" else TIE_CAUSE
@@ -45,7 +52,7 @@ def judge(results: Results) -> Finding:
                 "above",
                 (NAMES[name], found[name]),
                 ("RENO", found["reno"]),
-                at,
+                DELAYS_S,
                 seconds,
                 cause,
             ),
@@ -72,17 +79,17 @@ def judge(results: Results) -> Finding:
 
 
 def _larger_lead(
-    name: str, curve: Curve, reno: Curve, at: tuple[list[float], list[float]], cause: str
+    name: str, curve: Curve, reno: Curve, places: tuple[list[float], list[float]], cause: str
 ) -> Check:
-    tight, loose = at
-    sentence = f"{NAMES[name]}'s lead over RENO is largest at 1 to 11 s."
-    if not all(x in curve and x in reno for x in (*tight, *loose)) or not tight or not loose:
-        return Check(sentence, "largest there", "no data", None)
-    early, late = (
-        fmean(curve[x].value - reno[x].value for x in places) for places in (tight, loose)
+    early, late = (fmean(at(curve, x).value - at(reno, x).value for x in part) for part in places)
+    return judged(
+        f"{NAMES[name]}'s lead over RENO is largest at 1 to 11 s.",
+        "largest there",
+        lambda: f"a mean lead of {number(early)} up to 11 s, of {number(late)} beyond",
+        {"streams at each delay up to 11 s": early, "streams at each delay beyond": late},
+        lambda: early > 0 and early > late,
+        cause,
     )
-    text = f"a mean lead of {number(early)} up to 11 s, of {number(late)} beyond"
-    return Check(sentence, "largest there", text, early > 0 and early > late, cause)
 
 
 CLAIM = Claim(

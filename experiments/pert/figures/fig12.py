@@ -17,7 +17,7 @@ from ..curves import (
     success_series,
 )
 from ..grid import CONTROLLERS, video_cells, video_scaling
-from ..streams import STARTUP_S, bin_name, delays, streams, success_by_delay
+from ..streams import DELAYS_S, STARTUP_S, bin_name, streams, success_by_delay
 
 CAPTION = (0.02, 0.06)
 PROSE = (0.04, 0.06)
@@ -61,7 +61,7 @@ def _checks(table: pl.DataFrame, bounds: tuple[float, float], cause: str = "") -
             "highest",
             ("PERT", found["pert"]),
             (other.upper(), found[other]),
-            delays(table),
+            DELAYS_S,
             seconds,
             cause,
         )
@@ -77,7 +77,7 @@ def _by_prose(table: pl.DataFrame) -> str:
     if False in outcomes:
         word = "PERT is not the highest at every delay"
     elif None in outcomes:
-        word = "too few streams to tell"
+        word = "too few streams to tell apart"
     else:
         word = "PERT is the highest at every delay"
     return f"By the prose's range ({counted}): {word}."

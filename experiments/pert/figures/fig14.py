@@ -1,12 +1,13 @@
 """Figure 14: the congestion window while a film is fetched."""
 
+import math
 from collections.abc import Mapping
 from statistics import fmean
 
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
@@ -35,7 +36,7 @@ def judge(results: Results) -> Finding:
     spread, series = {}, []
     for name, shown in NAMES.items():
         own = table.filter(controller=name).sort("time_s")
-        spread[name] = variation(own["value"])
+        spread[name] = variation(own["value"]) if own.height else math.nan
         series.append(_drawn(shown, name, own, "value"))
     note = (
         "Simulated; the paper measured Linux. The film is taken as a transfer that TCP alone"
@@ -54,9 +55,10 @@ def judge_emulated(results: Results) -> Finding:
             _last(play)
             for _, play in table.filter(controller=name).group_by("seed", maintain_order=True)
         ]
-        spread[name] = fmean(variation(play["cwnd"]) for play in plays)
+        spread[name] = fmean(variation(play["cwnd"]) for play in plays) if plays else math.nan
         colour = "step-3" if name == "bbr" else name
-        series.append(_drawn(shown, colour, plays[0], "cwnd"))
+        if plays:
+            series.append(_drawn(shown, colour, plays[0], "cwnd"))
     note = (
         "Linux's TCP, as the server asks for it every 10 ms, at the end of each play; of the first"
         " play with each controller, one sample in ten is drawn. A window that the film does not"
@@ -87,16 +89,7 @@ def _finding(
     cause: str = "",
 ) -> Finding:
     text = ", ".join(f"{shown} {number(spread[name])}" for name, shown in names.items())
-    checks = [
-        Check(
-            f"PERT's window varies less than {names[other]}'s.",
-            "fewer fluctuations (smaller coefficient of variation)",
-            text,
-            spread["pert"] < spread[other],
-            cause,
-        )
-        for other in ("reno", "cubic")
-    ]
+    checks = [_steadier(spread, other, names[other], text, cause) for other in ("reno", "cubic")]
     figure = Figure(
         f"Congestion windows at the end of a film; their coefficients of variation: {text}.",
         Axis("Time (s)"),
@@ -104,6 +97,17 @@ def _finding(
         [View("", series)],
     )
     return Finding([figure], checks, notes)
+
+
+def _steadier(spread: Mapping[str, float], other: str, shown: str, text: str, cause: str) -> Check:
+    return judged(
+        f"PERT's window varies less than {shown}'s.",
+        "fewer fluctuations (smaller coefficient of variation)",
+        lambda: text,
+        {"PERT's window": spread["pert"], f"{shown}'s window": spread[other]},
+        lambda: spread["pert"] < spread[other],
+        cause,
+    )
 
 
 CLAIM = Claim(

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import polars as pl
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Cell, Results
@@ -28,8 +30,9 @@ def judge(results: Results) -> Finding:
         "every four data packets one ACK",
         f"of {total:,} ACKs, {text}",
         counts[4] == total if total else None,
+        values=(float(counts[4]), float(total)),
     )
-    first = packets.filter(seed=packets["seed"].min())
+    first = packets.filter(pl.col("seed") == pl.col("seed").min())
     end = STEADY_S + DRAWN_S
     shown = [one for one in arrivals(first, FLOW) if STEADY_S <= one.time_s <= end]
     replies = [one for one in answers(first, FLOW) if STEADY_S <= one.time_s <= end]

@@ -3,7 +3,7 @@
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import about, number
+from ontempo.lab.judging import about, every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
@@ -34,22 +34,18 @@ def judge(results: Results) -> Finding:
             "Adaptive coalescing carries as much data as by two.", data, "adaptive", "delayed"
         ),
         _as_much("By two carries as much as no delay.", data, "delayed", "immediate"),
-        Check(
+        judged(
             "Adaptive coalescing sends the fewest ACKs, no delay the most.",
             "fewest, most",
-            _listed(traffic, "kbit/s"),
-            traffic["adaptive"].value < traffic["delayed"].value < traffic["immediate"].value,
+            lambda: _listed(traffic, "kbit/s"),
+            traffic,
+            lambda: every(
+                is_above(traffic[more], traffic[less])
+                for less, more in (("adaptive", "delayed"), ("delayed", "immediate"))
+            ),
         ),
     ]
-    checks += [
-        Check(
-            f"Packets to an ACK, {RECEIVERS[ack]}.",
-            f"{published:.1f}",
-            number(ratio[ack].value),
-            about(ratio[ack].value, published),
-        )
-        for ack, published in PUBLISHED_RATIO.items()
-    ]
+    checks += [_per_ack(ack, ratio[ack]) for ack in PUBLISHED_RATIO]
     ticks = {float(place): name for place, name in enumerate(RECEIVERS.values())}
     titles = {
         "data": "Data (Mbit/s)",
@@ -83,11 +79,23 @@ def judge(results: Results) -> Finding:
 
 
 def _as_much(sentence: str, data: dict[str, Interval], more: str, less: str) -> Check:
-    return Check(
+    return judged(
         sentence,
         "adaptive highest, no delay lowest (at least as much)",
-        _listed(data, "Mbit/s"),
-        data[more].value >= data[less].value,
+        lambda: _listed(data, "Mbit/s"),
+        {f"data, {RECEIVERS[ack]}": data[ack] for ack in (more, less)},
+        lambda: is_above(data[more], data[less], or_equal=True),
+    )
+
+
+def _per_ack(ack: str, ratio: Interval) -> Check:
+    published = PUBLISHED_RATIO[ack]
+    return judged(
+        f"Packets to an ACK, {RECEIVERS[ack]}.",
+        f"{published:.1f}",
+        lambda: number(ratio.value),
+        {f"packets to an ACK, {RECEIVERS[ack]}": ratio},
+        lambda: about(ratio.value, published),
     )
 
 

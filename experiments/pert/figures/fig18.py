@@ -1,11 +1,12 @@
 """Figure 18: what coalesced ACKs do to the round trip that a sender measures."""
 
+import math
 from itertools import pairwise
 
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
@@ -47,23 +48,28 @@ def _higher(pairs: Results) -> list[Check]:
         - pl.col("srtt_ms").filter(receiver="immediate").first()
     )
     gap = by_time["coalescing"].drop_nulls()
-    above = float((gap > 0).to_numpy().mean())
+    above = float((gap > 0).to_numpy().mean()) if len(gap) else math.nan
     by_seed = by_time.group_by("seed", maintain_order=True).agg(pl.col("coalescing").mean())
     mean = mean_interval(by_seed["coalescing"])
     low, high = PUBLISHED_MS
     return [
-        Check(
+        judged(
             "The smoothed round trip with coalescing is always the higher one.",
             "always",
-            f"{above:.0%} of the time",
-            above == 1.0,
+            lambda: f"{above:.0%} of the time",
+            {"round trips of both": above},
+            lambda: above == 1.0,
             NEARLY_ALWAYS,
         ),
-        Check(
+        judged(
             "It is higher by about one train.",
             "about 5 ms (4 to 6 ms)",
-            f"{number(mean.value)} ms (seeds {', '.join(map(number, by_seed['coalescing']))} ms)",
-            low <= mean.value <= high,
+            lambda: (
+                f"{number(mean.value)} ms"
+                f" (seeds {', '.join(map(number, by_seed['coalescing']))} ms)"
+            ),
+            {"round trips of both": mean},
+            lambda: low <= mean.value <= high,
             NEARLY_ALWAYS,
         ),
     ]
@@ -100,6 +106,7 @@ def _steps(found: dict[float, Interval]) -> Check:
         "the same difference (each within 10 % of their mean)",
         f"steps of {', '.join(map(number, steps))} ms",
         all(abs(step - mean) <= EQUAL * mean for step in steps) and steps[0] > 0,
+        values=tuple(steps),
     )
 
 

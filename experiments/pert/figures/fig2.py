@@ -5,7 +5,7 @@ import math
 import polars as pl
 
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, Zone
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
@@ -77,29 +77,32 @@ def judge(results: Results) -> Finding:
     step = max(1, math.ceil((longest + 1) / STEPS))
     lower = shares(table, pl.col("length") < longest / 2)
     upper = shares(table, pl.col("length") >= longest * 3 / 4)
-    groups = (
+    by_seed = (
         results.table("flows")
-        .group_by("group")
+        .group_by("group", SEED, maintain_order=True)
         .agg(pl.col("loss_rate").mean(), pl.col("goodput_bps").sum())
     )
-    rows = {row["group"]: row for row in groups.iter_rows(named=True)}
-    pert, reno = rows["pert"], rows["reno"]
-    ratio = pert["goodput_bps"] / reno["goodput_bps"]
+    pert, reno = (by_seed.filter(group=group) for group in ("pert", "reno"))
+    losses = {"PERT": mean_interval(pert["loss_rate"]), "RENO": mean_interval(reno["loss_rate"])}
+    theirs = float(reno["goodput_bps"].sum())
+    ratio = float(pert["goodput_bps"].sum()) / theirs if theirs else math.nan
     checks = [
         _share("In the lower half of the queue PERT's packets are the more.", lower, above=True),
         _share("In its upper quarter they are the fewer.", upper, above=False),
-        Check(
+        judged(
             "PERT loses a smaller fraction of its packets than RENO.",
             "lower",
-            f"PERT {number(pert['loss_rate'])}, RENO {number(reno['loss_rate'])}",
-            pert["loss_rate"] < reno["loss_rate"],
+            lambda: ", ".join(f"{name} {number(one.value)}" for name, one in losses.items()),
+            losses,
+            lambda: is_above(losses["RENO"], losses["PERT"]),
             CAUSE,
         ),
-        Check(
+        judged(
             "They share the bandwidth.",
             "within 20 %",
-            f"PERT has {number(ratio)} times the bandwidth of RENO",
-            1 / 1.2 <= ratio <= 1.2,
+            lambda: f"PERT has {number(ratio)} times the bandwidth of RENO",
+            {"the bandwidth of both": ratio},
+            lambda: 1 / 1.2 <= ratio <= 1.2,
             CAUSE,
         ),
     ]
@@ -126,13 +129,21 @@ def judge(results: Results) -> Finding:
 
 def _share(sentence: str, share: Interval, *, above: bool) -> Check:
     asked = "more than RENO's" if above else "fewer than RENO's"
-    text = f"{share.value:.1%} PERT's"
-    if math.isfinite(share.low):
-        text += f" ({share.low:.1%} to {share.high:.1%})"
-    ok = share.value > 0.5 if above else share.value < 0.5
-    if not share.known:
-        return Check(sentence, asked, "no packet found the queue so", None)
-    return Check(sentence, asked, text, ok, CAUSE)
+    half = Interval(0.5, 0.5, 0.5, 1)
+
+    def text() -> str:
+        spread = f" ({share.low:.1%} to {share.high:.1%})" if math.isfinite(share.low) else ""
+        return f"{share.value:.1%} PERT's{spread}"
+
+    return judged(
+        sentence,
+        asked,
+        text,
+        {"a packet that found the queue so": share},
+        # A share above a half is one estimate above another: PERT's packets above RENO's.
+        lambda: is_above(share, half) if above else is_above(half, share),
+        CAUSE,
+    )
 
 
 def _scaling(scale: Scale) -> str:

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
@@ -29,23 +29,25 @@ def judge(results: Results) -> Finding:
     for (ack, pacing), (name, colour) in KINDS.items():
         own = packets.filter(ack=ack, pacing=pacing)
         spread[name] = mean_interval(
-            variation(sent(part, FLOW)["time_s"].diff().drop_nulls())
+            variation(gaps)
             for _, part in own.group_by(["seed"], maintain_order=True)
+            if len(gaps := sent(part, FLOW)["time_s"].diff().drop_nulls())
         )
-        drawn = sent(own.filter(seed=own["seed"].min()), FLOW)
+        drawn = sent(own.filter(pl.col("seed") == pl.col("seed").min()), FLOW)
         rows = drawn.filter(pl.col("time_s") <= STEADY_S + DRAWN_S)
-        first = int(str(rows["number"][0]))
+        first = int(str(rows["number"][0])) if rows.height else 0
         points = {
             time: exact(place - first) for time, place in rows.select("time_s", "number").rows()
         }
         series.append(Series(name, colour, points))
     paced, bursty = spread["coalescing, paced"].value, spread["coalescing"].value
     text = ", ".join(f"{name} {number(one.value)}" for name, one in spread.items())
-    check = Check(
+    check = judged(
         "Pacing spreads packets: times between them vary far less than with coalescing alone.",
         "almost uniform against severe bursts (coefficient of variation 5 times smaller or more)",
-        f"{text}: {number(bursty / paced) if paced else 'infinitely'} times smaller",
-        bursty >= TIMES * paced,
+        lambda: f"{text}: {number(bursty / paced) if paced else 'infinitely'} times smaller",
+        {"packets sent, coalescing": bursty, "packets sent, coalescing and paced": paced},
+        lambda: bursty >= TIMES * paced and bursty > 0,
     )
     figure = Figure(
         f"Packets sent over {DRAWN_S:g} s. Coefficients of variation of the times between them:"

@@ -24,6 +24,7 @@ def judge(results: Results) -> Finding:
             sentence,
             "the error disappears in most settings (within 2 %)",
             off_by(table, sweep, "pacing"),
+            results.asked("at", sweep=sweep, cure="pacing"),
             sweep,
             HELD_ACKS,
         )

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Claim, Finding, World
+from ontempo.lab.judging import every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
@@ -39,18 +39,23 @@ def judge(results: Results) -> Finding:
     loss = {name: one.value for name, one in found["loss"].items()}
     fair = sum(rate.values()) / len(rate)
     checks = [
-        Check(
+        judged(
             "The three flavours have nearly the same bandwidth.",
             "nearly the same (each within 10 % of their mean)",
-            _listed(rate, " Mbit/s"),
-            all(abs(value - fair) <= NEAR * fair for value in rate.values()),
+            lambda: _listed(rate, " Mbit/s"),
+            found["rate"],
+            lambda: all(abs(value - fair) <= NEAR * fair for value in rate.values()),
             PACED_LOSE,
         ),
-        Check(
+        judged(
             "With pacing and coalescing the loss rate is the lowest.",
             "lower than of the other two",
-            _listed(loss, ""),
-            loss["paced"] < min(loss["unpaced"], loss["immediate"]),
+            lambda: _listed(loss, ""),
+            found["loss"],
+            lambda: every(
+                is_above(found["loss"][other], found["loss"]["paced"])
+                for other in ("unpaced", "immediate")
+            ),
             PACED_LOSE,
         ),
     ]

@@ -20,9 +20,10 @@ NOTE = (
 def judge(results: Results) -> Finding:
     """Fairness falls with the number of flows, and is better with pacing throughout."""
     table = results.derive(measured)
+    settings = results.asked("at", sweep=SWEEP)
     checks = [
-        *less_fair(table, SWEEP, PACED_LOSE),
-        *paced_fairer(table, SWEEP, 1.0, "always better", PACED_LOSE),
+        *less_fair(table, SWEEP, settings, PACED_LOSE),
+        *paced_fairer(table, SWEEP, settings, 1.0, "always better", PACED_LOSE),
     ]
     return Finding(figures(table, SWEEP), checks, [NOTE])
 

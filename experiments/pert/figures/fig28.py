@@ -19,7 +19,12 @@ def judge(results: Results) -> Finding:
         check
         for sweep in SHOWN
         for check in paced_fairer(
-            table, sweep, ALMOST_ALL, "better in almost all cases (9 in 10)", PACED_LOSE
+            table,
+            sweep,
+            results.asked("at", sweep=sweep),
+            ALMOST_ALL,
+            "better in almost all cases (9 in 10)",
+            PACED_LOSE,
         )
     ]
     drawn = [figure for sweep in SHOWN for figure in figures(table, sweep)]

@@ -8,7 +8,7 @@ from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import PACED_STREAMS
+from ..causes import paced_streams
 from ..curves import views_by_delay
 from ..extensions import scaling
 from ..flavours import STREAMED, stream_cells
@@ -23,7 +23,8 @@ def judge(results: Results) -> Finding:
     """Compare both with and without pacing, buffer by buffer."""
     total = {name: _aggregate(results, name) for name in STREAMED}
     worst = {name: _worst(results, name, STARTUP_S) for name in STREAMED}
-    below = [bdp for bdp in total["paced"] if bdp < ONE_BDP]
+    buffers = results.asked("bdp")
+    cause = paced_streams(*(_video_bps(results, name) for name in ("paced", "immediate")))
     checks = [
         above_everywhere(
             "With a buffer below one bandwidth-delay product, pacing has the higher aggregate"
@@ -31,18 +32,18 @@ def judge(results: Results) -> Finding:
             "higher",
             (KINDS["paced"], total["paced"]),
             (KINDS["immediate"], total["immediate"]),
-            below,
+            [bdp for bdp in buffers if bdp < ONE_BDP],
             _bdp,
-            PACED_STREAMS,
+            cause,
         ),
         above_everywhere(
             "With pacing the worst stream has the fewer late packets.",
             "better with each buffer",
             (KINDS["immediate"], worst["immediate"]),
             (KINDS["paced"], worst["paced"]),
-            sorted(worst["paced"]),
+            buffers,
             _bdp,
-            PACED_STREAMS,
+            cause,
         ),
     ]
     axis = Axis("Buffer (bandwidth-delay products)")
@@ -58,7 +59,7 @@ def judge(results: Results) -> Finding:
             Series(KINDS[name], COLOURS[name], _worst(results, name, delay)) for name in STREAMED
         ]
 
-    views, shown = views_by_delay(results.table("playout"), lines, STARTUP_S)
+    views, shown = views_by_delay(lines, STARTUP_S)
     late = Figure(
         "Late packets of the worst stream against the buffer.",
         axis,
@@ -81,6 +82,12 @@ def _aggregate(results: Results, name: str) -> Curve:
         (pl.col("goodput_bps").sum() / 1e6).alias("rate")
     )
     return _by_buffer(runs, "rate")
+
+
+def _video_bps(results: Results, name: str) -> float:
+    """What a video gets at one bandwidth-delay product."""
+    videos = results.table("flows").filter(flavour=name, bdp=ONE_BDP, group="video")
+    return mean_interval(videos["goodput_bps"]).value
 
 
 def _worst(results: Results, name: str, delay: float) -> Curve:

@@ -15,6 +15,7 @@ def judge(results: Results) -> Finding:
     check = every_mean(
         "Corrected, the mean round trip is that of no coalescing.",
         off_by(table, "alone", "correction"),
+        results.asked("at", sweep="alone", cure="correction"),
         "two transfers",
         CORRECTED_AWAY,
     )

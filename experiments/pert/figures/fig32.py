@@ -20,7 +20,13 @@ def judge(results: Results) -> Finding:
     """Compare the means in every setting."""
     table = results.derive(means)
     checks = [
-        every_mean(sentence, off_by(table, sweep, "correction"), sweep, CORRECTED_AWAY)
+        every_mean(
+            sentence,
+            off_by(table, sweep, "correction"),
+            results.asked("at", sweep=sweep, cure="correction"),
+            sweep,
+            CORRECTED_AWAY,
+        )
         for sweep, sentence in SENTENCES.items()
     ]
     figures = [error_figure(table, sweep, ("none", "correction")) for sweep in SENTENCES]

@@ -1,7 +1,7 @@
 """Figure 4: T/mu against the number of videos."""
 
-from ontempo.lab.claims import Cause, Check, Claim, Finding, World
-from ontempo.lab.judging import about, monotone, number
+from ontempo.lab.claims import Cause, Claim, Finding, World
+from ontempo.lab.judging import about, at, judged, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.study import Results
 
@@ -28,26 +28,29 @@ def judge(results: Results) -> Finding:
     """T/mu at both ends of the range, and its fall between them."""
     table = results.derive(runs)
     mean = by_count(table, "t_mu")
-    first, last = mean[20.0], mean[35.0]
+    first, last = at(mean, 20), at(mean, 35)
     checks = [
-        Check(
+        judged(
             "With 20 videos, a file transfer gets about twice a video's rate.",
             "about 2.0",
-            number(first.value),
-            about(first.value, 2.0),
+            lambda: number(first.value),
+            {"T/μ with 20 videos": first},
+            lambda: about(first.value, 2.0),
             HTTP_CAUSE,
         ),
-        Check(
+        judged(
             "With 35 videos, it gets about a video's rate.",
             "about 1.0",
-            number(last.value),
-            about(last.value, 1.0),
+            lambda: number(last.value),
+            {"T/μ with 35 videos": last},
+            lambda: about(last.value, 1.0),
             HTTP_CAUSE,
         ),
         monotone(
             "T/μ falls with every increase of the number of videos.",
             "falls",
             mean,
+            results.asked("flows"),
             rising=False,
             place=lambda count: f"{count:g} videos",
         ),

@@ -1,7 +1,9 @@
 """Figure 5: how videos, file transfers and web users share the bandwidth."""
 
+import math
+
 from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import monotone, number
+from ontempo.lab.judging import at, judged, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Results
@@ -20,26 +22,29 @@ def judge(results: Results) -> Finding:
     """Videos in proportion to their number; the others less as they become more."""
     table = results.derive(runs)
     video, ftp, http = (by_count(table, f"{group}_bps") for group in ("video", "ftp", "http"))
-    each = {count: point.value / count for count, point in video.items()}
-    smallest, largest = min(each.values()), max(each.values())
+    each = {f"{count:g} videos": at(video, count).value / count for count in results.asked("flows")}
+    smallest, largest = (end(each.values(), default=math.nan) for end in (min, max))
 
     def falls(curve: dict[float, Interval], who: str) -> Check:
-        ends = {count: curve[count] for count in (20.0, 35.0)}
         return monotone(
             f"{who} together get less with 35 videos than with 20.",
             "less",
-            {count: _mbit(point) for count, point in ends.items()},
+            {count: _mbit(point) for count, point in curve.items()},
+            (20.0, 35.0),
             rising=False,
             place=lambda count: f"{count:g} videos (Mbit/s)",
         )
 
     checks = [
-        Check(
+        judged(
             "The videos' bandwidth grows in proportion to their number.",
             "in proportion",
-            f"{number(smallest / 1e3)} to {number(largest / 1e3)} kbit/s a video,"
-            f" sent at {MU_BPS / 1e3:g}",
-            largest / smallest - 1 <= PROPORTION,
+            lambda: (
+                f"{number(smallest / 1e3)} to {number(largest / 1e3)} kbit/s a video,"
+                f" sent at {MU_BPS / 1e3:g}"
+            ),
+            each,
+            lambda: largest <= (1 + PROPORTION) * smallest,
             SMALL_WINDOWS,
         ),
         falls(ftp, "The file transfers"),

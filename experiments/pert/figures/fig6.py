@@ -1,12 +1,14 @@
 """Figure 6: late packets against T/mu, by round-trip time."""
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from statistics import fmean
 
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import Curve, number
+from ontempo.lab.judging import Curve, Outcome, at, every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series
 from ontempo.lab.study import Results
 
@@ -37,7 +39,7 @@ def judge(results: Results) -> Finding:
             for step, rtt in enumerate(PUBLISHED_RTTS)
         ]
 
-    views, shown = views_by_delay(table, lines, STARTUP_S)
+    views, shown = views_by_delay(lines, STARTUP_S)
     figure = Figure(
         "Mean fraction of late packets against T/mu for round trips of 50, 100 and 150 ms.",
         T_AXIS,
@@ -63,36 +65,50 @@ def _of(table: pl.DataFrame, rtt: int, delay: float) -> Curve:
 
 def _steep(rtt: int, curve: Curve) -> Check:
     sentence = f"At a round trip of {rtt} ms the late fraction falls steeply to 1.4, then little."
-    first, knee, last = (curve[place] for place in (1.1, 1.5, 1.9))
-    if not (first.known and knee.known and last.known):
-        return Check(sentence, "sharp, then nearly flat", "a range of T/μ has no streams", None)
-    values = ", ".join(number(point.value) for point in (first, knee, last))
+    found = {T_NAMES[place]: at(curve, place) for place in (1.1, 1.5, 1.9)}
+    first, knee, last = found.values()
     fall = first.value - last.value
     share = (first.value - knee.value) / fall if fall > 0 else 0.0
-    return Check(
+
+    def falls() -> Outcome:
+        # That it falls is a comparison of two estimates; how much of the fall is over, is not.
+        return every([is_above(first, last), fall > 0 and share >= STEEP])
+
+    return judged(
         sentence,
         "sharp, then nearly flat",
-        f"{values} at 1.0 to 1.2, 1.4 to 1.6, 1.8 to 2.0: {share:.0%} of the fall by 1.4",
-        fall > 0 and share >= STEEP,
+        lambda: (
+            f"{', '.join(number(point.value) for point in found.values())} at 1.0 to 1.2,"
+            f" 1.4 to 1.6, 1.8 to 2.0: {share:.0%} of the fall by 1.4"
+        ),
+        {f"a stream at T/μ {name}": point for name, point in found.items()},
+        falls,
         AT_THE_START,
     )
 
 
 def _larger_for_larger(curves: Mapping[int, Curve]) -> Check:
     sentence = "The larger the round trip, the larger the late fraction."
-    known = [x for x in T_NAMES if all(curve[x].known for curve in curves.values())]
-    rows = {x: [curves[rtt][x].value for rtt in PUBLISHED_RTTS] for x in known}
-    if len(known) < len(T_NAMES):
-        return Check(sentence, "larger", "a range of T/μ has no streams", None)
-    failing = [x for x, values in rows.items() if values != sorted(values)]
-    means = [fmean(rows[x][step] for x in known) for step in range(len(PUBLISHED_RTTS))]
+    rows = {x: [at(curves[rtt], x) for rtt in PUBLISHED_RTTS] for x in T_NAMES}
+    outcomes = {
+        x: every(is_above(b, a, or_equal=True) for a, b in pairwise(row)) for x, row in rows.items()
+    }
+    known = [x for x, row in rows.items() if all(one.known for one in row)]
+    means = [
+        fmean(rows[x][step].value for x in known) if known else math.nan
+        for step in range(len(PUBLISHED_RTTS))
+    ]
     text = f"on average {', '.join(map(number, means))} at 50, 100, 150 ms"
-    if failing:
-        text += "; not in order at " + "; ".join(
-            f"{bin_of(x)} ({', '.join(map(number, rows[x]))})" for x in failing
-        )
-    ok = not failing and means[0] < means[1] < means[2]
-    return Check(sentence, "larger in every range of T/μ", text, ok, SMALL_WINDOWS)
+    for words, outcome in (("not in order", False), ("cannot be told apart", None)):
+        if listed := [x for x in known if outcomes[x] is outcome]:
+            text += f"; {words} at " + "; ".join(
+                f"{bin_of(x)} ({', '.join(number(one.value) for one in rows[x])})" for x in listed
+            )
+    if missing := [x for x in T_NAMES if x not in known]:
+        text += f"; no streams at {', '.join(map(bin_of, missing))}"
+    ordered = [means[0] < means[1] < means[2]] if known else []
+    ok = every([*outcomes.values(), *ordered])
+    return Check(sentence, "larger in every range of T/μ", text, ok, SMALL_WINDOWS, tuple(means))
 
 
 CLAIM = Claim(

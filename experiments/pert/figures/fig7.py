@@ -8,7 +8,7 @@ from ontempo.lab.study import Results
 from ..causes import AT_THE_START
 from ..curves import DELAY_AXIS, STREAMS_NOTE, SUCCESS_AXIS, seconds
 from ..grid import video_cells, video_scaling
-from ..streams import STARTUP_S, T_BINS, bin_name, delays, streams, success_by_delay, within
+from ..streams import DELAYS_S, STARTUP_S, T_BINS, bin_name, streams, success_by_delay, within
 
 NEARLY_ALL = 0.95
 
@@ -17,12 +17,13 @@ def judge(results: Results) -> Finding:
     """More succeed with more delay; nearly all from 1.6 on after 11 s."""
     table = results.derive(streams)
     curves = {b: success_by_delay(table.filter(within("t_mu", b, T_BINS))) for b in T_BINS}
-    late = [delay for delay in delays(table) if delay > STARTUP_S]
+    late = [delay for delay in DELAYS_S if delay > STARTUP_S]
     checks = [
         monotone(
             f"At T/μ {bin_name(b)}, success never falls as the delay grows.",
             "increases",
             curve,
+            DELAYS_S,
             rising=True,
             strictly=False,
             place=seconds,

@@ -8,7 +8,7 @@ from ontempo.lab.study import Results
 from ..causes import READINGS
 from ..curves import DELAY_AXIS, STREAMS_NOTE, SUCCESS_AXIS, seconds
 from ..grid import video_cells, video_scaling
-from ..streams import LOSS_BINS, STARTUP_S, bin_name, delays, streams, success_by_delay, within
+from ..streams import DELAYS_S, LOSS_BINS, STARTUP_S, bin_name, streams, success_by_delay, within
 
 CAUSE = Cause(
     "short videos succeed more often: with 22 and 26 of them at 50 ms over the published 7,000 s,"
@@ -24,7 +24,7 @@ def judge(results: Results) -> Finding:
     curves = {
         b: success_by_delay(table.filter(within("loss_rate", b, LOSS_BINS))) for b in LOSS_BINS
     }
-    late = [delay for delay in delays(table) if delay > STARTUP_S]
+    late = [delay for delay in DELAYS_S if delay > STARTUP_S]
     checks = [
         within_everywhere(
             "With a loss rate below 0.02 and a delay above 11 s, at least nine in ten succeed.",

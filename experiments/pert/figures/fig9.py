@@ -64,7 +64,7 @@ def judge(results: Results) -> Finding:
             for (name, size), curve in curves(table, delay).items()
         ]
 
-    views, shown = views_by_delay(table, lines, STARTUP_S)
+    views, shown = views_by_delay(lines, STARTUP_S)
     figure = Figure(
         "Fraction of successful streams against T/mu for PERT, CUBIC and RENO with packets of"
         " 1,000 and 200 bytes.",

@@ -1,14 +1,16 @@
 """Chapter II, property c: PERT among its own."""
 
+import math
+
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Claim, Finding, World
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
-from ..causes import QUEUE_AT_THRESHOLD
+from ..causes import queue_at_threshold
 from ..curves import NAMES
 from ..extensions import homogeneous_cells, scaling
 
@@ -31,22 +33,27 @@ def judge(results: Results) -> Finding:
         name: mean_interval(queues.filter(controller=name)["mean_packets"])
         for name in ("pert", "reno")
     }
-    ratio = queue["pert"].value / queue["reno"].value
+    ratio = queue["pert"].value / (queue["reno"].value or math.nan)
+    cause = queue_at_threshold(queue["pert"].value, QUARTER * queue["reno"].value)
     checks = [
-        Check(
+        judged(
             "Flows over PERT alone lose next to nothing.",
             "near-zero loss rate (below 10⁻⁴)",
-            f"{number(loss['pert'].value)} (RENO {number(loss['reno'].value)})",
-            loss["pert"].value < NEAR_ZERO,
-            QUEUE_AT_THRESHOLD,
+            lambda: f"{number(loss['pert'].value)} (RENO {number(loss['reno'].value)})",
+            {"PERT's packets": loss["pert"]},
+            lambda: loss["pert"].value < NEAR_ZERO,
+            cause,
         ),
-        Check(
+        judged(
             "Their queue is short.",
             "very low queueing delay (below a quarter of RENO's queue)",
-            f"{number(queue['pert'].value)} packets, RENO {number(queue['reno'].value)}:"
-            f" {number(ratio)} of it",
-            ratio < QUARTER,
-            QUEUE_AT_THRESHOLD,
+            lambda: (
+                f"{number(queue['pert'].value)} packets, RENO {number(queue['reno'].value)}:"
+                f" {number(ratio)} of it"
+            ),
+            {"the queues of both": ratio},
+            lambda: ratio < QUARTER,
+            cause,
         ),
     ]
     ticks = {float(place): NAMES[name] for place, name in enumerate(queue)}

@@ -2,9 +2,10 @@
 
 import polars as pl
 
-from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Claim, Finding, World
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
+from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Results
 
 from ..extensions import high_speed_cells, scaling
@@ -15,12 +16,13 @@ FILLED = 0.9
 
 def judge(results: Results) -> Finding:
     """How much of the link is used."""
-    used = float(results.table("flows")["goodput_bps"].to_numpy().mean()) / LINK_BPS
-    check = Check(
+    used = mean_interval(results.table("flows")["goodput_bps"] / LINK_BPS).value
+    check = judged(
         "One transfer over PERT fills 10 Gbit/s.",
         "scales to 10 Gbit/s (over 90 %)",
-        f"{used:.1%}",
-        used > FILLED,
+        lambda: f"{used:.1%}",
+        {"the transfer's rate over the link's": used},
+        lambda: used > FILLED,
     )
     table = results.table("samples").filter(quantity="cwnd_packets").sort("time_s")
     rows = table.select("time_s", pl.col("value") / 1e3).iter_rows()

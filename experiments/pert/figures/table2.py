@@ -5,7 +5,7 @@ import math
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.statistics import Interval, mean_interval
@@ -67,12 +67,12 @@ def by_controller(plays: pl.DataFrame, quantity: str) -> dict[str, Interval]:
 def _fewer(quantity: str, counted: dict[str, Interval], other: str) -> Check:
     published = PUBLISHED[quantity]
     pert, theirs = counted["pert"], counted[other]
-    known = pert.known and theirs.known
-    return Check(
+    return judged(
         f"Fewer {WORDS[quantity]} in a play over PERT than over {SHOWN[other]}.",
         f"{published['pert']:g} and {published[other]:g}",
-        f"{_mean(pert)} and {_mean(theirs)}" if known else "No data",
-        pert.value < theirs.value if known else None,
+        lambda: f"{_mean(pert)} and {_mean(theirs)}",
+        {"plays over PERT": pert, f"plays over {SHOWN[other]}": theirs},
+        lambda: is_above(theirs, pert),
         FILM_OUTRUNS_LINK,
     )
 
@@ -87,6 +87,7 @@ def _idle(plays: pl.DataFrame) -> Check:
         "not said",
         f"{late} late pictures, {silent} silences",
         late == silent == 0 if free.height else None,
+        values=(float(late), float(silent)),
     )
 
 
@@ -107,7 +108,8 @@ def _series(quantity: str, counted: dict[str, Interval], colour: str) -> list[Se
 
 def _notes(plays: pl.DataFrame) -> list[str]:
     crowded = plays.filter(rate_mbit_s=LINK_MBIT_S)
-    film_s, cut = crowded["film_s"].to_list()[0], int((~crowded["finished"]).sum())
+    lengths, cut = crowded["film_s"].to_list(), int((~crowded["finished"]).sum())
+    film_s = lengths[0] if lengths else math.nan
     stalled = by_controller(plays, "stalled_s")
     busiest = max(plays["processor_s"].drop_nulls().to_list(), default=math.nan)
     notes = [

@@ -1,9 +1,11 @@
 """Figures 5 and 16 to 19: agents whose spacing adapts."""
 
+import math
+
 import polars as pl
 
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
@@ -11,6 +13,7 @@ from ontempo.lab.study import Results
 from ..grid import SEEDS, adaptive_cells, background_cells, delayed_cells
 
 SEED = "seed"
+LINK_MBIT_S = 155
 SETTLED_S = 20
 """From when on a run counts as settled."""
 SMALL = 0.1
@@ -88,18 +91,27 @@ def judge_damping(results: Results) -> Finding:
     cv = {"psp": variation(plain), "psp-damped": variation(damped)}
     flows = results.table("flows").group_by("controller").agg(pl.col("goodput_bps").sum())
     goodput = {row["controller"]: row["goodput_bps"] for row in flows.iter_rows(named=True)}
-    gain = goodput["psp-damped"] / goodput["psp"] - 1
+    less, more = (goodput.get(name, math.nan) for name in ("psp", "psp-damped"))
+    gain = more / less - 1 if less else math.nan
     checks = [
-        Check(
+        judged(
             "Damped PSP oscillates less.",
             "smaller",
-            f"standard deviation over mean: PSP {number(cv['psp'].value)},"
-            f" damped {number(cv['psp-damped'].value)}",
-            cv["psp-damped"].value < cv["psp"].value,
+            lambda: (
+                f"standard deviation over mean: PSP {number(cv['psp'].value)},"
+                f" damped {number(cv['psp-damped'].value)}"
+            ),
+            cv,
+            lambda: is_above(cv["psp"], cv["psp-damped"]),
             DAMPING,
         ),
-        Check(
-            "Damping raises throughput.", "by 10 %", f"by {gain:.1%}", 0.05 <= gain <= 0.15, DAMPING
+        judged(
+            "Damping raises throughput.",
+            "by 10 %",
+            lambda: f"by {gain:.1%}",
+            {"the throughput of both": gain},
+            lambda: 0.05 <= gain <= 0.15,
+            DAMPING,
         ),
     ]
     figure = Figure(
@@ -124,13 +136,7 @@ def judge_two(results: Results) -> Finding:
     table = sending(results).filter(controller="psp-damped")
     cv, apart = variation(table), unlikeness(table, SETTLED_S)
     checks = [
-        Check(
-            "Each makes small oscillations around its rate.",
-            "small",
-            f"standard deviation {cv.value:.1%} of the mean",
-            cv.value <= SMALL,
-            DAMPING,
-        ),
+        _small("Each makes small oscillations around its rate.", cv),
         _alike("Both send at the same rate.", apart),
     ]
     return Finding([_over_time(table), _fairness(table)], checks, [SETUP_NOTE])
@@ -143,13 +149,7 @@ def judge_delayed(results: Results) -> Finding:
     cv = variation(table.filter(pl.col("time_s") > 80))
     checks = [
         _alike("In the last 20 of 100 s both send at the same rate.", unlikeness(table, 80)),
-        Check(
-            "In the end each makes small oscillations.",
-            "small",
-            f"standard deviation {cv.value:.1%} of the mean",
-            cv.value <= SMALL,
-            DAMPING,
-        ),
+        _small("In the end each makes small oscillations.", cv),
     ]
     return Finding([_over_time(table), _fairness(late)], checks)
 
@@ -161,21 +161,42 @@ def judge_background(results: Results) -> Finding:
     losses = mean_interval(flows.filter(pl.col("group") != "tcp")["loss_rate"])
     rate = mean_interval(table.filter(pl.col("time_s") > SETTLED_S)["mbit"]).value
     checks = [
-        Check(
+        judged(
             "The agents respond to congestion.",
             "readily",
-            f"they send {number(rate)} Mbit/s, less than half the link to"
-            f" each, and lose {losses.value:.2%} of their packets",
-            rate < 155 / 2 and losses.value < 0.05,
+            lambda: (
+                f"they send {number(rate)} Mbit/s, of {number(LINK_MBIT_S / 2)} that are half the"
+                f" link, and lose {losses.value:.2%} of their packets"
+            ),
+            {"what the agents send": rate, "their losses": losses},
+            lambda: rate < LINK_MBIT_S / 2 and losses.value < 0.05,
         ),
         _alike("Both send at very similar rates.", unlikeness(table, SETTLED_S)),
     ]
     return Finding([_over_time(table)], checks)
 
 
+def _small(sentence: str, cv: Interval) -> Check:
+    return judged(
+        sentence,
+        "small",
+        lambda: f"standard deviation {cv.value:.1%} of the mean",
+        {"the agents' rates": cv},
+        lambda: cv.value <= SMALL,
+        DAMPING,
+    )
+
+
 def _alike(sentence: str, apart: list[float]) -> Check:
-    text = f"{apart[0]:.1%} to {apart[-1]:.1%} apart, over {len(apart)} seeds"
-    return Check(sentence, "the same", text, apart[-1] <= ALIKE, DAMPING)
+    ends = {"the least difference": min, "the largest difference": max}
+    return judged(
+        sentence,
+        "the same",
+        lambda: f"{apart[0]:.1%} to {apart[-1]:.1%} apart, over {len(apart)} seeds",
+        {name: end(apart) if apart else math.nan for name, end in ends.items()},
+        lambda: apart[-1] <= ALIKE,
+        DAMPING,
+    )
 
 
 def _over_time(table: pl.DataFrame) -> Figure:

@@ -1,14 +1,19 @@
 """Figures 7 to 9: constant-spacing agents with no other traffic."""
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
 import polars as pl
 
 from ontempo.lab.claims import Cause, Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import at, counted, every, is_above, judged, number
 from ontempo.lab.plots import Series
 from ontempo.lab.study import Results
 
 from ..grid import PACKET_BITS, TRANSMISSION_US, Scaling, psa_cells
-from .curves import EACH_NOTE, best, both, lost, microseconds, received, sent
+from .curves import EACH_NOTE, best, both, by_spacing, lost, microseconds, received, sent
 
 COUNTS = (2, 4, 8, 16)
 FLAT = Cause(
@@ -27,12 +32,17 @@ def judge_one(results: Results) -> Finding:
     table = results.table("flows").filter(group="psa", agents=1)
     dropped = int(table["dropped_packets"].sum())
     rates, losses = received(table), lost(table)
-    check = Check(
+    spacings = results.asked("spacing_us", agents=1)
+    silent = [us for us in spacings if not table.filter(spacing_us=us)["sent_packets"].sum()]
+    check = counted(
         "Sender and receiver have the same throughput at every spacing.",
         "no loss",
-        f"{dropped} of {int(table['sent_packets'].sum()):,} packets lost",
-        dropped == 0,
+        (dropped, int(table["sent_packets"].sum())),
+        "packets lost",
     )
+    if silent and not dropped:
+        listed = ", ".join(map(microseconds, silent))
+        check = replace(check, measured=f"{check.measured}; nothing was sent at {listed}", ok=None)
     lines = [Series("Sent", "reno", sent(table)), Series("Received", "pert", rates, "dash")]
     return Finding(both("one agent alone", lines, [Series("", "pert", losses)]), [check])
 
@@ -43,39 +53,47 @@ def judge_many(results: Results) -> Finding:
     of = {count: table.filter(agents=count) for count in COUNTS}
     rates, losses, sending = received(of[16]), lost(of[16]), sent(of[16])
     peak = best(rates)
+    sent_0, received_0, lost_0 = (at(curve, 0) for curve in (sending, rates, losses))
+    spacings = {count: results.asked("spacing_us", agents=count) for count in COUNTS}
+    falling = by_spacing(losses, (0, 500, 1000))
     checks = [
-        Check(
+        judged(
             "Without spacing each sends at its link's rate.",
             "100 Mbit/s",
-            f"{number(sending[0].value)} Mbit/s",
-            95 <= sending[0].value <= 105,
+            lambda: f"{number(sent_0.value)} Mbit/s",
+            {"what is sent at 0 μs": sent_0},
+            lambda: 95 <= sent_0.value <= 105,
         ),
-        Check(
+        judged(
             "Without spacing each receives about a tenth.",
             "10 Mbit/s",
-            f"{number(rates[0].value)} Mbit/s",
-            9 <= rates[0].value <= 11,
+            lambda: f"{number(received_0.value)} Mbit/s",
+            {"what is received at 0 μs": received_0},
+            lambda: 9 <= received_0.value <= 11,
         ),
-        Check(
+        judged(
             "Without spacing nine packets of ten are lost.",
             "90 %",
-            f"{losses[0].value:.1%}",
-            0.88 <= losses[0].value <= 0.92,
+            lambda: f"{lost_0.value:.1%}",
+            {"the loss at 0 μs": lost_0},
+            lambda: 0.88 <= lost_0.value <= 0.92,
         ),
-        Check(
+        judged(
             "The receiver's throughput is largest near 1000 μs.",
             "1000 μs",
-            f"{microseconds(peak)}, {number(rates[peak].value)} Mbit/s",
-            900 <= peak <= 1100,
+            lambda: f"{microseconds(peak)}, {number(rates[peak].value)} Mbit/s",
+            {"the place of the largest": peak, **by_spacing(rates, spacings[16])},
+            lambda: 900 <= peak <= 1100,
             FLAT,
         ),
-        Check(
+        judged(
             "The loss falls at once with spacing.",
             "sharply",
-            "; ".join(f"{losses[us].value:.0%} at {microseconds(us)}" for us in (0, 500, 1000)),
-            losses[0].value > losses[500].value > losses[1000].value,
+            lambda: "; ".join(f"{loss.value:.0%} at {us}" for us, loss in falling.items()),
+            falling,
+            lambda: every(is_above(*step) for step in pairwise(falling.values())),
         ),
-        *[_fewer(count, of[count]) for count in COUNTS if count < 16],
+        *[_fewer(count, of[count], spacings[count]) for count in COUNTS if count < 16],
     ]
     figures = both(
         "one of 16 agents",
@@ -85,18 +103,27 @@ def judge_many(results: Results) -> Finding:
     return Finding(figures, checks, [EACH_NOTE])
 
 
-def _fewer(count: int, table: pl.DataFrame) -> Check:
+def _fewer(count: int, table: pl.DataFrame, spacings: Sequence[float]) -> Check:
     rates, losses = received(table), lost(table)
     fits = count * PACKET_BITS / 155
-    after = [us for us in rates if us + TRANSMISSION_US > 1.05 * fits]
-    return Check(
+    after = [us for us in spacings if us + TRANSMISSION_US > 1.05 * fits]
+    first, peak = at(losses, 0), best(rates)
+    free = all(losses[us].value == 0 for us in after if us in losses)
+    return judged(
         f"{count} agents behave alike: losses below a spacing, none above, throughput falling.",
         "the same shape",
-        f"loss {losses[0].value:.0%} without spacing; none from {microseconds(min(after))};"
-        f" most received at {microseconds(best(rates))}",
-        losses[0].value > 0
-        and all(losses[us].value == 0 for us in after)
-        and best(rates) <= min(after),
+        lambda: (
+            f"loss {first.value:.0%} without spacing;"
+            f" {'none' if free else 'some'} from {microseconds(min(after))};"
+            f" most received at {microseconds(peak)}"
+        ),
+        {
+            "the loss without spacing": first,
+            "the place of the largest throughput": peak,
+            "a spacing that leaves room": min(after, default=math.nan),
+            **by_spacing(losses, spacings),
+        },
+        lambda: first.value > 0 and free and peak <= min(after),
         FEWER_CAUSE,
     )
 

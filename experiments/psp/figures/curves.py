@@ -1,8 +1,11 @@
 """What the figures over the spacing share: curves, axes, and where they are best."""
 
+import math
+from collections.abc import Sequence
+
 import polars as pl
 
-from ontempo.lab.judging import Curve
+from ontempo.lab.judging import Curve, at
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 
@@ -42,13 +45,20 @@ def lost(table: pl.DataFrame) -> dict[float, Interval]:
 
 def best(curve: Curve) -> float:
     """The spacing of the largest value."""
-    return max(curve, key=lambda us: curve[us].value)
+    known = (us for us, value in curve.items() if value.known)
+    return max(known, key=lambda us: curve[us].value, default=math.nan)
 
 
 def least_without_loss(curve: Curve) -> float:
     """The least spacing from which on nothing is lost."""
-    free = max((us for us in curve if curve[us].value > 0), default=-1.0)
-    return min((us for us in curve if us > free), default=float("nan"))
+    known = [us for us, value in curve.items() if value.known]
+    free = max((us for us in known if curve[us].value > 0), default=-1.0)
+    return min((us for us in known if us > free), default=math.nan)
+
+
+def by_spacing(curve: Curve, spacings: Sequence[float]) -> dict[str, Interval]:
+    """The values at some spacings by name; one that is not there is missing."""
+    return {microseconds(us): at(curve, us) for us in spacings}
 
 
 def microseconds(us: float) -> str:

@@ -1,15 +1,15 @@
 """The spacing at the receiver with real packets: the kernel's UDP beside the kernel's TCP."""
 
 from dataclasses import replace
-from statistics import fmean, stdev
 
 from ontempo.lab.beside import beside_twins, with_twins
 from ontempo.lab.claims import Check, Finding, Scale, World
+from ontempo.lab.judging import judged
 from ontempo.lab.real_time import Emulation
 from ontempo.lab.study import Cell, Results
 
 from ..grid import MIXED, TRANSMISSION_US
-from .with_tcp import ARRIVALS, judge_arrivals
+from .with_tcp import ARRIVALS, judge_arrivals, spread
 
 PUBLISHED_US = 1500
 SPACINGS_US = (PUBLISHED_US, 2000, 3000, 5000)
@@ -90,12 +90,13 @@ def _told(check: Check, kept_up: float) -> Check:
 
 def _mean(results: Results, us: int) -> Check:
     gaps = results.table("packets").sort("time_s")["time_s"].diff().drop_nulls() * 1e6
-    meant, mean, deviation = us + TRANSMISSION_US, fmean(gaps), stdev(gaps)
-    return Check(
+    meant, (mean, deviation) = us + TRANSMISSION_US, spread(gaps.to_list())
+    return judged(
         f"Set to {us} μs, the mean distance is that and a packet's {TRANSMISSION_US} μs.",
         f"{meant} μs, as set",
-        f"{mean:.1f} μs, deviation {deviation:.1f} μs",
-        abs(mean - meant) <= WITHIN * meant,
+        lambda: f"{mean:.1f} μs, deviation {deviation:.1f} μs",
+        {"packets at the receiver": mean},
+        lambda: abs(mean - meant) <= WITHIN * meant,
     )
 
 

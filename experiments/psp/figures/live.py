@@ -4,7 +4,7 @@ Of a live path the same is judged by ``python -m experiments.psp.readings live F
 what ``ontempo probe HOST:PORT --json`` printed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,14 +12,15 @@ import polars as pl
 
 from ontempo.lab.beside import beside_twins, with_twins
 from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.judging import Curve, at, every, is_above, judged, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
 
 from ..grid import spaced
-from ..probing import LIVE, PACKET_BYTES, TRANSMISSION_US, probe_cell, steady
-from .curves import LOSS_AXIS, RATE_AXIS, both, microseconds, over_spacing
+from ..probing import LIVE, PACKET_BYTES, TRANSMISSION_US, probe_cell, probed, steady
+from .curves import LOSS_AXIS, RATE_AXIS, both, by_spacing, microseconds, over_spacing
+from .motive import ratio
 
 SPACINGS_US: Mapping[Scale, tuple[int, ...]] = {
     "quick": (0, 50, 100, 200, 500, 1000, 2000, 5000),
@@ -123,11 +124,14 @@ def path(results: Results) -> pl.DataFrame:
 
 def judge(results: Results) -> Finding:
     """Throughput and loss over the spacings of a path."""
-    return judge_path(path(results))
+    asked = {float(us) for cell in results.cells for us in probed(cell)}
+    return judge_path(path(results), sorted({*asked, *results.asked("spacing_us")}))
 
 
-def judge_path(table: pl.DataFrame, *, from_start: bool = False) -> Finding:
-    """The paper's figures 1 and 2 of rows such as `path` has them.
+def judge_path(
+    table: pl.DataFrame, spacings: Sequence[float], *, from_start: bool = False
+) -> Finding:
+    """The paper's figures 1 and 2 of rows such as `path` has them, at the spacings asked for.
 
     `from_start`: spacings are from the start of a packet, over a card whose speed is not known.
     """
@@ -142,8 +146,8 @@ def judge_path(table: pl.DataFrame, *, from_start: bool = False) -> Finding:
     rates, losses = curves["received"], curves["lost"]
     kept = {us: share.value for us, share in over_spacing(table, kept_up(from_start)).items()}
     told = [
-        _told(check, {us: kept[us] for us in at})
-        for check, at in (*_published(rates, losses), *_shape(rates, losses))
+        _told(check, {us: kept[us] for us in needed if us in kept})
+        for check, needed in (*_published(rates, losses), *_shape(rates, losses, spacings))
     ]
     figures = both(
         "one sender",
@@ -161,32 +165,38 @@ def kept_up(from_start: bool) -> pl.Expr:
     return share.otherwise(1.0).fill_null(1.0)
 
 
-def _published(rates: Curve, losses: Curve) -> list[tuple[Check, tuple[int, ...]]]:
+def _published(rates: Curve, losses: Curve) -> list[tuple[Check, tuple[float, ...]]]:
     """The figures' numbers, each with the spacings that it needs."""
 
     def rate(us: int, mbit_s: float, cause: str = "") -> Check:
-        return Check(
+        found = at(rates, us)
+        return judged(
             f"At {microseconds(us)} so much arrives.",
             f"{mbit_s:g} Mbit/s",
-            f"{number(rates[us].value)} Mbit/s",
-            abs(rates[us].value / mbit_s - 1) <= NEAR,
+            lambda: f"{number(found.value)} Mbit/s",
+            {f"throughput at {microseconds(us)}": found},
+            lambda: abs(found.value / mbit_s - 1) <= NEAR,
             cause,
         )
 
     def loss(us: int, share: float, cause: str = "") -> Check:
-        return Check(
+        found = at(losses, us)
+        return judged(
             f"At {microseconds(us)} so much is lost.",
             f"{share:.0%}",
-            f"{losses[us].value:.1%}",
-            abs(losses[us].value - share) <= NEAR_LOSS,
+            lambda: f"{found.value:.1%}",
+            {f"loss at {microseconds(us)}": found},
+            lambda: abs(found.value - share) <= NEAR_LOSS,
             cause,
         )
 
-    more = Check(
+    spaced_out, without = at(rates, 50), at(rates, 0)
+    more = judged(
         "At 50 μs more arrives than without spacing.",
         "more",
-        f"{number(rates[50].value)} Mbit/s against {number(rates[0].value)} Mbit/s",
-        rates[50].value > rates[0].value,
+        lambda: f"{number(spaced_out.value)} Mbit/s against {number(without.value)} Mbit/s",
+        {"throughput at 50 μs": spaced_out, "without spacing": without},
+        lambda: is_above(spaced_out, without),
         FIFO,
     )
     return [
@@ -200,28 +210,36 @@ def _published(rates: Curve, losses: Curve) -> list[tuple[Check, tuple[int, ...]
     ]
 
 
-def _shape(rates: Curve, losses: Curve) -> list[tuple[Check, tuple[int, ...]]]:
+def _shape(
+    rates: Curve, losses: Curve, spacings: Sequence[float]
+) -> list[tuple[Check, tuple[float, ...]]]:
     """What all of the paper's live paths had in common."""
-    after = {us: rate for us, rate in rates.items() if us >= 200}
+    after = tuple(us for us in spacings if us >= 200)
     falling = monotone(
         "Throughput falls as the spacing grows further.",
         "falling from 200 μs on",
+        rates,
         after,
         rising=False,
         place=microseconds,
     )
-    at_once = [losses[us].value for us in (0, 50, 100, 200)]
-    sharply = Check(
+    at_once = by_spacing(losses, (0, 50, 100, 200))
+    sharply = judged(
         "The loss falls at once.",
         "with every step of spacing",
-        "; ".join(f"{loss:.1%}" for loss in at_once) + " at 0, 50, 100, 200 μs",
-        all(one > other for one, other in pairwise(at_once)),
+        lambda: (
+            "; ".join(f"{loss.value:.1%}" for loss in at_once.values()) + " at 0, 50, 100, 200 μs"
+        ),
+        at_once,
+        lambda: every(is_above(*step) for step in pairwise(at_once.values())),
     )
-    return [(falling, tuple(int(us) for us in after)), (sharply, (0, 50, 100, 200))]
+    return [(falling, after), (sharply, (0, 50, 100, 200))]
 
 
-def _told(check: Check, kept: Mapping[int, float]) -> Check:
+def _told(check: Check, kept: Mapping[float, float]) -> Check:
     """A check can tell nothing where this machine did not send as the spacing asks."""
+    if not kept:
+        return check
     worst = min(kept, key=lambda us: kept[us])
     if kept[worst] >= KEPT_UP:
         return check
@@ -238,22 +256,28 @@ def judge_headline(results: Results) -> Finding:
     parts = {name: table.filter(media=name) for name in (PLAIN, PSP, DAMPED)}
     loss = {name: mean_interval(part["loss_rate"]) for name, part in parts.items()}
     rate = {name: mean_interval(part["goodput_bps"] / 1e6) for name, part in parts.items()}
-    less = 1 - loss[DAMPED].value / loss[PLAIN].value
-    kept = rate[DAMPED].value / rate[PLAIN].value
+    less = 1 - ratio(loss[DAMPED], loss[PLAIN])
+    kept = ratio(rate[DAMPED], rate[PLAIN])
     checks = [
-        Check(
+        judged(
             "Packet spacing with feedback loses less.",
             "90 % less",
-            f"{less:.1%} less: {loss[DAMPED].value:.2%} against {loss[PLAIN].value:.1%} (undamped"
-            f" {loss[PSP].value:.2%})",
-            less >= 0.9,
+            lambda: (
+                f"{less:.1%} less: {loss[DAMPED].value:.2%} against {loss[PLAIN].value:.1%}"
+                f" (undamped {loss[PSP].value:.2%})"
+            ),
+            {"losses of both": less},
+            lambda: less >= 0.9,
         ),
-        Check(
+        judged(
             "Throughput does not suffer.",
             "the same",
-            f"{number(rate[DAMPED].value)} Mbit/s against {number(rate[PLAIN].value)} Mbit/s"
-            f" ({kept:.1%}; undamped {rate[PSP].value / rate[PLAIN].value:.1%})",
-            kept >= 0.95,
+            lambda: (
+                f"{number(rate[DAMPED].value)} Mbit/s against {number(rate[PLAIN].value)} Mbit/s"
+                f" ({kept:.1%}; undamped {ratio(rate[PSP], rate[PLAIN]):.1%})"
+            ),
+            {"throughputs of both": kept},
+            lambda: kept >= 0.95,
             SAWTOOTH,
         ),
     ]

@@ -1,9 +1,11 @@
 """The paper's motive: queue disciplines beside plain and spaced UDP, and its headline."""
 
+import math
+
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
@@ -12,6 +14,7 @@ from ..grid import MEDIA, QUEUES, aqm_cells, headline_cells
 
 PLACES = {float(place): name for place, name in enumerate(QUEUES)}
 COLOURS = {"plain UDP": "step-0", "PSA, 1500 μs": "step-1", "PSP": "step-3", "damped PSP": "step-4"}
+HEADLINE_MEDIA = ("plain UDP", "PSP", "damped PSP")
 FAIR_SHARE = 0.5
 """Of 8 media flows and 8 TCPs, TCP's fair share of the bandwidth."""
 MIN_SHARE = 0.45
@@ -75,48 +78,61 @@ def _under(
     udp, psp = losses["plain UDP"][place].value, losses["damped PSP"][place].value
     tcp = shares["damped PSP"][place].value
     return [
-        Check(
+        judged(
             f"Under {queue} PSP loses far less than plain UDP.",
             "far less (a tenth or less)",
-            f"PSP {psp:.2%}, plain UDP {udp:.1%}",
-            psp <= udp / 10,
+            lambda: f"PSP {psp:.2%}, plain UDP {udp:.1%}",
+            # Where plain UDP loses nothing, there is nothing to lose less of.
+            {"the loss of PSP": psp, "a loss of plain UDP": udp or None},
+            lambda: psp <= udp / 10,
         ),
-        Check(
+        judged(
             f"Under {queue} PSP leaves TCP its share.",
             f"its {FAIR_SHARE:.0%}, or more",
-            f"TCP has {tcp:.0%} beside damped PSP,"
-            f" {shares['plain UDP'][place].value:.0%} beside plain UDP",
-            tcp >= MIN_SHARE,
+            lambda: (
+                f"TCP has {tcp:.0%} beside damped PSP,"
+                f" {shares['plain UDP'][place].value:.0%} beside plain UDP"
+            ),
+            {"TCP's share beside PSP": tcp},
+            lambda: tcp >= MIN_SHARE,
         ),
     ]
+
+
+def ratio(value: Interval, beside: Interval) -> float:
+    """One estimate over another; not a number where either is missing, or the second is nothing."""
+    known = value.known and beside.known and beside.value != 0
+    return value.value / beside.value if known else math.nan
 
 
 def judge_headline(results: Results) -> Finding:
     """Loss and throughput of 16 adaptive agents against 16 that send as fast as they can."""
     flows = results.table("flows").filter(group="psa")
-    of = {
-        media: flows.filter(media=media)
-        for media in MEDIA
-        if not flows.filter(media=media).is_empty()
-    }
+    of = {media: flows.filter(media=media) for media in HEADLINE_MEDIA}
     loss = {media: mean_interval(part["loss_rate"]) for media, part in of.items()}
     rate = {media: mean_interval(part["goodput_bps"] / 1e6) for media, part in of.items()}
-    less = 1 - loss["damped PSP"].value / loss["plain UDP"].value
-    kept = rate["damped PSP"].value / rate["plain UDP"].value
+    less = 1 - ratio(loss["damped PSP"], loss["plain UDP"])
+    kept = ratio(rate["damped PSP"], rate["plain UDP"])
     checks = [
-        Check(
+        judged(
             "Packet spacing with feedback loses less.",
             "90 % less",
-            f"{less:.1%} less: {loss['damped PSP'].value:.2%} against"
-            f" {loss['plain UDP'].value:.1%}",
-            less >= 0.9,
+            lambda: (
+                f"{less:.1%} less: {loss['damped PSP'].value:.2%} against"
+                f" {loss['plain UDP'].value:.1%}"
+            ),
+            {"losses of both": less},
+            lambda: less >= 0.9,
         ),
-        Check(
+        judged(
             "Throughput does not suffer.",
             "the same",
-            f"{number(rate['damped PSP'].value)} Mbit/s against"
-            f" {number(rate['plain UDP'].value)} Mbit/s ({kept:.1%})",
-            kept >= 0.95,
+            lambda: (
+                f"{number(rate['damped PSP'].value)} Mbit/s against"
+                f" {number(rate['plain UDP'].value)} Mbit/s ({kept:.1%})"
+            ),
+            {"throughputs of both": kept},
+            lambda: kept >= 0.95,
             "plain UDP keeps the link full all the time; what adapts must leave it idle now and"
             " then to find out whether it is.",
         ),

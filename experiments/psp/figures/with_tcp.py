@@ -1,17 +1,32 @@
 """Figures 10 to 15, and the spacing at the receiver: agents beside TCP."""
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 
 import polars as pl
 
-from ontempo.lab.claims import Cause, Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Cause, Claim, Finding, Scale, World
+from ontempo.lab.judging import at, every, is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
 from ..grid import MIXED, PACKET_BITS, PSA, Scaling, arrival_cells, mixed_cells, psa_cells
-from .curves import EACH_NOTE, best, both, least_without_loss, lost, microseconds, received
+from .curves import (
+    EACH_NOTE,
+    best,
+    both,
+    by_spacing,
+    least_without_loss,
+    lost,
+    microseconds,
+    received,
+)
+
+BEST_US = (1000.0, 1050.0)
+"""Where agents are to receive most."""
 
 NEAR = 0.05
 """How far from a published throughput a measured one may be, as a fraction."""
@@ -36,28 +51,36 @@ def judge_agents(results: Results) -> Finding:
     alone = lost(_of(results, PSA))
     rates, losses = received(table), lost(table)
     peak, free = best(rates), least_without_loss(losses)
-    at = [us for us in rates if 1000 <= us <= 1050]
+    there, not_there = by_spacing(rates, BEST_US), by_spacing(losses, BEST_US)
     checks = [
-        Check(
+        judged(
             "Agents receive most at 1000 to 1050 μs.",
             "1000 to 1050 μs",
-            f"{microseconds(peak)}",
-            1000 <= peak <= 1050,
+            lambda: microseconds(peak),
+            {
+                "the place of the largest": peak,
+                **by_spacing(rates, results.asked("spacing_us", window=20)),
+            },
+            lambda: BEST_US[0] <= peak <= BEST_US[-1],
             OVERFULL,
         ),
-        Check(
+        judged(
             "There each receives 11 Mbit/s.",
             "11 Mbit/s",
-            "; ".join(f"{number(rates[us].value)} Mbit/s at {microseconds(us)}" for us in at),
-            all(near(rates[us].value, 11) for us in at),
+            lambda: "; ".join(f"{number(rate.value)} Mbit/s at {us}" for us, rate in there.items()),
+            there,
+            lambda: all(near(rate.value, 11) for rate in there.values()),
             OVERFULL,
         ),
-        Check(
+        judged(
             "There nothing is lost.",
             "0 %",
-            "; ".join(f"{losses[us].value:.2%} at {microseconds(us)}" for us in at)
-            + f"; none from {microseconds(free)} on",
-            all(losses[us].value < 0.005 for us in at),
+            lambda: (
+                "; ".join(f"{loss.value:.2%} at {us}" for us, loss in not_there.items())
+                + f"; none from {microseconds(free)} on"
+            ),
+            not_there,
+            lambda: all(loss.value < 0.005 for loss in not_there.values()),
             OVERFULL,
         ),
     ]
@@ -66,7 +89,9 @@ def judge_agents(results: Results) -> Finding:
         [Series("Received", "pert", rates)],
         [Series("", "pert", losses)],
     )
-    without = "; ".join(f"{alone[us].value:.2%} at {microseconds(us)}" for us in at)
+    without = "; ".join(
+        f"{loss.value:.2%} at {us}" for us, loss in by_spacing(alone, BEST_US).items()
+    )
     tested = (
         f"The same 16 agents without any TCP lose {without}, and nothing from"
         f" {microseconds(least_without_loss(alone))} on: TCP is not what takes their bandwidth."
@@ -84,26 +109,31 @@ def judge_tcp(results: Results) -> Finding:
     table = results.table("flows").filter(group="tcp", window=20)
     rates, losses = received(table), lost(table)
     most = best(rates)
-    starved = [us for us in rates if us <= 500]
+    spacings = results.asked("spacing_us", window=20)
+    starved = by_spacing(rates, [us for us in spacings if us <= 500])
+    last = at(rates, 5000)
     checks = [
-        Check(
+        judged(
             "A TCP never exceeds 2.7 Mbit/s.",
             "2.7 Mbit/s",
-            f"{number(rates[most].value)} Mbit/s at most, at {microseconds(most)}",
-            rates[most].value <= 2.7 * (1 + NEAR / 5),
+            lambda: f"{number(rates[most].value)} Mbit/s at most, at {microseconds(most)}",
+            {"the largest": at(rates, most), **by_spacing(rates, spacings)},
+            lambda: rates[most].value <= 2.7 * (1 + NEAR / 5),
             "20 packets of 1,400 bytes in 84 ms are 2.67 Mbit/s.",
         ),
-        Check(
+        judged(
             "It comes up to that where agents leave room.",
             "2.7 Mbit/s",
-            f"{number(rates[5000.0].value)} Mbit/s at 5000 μs",
-            near(rates[5000.0].value, 2.7),
+            lambda: f"{number(last.value)} Mbit/s at 5000 μs",
+            {"TCP at 5000 μs": last},
+            lambda: near(last.value, 2.7),
         ),
-        Check(
+        judged(
             "At very small spacings TCP starves.",
             "no bandwidth",
-            "; ".join(f"{number(rates[us].value)} at {microseconds(us)}" for us in starved),
-            all(rates[us].value < 0.1 for us in starved),
+            lambda: "; ".join(f"{number(rate.value)} at {us}" for us, rate in starved.items()),
+            starved,
+            lambda: all(rate.value < 0.1 for rate in starved.values()),
         ),
     ]
     figures = both(
@@ -119,19 +149,25 @@ def judge_large_window(results: Results) -> Finding:
     table = results.table("flows").filter(window=800)
     tcp, psa = received(table.filter(group="tcp")), received(table.filter(group="psa"))
     losses = lost(table.filter(group="tcp"))
+    agent, transfer = at(psa, 5000), at(tcp, 5000)
+    growing = by_spacing(tcp, (1000, 2000, 5000))
     checks = [
-        Check(
+        judged(
             "At 5000 μs an agent receives its rate.",
             "2.23 Mbit/s",
-            f"{number(psa[5000.0].value)} Mbit/s",
-            near(psa[5000.0].value, 2.23),
+            lambda: f"{number(agent.value)} Mbit/s",
+            {"an agent at 5000 μs": agent},
+            lambda: near(agent.value, 2.23),
         ),
-        Check(
+        judged(
             "At 5000 μs a TCP receives its share.",
             "6.57 Mbit/s",
-            f"{number(tcp[5000.0].value)} Mbit/s, of"
-            f" {number(155 / 16 - PACKET_BITS / 5000)} left to each",
-            near(tcp[5000.0].value, 6.57),
+            lambda: (
+                f"{number(transfer.value)} Mbit/s, of"
+                f" {number(155 / 16 - PACKET_BITS / 5000)} left to each"
+            ),
+            {"a TCP at 5000 μs": transfer},
+            lambda: near(transfer.value, 6.57),
             Cause(
                 "in a queue of ten packets chance decides whom losses meet. ns-2 2.35 itself,"
                 " with SACK and six draws of the starts, gives 4.93 to 6.18 Mbit/s over 100 s;"
@@ -139,13 +175,12 @@ def judge_large_window(results: Results) -> Finding:
                 "spacing.tcl 16 5000 16 800 100, see docs/validation.md",
             ),
         ),
-        Check(
+        judged(
             "TCP's throughput grows with the agents' spacing.",
             "grows",
-            "; ".join(
-                f"{number(tcp[us].value)} at {microseconds(us)}" for us in (1000.0, 2000.0, 5000.0)
-            ),
-            tcp[1000.0].value < tcp[2000.0].value < tcp[5000.0].value,
+            lambda: "; ".join(f"{number(rate.value)} at {us}" for us, rate in growing.items()),
+            growing,
+            lambda: every(is_above(b, a) for a, b in pairwise(growing.values())),
         ),
     ]
     figures = both(
@@ -156,12 +191,18 @@ def judge_large_window(results: Results) -> Finding:
     return Finding(figures, checks, [EACH_NOTE])
 
 
+def spread(gaps: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; not numbers where there are less than two."""
+    return (fmean(gaps), stdev(gaps)) if len(gaps) > 1 else (math.nan, math.nan)
+
+
 def judge_arrivals(results: Results) -> Finding:
     """Packets sent 1500 us apart are that far apart when they arrive."""
     table = results.table("packets").sort("time_s")
     gaps = table["time_s"].diff().drop_nulls() * 1e6
-    mean, deviation = fmean(gaps), stdev(gaps)
+    mean, deviation = spread(gaps.to_list())
     clumped = int((gaps < 750).sum())
+    counted = float(clumped) if len(gaps) else None
     cause = Cause(
         "without loss the mean distance at the receiver is the sender's: 1500 μs from start to"
         " start, 1612 μs with the 112 μs that a packet of 1,400 bytes takes. 40.6 μs is what one of"
@@ -169,26 +210,29 @@ def judge_arrivals(results: Results) -> Finding:
         "python -m experiments.psp.readings arrivals",
     )
     checks = [
-        Check(
+        judged(
             "The mean distance at the receiver.",
             "1540.6 μs",
-            f"{mean:.1f} μs",
-            abs(mean - 1540.6) <= 15.4,
+            lambda: f"{mean:.1f} μs",
+            {"packets at the receiver": mean},
+            lambda: abs(mean - 1540.6) <= 15.4,
             cause,
         ),
-        Check(
+        judged(
             "Its standard deviation.",
             "64.75 μs",
-            f"{deviation:.2f} μs",
-            abs(deviation - 64.75) <= 6.5,
+            lambda: f"{deviation:.2f} μs",
+            {"packets at the receiver": deviation},
+            lambda: abs(deviation - 64.75) <= 6.5,
             "the wait behind other packets varies by up to ten packets of 72 μs; how far"
             " depends on how senders happen to be in step, and on losses.",
         ),
-        Check(
+        judged(
             "Packets stay spaced out.",
             "not clumped",
-            f"{clumped / len(gaps):.2%} of gaps are below half of 1500 μs",
-            clumped == 0,
+            lambda: f"{clumped / len(gaps):.2%} of gaps are below half of 1500 μs",
+            {"packets at the receiver": counted},
+            lambda: clumped == 0,
         ),
     ]
     counts = (gaps / 20).floor().value_counts().sort("time_s")

@@ -3,7 +3,7 @@
 import polars as pl
 
 from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import is_above, judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
@@ -31,9 +31,15 @@ def judge(results: Results) -> Finding:
 
     def rises(back: str, sentence: str, published: str, cause: str) -> Check:
         values = found[back]
-        data, both = values["data only"].value, values["data and ACKs"].value
-        text = f"data {number(data)}, data and ACKs {number(both)} kbit/s"
-        return Check(sentence, published, text, both > data, cause)
+        data, both = (values[name] for name in ("data only", "data and ACKs"))
+        return judged(
+            sentence,
+            published,
+            lambda: f"data {number(data.value)}, data and ACKs {number(both.value)} kbit/s",
+            {"images where data is reserved": data, "where data and ACKs are": both},
+            lambda: is_above(both, data),
+            cause,
+        )
 
     checks = [
         rises(

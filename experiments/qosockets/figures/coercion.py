@@ -23,22 +23,25 @@ def judge(results: Results) -> Finding:
     reasons = [str(text) for text in firm["told"]]
     refused = not any(firm["reserved"]) and all("peak_rate" in text for text in reasons)
     checks = [
-        Check(
+        _of_both(
             "Coerced: both ends learn the smaller rate, 60 of 64 and 60 kilobytes a second.",
             "60",
             said("agreed", coerced),
+            coerced,
             list(coerced["agreed"]) == [LESS, LESS],
         ),
-        Check(
+        _of_both(
             "Coerced: the network reserves, and both ends are told.",
             "reserved",
             said("told", coerced),
+            coerced,
             all(coerced["reserved"]) and all("controlled load" in text for text in coerced["told"]),
         ),
-        Check(
+        _of_both(
             "Not coerced: nothing is reserved, and both ends are told why.",
             "may fail",
             said("told", firm),
+            firm,
             refused,
         ),
     ]
@@ -48,6 +51,14 @@ def judge(results: Results) -> Finding:
         " reserved is what tc shows at the slow link.",
     ]
     return Finding([], checks, notes)
+
+
+def _of_both(sentence: str, published: str, text: str, rows: pl.DataFrame, ok: bool) -> Check:
+    """A check of what both ends said; undecided where one of them said nothing."""
+    missing = [end for end in ASKED if end not in rows["end"].to_list()]
+    if missing:
+        text = "; ".join(filter(None, [text, f"nothing of the {' and the '.join(missing)}"]))
+    return Check(sentence, published, text, None if missing else ok)
 
 
 CLAIM = Claim(

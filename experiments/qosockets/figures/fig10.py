@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import ENOUGH_LEFT, LITTLE_LOAD, WEIGHT
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, compare, received, sent, series
+from ..measures import FLOW_AXIS, above, compare, received, sent, series
 
 GAIN = (1.15, 1.25)
 """What counts as 20 % above."""
@@ -42,20 +42,18 @@ def judge(results: Results) -> Finding:
             " kbit/s",
             WEIGHT,
         ),
-        compare(
+        above(
             "With rising load images get less, reserved or not.",
             "falls from A over B to C",
             there,
             (("A1", "B1a"), ("B1a", "C1a"), ("A2", "B2a"), ("B2a", "C2a")),
-            lambda light, heavy: light > heavy,
             " kbit/s",
         ),
-        compare(
+        above(
             "So do traffic generators.",
             "falls from A over B to C",
             there,
             (("A3", "B1b"), ("B1b", "C1b"), ("B2b", "C2b")),
-            lambda light, heavy: light > heavy,
             " kbit/s",
             LITTLE_LOAD,
         ),

@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import SMALL_SOCKETS
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, compare, delay, series
+from ..measures import FLOW_AXIS, above, below, compare, delay, series
 
 SIMILAR = 0.25
 """Delays that differ by no more than this fraction are similar."""
@@ -16,28 +16,25 @@ def judge(results: Results) -> Finding:
     """A reservation lowers it; large images have more of it than small messages."""
     values = delay(results)
     checks = [
-        compare(
+        below(
             "Under overload, less with a reservation than without.",
             "less",
             values,
             (("C2a", "C1a"),),
-            lambda with_it, without: with_it < without,
             " ms",
         ),
-        compare(
+        below(
             "It rises with the load, reserved or not.",
             "rises from A over B to C",
             values,
             (("A1", "B1a"), ("B1a", "C1a"), ("A2", "B2a"), ("B2a", "C2a")),
-            lambda light, heavy: light < heavy,
             " ms",
         ),
-        compare(
+        above(
             "Alone, images have more of it than small messages.",
             "far more",
             values,
             (("A1", "A3"), ("A2", "A3")),
-            lambda image, message: image > message,
             " ms",
         ),
         compare(
@@ -49,12 +46,11 @@ def judge(results: Results) -> Finding:
             " ms",
             SMALL_SOCKETS,
         ),
-        compare(
+        below(
             "Under overload reserved images take less time than a generator's message.",
             "less",
             values,
             (("C2a", "C2b"), ("C2a", "C2c")),
-            lambda image, message: image < message,
             " ms",
             SMALL_SOCKETS,
         ),

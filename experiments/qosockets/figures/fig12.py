@@ -5,35 +5,32 @@ from ontempo.lab.plots import Axis, Figure, View
 from ontempo.lab.study import Results
 
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, compare, jitter, series
+from ..measures import FLOW_AXIS, above, below, jitter, series
 
 
 def judge(results: Results) -> Finding:
     """A reservation lowers it; large images have more of it than small messages."""
     values = jitter(results)
     checks = [
-        compare(
+        below(
             "Under overload, less with a reservation than without.",
             "less",
             values,
             (("C2a", "C1a"),),
-            lambda with_it, without: with_it < without,
             " ms",
         ),
-        compare(
+        below(
             "It rises with the load, reserved or not.",
             "rises from A over B to C",
             values,
             (("A1", "B1a"), ("B1a", "C1a"), ("A2", "B2a"), ("B2a", "C2a")),
-            lambda light, heavy: light < heavy,
             " ms",
         ),
-        compare(
+        above(
             "Alone, images have more of it than small messages.",
             "far more",
             values,
             (("A1", "A3"), ("A2", "A3")),
-            lambda image, message: image > message,
             " ms",
         ),
     ]

@@ -6,12 +6,12 @@ from ontempo.lab.study import Results
 
 from ..causes import QUEUE, RATIO
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, Values, check, compare, delay, published, series
+from ..measures import FLOW_AXIS, Values, above, check, compare, delay, published, series
 
 
 def largest(values: Values, flows: tuple[str, ...]) -> Values:
     """The largest of some flows' values, under the names of all; nothing where one is missing."""
-    if any(flow not in values for flow in flows):
+    if not all(flow in values and values[flow].known for flow in flows):
         return {}
     found = max((values[flow] for flow in flows), key=lambda interval: interval.value)
     return {" or ".join(flows): found}
@@ -56,12 +56,11 @@ def judge(results: Results) -> Finding:
             " ms",
             QUEUE,
         ),
-        compare(
+        above(
             "They wait longer beside a reserved video than beside an unreserved one.",
             "720 beside 600 ms",
             late,
             (("C2b", "C1b"), ("C2c", "C1c")),
-            lambda with_it, without: with_it > without,
             " ms",
         ),
     ]

@@ -6,7 +6,7 @@ from ontempo.lab.study import Results
 
 from ..causes import DRAINING, IMPOSSIBLE_JITTER, SMOOTH
 from ..grid import cells, scaling
-from ..measures import FLOW_AXIS, check, compare, jitter, published, series
+from ..measures import FLOW_AXIS, above, below, check, jitter, published, series
 
 
 def judge(results: Results) -> Finding:
@@ -21,12 +21,11 @@ def judge(results: Results) -> Finding:
             lambda x: x < 10,
             " ms",
         ),
-        compare(
+        below(
             "Overload: a reserved video's jitter is below an unreserved one's.",
             "5 beside 115 ms",
             values,
             (("C2a", "C1a"),),
-            lambda with_it, without: with_it < without,
             " ms",
         ),
         check(
@@ -47,12 +46,11 @@ def judge(results: Results) -> Finding:
             " ms",
             IMPOSSIBLE_JITTER,
         ),
-        compare(
+        above(
             "The generators' jitter is lower beside a reserved video.",
             "lower",
             values,
             (("C1b", "C2b"), ("C1c", "C2c")),
-            lambda without, with_it: with_it < without,
             " ms",
             DRAINING,
         ),

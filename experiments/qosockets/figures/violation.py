@@ -1,6 +1,7 @@
 """Section II.C: whether an application is told where its quality is not kept."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.judging import number
@@ -31,6 +32,8 @@ def told(results: Results, part: str, parameter: str, sentence: str) -> Check:
     """Both ends are told of a violation, with what was asked and delivered."""
     found = begun(results, part, parameter)
     text = "; ".join(f"{end}: {words}" for end, words in found.items())
+    if results.table("phases").filter(part=part).is_empty():
+        return Check(sentence, "told", f"{parameter}: it was not run", None)
     both = all(end in found for end in ENDS)
     return Check(sentence, "told", f"{parameter}: {text or 'not told'}", both)
 
@@ -50,12 +53,25 @@ def shown(results: Results) -> Check:
     return Check("The MIB shows it.", "shown", text, bool(names) if lines else None)
 
 
-def spans(results: Results, part: str) -> tuple[float, float]:
-    """Seconds from the disturbance to the reservation's return, and the longest silence in it."""
+PHASES = ("disturbed", "cut", "reserved again", "ended")
+
+
+def spans(results: Results, part: str) -> tuple[float, float] | None:
+    """Seconds from the disturbance to the reservation's return, and the longest silence in it.
+
+    The silence from the last arrival to the end of the run counts: a flow that never comes back
+    is silent until then. None where a phase is missing, or nothing had arrived before.
+    """
     phases = dict(results.table("phases").filter(part=part).select("phase", "time_ns").iter_rows())
-    arrivals = results.table("arrivals").filter(part=part)["time_ns"].sort()
-    gaps = arrivals.diff().filter(arrivals > phases["disturbed"])
-    return (phases["reserved again"] - phases["cut"]) / 1e9, float(gaps.max() or 0) / 1e9  # type: ignore[arg-type]
+    if not all(phase in phases for phase in PHASES):
+        return None
+    times = sorted(results.table("arrivals").filter(part=part)["time_ns"].to_list())
+    before = [time for time in times if time <= phases["disturbed"]]
+    if not before:
+        return None
+    during = [time for time in times if phases["disturbed"] < time < phases["ended"]]
+    silences = (b - a for a, b in pairwise([before[-1], *during, phases["ended"]]))
+    return (phases["reserved again"] - phases["cut"]) / 1e9, max(silences) / 1e9
 
 
 def _words(found: Mapping[str, str]) -> str:
@@ -64,13 +80,18 @@ def _words(found: Mapping[str, str]) -> str:
 
 def recovered(results: Results, part: str, sentence: str) -> Check:
     """The flow goes on within the time for recovery, or the application is told of it."""
-    away_s, silent_s = spans(results, part)
+    found = spans(results, part)
+    if found is None:
+        text = "nothing arrived before it, or it was not run to its end"
+        return Check(sentence, "recovers, or is told", text, None, UNHEARD)
+    away_s, silent_s = found
     disrupted = begun(results, part, "rec_time")
     text = f"reserved again after {number(away_s)} s, longest silence {number(silent_s)} s"
     text += f", rec_time {_words(disrupted) or 'kept'}"
     within = silent_s <= REC_TIME_S and not disrupted
     beyond = silent_s > REC_TIME_S and all(end in disrupted for end in ENDS)
-    return Check(sentence, "recovers, or is told", text, within or beyond, UNHEARD)
+    ok = within or beyond
+    return Check(sentence, "recovers, or is told", text, ok, UNHEARD, (away_s, silent_s))
 
 
 def lost(results: Results, part: str) -> str:

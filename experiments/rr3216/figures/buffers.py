@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ontempo.lab.claims import Check, Claim, Finding, World
-from ontempo.lab.judging import about
+from ontempo.lab.claims import Claim, Finding, World
+from ontempo.lab.judging import about, at, judged
 from ontempo.lab.plots import Axis
 from ontempo.lab.study import Results
 
@@ -25,12 +25,13 @@ def judge(
 
     def finding(results: Results) -> Finding:
         points = curve(results.derive(gains), "processing_ms", column)
-        found = points[PROCESSING_MS].value
-        check = Check(
+        found = at(points, PROCESSING_MS)
+        check = judged(
             f"Out of sequence {what} is about {published:.0%} less.",
             f"about {published:g}",
-            f"{found:.3f}",
-            about(found, published),
+            lambda: f"{found.value:.3f}",
+            {f"the gain at {PROCESSING_MS:g} ms": found},
+            lambda: about(found.value, published),
             cause,
         )
         figure = lines_figure(

@@ -1,7 +1,7 @@
 """Figure 10: the gain for several delays, and against D/Ta."""
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import Curve, monotone, number, within_everywhere
+from ontempo.lab.judging import Curve, judged, monotone, number, within_everywhere
 from ontempo.lab.plots import Axis, exact
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Cell, Results
@@ -69,24 +69,32 @@ def judge_left(results: Results) -> Finding:
         monotone(
             "The range of Ta with a gain within 90 % of the largest grows with the delay.",
             "grows",
-            {time: exact(value) for time, value in ranges.items()},
+            {time: exact(value) for time, value in ranges.items() if most[time].known},
+            DELAYS_MS,
             rising=True,
             strictly=False,
             place=delay,
         ),
-        Check(
+        judged(
             "The largest gain grows much less than the range.",
             "the delay affects the range, not the gain",
-            f"from D = 10 to 500 ms the range grows {number(growth['range'])} times, the maximum"
-            f" {number(growth['maximum'])} times",
-            growth["maximum"] < growth["range"],
+            lambda: (
+                f"from D = 10 to 500 ms the range grows {number(growth['range'])} times, the"
+                f" maximum {number(growth['maximum'])} times"
+            ),
+            growth,
+            lambda: growth["maximum"] < growth["range"],
         ),
         within_everywhere(
             f"With D = 500 ms the gain is stable up to Ta = {STABLE_UPTO_MS:g} ms.",
             f"within {1 - STABLE:.0%} of its maximum, {number(most[MAX_MS].value)}",
             longest,
             lambda gain: gain >= STABLE * most[MAX_MS].value,
-            [place for place in longest if place <= STABLE_UPTO_MS],
+            [
+                place
+                for place in results.asked("processing_ms", delay_ms=MAX_MS)
+                if place <= STABLE_UPTO_MS
+            ],
             ms,
             WINDOW_PER_TRIP,
         ),
@@ -119,7 +127,7 @@ def by_ratio(results: Results, time: float, metric: str = "gain") -> dict[float,
 
 def maximal_beyond(name: str, points: Curve) -> Check:
     """The gain is near its maximum at every large ratio."""
-    most = max(point.value for point in points.values())
+    most = highest(points)[1].value
     return within_everywhere(
         f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {name}.",
         f"within {1 - STABLE:.0%} of its maximum, {number(most)}",
@@ -134,16 +142,14 @@ def maximal_beyond(name: str, points: Curve) -> Check:
 def judge_right(results: Results) -> Finding:
     """Whether the ratio alone decides."""
     found = {time: by_ratio(results, time) for time in DELAYS_MS}
+    points = {value: [curve[value] for curve in found.values()] for value in RATIOS}
+    # Where one of the delays has no value, neither has what is made of all of them.
+    whole = {value: many for value, many in points.items() if all(one.known for one in many)}
     spread = {
-        value: exact(
-            max(points[value].value for points in found.values())
-            - min(points[value].value for points in found.values())
-        )
-        for value in RATIOS
+        value: exact(max(one.value for one in many) - min(one.value for one in many))
+        for value, many in whole.items()
     }
-    worst = {
-        value: max((p[value] for p in found.values()), key=lambda i: i.value) for value in RATIOS
-    }
+    worst = {value: max(many, key=lambda one: one.value) for value, many in whole.items()}
     checks = [
         within_everywhere(
             "The curves of all delays fall together.",

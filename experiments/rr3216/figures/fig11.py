@@ -13,6 +13,9 @@ BURSTS = (2, 5, 10, 20, 50)
 RATIOS = [step / 2 for step in range(1, 121)]
 SPREAD = 1e-9
 """What independence leaves room for: rounding."""
+DIGITS = 9
+"""Decimals of what is compared between machines: rounding is beyond them."""
+
 HALF = 0.5
 PUBLISHED_RATIO = 20.0
 INTERVALS = (0.0, 0.25, 0.5, 1.0)
@@ -50,6 +53,7 @@ def judge(_results: Results) -> Finding:
             "independent",
             f"differs by at most {number(scaled)}",
             scaled <= SPREAD,
+            values=(round(scaled, DIGITS),),
         ),
         Check(
             "At a given rtt/Ta, Gb does not depend on R.",
@@ -57,6 +61,7 @@ def judge(_results: Results) -> Finding:
             f"differs by up to {number(off)}",
             off <= SPREAD,
             MODEL_HAS_R,
+            (round(off, DIGITS),),
         ),
         Check(
             "For n = 10, Gb exceeds one half only beyond rtt/Ta of about 20.",
@@ -69,6 +74,7 @@ def judge(_results: Results) -> Finding:
                 for value in crossings.values()
             ),
             MODEL_HAS_R,
+            tuple(crossings.values()),
         ),
     ]
     views = [

@@ -1,7 +1,7 @@
 """Figure 14: how long the application waits for each ADU."""
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
@@ -25,17 +25,18 @@ def judge(results: Results) -> Finding:
     """The jitter, and the distribution of the waits."""
     saved = mean_interval(results.derive(gains)["jitter_gain"])
     checks = [
-        Check(
+        judged(
             "Jitter, the variance of the application's blocking time, is less out of sequence.",
             "by 30 % or more",
-            f"by {saved.value:.0%}",
-            saved.value >= AT_LEAST,
+            lambda: f"by {saved.value:.0%}",
+            {"the jitter in both orders": saved},
+            lambda: saved.value >= AT_LEAST,
         )
     ]
     lines = []
     for order in ORDERS:
         waits = results.derive(adus).filter(order=order)["idle_s"].drop_nulls()
-        steps = range(STEP_MS, int(1e3 * max(waits)) + 2 * STEP_MS, STEP_MS)
+        steps = range(STEP_MS, int(1e3 * max(waits, default=0.0)) + 2 * STEP_MS, STEP_MS)
         points = {
             float(step): exact(sum(1e3 * wait >= step for wait in waits) / len(RUNS))
             for step in steps

@@ -1,7 +1,10 @@
 """Figures 3 and 4: one loss, small and large processing times."""
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+import math
+from functools import partial
+
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import judged, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Cell, Results
 
@@ -29,17 +32,19 @@ def judge(results: Results) -> Finding:
     found, times = results.derive(gains), results.derive(adus)
     checks, views = [], []
     for time in TIMES_MS:
-        row = found.filter(processing_ms=time).to_dicts()[0]
+        rows = found.filter(processing_ms=time).to_dicts()
         for what, name in (
             ("gain", "the mean total time"),
             ("makespan_gain", "the time until the last ADU is processed"),
         ):
+            gain = float(rows[0][what]) if rows else math.nan
             checks.append(
-                Check(
+                judged(
                     f"At Ta = {time:g} ms order costs next to nothing in {name}.",
                     f"G within {NEAR:g} of 0",
-                    number(row[what]),
-                    abs(row[what]) <= NEAR,
+                    partial(number, gain),
+                    {f"G at {time:g} ms": gain},
+                    partial(_is_near, gain),
                     SMALL_TA if time < 1 else "",
                 )
             )
@@ -59,6 +64,10 @@ def judge(results: Results) -> Finding:
         selector="Processing time Ta",
     )
     return Finding([figure], checks, [f"{COUNT} ADUs, the fourth lost once; a constant delay."])
+
+
+def _is_near(gain: float) -> bool:
+    return abs(gain) <= NEAR
 
 
 CLAIM = Claim(

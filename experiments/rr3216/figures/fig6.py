@@ -1,7 +1,7 @@
 """Figure 6: the gain against the processing time, without and with rate control."""
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import Curve, monotone, number
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import Curve, is_above, judged, monotone, number
 from ontempo.lab.plots import Figure
 from ontempo.lab.study import Cell, Results
 
@@ -36,44 +36,47 @@ def curves(results: Results, metric: str = "gain") -> dict[float, Curve]:
 
 def judge_left(results: Results) -> Finding:
     """Window control only."""
-    found = curves(results)
+    found, places = curves(results), results.asked("processing_ms", interval_ms=0.0)
     checks = [
-        never_negative(found[0.0]),
+        never_negative(found[0.0], places),
         monotone(
             "G falls, or stays, with every increase of Ta.",
             "decreasing",
             found[0.0],
+            places,
             rising=False,
             strictly=False,
             place=ms,
             cause=SMALL_STEPS,
         ),
-        useless_for_large(found[0.0]),
+        useless_for_large(found[0.0], places),
     ]
     return Finding([figure(results)], checks, [RUNS_NOTE])
 
 
 def judge_right(results: Results) -> Finding:
     """With rate control."""
-    found = curves(results)
+    found, places = curves(results), results.asked("processing_ms", interval_ms=10.0)
     (place, most), (_, window_only) = highest(found[10.0]), highest(found[0.0])
     checks = [
         maximum_between(found[10.0], 0.2, 0.4, LEVEL),
-        Check(
+        judged(
             "The largest gain is where Ta is at most R.",
             "Ta at most 10 ms",
-            f"at {ms(place)}",
-            place <= RATE_CONTROLLED.interval_ms,
+            lambda: f"at {ms(place)}",
+            {"the place of the largest gain": place},
+            lambda: place <= RATE_CONTROLLED.interval_ms,
         ),
-        Check(
+        judged(
             "The largest gain is larger than without rate control.",
             "larger",
-            f"{number(most.value)} against {number(window_only.value)}",
-            most.value > window_only.value,
+            lambda: f"{number(most.value)} against {number(window_only.value)}",
+            {"the largest gain": most, "the largest without rate control": window_only},
+            lambda: is_above(most, window_only),
             RATE_RAISES,
         ),
-        never_negative(found[10.0]),
-        useless_for_large(found[10.0]),
+        never_negative(found[10.0], places),
+        useless_for_large(found[10.0], places),
     ]
     return Finding([figure(results)], checks, [RUNS_NOTE])
 

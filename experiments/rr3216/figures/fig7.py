@@ -1,9 +1,10 @@
 """Figure 7: the model's gain in blocking time over Ta and n."""
 
+import math
 from fractions import Fraction
 
 from ontempo.lab.claims import Check, Claim, Finding, World, no_cells
-from ontempo.lab.judging import monotone, number
+from ontempo.lab.judging import MISSING, at, every, is_positive, judged, monotone, number
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 from ontempo.lab.study import Results
 
@@ -67,12 +68,14 @@ def judge_left(_results: Results) -> Finding:
             "exactly",
             f"equal at {len(grid) - off:,} of {len(grid):,} points, computed in fractions",
             off == 0,
+            values=(float(off),),
         ),
         Check(
             "On the line Ta = R - rtt/n, nothing is gained yet.",
             "exactly 0",
             f"at most {number(float(most))} at {len(edge)} points",
             most == 0,
+            values=(float(most),),
         ),
     ]
     return Finding([surface(BURSTS)], checks)
@@ -82,23 +85,35 @@ def judge_right(results: Results) -> Finding:
     """The slice n = 10, and the simulation of a loss rate of 10 % beside it."""
     simulated = gain_curve(results)
     most = highest(simulated)[1].value
-    upto = {time: point for time, point in simulated.items() if time <= INTERVAL_MS}
-    low = min(upto, key=lambda time: upto[time].value)
-    beyond = {time: point for time, point in simulated.items() if time >= INTERVAL_MS}
+    places = results.asked("processing_ms")
+    upto = {time: at(simulated, time) for time in places if time <= INTERVAL_MS}
+    least = {ms(time): point for time, point in upto.items()}
+    low = min(upto, key=lambda time: upto[time].value, default=math.nan)
+    lowest = upto.get(low, MISSING)
     checks = [
-        Check(
+        judged(
             "For n = 10 the model gains nothing at no Ta; nor does the simulation at small Ta.",
             "G above 0 for all Ta up to R",
-            f"at least {number(upto[low].value)}",
-            upto[low].value > 0,
+            lambda: f"at least {number(lowest.value)}",
+            least,
+            lambda: every(is_positive(point) for point in upto.values()),
         ),
-        Check(
+        judged(
             "The gain is maximal for all Ta up to R.",
             f"within {1 - TOP:.0%} of its maximum",
-            f"{number(upto[low].value)} at {ms(low)}, the maximum is {number(most)}",
-            upto[low].value >= TOP * most,
+            lambda: f"{number(lowest.value)} at {ms(low)}, the maximum is {number(most)}",
+            {**least, "the largest gain": most},
+            lambda: lowest.value >= TOP * most,
         ),
-        monotone("It falls beyond R.", "falls", beyond, rising=False, place=ms, cause=SMALL_STEPS),
+        monotone(
+            "It falls beyond R.",
+            "falls",
+            simulated,
+            [time for time in places if time >= INTERVAL_MS],
+            rising=False,
+            place=ms,
+            cause=SMALL_STEPS,
+        ),
     ]
     figure = surface((SLICE,))
     views = [

@@ -30,13 +30,19 @@ def judge(results: Results) -> Finding:
             "The largest gain grows with the window.",
             "grows",
             {float(size): highest(points)[1] for size, points in found.items()},
+            WINDOWS,
             rising=True,
             place=window,
         ),
         monotone(
             "The range of Ta with a gain within 90 % of the largest shrinks as the window grows.",
             "shrinks",
-            {float(size): exact(wide(points)) for size, points in found.items()},
+            {
+                float(size): exact(wide(points))
+                for size, points in found.items()
+                if highest(points)[1].known
+            },
+            WINDOWS,
             rising=False,
             strictly=False,
             place=window,
@@ -46,7 +52,11 @@ def judge(results: Results) -> Finding:
             "above",
             ("32", found[32]),
             ("16", found[16]),
-            [place for place in found[32] if place <= Setting().interval_ms],
+            [
+                place
+                for place in results.asked("processing_ms", window=32)
+                if place <= Setting().interval_ms
+            ],
             ms,
         ),
     ]

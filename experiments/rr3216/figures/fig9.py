@@ -1,7 +1,7 @@
 """Figure 9: the gain for several acknowledgement frequencies and emission intervals."""
 
-from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import about, above_everywhere, monotone, number
+from ontempo.lab.claims import Claim, Finding, Scale, World
+from ontempo.lab.judging import about, above_everywhere, at, is_above, judged, monotone, number
 from ontempo.lab.statistics import mean_interval
 from ontempo.lab.study import Cell, Results
 
@@ -51,25 +51,30 @@ def judge_left(results: Results) -> Finding:
         for order in ORDERS
         for size in (Setting().every, STALLED.every)
     }
-    ratios = {order: took[order, 32] / took[order, 2] for order in ORDERS}
+    ratios = {
+        ORDER_NAMES[order]: took[order, STALLED.every] / took[order, Setting().every]
+        for order in ORDERS
+    }
     checks = [
         monotone(
             "The largest gain does not grow with A.",
             "falls or stays",
             {float(size): highest(points)[1] for size, points in found.items()},
+            EVERY,
             rising=False,
             strictly=False,
             place=every,
             cause=RARE_ACKS,
         ),
-        Check(
+        judged(
             "With A close to W both kinds of delivery stall.",
             f"all takes more than {STALL:g} times as long as with A = 2",
-            "; ".join(
-                f"{ORDER_NAMES[order]} {number(ratio)} times" for order, ratio in ratios.items()
-            )
-            + f" with A = {STALLED.every}",
-            all(ratio > STALL for ratio in ratios.values()),
+            lambda: (
+                "; ".join(f"{order} {number(ratio)} times" for order, ratio in ratios.items())
+                + f" with A = {STALLED.every}"
+            ),
+            ratios,
+            lambda: all(ratio > STALL for ratio in ratios.values()),
         ),
     ]
     figure = gain_figure(
@@ -86,15 +91,21 @@ def judge_right(results: Results) -> Finding:
         interval_ms=IDLE_AT.interval_ms, processing_ms=IDLE_AT.processing_ms
     )
     shares = {
-        order: curve(idle.filter(order=order), "interval_ms", "idle")[20.0] for order in ORDERS
+        ORDER_NAMES[order]: at(
+            curve(idle.filter(order=order), "interval_ms", "idle"), IDLE_AT.interval_ms
+        )
+        for order in ORDERS
     }
+    places = results.asked("processing_ms", interval_ms=10.0)
     (best_place, best), (_, none) = highest(found[10.0]), highest(found[0.0])
+    largest = {"the largest gain": best, "the largest without rate control": none}
     checks = [
-        Check(
+        judged(
             "With R = 20 ms and Ta = 10 ms the receiver is idle about half of the time.",
             "about 50 %",
-            "; ".join(f"{ORDER_NAMES[order]} {share.value:.0%}" for order, share in shares.items()),
-            all(about(share.value, 0.5) for share in shares.values()),
+            lambda: "; ".join(f"{order} {share.value:.0%}" for order, share in shares.items()),
+            shares,
+            lambda: all(about(share.value, 0.5) for share in shares.values()),
         ),
         above_everywhere(
             "Section 4.2.3: spacing ADUs by 20 ms instead of 10 ms reduces the gain where Ta is at"
@@ -102,22 +113,24 @@ def judge_right(results: Results) -> Finding:
             "reduces",
             ("10 ms", found[10.0]),
             ("20 ms", found[20.0]),
-            [place for place in found[10.0] if place <= IDLE_AT.processing_ms],
+            [place for place in places if place <= IDLE_AT.processing_ms],
             ms,
             RATE_LOWERS,
         ),
-        Check(
+        judged(
             "Section 4.2.3: rate control of 10 ms reduces the largest gain.",
             "smaller than with R = 0",
-            f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
-            best.value < none.value,
+            lambda: f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
+            largest,
+            lambda: is_above(none, best),
             RATE_LOWERS,
         ),
-        Check(
+        judged(
             "Section 4.1: rate control of 10 ms raises the largest gain.",
             "larger than with R = 0",
-            f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
-            best.value > none.value,
+            lambda: f"{number(best.value)} at {ms(best_place)}, against {number(none.value)}",
+            largest,
+            lambda: is_above(best, none),
             RATE_RAISES,
         ),
     ]

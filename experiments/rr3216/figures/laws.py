@@ -1,7 +1,10 @@
 """Section 3.1.4: whether the laws of losses and of delays matter."""
 
+import math
+from collections.abc import Sequence
+
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import MISSING, Curve, at, judged, number
 from ontempo.lab.plots import Axis
 from ontempo.lab.statistics import Interval
 from ontempo.lab.study import Cell, Results
@@ -52,26 +55,32 @@ def judge_losses(results: Results) -> Finding:
 
     checks, found = [], by_burst("gain")
     for loss in LOSSES:
-        points = found[rate(loss)]
-        base = points[1 / (1 - loss)].value
-        far = [place for place, point in points.items() if abs(point.value - base) > SAME]
-        listed = ", ".join(f"{number(p.value)} at {number(x)}" for x, p in sorted(points.items()))
-        checks.append(
-            Check(
-                f"At L = {loss:.0%} the gain does not depend on p and q.",
-                f"within {SAME:g} of that of q = 1 - p at every mean burst length",
-                f"G by mean burst length: {listed}"
-                + (f"; it breaks from {number(min(far))} on" if far else ""),
-                not far,
-                MEMORY,
-            )
-        )
+        alone = 1 / (1 - loss)
+        asked = [burst or alone for burst in results.asked("burst", loss=loss)]
+        points = {place: at(found[rate(loss)], place) for place in sorted(asked)}
+        checks.append(_burst_check(loss, points, points.get(alone, MISSING).value))
     figure = gain_figure(
         "The gain against the mean number of ADUs that are lost together, at constant loss rates.",
         by_burst,
         Axis("Mean burst length (ADUs)", (0, 33)),
     )
     return Finding([figure], checks, ["Ta = 10 ms.", RUNS_NOTE])
+
+
+def _burst_check(loss: float, points: Curve, base: float) -> Check:
+    far = [place for place, point in points.items() if abs(point.value - base) > SAME]
+    listed = ", ".join(f"{number(p.value)} at {number(x)}" for x, p in points.items())
+    return judged(
+        f"At L = {loss:.0%} the gain does not depend on p and q.",
+        f"within {SAME:g} of that of q = 1 - p at every mean burst length",
+        lambda: (
+            f"G by mean burst length: {listed}"
+            + (f"; it breaks from {number(min(far))} on" if far else "")
+        ),
+        {"q = 1 - p": base, **{f"bursts of {number(x)}": p for x, p in points.items()}},
+        lambda: not far,
+        MEMORY,
+    )
 
 
 def delay_cells(scale: Scale) -> list[Cell]:
@@ -84,26 +93,30 @@ def judge_delays(results: Results) -> Finding:
     """Each law's curve beside that of constant and Erlang-3 delay."""
     table = results.derive(gains)
     found = {law: curve(table.filter(law=law), "processing_ms") for law in LAWS}
+    times = results.asked("processing_ms")
     base = found[LAWS[0]]
-    checks = []
-    for law in LAWS[1:]:
-        off = {time: found[law][time].value - base[time].value for time in base}
-        widest = max(off, key=lambda time: abs(off[time]))
-        checks.append(
-            Check(
-                f"With a delay that is {law} the gain is the same.",
-                f"within {SAME:g} of that of the default law at every Ta",
-                f"most apart: {number(found[law][widest].value)} against"
-                f" {number(base[widest].value)} at {ms(widest)}",
-                abs(off[widest]) <= SAME,
-                ORDER_KEPT,
-            )
-        )
+    checks = [_law_check(law, found[law], base, times) for law in LAWS[1:]]
     figure = gain_figure(
         "The gain against the processing time for four laws of delay.",
         lambda metric: {law: curve(table.filter(law=law), "processing_ms", metric) for law in LAWS},
     )
     return Finding([figure], checks, [RUNS_NOTE])
+
+
+def _law_check(law: str, points: Curve, base: Curve, times: Sequence[float]) -> Check:
+    off = {time: at(points, time).value - at(base, time).value for time in times}
+    widest = max(off, key=lambda time: abs(off[time]), default=math.nan)
+    return judged(
+        f"With a delay that is {law} the gain is the same.",
+        f"within {SAME:g} of that of the default law at every Ta",
+        lambda: (
+            f"most apart: {number(points[widest].value)} against {number(base[widest].value)}"
+            f" at {ms(widest)}"
+        ),
+        {ms(time): value for time, value in off.items()},
+        lambda: abs(off[widest]) <= SAME,
+        ORDER_KEPT,
+    )
 
 
 GILBERT = Claim(

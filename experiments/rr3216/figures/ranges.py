@@ -3,7 +3,7 @@
 import math
 
 from ontempo.lab.claims import Check, Claim, Finding, Scale, World
-from ontempo.lab.judging import number
+from ontempo.lab.judging import Curve, at, judged, number
 from ontempo.lab.study import Cell, Results
 
 from ..causes import R_STAYS
@@ -32,17 +32,7 @@ def judge(results: Results) -> Finding:
     found = {delay: curve(table.filter(delay_ms=delay), "processing_ms") for delay in PUBLISHED_MS}
     checks = []
     for delay, published in PUBLISHED_MS.items():
-        limit = falls_below(found[delay], USELESS_BELOW)
-        is_near = not math.isnan(limit) and published / FACTOR <= limit <= published * FACTOR
-        checks.append(
-            Check(
-                f"With D = {delay:g} ms it is useful for Ta below about {published:g} ms.",
-                f"G falls below {USELESS_BELOW:g} within a factor of {FACTOR:g} of it",
-                f"it does at {number(limit)} ms",
-                is_near,
-                R_STAYS,
-            )
-        )
+        checks.append(_limit_check(delay, published, found[delay]))
     figure = gain_figure(
         "The gain against the processing time for a local, a national and a transcontinental path.",
         lambda metric: {
@@ -51,6 +41,22 @@ def judge(results: Results) -> Finding:
         },
     )
     return Finding([figure], checks, [RUNS_NOTE])
+
+
+def _limit_check(delay: float, published: float, points: Curve) -> Check:
+    limit = falls_below(points, USELESS_BELOW)
+    never = math.isnan(limit)
+    return judged(
+        f"With D = {delay:g} ms it is useful for Ta below about {published:g} ms.",
+        f"G falls below {USELESS_BELOW:g} within a factor of {FACTOR:g} of it",
+        lambda: f"not up to {TIMES_MS[-1]:g} ms" if never else f"it does at {number(limit)} ms",
+        {
+            **{f"Ta = {time:g} ms": at(points, time) for time in TIMES_MS},
+            "the place": math.inf if never else limit,
+        },
+        lambda: published / FACTOR <= limit <= published * FACTOR,
+        R_STAYS,
+    )
 
 
 CLAIM = Claim(

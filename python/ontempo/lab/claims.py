@@ -27,10 +27,15 @@ class World(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is said of a claim in the end."""
+    """What is said of a claim in the end: the rule stands in ``docs/verdicts.md``.
+
+    "Not yet" is a row for which nothing was run or written; what was run and does not tell is
+    undecided.
+    """
 
     REPRODUCED = "reproduced"
     DIFFERS = "differs"
+    UNDECIDED = "undecided"
     NOT_YET = "not yet"
 
 
@@ -61,6 +66,8 @@ class Check:
 
     `ok` is none where the tables do not suffice to tell. `cause` says why a difference is
     likely; it is shown only where there is one. As a `Cause` it names the experiment, too.
+    `values` are the numbers that decide, in a fixed order; one that is missing is not a number.
+    `doubt` says why a cause that was found is not shown (`ontempo.lab.known`).
     """
 
     sentence: str
@@ -68,6 +75,8 @@ class Check:
     measured: str
     ok: bool | None
     cause: str = ""
+    values: tuple[float, ...] = ()
+    doubt: str = ""
 
     @property
     def experiment(self) -> str:
@@ -90,7 +99,7 @@ class Finding:
         if False in outcomes:
             return Verdict.DIFFERS
         if None in outcomes or not outcomes:
-            return Verdict.NOT_YET
+            return Verdict.UNDECIDED
         return Verdict.REPRODUCED
 
 

@@ -1,11 +1,12 @@
-"""Checks that many claims share: one curve above another, a curve above a bound.
+"""Checks that many claims share, and the one rule by which each of them is decided.
 
-Every comparison is strict and made on the estimates themselves: an interval is shown beside a
-value but never helps it over a bound. Where a value is missing, the check is undecided.
+The rule stands in ``docs/verdicts.md``. In short: what is missing leaves a check undecided; two
+estimates whose 95 % intervals touch cannot be told apart; a value is held against a published bound
+by its estimate alone, which its interval neither helps over the bound nor takes back.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from ontempo.lab.claims import Check
@@ -22,10 +23,16 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LISTED = 3
 """Of how many places each value is written out; of more, the one that is farthest off."""
 
+MISSING = Interval(math.nan, math.nan, math.nan, 0)
+"""An estimate of which there is nothing."""
+
 Curve = Mapping[float, Interval]
 """Estimates by place on the x axis."""
 
 Place = Callable[[float], str]
+
+Outcome = bool | None
+"""Whether something holds; none where it is undecided."""
 
 
 def number(value: float) -> str:
@@ -43,43 +50,164 @@ def about(value: float, published: float) -> bool:
     return abs(value - published) <= ABOUT + 1e-9
 
 
+# One comparison.
+
+
+def told_apart(one: Interval, other: Interval) -> bool:
+    """Whether the sign of the difference of two estimates is known.
+
+    It is where their intervals do not touch, where both have no width, and, for want of anything
+    better, where either has no interval.
+    """
+    if any(math.isnan(limit) for limit in (one.low, one.high, other.low, other.high)):
+        return True
+    if one.low == one.high and other.low == other.high:
+        return True
+    return one.low > other.high or other.low > one.high
+
+
+def is_above(upper: Interval, lower: Interval, *, or_equal: bool = False) -> Outcome:
+    """Whether the first estimate is above the second."""
+    if not (upper.known and lower.known) or not told_apart(upper, lower):
+        return None
+    return upper.value > lower.value or (or_equal and upper.value == lower.value)
+
+
+def is_positive(difference: Interval, *, or_zero: bool = False) -> Outcome:
+    """Whether a mean of paired differences is above zero."""
+    if not difference.known:
+        return None
+    return is_above(difference, Interval(0.0, 0.0, 0.0, 1), or_equal=or_zero)
+
+
+def every(outcomes: Iterable[Outcome]) -> Outcome:
+    """Whether all hold: one that fails decides, and nothing at all holds nothing."""
+    found = list(outcomes)
+    if False in found:
+        return False
+    return None if None in found or not found else True
+
+
+def enough(outcomes: Iterable[Outcome], needed: float) -> Outcome:
+    """Whether so many hold, or would however the undecided ones were decided."""
+    found = list(outcomes)
+    if not found:
+        return None
+    if found.count(True) >= needed:
+        return True
+    return False if found.count(True) + found.count(None) < needed else None
+
+
+def at(curve: Curve, place: float) -> Interval:
+    """The estimate at a place, or `MISSING`."""
+    return curve.get(place, MISSING)
+
+
+# Checks.
+
+
+def judged(
+    sentence: str,
+    published: str,
+    measured: Callable[[], str],
+    needs: Mapping[str, Interval | float | None],
+    holds: Callable[[], Outcome],
+    cause: str = "",
+) -> Check:
+    """A check of some values, by name; undecided where one of them is missing.
+
+    Missing is a value that is none or not a number, or an estimate of no observations. Only where
+    none is, `measured` and `holds` are asked.
+    """
+    values = {name: _value(value) for name, value in needs.items()}
+    missing = [name for name, value in values.items() if math.isnan(value)]
+    if missing or not values:
+        text = f"No data: {', '.join(missing) or 'nothing was measured'}"
+        return Check(sentence, published, text, None, cause, tuple(values.values()))
+    ok = holds()
+    text = measured() + (NOT_TOLD_APART if ok is None else "")
+    return Check(sentence, published, text, ok, cause, tuple(values.values()))
+
+
+NOT_TOLD_APART = "; cannot be told apart: the intervals touch"
+
+
+def _value(value: Interval | float | None) -> float:
+    if isinstance(value, Interval):
+        return value.value if value.known else math.nan
+    return math.nan if value is None else float(value)
+
+
+def counted(
+    sentence: str, published: str, counts: tuple[int, int], what: str, cause: str = ""
+) -> Check:
+    """None of so many things: undecided where there was nothing to count."""
+    found, total = counts
+    text = f"{found:,} of {total:,} {what}"
+    ok = None if total == 0 else found == 0
+    return Check(sentence, published, text, ok, cause, (float(found), float(total)))
+
+
+def all_counted(
+    sentence: str, published: str, counts: tuple[int, int], more: str = "", cause: str = ""
+) -> Check:
+    """Every one of so many things: undecided where there was nothing to count."""
+    found, total = counts
+    text = f"{found:,} of {total:,}{more}"
+    ok = None if total == 0 else found == total
+    return Check(sentence, published, text, ok, cause, (float(found), float(total)))
+
+
 def above_everywhere(
     sentence: str,
     published: str,
     upper: tuple[str, Curve],
     lower: tuple[str, Curve],
-    at: Sequence[float],
+    places: Sequence[float],
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The first curve lies above the second at every place."""
+    """The first curve lies above the second at every place that is asked for."""
     (high_name, high), (low_name, low) = upper, lower
-    known, unknown = _split(at, high, low)
-    below = [x for x in known if high[x].value < low[x].value]
-    ties = [x for x in known if high[x].value == low[x].value]
+    known, unknown = _split(places, high, low)
+    outcomes = {x: is_above(high[x], low[x]) for x in known}
+    below = [x for x in known if outcomes[x] is False and high[x].value < low[x].value]
+    ties = [x for x in known if outcomes[x] is False and high[x].value == low[x].value]
+    near = [x for x in known if outcomes[x] is None]
 
     def beside(x: float) -> str:
         return (
             f"{high_name} {number(high[x].value)}, {low_name} {number(low[x].value)} at {place(x)}"
         )
 
+    def farthest(found: Sequence[float]) -> str:
+        if len(found) <= LISTED:
+            return "; ".join(map(beside, found))
+        return f"most {beside(min(found, key=lambda x: high[x].value - low[x].value))}"
+
     parts = []
     if below:
-        widest = min(below, key=lambda x: high[x].value - low[x].value)
-        listed = "; ".join(map(beside, below)) if len(below) <= LISTED else f"most {beside(widest)}"
-        parts.append(f"below at {len(below)} of {len(known)}: {listed}")
+        parts.append(f"below at {len(below)} of {len(known)}: {farthest(below)}")
     if ties:
         equal = ", ".join(f"{number(high[x].value)} at {place(x)}" for x in ties)
         values = {high[x].value for x in ties}
         if len(ties) > LISTED and len(values) == 1:
             equal = f"{number(values.pop())}, between {place(min(ties))} and {place(max(ties))}"
         parts.append(f"equal at {len(ties)} of {len(known)}: {equal}")
+    if near:
+        parts.append(f"cannot be told apart at {len(near)} of {len(known)}: {farthest(near)}")
+    closest = min(known, key=lambda x: high[x].value - low[x].value, default=math.nan)
     if known and not parts:
-        nearest = min(known, key=lambda x: high[x].value - low[x].value)
-        parts.append(f"above at all {len(known)}; closest: {beside(nearest)}")
-    text = ". ".join(_capital(part) for part in parts) if parts else "No data"
-    text += _missing(unknown, place)
-    return Check(sentence, published, text, _outcome([*below, *ties], unknown), cause)
+        parts.append(f"above at all {len(known)}; closest: {beside(closest)}")
+    decisive = (at(high, closest).value, at(low, closest).value)
+    return Check(
+        sentence,
+        published,
+        _text(parts, unknown, place),
+        every([*outcomes.values(), *(None for _ in unknown)]),
+        cause,
+        (float(len(below) + len(ties)), *decisive),
+    )
 
 
 def within_everywhere(
@@ -87,73 +215,115 @@ def within_everywhere(
     published: str,
     curve: Curve,
     holds: Callable[[float], bool],
-    at: Sequence[float],
+    places: Sequence[float],
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The curve's value satisfies a condition at every place."""
-    known, unknown = _split(at, curve)
-    failing = [x for x in known if not holds(curve[x].value)]
+    """The curve's value satisfies a condition at every place that is asked for."""
+    outcomes = {x: holds(curve[x].value) for x in _split(places, curve)[0]}
+    return _everywhere(sentence, published, curve, outcomes, places, place, cause)
+
+
+def never_below_zero(
+    sentence: str,
+    published: str,
+    differences: Curve,
+    places: Sequence[float],
+    place: Place = number,
+    cause: str = "",
+) -> Check:
+    """Mean differences of paired runs are zero or more at every place that is asked for."""
+    outcomes = {
+        x: is_positive(differences[x], or_zero=True) for x in _split(places, differences)[0]
+    }
+    return _everywhere(sentence, published, differences, outcomes, places, place, cause)
+
+
+def _everywhere(
+    sentence: str,
+    published: str,
+    curve: Curve,
+    outcomes: Mapping[float, Outcome],
+    places: Sequence[float],
+    place: Place,
+    cause: str,
+) -> Check:
+    known, unknown = _split(places, curve)
+    failing = [x for x in known if outcomes[x] is False]
+    near = [x for x in known if outcomes[x] is None]
     values = [curve[x].value for x in known]
+
+    def listed(found: Sequence[float]) -> str:
+        return "; ".join(f"{number(curve[x].value)} at {place(x)}" for x in found)
+
+    parts = []
     if failing:
-        listed = "; ".join(f"{number(curve[x].value)} at {place(x)}" for x in failing)
-        text = f"Outside at {len(failing)} of {len(known)}: {listed}"
-    elif known:
-        text = f"{number(min(values))} to {number(max(values))}, within at all {len(known)}"
-    else:
-        text = "No data"
-    text += _missing(unknown, place)
-    return Check(sentence, published, text, _outcome(failing, unknown), cause)
+        parts.append(f"outside at {len(failing)} of {len(known)}: {listed(failing)}")
+    if near:
+        parts.append(f"cannot be told from zero at {len(near)} of {len(known)}: {listed(near)}")
+    if known and not parts:
+        parts.append(f"{number(min(values))} to {number(max(values))}, within at all {len(known)}")
+    spread = (min(values), max(values)) if values else (math.nan, math.nan)
+    return Check(
+        sentence,
+        published,
+        _text(parts, unknown, place),
+        every([*outcomes.values(), *(None for _ in unknown)]),
+        cause,
+        (float(len(failing)), *spread),
+    )
 
 
 def monotone(
     sentence: str,
     published: str,
     curve: Curve,
+    places: Sequence[float],
     *,
     rising: bool,
     strictly: bool = True,
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The curve rises (or falls) from each place to the next."""
-    places = sorted(x for x, interval in curve.items() if interval.known)
-    sign = 1 if rising else -1
+    """The curve rises (or falls) from each place that is asked for to the next."""
+    wanted = sorted(set(places))
+    known, unknown = _split(wanted, curve)
+    if len(known) < 2:  # noqa: PLR2004 - two points make a step
+        text = _text(["Too few data"], unknown, place)
+        return Check(sentence, published, text, None, cause, (math.nan,) * 3)
 
-    def goes_on(step: float) -> bool:
-        return step > 0 if strictly else step >= 0
+    def goes_on(a: float, b: float) -> Outcome:
+        upper, lower = (curve[b], curve[a]) if rising else (curve[a], curve[b])
+        return is_above(upper, lower, or_equal=not strictly)
 
-    failing = [
-        (a, b) for a, b in pairwise(places) if not goes_on(sign * (curve[b].value - curve[a].value))
-    ]
-    if len(places) < 2:  # noqa: PLR2004 - two points make a step
-        return Check(sentence, published, "Too few data", None, cause)
-    if failing:
-        text = "; ".join(
-            f"{number(curve[a].value)} at {place(a)}, {number(curve[b].value)} at {place(b)}"
-            for a, b in failing
-        )
-        text = f"Not from: {text}"
-    else:
-        first, last = places[0], places[-1]
-        text = f"From {number(curve[first].value)} to {number(curve[last].value)}"
-    return Check(sentence, published, text, not failing, cause)
-
-
-def _split(at: Sequence[float], *curves: Curve) -> tuple[list[float], list[float]]:
-    known = [x for x in at if all(x in curve and curve[x].known for curve in curves)]
-    return known, [x for x in at if x not in known]
-
-
-def _outcome(failing: Sequence[object], unknown: Sequence[float]) -> bool | None:
-    if failing:
-        return False
-    return None if unknown else True
-
-
-def _missing(unknown: Sequence[float], place: Place) -> str:
-    return f". Nothing at {', '.join(map(place, unknown))}" if unknown else ""
+    outcomes = {(a, b): goes_on(a, b) for a, b in pairwise(known)}
+    parts = []
+    for words, outcome in (("not from", False), ("cannot be told apart", None)):
+        found = [step for step, result in outcomes.items() if result is outcome]
+        if found:
+            listed = "; ".join(
+                f"{number(curve[a].value)} at {place(a)}, {number(curve[b].value)} at {place(b)}"
+                for a, b in found
+            )
+            parts.append(f"{words}: {listed}")
+    first, last = curve[known[0]].value, curve[known[-1]].value
+    if not parts:
+        parts.append(f"from {number(first)} to {number(last)}")
+    return Check(
+        sentence,
+        published,
+        _text(parts, unknown, place),
+        every([*outcomes.values(), *(None for _ in unknown)]),
+        cause,
+        (float(list(outcomes.values()).count(False)), first, last),
+    )
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _split(places: Sequence[float], *curves: Curve) -> tuple[list[float], list[float]]:
+    known = [x for x in places if all(at(curve, x).known for curve in curves)]
+    return known, [x for x in places if x not in known]
+
+
+def _text(parts: Sequence[str], unknown: Sequence[float], place: Place) -> str:
+    text = ". ".join(part[:1].upper() + part[1:] for part in parts) or "No data"
+    return text + (f". Nothing at {', '.join(map(place, unknown))}" if unknown else "")

@@ -5,6 +5,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +21,14 @@ from ontempo.lab.engine import Engine, NativeEngine
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
+from ontempo.lab.known import FILE, bound_anew, known_text, read_known, with_known_causes
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
 from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
+from ontempo.lab.verdict_file import changed_verdicts, verdict_text
 from ontempo.lab.verdicts_output import tell
 from ontempo.lab.worlds import hindrances, in_worlds, read_worlds
 
@@ -46,6 +49,9 @@ def about() -> None:
 
 
 CORES = os.cpu_count() or 1
+
+DIFFERENT = 1
+"""The exit code where verdicts are not those of the file they are compared with."""
 
 Jobs = Annotated[int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")]
 Dask = Annotated[
@@ -97,6 +103,21 @@ def reproduce(
         Path | None,
         typer.Option("--differences", help="Write what differs, and why, as Markdown."),
     ] = None,
+    write_verdicts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the verdict of each computed check, a line each."),
+    ] = None,
+    check_verdicts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare with such a file; fail where a line differs."),
+    ] = None,
+    bind_causes: Annotated[
+        bool,
+        typer.Option(
+            "--bind-causes",
+            help="Bind causes to what is measured, where they are not: known.toml of each paper.",
+        ),
+    ] = False,
     experiments: Annotated[
         Path | None,
         typer.Option(help="The folder of experiments.", show_default="this checkout's"),
@@ -138,6 +159,9 @@ def reproduce(
         hindered = hindrances({claim.id: claim.cells(scale) for claim in claims})
         claims = [claim for claim in claims if claim.id not in hindered]
         judged = _run(engine, claims, scale, out, jobs, dask)
+        if bind_causes:
+            _bind(folder, judged)
+        judged = _with_known_causes(folder, judged)
         cells = len({cell for claim in claims for cell in claim.cells(scale)})
         report = Report(scale, command, every, judged, engine.fingerprint(), cells, hindered)
         path = write_report(report, out / "report")
@@ -147,7 +171,11 @@ def reproduce(
             print(f"{len(written)} figures: {out / 'figures'}", file=sys.stderr)
         if differences_to:
             write_text(differences_to, differences(report, folder))
+        if write_verdicts:
+            write_text(write_verdicts, verdict_text(judged))
         tell(report, path, as_json=as_json)
+        if check_verdicts:
+            _compare(check_verdicts, judged)
         if open_report or (open_report is None and sys.stdout.isatty()):
             webbrowser.open(path.resolve().as_uri())
 
@@ -287,6 +315,37 @@ def _run(
         with ShownProgress(console, runner) as progress:
             results = study.run(plan, progress)
         return [_judge(claim, scale, results.of(needed[claim.id])) for claim in claims]
+
+
+def _bind(folder: Path, judged: Sequence[Judged]) -> None:
+    """Write anew the causes that each paper knows."""
+    for paper in sorted({one.claim.paper for one in judged}):
+        findings = {one.claim.id: one.finding for one in judged if one.claim.paper == paper}
+        known = bound_anew(read_known(folder / paper), findings)
+        write_text(folder / paper / FILE, known_text(known))
+
+
+def _with_known_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
+    known = {
+        paper: read_known(folder / paper) for paper in sorted({one.claim.paper for one in judged})
+    }
+    return [
+        replace(one, finding=with_known_causes(one.claim.id, one.finding, known[one.claim.paper]))
+        for one in judged
+    ]
+
+
+def _compare(path: Path, judged: Sequence[Judged]) -> None:
+    """End the command with `DIFFERENT` where verdicts are not those of the file."""
+    changed = changed_verdicts(path, judged)
+    if changed:
+        print(
+            *changed,
+            f"verdicts differ from {path}: look why; `make differences` writes it anew",
+            sep="\n",
+            file=sys.stderr,
+        )
+        raise typer.Exit(DIFFERENT)
 
 
 def _judge(claim: Claim, scale: Scale, results: Results) -> Judged:

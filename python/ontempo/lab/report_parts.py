@@ -11,10 +11,11 @@ from ontempo.lab.report import Judged, Report
 SHAPES = {
     Verdict.REPRODUCED: '<path d="M2 8.5 6 12.5 14 3.5"/>',
     Verdict.DIFFERS: '<path d="M2 5.5H14M2 10.5H14M11.5 1.5 4.5 14.5"/>',
+    Verdict.UNDECIDED: '<path d="M5 5.5A3 3 0 1 1 8 9V10.5M8 13.2V14"/>',
     Verdict.NOT_YET: '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.4 2.4"/>',
 }
 
-OUTCOMES = {True: Verdict.REPRODUCED, False: Verdict.DIFFERS, None: Verdict.NOT_YET}
+OUTCOMES = {True: Verdict.REPRODUCED, False: Verdict.DIFFERS, None: Verdict.UNDECIDED}
 
 CHECK_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 
@@ -130,6 +131,9 @@ def _cause(check: Check, told: set[str]) -> str:
     """Why a check does not hold; what `told` has is not told again."""
     if check.ok is not False:
         return ""
+    if check.doubt:
+        text = escape(f"{check.doubt[:1].upper()}{check.doubt[1:]}.")
+        return f'<tr class="cause"><td></td><td colspan="3">{text}</td></tr>'
     if check.cause in told:
         return '<tr class="cause"><td></td><td colspan="3">Likely cause: as above.</td></tr>'
     if check.cause:

@@ -24,7 +24,7 @@ class Interval(NamedTuple):
     @property
     def known(self) -> bool:
         """Whether there is a value at all."""
-        return self.n > 0
+        return self.n > 0 and not math.isnan(self.value)
 
 
 def mean_interval(values: Iterable[float], confidence: float = CONFIDENCE) -> Interval:

@@ -75,6 +75,17 @@ class Results:
 
         return self._once(("table", name, self.cells), build)
 
+    def asked(self, label: str, **labels: Label) -> list[float]:
+        """The values of a label over the cells that were asked for, in order.
+
+        Checks take their places from here, never from the tables: what is missing there must show.
+        """
+        wanted = labels.items()
+        found = (dict(cell.labels) for cell in self.cells)
+        return sorted(
+            {float(one[label]) for one in found if label in one and wanted <= one.items()}
+        )
+
     def derive(self, builder: Callable[["Results"], T]) -> T:
         """What `builder` makes of these results, made once for all who ask."""
         return self._once((builder, self.cells), lambda: builder(self))

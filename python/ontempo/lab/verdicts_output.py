@@ -1,6 +1,7 @@
 """What ``ontempo-lab reproduce`` prints: verdicts by paper, what does not hold, and the counts."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from ontempo.lab.claims import Finding, Verdict
 from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_parts import OUTCOMES
 
-MARKS = {Verdict.REPRODUCED: "[green]✓[/]", Verdict.DIFFERS: "[red]≠[/]", Verdict.NOT_YET: "…"}
+MARKS = {
+    Verdict.REPRODUCED: "[green]✓[/]",
+    Verdict.DIFFERS: "[red]≠[/]",
+    Verdict.UNDECIDED: "[yellow]?[/]",
+    Verdict.NOT_YET: "…",
+}
 
 CHECKS_INDENT = 4
 
@@ -125,7 +131,9 @@ def _checks(found: Finding) -> list[dict[str, Any]]:
             "published": check.published,
             "measured": check.measured,
             "ok": check.ok,
+            "values": [None if math.isnan(value) else value for value in check.values],
             "cause": check.cause if check.ok is False else "",
+            "doubt": check.doubt,
         }
         for check in found.checks
     ]

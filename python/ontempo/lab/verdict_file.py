@@ -1,0 +1,56 @@
+"""The verdicts as a committed file: a line a check, so that a change of any shows as a difference.
+
+Only what is computed is in it, analysis and simulation: equal sources give equal lines on every
+machine. ``make differences`` writes the file; ``make test`` runs the claims and compares.
+"""
+
+from collections.abc import Sequence
+from difflib import unified_diff
+from pathlib import Path
+
+from ontempo.lab.claims import Check, World
+from ontempo.lab.judging import number
+from ontempo.lab.report import Judged
+
+COMPUTED = (World.ANALYSIS, World.SIMULATION)
+
+WORDS = {True: "held", False: "failed", None: "undecided"}
+
+HEAD = """\
+# What the quick grid says of each check: claim, check, verdict, and the values that decide,
+# separated by tabs. Written by `make differences`; `make test` compares.
+"""
+
+
+def verdict_lines(judged: Sequence[Judged]) -> list[str]:
+    """A line a check, of the claims that are computed."""
+    return [
+        "\t".join([one.claim.id, check.sentence, WORDS[check.ok], _values(check)])
+        for one in judged
+        if one.claim.world in COMPUTED
+        for check in one.finding.checks
+    ]
+
+
+def verdict_text(judged: Sequence[Judged]) -> str:
+    """The file."""
+    return HEAD + "".join(f"{line}\n" for line in verdict_lines(judged))
+
+
+def changed_verdicts(path: Path, judged: Sequence[Judged]) -> list[str]:
+    """The lines in which a file and what was found differ; none where they are equal.
+
+    Of a file only the lines of claims that were judged count, and all of them.
+    """
+    claims = {one.claim.id for one in judged}
+    written = path.read_text("utf-8").splitlines() if path.exists() else []
+    before = [
+        line for line in written if not line.startswith("#") and line.partition("\t")[0] in claims
+    ]
+    after = verdict_lines(judged)
+    found = unified_diff(before, after, str(path), "what is measured now", lineterm="", n=0)
+    return [line for line in found if not line.startswith("@@")]
+
+
+def _values(check: Check) -> str:
+    return " ".join(map(number, check.values)) or "-"
