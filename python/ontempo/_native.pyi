@@ -267,8 +267,10 @@ class LiveConnection:
         """A `LiveSendFlow`."""
     def try_accept(self, waker: Waker) -> LiveReceiveFlow | None:
         """The next flow that the peer has opened."""
+    def closed_because(self) -> str | None:
+        """Why it was closed or lost, in a sentence; ``None`` while it is open."""
     def close_reason(self) -> str | None:
-        """Why it was closed or lost; ``None`` while it is open."""
+        """The same as the name of a `CloseReason`."""
     def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `ConnectionStatistics`, or ``None``."""
     def close(self, reason: str, waker: Waker) -> PendingResult | None:
@@ -327,7 +329,7 @@ class LiveListener:
         """The address and port at which it listens."""
     def try_accept(
         self, waker: Waker
-    ) -> LiveConnection | tuple[tuple[str, int] | None, str] | None:
+    ) -> LiveConnection | tuple[tuple[str, int] | None, str, str | None] | None:
         """The next connection, or the address of a refused client with the reason."""
     def close(self, waker: Waker) -> PendingResult | None:
         """Stop accepting; ``None`` where it is closed already."""
@@ -424,7 +426,9 @@ class QosAcceptor:
     @property
     def local(self) -> tuple[str, int]:
         """The address and port at which it listens."""
-    def try_accept(self, waker: Waker) -> QosChannel | tuple[tuple[str, int], str] | None:
+    def try_accept(
+        self, waker: Waker
+    ) -> QosChannel | tuple[tuple[str, int], str, str | None] | None:
         """The next connection, or the address of a refused client with the reason."""
     def close(self, waker: Waker) -> PendingResult:
         """Stop accepting."""

@@ -44,6 +44,7 @@ from .connection import Connection, connect
 from .errors import (
     BindError,
     ClosedError,
+    CloseReason,
     EndpointError,
     IdentityError,
     NotConnectedError,
@@ -61,6 +62,7 @@ from .statistics import (
 
 __all__ = [
     "BindError",
+    "CloseReason",
     "ClosedError",
     "Connection",
     "ConnectionStatistics",

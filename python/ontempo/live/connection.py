@@ -10,7 +10,7 @@ from ontempo._native import LiveConnection, Trust, begin
 from .bridge import Bridge, Waitable, bridge, result_of
 from .checks import Data, address, secret
 from .contexts import Closing, Opening
-from .errors import ClosedError, NotConnectedError
+from .errors import ClosedError, CloseReason, NotConnectedError
 from .flow import ReceiveFlow, SendFlow
 from .options import FlowConfig, Options
 from .statistics import ConnectionStatistics
@@ -42,9 +42,15 @@ class Connection(Waitable[LiveConnection], Closing):
         return self._native.local
 
     @property
-    def close_reason(self) -> str | None:
-        """Why it was closed or lost; ``None`` while it is open."""
-        return self._native.close_reason()
+    def closed_because(self) -> str | None:
+        """Why it was closed or lost, in a sentence; ``None`` while it is open."""
+        return self._native.closed_because()
+
+    @property
+    def close_reason(self) -> CloseReason | None:
+        """Why it is over, for programs; ``None`` while it is not."""
+        name = self._native.close_reason()
+        return None if name is None else CloseReason(name)
 
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
         """Open a flow to the peer: await it, or enter it by ``async with``.

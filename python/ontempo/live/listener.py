@@ -11,7 +11,7 @@ from .bridge import Bridge, Keyed, Waitable, bridge, result_of
 from .checks import Data, address, secret
 from .connection import Connection
 from .contexts import Closing, Opening
-from .errors import ClosedError
+from .errors import ClosedError, CloseReason
 from .options import Options
 
 __all__ = ["BaseListener", "Listener", "Refused", "listen"]
@@ -28,6 +28,8 @@ class Refused:
     """Its address and port; ``None`` where they are not known any more."""
     reason: str
     """Why, as a sentence."""
+    close_reason: CloseReason | None = None
+    """Why, for programs; ``None`` where it was not the transport that refused."""
 
 
 class NativeListener(Keyed, Protocol[L_co]):
@@ -37,7 +39,9 @@ class NativeListener(Keyed, Protocol[L_co]):
     def local(self) -> tuple[str, int]:
         """Its address and port."""
 
-    def try_accept(self, waker: Waker) -> L_co | tuple[tuple[str, int] | None, str] | None:
+    def try_accept(
+        self, waker: Waker
+    ) -> L_co | tuple[tuple[str, int] | None, str, str | None] | None:
         """The next connection, or a refused one's address and the reason; ``None``: none yet."""
 
     def close(self, waker: Waker) -> PendingResult | None:
@@ -70,7 +74,8 @@ class BaseListener(Waitable[NativeListener[L_co]], Closing, Generic[L_co, C]):
     def _next(self) -> C | Refused | None:
         found = self._native.try_accept(self._bridge.waker)
         if isinstance(found, tuple):
-            return Refused(*found)
+            remote, reason, name = found
+            return Refused(remote, reason, None if name is None else CloseReason(name))
         return None if found is None else self._connection(found, self._bridge)
 
     async def accept(self) -> C:

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_transport::Closed;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -16,7 +17,7 @@ use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::figures::{Delivered, direction, reservation_name};
 use super::specification::{QosOptionsFields, SpecificationFields};
-use super::{failure, reason};
+use super::{closed as closed_by, failure};
 use crate::live::{
     Notifier, PendingResult, Trust, Waker, address, closed, lock, over, parts, token,
 };
@@ -35,11 +36,11 @@ struct State {
     ready: VecDeque<ReceivedMessage>,
     ready_bytes: usize,
     /// The other end has finished sending, or why receiving failed.
-    ended: Option<Result<(), String>>,
+    ended: Option<Result<(), Closed>>,
     is_writing: bool,
     /// The message that waits for the writing thread.
     slot: Option<PyBackedBytes>,
-    failed: Option<String>,
+    failed: Option<Closed>,
     /// Messages that still arrive are dropped.
     is_ending: bool,
     is_closed: bool,
@@ -123,7 +124,7 @@ fn read(carried: &AnyConnection, shared: &Shared) {
             Ok(None) => return shared.change(|state| state.ended = Some(Ok(()))),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                return shared.change(|state| state.ended = Some(Err(reason(&error))));
+                return shared.change(|state| state.ended = Some(Err(closed_by(&error))));
             }
         }
     }
@@ -158,7 +159,7 @@ fn write(carried: &AnyConnection, shared: &Shared) {
         shared.change(|state| {
             state.is_writing = false;
             if let Err(error) = sent {
-                state.failed = Some(reason(&error));
+                state.failed = Some(closed_by(&error));
             }
         });
     }
@@ -270,8 +271,8 @@ impl QosChannel {
             self.start("write", write)?;
         }
         self.shared.change(|state| {
-            if let Some(reason) = &state.failed {
-                return Err(over(reason));
+            if let Some(closed) = &state.failed {
+                return Err(over(closed));
             }
             if state.is_writing {
                 return Ok(false);
@@ -285,7 +286,7 @@ impl QosChannel {
     fn has_sent(&self) -> PyResult<bool> {
         let state = lock(&self.shared.state);
         match &state.failed {
-            Some(reason) => Err(over(reason)),
+            Some(closed) => Err(over(closed)),
             None if state.is_closed => {
                 drop(state);
                 self.get().map(|_| true)
@@ -309,7 +310,7 @@ impl QosChannel {
         }
         match &state.ended {
             Some(Ok(())) => Err(PyStopAsyncIteration::new_err(())),
-            Some(Err(reason)) => Err(over(reason)),
+            Some(Err(closed)) => Err(over(closed)),
             None => {
                 drop(state);
                 self.get().map(|_| None)

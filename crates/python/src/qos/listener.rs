@@ -11,7 +11,7 @@ use ontempo_qos::{
     Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
     QosSocketListener, SetupError,
 };
-use ontempo_transport::{Token, Trust};
+use ontempo_transport::{CloseReason, Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -175,11 +175,12 @@ pub(crate) struct QosAcceptor {
     address: SocketAddr,
 }
 
-/// An accepted connection, or the address of a refused one with the reason.
+/// An accepted connection, or the address of a refused one with the reason and the name of the
+/// `CloseReason`, if there is one.
 #[derive(IntoPyObject)]
 pub(crate) enum Arrival {
     Connection(Py<QosChannel>),
-    Refused(((String, u16), String)),
+    Refused(((String, u16), String, Option<&'static str>)),
 }
 
 impl QosAcceptor {
@@ -208,12 +209,15 @@ impl QosAcceptor {
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_closed {
-            return Err(ClosedError::new_err("the listener is closed"));
+            return Err(ClosedError::new_err(("the listener is closed", CloseReason::Done.name())));
         }
         let Some(accepted) = waiting.came.pop_front() else {
             let failed = waiting.failed.clone();
             return match failed {
-                Some(reason) => Err(ClosedError::new_err(format!("the listener ended: {reason}"))),
+                Some(reason) => {
+                    let sentence = format!("the listener ended: {reason}");
+                    Err(ClosedError::new_err((sentence, CloseReason::Ended.name())))
+                }
                 None => Ok(None),
             };
         };
@@ -223,7 +227,8 @@ impl QosAcceptor {
                 Arrival::Connection(Py::new(py, QosChannel::new(carried, waker.notifier())?)?)
             }
             Accepted::Refused(remote, error) => {
-                Arrival::Refused((parts(remote), error.to_string()))
+                let reason = super::close_reason(&error);
+                Arrival::Refused((parts(remote), error.to_string(), reason))
             }
         }))
     }
