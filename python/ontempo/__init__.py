@@ -45,6 +45,7 @@ from ontempo._native import (
 from ontempo.live import (
     BindError,
     ClosedError,
+    CloseReason,
     Connection,
     ConnectionStatistics,
     DelayStatistics,
@@ -74,6 +75,7 @@ __all__ = [
     "BindError",
     "CancelToken",
     "Cancelled",
+    "CloseReason",
     "ClosedError",
     "Connection",
     "ConnectionStatistics",

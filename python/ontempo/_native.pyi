@@ -265,6 +265,8 @@ class LiveConnection:
         """The next flow that the peer has opened."""
     def closed_because(self) -> str | None:
         """Why it is over; ``None`` while it is not."""
+    def close_reason(self) -> str | None:
+        """The same as the name of a `CloseReason`."""
     def statistics(self, waker: Waker) -> Answer:
         """The fields of `ConnectionStatistics`, or ``None``."""
     def close(self, reason: str, waker: Waker) -> Answer | None:
@@ -321,7 +323,7 @@ class LiveListener:
         """Where it listens."""
     def try_accept(
         self, waker: Waker
-    ) -> LiveConnection | tuple[tuple[str, int] | None, str] | None:
+    ) -> LiveConnection | tuple[tuple[str, int] | None, str, str | None] | None:
         """Who came next: one to talk to, or the address of one refused, with the reason."""
     def close(self, waker: Waker) -> Answer | None:
         """Take no more; ``None`` where it is closed."""
@@ -418,7 +420,7 @@ class QosDoor:
     @property
     def local(self) -> tuple[str, int]:
         """Where it listens."""
-    def try_accept(self, waker: Waker) -> QosLink | tuple[tuple[str, int], str] | None:
+    def try_accept(self, waker: Waker) -> QosLink | tuple[tuple[str, int], str, str | None] | None:
         """Who came next: one to talk to, or the address of one refused, with the reason."""
     def close(self, waker: Waker) -> Answer:
         """Take no more."""

@@ -313,9 +313,11 @@ def test_closing_is_told_to_the_peer_and_ends_all_waiting() -> None:
             await asyncio.sleep(0.05)
             await near.close("enough")
             assert await told == "the peer closed: enough"
+            assert far.close_reason is ot.CloseReason.DONE
             for error in await asyncio.gather(*waiting, return_exceptions=True):
                 assert isinstance(error, ot.ClosedError)
                 assert error.orderly
+                assert error.close_reason is ot.CloseReason.DONE
             assert [flow async for flow in far] == []
             with pytest.raises(ot.ClosedError, match="closed by this side"):
                 await near.open_flow()
@@ -352,10 +354,12 @@ def test_a_closed_listener_ends_its_loop_and_leaves_connections_alone() -> None:
 def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
     async def main() -> None:
         async with ot.listen("127.0.0.1:0", token="open") as listener:
-            with pytest.raises(ot.NotConnectedError, match="the peer refused our token"):
+            with pytest.raises(ot.NotConnectedError, match="the peer refused our token") as failed:
                 await ot.connect(there(listener), trust=listener.fingerprint, token="guess")
+            assert failed.value.close_reason is ot.CloseReason.WRONG_TOKEN
             refused = await listener.arrival()
             assert isinstance(refused, ot.Refused)
+            assert refused.close_reason is ot.CloseReason.WRONG_TOKEN
             assert refused.reason == "a client had the wrong token"
             other = ot.Identity.self_made().fingerprint
             with pytest.raises(ot.NotConnectedError, match=f"expected is {other}"):
@@ -363,6 +367,7 @@ def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
             refused = await listener.arrival()
             assert isinstance(refused, ot.Refused)
             assert "does not trust our certificate" in refused.reason
+            assert refused.close_reason is ot.CloseReason.UNTRUSTED
 
     run(main)
 

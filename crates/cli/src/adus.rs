@@ -12,8 +12,9 @@ use std::time::Duration as Wall;
 use bytes::{Bytes, BytesMut};
 use ontempo_foundation::{Bytes as Size, Duration, Packets, Time};
 use ontempo_transport::{
-    AckRequest, Configuration, ConnectionId, ConnectionStatistics, DelayedAcks, Delivery, Endpoint,
-    Event, FlowConfig, FlowId, Identity, Outgoing, Poll, SendError, Source, Token, Trust,
+    AckRequest, CloseReason, Configuration, ConnectionId, ConnectionStatistics, DelayedAcks,
+    Delivery, Endpoint, Event, FlowConfig, FlowId, Identity, Outgoing, Poll, SendError, Source,
+    Token, Trust,
 };
 use ontempo_udp::random;
 use ontempo_udp::{
@@ -41,9 +42,6 @@ const AGAIN: Duration = Duration::from_millis(1);
 
 /// Longer than any round trip: the transport cuts it to one.
 const NO_ACK_TIMER: Duration = Duration::from_secs(60);
-
-/// Why a receiver that is done closes the connection.
-const PROCESSED: &str = "all is processed";
 
 /// More packets than any receiver's window lets be under way.
 const NO_CONGESTION: Packets = Packets::new(4_096);
@@ -219,9 +217,9 @@ impl Part for Sender {
                 }
             }
             Event::FlowSettled { statistics, .. } => self.note(now, statistics.written),
-            Event::Closed { reason, .. } => {
-                let done = reason.ends_with(PROCESSED);
-                self.outcome = Some(if done { Ok(()) } else { Err(reason) });
+            Event::Closed { closed, .. } => {
+                let done = closed.reason == CloseReason::Complete;
+                self.outcome = Some(if done { Ok(()) } else { Err(closed.sentence) });
             }
             _ => {}
         }
@@ -352,11 +350,11 @@ impl Part for Receiver {
                 self.flow = Some((connection, flow));
             }
             Event::FlowEnded { .. } => self.ended = true,
-            Event::Closed { connection, reason }
+            Event::Closed { connection, closed }
                 if self.outcome.is_none()
                     && self.flow.is_some_and(|(ours, _)| ours == connection) =>
             {
-                self.outcome = Some(Err(reason));
+                self.outcome = Some(Err(closed.sentence));
             }
             _ => {}
         }
@@ -380,7 +378,7 @@ impl Part for Receiver {
             }
         }
         if self.ended && self.busy.is_none() && self.outcome.is_none() {
-            found.close(now, PROCESSED);
+            found.close_with(now, CloseReason::Complete, "all is processed");
             self.outcome = Some(Ok(()));
         }
     }

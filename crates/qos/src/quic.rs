@@ -21,7 +21,7 @@ use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_transport::live::{self, Caller, Connection, NotTaken, ReceiveFlow, SendFlow};
 use ontempo_transport::quic::span;
-use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability, Token, Trust};
+use ontempo_transport::{CloseReason, DeliveryOrder, FlowConfig, Reliability, Token, Trust};
 use ontempo_udp::{Dscp, any_for};
 
 /// What the flows are called: that of the set-up and of what the ends tell each other, and that
@@ -100,7 +100,7 @@ fn system(error: live::Error) -> io::Error {
         live::Error::System(error) => error,
         live::Error::Bind(error) => error.error,
         live::Error::NotConnected { .. } => io::Error::new(ErrorKind::ConnectionRefused, error),
-        live::Error::Closed { .. } => io::Error::new(ErrorKind::ConnectionAborted, error),
+        live::Error::Closed(_) => io::Error::new(ErrorKind::ConnectionAborted, error),
         other => io::Error::other(other),
     }
 }
@@ -376,7 +376,8 @@ impl Inner {
         match told.receive_within(LOOK) {
             Some(Ok(Some(ontempo_transport::Delivery::Unit(unit)))) => {
                 if self.on_told(&unit.data).is_err() {
-                    self.connection.close("a damaged message of QoSockets");
+                    let sentence = "a damaged message of QoSockets";
+                    self.connection.close_with(CloseReason::ProtocolViolation, sentence);
                 }
                 true
             }

@@ -110,7 +110,7 @@ impl Sender {
         while let Some(event) = network.endpoint(self.node).poll_event() {
             match event {
                 Event::Connected { .. } => self.open = true,
-                Event::Closed { reason, .. } => panic!("node {}: {reason}", self.node),
+                Event::Closed { closed, .. } => panic!("node {}: {closed}", self.node),
                 _ => {}
             }
         }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use noq_proto::EcnCodepoint;
 use ontempo_foundation::Time;
 
+use crate::close::Closed;
 use crate::connection::{ReceiveStatistics, SendStatistics, Told};
 use crate::endpoint::ConnectionId;
 use crate::flow::{FlowConfig, FlowId};
@@ -78,8 +79,8 @@ pub enum Event {
     Closed {
         /// Which.
         connection: ConnectionId,
-        /// Why, in a sentence.
-        reason: String,
+        /// Why.
+        closed: Closed,
     },
 }
 
@@ -161,6 +162,6 @@ pub(crate) fn event(connection: ConnectionId, accepted: bool, told: Told) -> Eve
         Told::Dropped(flow, units) => Event::Dropped { connection, flow, units },
         Told::FlowEnded(flow, statistics) => Event::FlowEnded { connection, flow, statistics },
         Told::FlowSettled(flow, statistics) => Event::FlowSettled { connection, flow, statistics },
-        Told::Closed(reason) => Event::Closed { connection, reason },
+        Told::Closed(closed) => Event::Closed { connection, closed },
     }
 }

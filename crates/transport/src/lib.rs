@@ -14,6 +14,7 @@
 //! Programs that want sockets and threads rather than a state machine use [`live`].
 
 mod address;
+mod close;
 mod config;
 mod connection;
 mod endpoint;
@@ -27,6 +28,7 @@ pub mod quic;
 pub mod simulated;
 pub mod wire;
 
+pub use close::{CloseReason, Closed};
 pub use config::{
     Configuration, CongestionName, DelayedAcks, Limits, PacingConfig, UnknownCongestion,
 };

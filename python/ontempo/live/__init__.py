@@ -27,6 +27,7 @@ from .connection import Connection, connect
 from .errors import (
     BindError,
     ClosedError,
+    CloseReason,
     EndpointError,
     IdentityError,
     NotConnectedError,
@@ -44,6 +45,7 @@ from .statistics import (
 
 __all__ = [
     "BindError",
+    "CloseReason",
     "ClosedError",
     "Connection",
     "ConnectionStatistics",

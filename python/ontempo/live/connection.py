@@ -10,7 +10,7 @@ from ontempo._native import LiveConnection, Trust, begin
 from .bridge import Bridge, Watched, answered, bridge
 from .checks import Data, address, secret
 from .contexts import Closing, Opening
-from .errors import ClosedError, NotConnectedError
+from .errors import ClosedError, CloseReason, NotConnectedError
 from .flow import ReceiveFlow, SendFlow
 from .options import FlowConfig, Options
 from .statistics import ConnectionStatistics
@@ -43,8 +43,14 @@ class Connection(Watched[LiveConnection], Closing):
 
     @property
     def closed_because(self) -> str | None:
-        """Why it is over; ``None`` while it is not."""
+        """Why it is over, in a sentence; ``None`` while it is not."""
         return self._native.closed_because()
+
+    @property
+    def close_reason(self) -> CloseReason | None:
+        """Why it is over, for programs; ``None`` while it is not."""
+        name = self._native.close_reason()
+        return None if name is None else CloseReason(name)
 
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
         """Open a flow to the peer: to be awaited, or entered by ``async with``.

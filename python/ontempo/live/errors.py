@@ -1,7 +1,10 @@
 """Why something could not be done with a connection."""
 
+from enum import StrEnum
+
 __all__ = [
     "BindError",
+    "CloseReason",
     "ClosedError",
     "EndpointError",
     "IdentityError",
@@ -9,9 +12,61 @@ __all__ = [
     "UnitError",
 ]
 
-_ORDERLY = (
-    "the connection is over: the peer closed: ",
-    "the connection is over: it was closed by this side",
+
+class CloseReason(StrEnum):
+    """Why a connection is over, or never came to be.
+
+    Those up to `OTHER` travel as the application error code of QUIC's CONNECTION_CLOSE
+    (RFC 9000, section 19.19); the others are what this side finds by itself.
+    """
+
+    DONE = "done"
+    """Code 0: one of both programs closed it."""
+    PROTOCOL_VIOLATION = "protocol_violation"
+    """Code 1: the other side broke the protocol."""
+    WRONG_TOKEN = "wrong_token"
+    """Code 2: the client's token is not the server's."""
+    NO_ANSWER = "no_answer"
+    """Code 3: the greeting, or later an answer, did not come in time."""
+    BUSY = "busy"
+    """Code 4: the receiver serves another sender."""
+    UNSUPPORTED = "unsupported"
+    """Code 5: the program does not understand what it was sent."""
+    FAILED = "failed"
+    """Code 6: the program failed, for example because its disk is full."""
+    COMPLETE = "complete"
+    """Code 7: the receiver has processed all that was sent."""
+    OTHER = "other"
+    """A code that this version does not know."""
+    REFUSED = "refused"
+    """The peer takes no more connections now."""
+    INCOMPATIBLE_VERSION = "incompatible_version"
+    """Both sides have no version of the protocol in common."""
+    UNTRUSTED = "untrusted"
+    """One side does not trust the other's certificate, or TLS failed."""
+    TIMED_OUT = "timed_out"
+    """Nothing was heard of the peer for as long as the options allow."""
+    RESET = "reset"
+    """The peer has forgotten the connection."""
+    TRANSPORT = "transport"
+    """The connection failed in another way."""
+    ENDED = "ended"
+    """What carried the connection, or the listener, has ended."""
+
+    @property
+    def orderly(self) -> bool:
+        """True where one of both programs closed the connection, and it was not lost."""
+        return self in _ORDERLY
+
+
+_ORDERLY = frozenset(
+    {
+        CloseReason.DONE,
+        CloseReason.BUSY,
+        CloseReason.UNSUPPORTED,
+        CloseReason.FAILED,
+        CloseReason.COMPLETE,
+    }
 )
 
 
@@ -33,14 +88,24 @@ class IdentityError(EndpointError, ValueError):
 class NotConnectedError(EndpointError, ConnectionError):
     """The peer did not answer, refused, or is not who it should be."""
 
+    def __init__(self, sentence: str, close_reason: str | None = None) -> None:
+        super().__init__(sentence)
+        self.close_reason = None if close_reason is None else CloseReason(close_reason)
+        """Why; ``None`` where nothing was heard of a peer, as where a name has no address."""
+
 
 class ClosedError(EndpointError, ConnectionError):
     """The connection is over."""
 
+    def __init__(self, sentence: str, close_reason: str = CloseReason.ENDED) -> None:
+        super().__init__(sentence)
+        self.close_reason = CloseReason(close_reason)
+        """Why."""
+
     @property
     def orderly(self) -> bool:
         """True where one of both sides closed it, and it was not lost."""
-        return str(self).startswith(_ORDERLY)
+        return self.close_reason.orderly
 
 
 class UnitError(EndpointError, ValueError):

@@ -11,7 +11,7 @@ from .bridge import Bridge, Keyed, Watched, answered, bridge
 from .checks import Data, address, secret
 from .connection import Connection
 from .contexts import Closing, Opening
-from .errors import ClosedError
+from .errors import ClosedError, CloseReason
 from .options import Options
 
 __all__ = ["Door", "Listener", "Refused", "listen"]
@@ -28,6 +28,8 @@ class Refused:
     """Its address and port, where these are still known."""
     reason: str
     """Why, in words."""
+    close_reason: CloseReason | None = None
+    """Why, for programs; ``None`` where it was not the transport that refused."""
 
 
 class NativeDoor(Keyed, Protocol[L_co]):
@@ -37,7 +39,9 @@ class NativeDoor(Keyed, Protocol[L_co]):
     def local(self) -> tuple[str, int]:
         """Its address and port."""
 
-    def try_accept(self, waker: Waker) -> L_co | tuple[tuple[str, int] | None, str] | None:
+    def try_accept(
+        self, waker: Waker
+    ) -> L_co | tuple[tuple[str, int] | None, str, str | None] | None:
         """Who came next: one to talk to, or one who was refused; ``None`` where nobody did."""
 
     def close(self, waker: Waker) -> Answer | None:
@@ -70,7 +74,8 @@ class Door(Watched[NativeDoor[L_co]], Closing, Generic[L_co, C]):
     def _next(self) -> C | Refused | None:
         found = self._native.try_accept(self._bridge.waker)
         if isinstance(found, tuple):
-            return Refused(*found)
+            remote, reason, name = found
+            return Refused(remote, reason, None if name is None else CloseReason(name))
         return None if found is None else self._connection(found, self._bridge)
 
     async def accept(self) -> C:

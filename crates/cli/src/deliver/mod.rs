@@ -30,9 +30,6 @@ const USUAL: u16 = 4433;
 /// What a stop by Ctrl-C is told by.
 type Stop = Arc<AtomicBool>;
 
-/// Begins the words of a receiver with which a sender need not try again.
-const FOR_GOOD: &str = "stop: ";
-
 /// What both sides want of a connection: a lost path is to be noticed while it matters. Connections
 /// are traced in the directory `qlog`, where there is one.
 fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
@@ -50,15 +47,7 @@ fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
 
 /// The failure that an error of a connection is.
 fn failure(error: Error) -> Failure {
-    match error {
-        Error::Identity(_) | Error::Connect(_) => Failure::Input(error.to_string()),
-        Error::NotConnected { ref reason, .. }
-            if reason.contains("token") || reason.contains("certificate") =>
-        {
-            Failure::Input(error.to_string())
-        }
-        other => environment(other),
-    }
+    if error.is_misconfigured() { Failure::Input(error.to_string()) } else { environment(error) }
 }
 
 pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {

@@ -9,14 +9,16 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{
     Accepted, Connection, Listener, Message, Options, ReceiveFlow, SendFlow,
 };
-use ontempo_transport::{Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics};
+use ontempo_transport::{
+    CloseReason, Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics,
+};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::figures::Figures;
 use super::message::{Content, Label, REPORTS, Report, read};
 use super::sink::{Counts, Sink};
-use super::{FOR_GOOD, Stop, USUAL, configuration, failure, token};
+use super::{Stop, USUAL, configuration, failure, token};
 use crate::address::socket_at;
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
@@ -137,7 +139,7 @@ impl Receiver<'_> {
                 }
                 Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
                 Err(failure) => {
-                    connection.close(&format!("{FOR_GOOD}it cannot write what it receives"));
+                    connection.close_with(CloseReason::Failed, "it cannot write what it receives");
                     self.figures.end();
                     return Err(failure);
                 }
@@ -177,9 +179,9 @@ impl Receiver<'_> {
             Some(Accepted::Connection(connection)) => {
                 self.waiting.push((connection, Instant::now()));
             }
-            Some(Accepted::Refused { remote, reason }) => {
+            Some(Accepted::Refused { remote, closed }) => {
                 let who = remote.map_or_else(|| "somebody".to_owned(), |at| at.to_string());
-                self.figures.say(&format!("{who} was refused: {reason}"));
+                self.figures.say(&format!("{who} was refused: {closed}"));
             }
             None => {}
         }
@@ -210,14 +212,15 @@ impl Receiver<'_> {
             return Some((connection, flow));
         }
         self.figures.say(&format!("{} was refused: another is sending", connection.remote()));
-        connection.close(&format!("{FOR_GOOD}another sender is connected"));
+        connection.close_with(CloseReason::Busy, "another sender is connected");
         None
     }
 
     /// Takes a flow to its end.
     fn carry(&mut self, connection: &Connection, flow: &ReceiveFlow) -> Result<Ended, Failure> {
         let Ok(label) = flow.config().label.parse::<Label>() else {
-            connection.close(&format!("{FOR_GOOD}what it was sent is not from ontempo send"));
+            let sentence = "what it was sent is not from ontempo send";
+            connection.close_with(CloseReason::Unsupported, sentence);
             return Ok(Ended::Lost("it is not ontempo send".to_owned()));
         };
         if self.stream.as_ref().is_none_or(|stream| stream.label.session != label.session) {

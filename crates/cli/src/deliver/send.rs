@@ -9,7 +9,8 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_transport::live::{Error, Options, connect};
 use ontempo_transport::{
-    Configuration, ConnectionStatistics, FlowConfig, Reliability, SendStatistics, Token, Trust,
+    Closed, Configuration, ConnectionStatistics, FlowConfig, Reliability, SendStatistics, Token,
+    Trust,
 };
 use ontempo_udp::SocketOptions;
 use serde_json::json;
@@ -19,7 +20,7 @@ use super::figures::Figures;
 use super::message::{Label, Report};
 use super::session::{Ready, Session};
 use super::source::Source;
-use super::{FOR_GOOD, Stop, configuration, failure, read, token};
+use super::{Stop, configuration, failure, read, token};
 use crate::address::resolve;
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
@@ -45,7 +46,7 @@ enum Ended {
     /// All has been said and done.
     Done,
     /// The path or the receiver was lost.
-    Lost(String),
+    Lost(Closed),
 }
 
 /// Sends to one receiver, over as many connections as it takes.
@@ -159,15 +160,16 @@ impl<'a> Sender<'a> {
                     current.close("done");
                     return Ok(());
                 }
-                Ended::Lost(reason) => {
+                Ended::Lost(closed) => {
                     let mut again = current.take_unsettled();
                     again.append(&mut self.again);
                     self.again = again;
                     current.close("lost");
-                    if let Some((_, last)) = reason.split_once(FOR_GOOD) {
-                        return Err(environment(format!("the receiver ended it: {last}")));
+                    if closed.reason.is_final() {
+                        let said = &closed.said;
+                        return Err(environment(format!("the receiver ended it: {said}")));
                     }
-                    self.figures.say(&format!("lost {}: {reason}; looking for it", self.remote));
+                    self.figures.say(&format!("lost {}: {closed}; looking for it", self.remote));
                     session = self.reconnect()?;
                 }
             }
@@ -216,8 +218,8 @@ impl<'a> Sender<'a> {
     fn carry(&mut self, session: &mut Session) -> Result<Ended, Failure> {
         loop {
             self.look(session)?;
-            if let Some(reason) = session.connection.is_closed() {
-                return Ok(Ended::Lost(reason));
+            if let Some(closed) = session.connection.is_closed() {
+                return Ok(Ended::Lost(closed));
             }
             let ready = match self.again.pop_front() {
                 Some(ready) => ready,
@@ -242,8 +244,8 @@ impl<'a> Sender<'a> {
                 Err(failed) => {
                     let (error, ready) = *failed;
                     self.again.push_front(ready);
-                    let Error::Closed { reason } = error else { return Err(failure(error)) };
-                    return Ok(Ended::Lost(reason));
+                    let Error::Closed(closed) = error else { return Err(failure(error)) };
+                    return Ok(Ended::Lost(closed));
                 }
             }
             if self.stopped.is_some_and(|at| at.elapsed() > HURRY) {
@@ -259,9 +261,8 @@ impl<'a> Sender<'a> {
         loop {
             match session.settled(STEP) {
                 Some(Ok(_)) => break,
-                Some(Err(error)) => {
-                    return Ok(Ended::Lost(error.to_string()));
-                }
+                Some(Err(Error::Closed(closed))) => return Ok(Ended::Lost(closed)),
+                Some(Err(error)) => return Err(failure(error)),
                 None if late(self) => return Ok(Ended::Done),
                 None => self.look(session)?,
             }
@@ -275,8 +276,8 @@ impl<'a> Sender<'a> {
         let latency = Wall::from_nanos(self.arguments.latency.as_nanos());
         let (since, mut told) = (Instant::now(), false);
         while !session.report().is_some_and(|report| report.is_final) {
-            if let Some(reason) = session.connection.is_closed() {
-                return Ok(Ended::Lost(reason));
+            if let Some(closed) = session.connection.is_closed() {
+                return Ok(Ended::Lost(closed));
             }
             let is_overdue = since.elapsed() > latency + LAST_WORDS;
             let gives_up = is_overdue && self.reliability != Reliability::Full;

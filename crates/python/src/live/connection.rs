@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
 
-use ontempo_transport::Token;
 use ontempo_transport::live::{Connection, Pending};
+use ontempo_transport::{Closed, Token};
 use ontempo_udp::Clock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -97,6 +97,13 @@ pub(crate) struct LiveConnection {
 }
 
 impl LiveConnection {
+    fn is_closed(&self) -> Option<Closed> {
+        match &*lock(&self.connection) {
+            Some(connection) => connection.is_closed(),
+            None => Some(Closed::by_this_side()),
+        }
+    }
+
     pub(super) fn new(connection: Connection, waker: &Waker) -> Self {
         let place = waker.place();
         connection.on_change(place.hook());
@@ -148,10 +155,12 @@ impl LiveConnection {
 
     /// Why it is over; `None` while it is not.
     fn closed_because(&self) -> Option<String> {
-        match &*lock(&self.connection) {
-            Some(connection) => connection.is_closed(),
-            None => Some("it was closed by this side".to_owned()),
-        }
+        self.is_closed().map(|closed| closed.sentence)
+    }
+
+    /// The same for programs: the name of a `CloseReason`.
+    fn close_reason(&self) -> Option<&'static str> {
+        self.is_closed().map(|closed| closed.reason.name())
     }
 
     fn statistics(&self, waker: &Waker) -> PyResult<Answer> {

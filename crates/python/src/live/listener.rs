@@ -58,11 +58,12 @@ impl LiveListener {
     }
 }
 
-/// Who came: one to talk to, or one who was refused, with the reason.
+/// Who came: one to talk to, or one who was refused, with the sentence and the name of the
+/// `CloseReason`.
 #[derive(IntoPyObject)]
 pub(crate) enum Arrival {
     Connection(Py<LiveConnection>),
-    Refused((Option<(String, u16)>, String)),
+    Refused((Option<(String, u16)>, String, &'static str)),
 }
 
 #[pymethods]
@@ -76,7 +77,10 @@ impl LiveListener {
             Accepted::Connection(connection) => {
                 Arrival::Connection(Py::new(py, LiveConnection::new(connection, waker))?)
             }
-            Accepted::Refused { remote, reason } => Arrival::Refused((remote.map(parts), reason)),
+            Accepted::Refused { remote, closed } => {
+                let reason = closed.reason.name();
+                Arrival::Refused((remote.map(parts), closed.sentence, reason))
+            }
         }))
     }
 

@@ -12,6 +12,7 @@ mod options;
 mod statistics;
 
 use ontempo_transport::live::Error;
+use ontempo_transport::{CloseReason, Closed};
 use pyo3::PyErr;
 
 pub(crate) use bridge::{Answer, Place, Waker, lock};
@@ -34,12 +35,12 @@ pub(crate) mod errors {
 
 /// The exception that an error is.
 fn failure(error: Error) -> PyErr {
-    let sentence = error.to_string();
+    let (sentence, reason) = (error.to_string(), error.close_reason().map(CloseReason::name));
     match error {
         Error::Bind(_) => errors::BindError::new_err(sentence),
         Error::Identity(_) => errors::IdentityError::new_err(sentence),
-        Error::NotConnected { .. } => errors::NotConnectedError::new_err(sentence),
-        Error::Closed { .. } => errors::ClosedError::new_err(sentence),
+        Error::NotConnected { .. } => errors::NotConnectedError::new_err((sentence, reason)),
+        Error::Closed(_) => errors::ClosedError::new_err((sentence, reason)),
         Error::Unit(_) => errors::UnitError::new_err(sentence),
         // There may be more kinds one day.
         _ => errors::EndpointError::new_err(sentence),
@@ -48,10 +49,10 @@ fn failure(error: Error) -> PyErr {
 
 /// The exception of what this side has closed.
 pub(crate) fn closed() -> PyErr {
-    over("it was closed by this side")
+    over(&Closed::by_this_side())
 }
 
 /// The exception of a connection that is over.
-pub(crate) fn over(reason: &str) -> PyErr {
-    failure(Error::Closed { reason: reason.to_owned() })
+pub(crate) fn over(closed: &Closed) -> PyErr {
+    failure(Error::Closed(closed.clone()))
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_transport::Closed;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -16,7 +17,7 @@ use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::figures::{Delivered, direction, reservation_name};
 use super::specification::{Given, GivenOptions};
-use super::{failure, reason};
+use super::{closed as closed_by, failure};
 use crate::live::{Answer, Place, Trust, Waker, address, closed, lock, over, parts, token};
 
 /// What lies ready for the program at most; beyond, the network is not read.
@@ -32,11 +33,11 @@ struct State {
     ready: VecDeque<Came>,
     ready_bytes: usize,
     /// The other end sends no more, or what went wrong.
-    ended: Option<Result<(), String>>,
+    ended: Option<Result<(), Closed>>,
     is_writing: bool,
     /// What is being sent, or waits to be.
     slot: Option<PyBackedBytes>,
-    failed: Option<String>,
+    failed: Option<Closed>,
     /// What still comes is dropped.
     is_ending: bool,
     is_closed: bool,
@@ -120,7 +121,7 @@ fn read(carried: &Carried, shared: &Shared) {
             Ok(None) => return shared.change(|state| state.ended = Some(Ok(()))),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                return shared.change(|state| state.ended = Some(Err(reason(&error))));
+                return shared.change(|state| state.ended = Some(Err(closed_by(&error))));
             }
         }
     }
@@ -155,7 +156,7 @@ fn write(carried: &Carried, shared: &Shared) {
         shared.change(|state| {
             state.is_writing = false;
             if let Err(error) = sent {
-                state.failed = Some(reason(&error));
+                state.failed = Some(closed_by(&error));
             }
         });
     }
@@ -267,8 +268,8 @@ impl QosLink {
             self.start("write", write)?;
         }
         self.shared.change(|state| {
-            if let Some(reason) = &state.failed {
-                return Err(over(reason));
+            if let Some(closed) = &state.failed {
+                return Err(over(closed));
             }
             if state.is_writing {
                 return Ok(false);
@@ -282,7 +283,7 @@ impl QosLink {
     fn has_sent(&self) -> PyResult<bool> {
         let state = lock(&self.shared.state);
         match &state.failed {
-            Some(reason) => Err(over(reason)),
+            Some(closed) => Err(over(closed)),
             None if state.is_closed => {
                 drop(state);
                 self.get().map(|_| true)
@@ -306,7 +307,7 @@ impl QosLink {
         }
         match &state.ended {
             Some(Ok(())) => Err(PyStopAsyncIteration::new_err(())),
-            Some(Err(reason)) => Err(over(reason)),
+            Some(Err(closed)) => Err(over(closed)),
             None => {
                 drop(state);
                 self.get().map(|_| None)

@@ -11,7 +11,7 @@ use ontempo_qos::{
     Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
     QosSocketListener, SetupError,
 };
-use ontempo_transport::{Token, Trust};
+use ontempo_transport::{CloseReason, Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
@@ -175,11 +175,12 @@ pub(crate) struct QosDoor {
     address: SocketAddr,
 }
 
-/// Who came: one to talk to, or one who was refused, with the reason.
+/// Who came: one to talk to, or one who was refused, with the sentence and the name of the
+/// `CloseReason`, where there is one.
 #[derive(IntoPyObject)]
 pub(crate) enum Arrival {
     Connection(Py<QosLink>),
-    Refused(((String, u16), String)),
+    Refused(((String, u16), String, Option<&'static str>)),
 }
 
 impl QosDoor {
@@ -208,12 +209,15 @@ impl QosDoor {
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
         let mut waiting = lock(&self.waiting);
         if waiting.is_closed {
-            return Err(ClosedError::new_err("the listener is closed"));
+            return Err(ClosedError::new_err(("the listener is closed", CloseReason::Done.name())));
         }
         let Some(accepted) = waiting.came.pop_front() else {
             let failed = waiting.failed.clone();
             return match failed {
-                Some(reason) => Err(ClosedError::new_err(format!("the listener ended: {reason}"))),
+                Some(reason) => {
+                    let sentence = format!("the listener ended: {reason}");
+                    Err(ClosedError::new_err((sentence, CloseReason::Ended.name())))
+                }
                 None => Ok(None),
             };
         };
@@ -223,7 +227,8 @@ impl QosDoor {
                 Arrival::Connection(Py::new(py, QosLink::new(carried, waker.place())?)?)
             }
             Accepted::Refused(remote, error) => {
-                Arrival::Refused((parts(remote), error.to_string()))
+                let reason = super::close_reason(&error);
+                Arrival::Refused((parts(remote), error.to_string(), reason))
             }
         }))
     }

@@ -11,10 +11,10 @@ mod figures;
 mod listener;
 mod specification;
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use ontempo_qos::SetupError;
-use ontempo_transport::live;
+use ontempo_transport::{CloseReason, Closed, live};
 use pyo3::PyErr;
 
 pub(crate) use connection::{QosLink, qos_connect};
@@ -39,11 +39,22 @@ fn inside(error: &io::Error) -> Option<&live::Error> {
 }
 
 /// Why a connection is over.
-fn reason(error: &io::Error) -> String {
-    match inside(error) {
-        Some(live::Error::Closed { reason }) => reason.clone(),
-        _ => error.to_string(),
+fn closed(error: &io::Error) -> Closed {
+    if let Some(live::Error::Closed(closed)) = inside(error) {
+        return closed.clone();
     }
+    let reason = match error.kind() {
+        ErrorKind::ConnectionReset => CloseReason::Reset,
+        ErrorKind::TimedOut => CloseReason::TimedOut,
+        _ => CloseReason::Transport,
+    };
+    Closed::found(reason, error.to_string())
+}
+
+/// Why there is no connection, where QUIC has said so.
+fn close_reason(error: &SetupError) -> Option<&'static str> {
+    let SetupError::Io(error) = error else { return None };
+    inside(error)?.close_reason().map(CloseReason::name)
 }
 
 /// The exception that a failed set-up is.
@@ -55,6 +66,6 @@ fn failure(error: &SetupError) -> PyErr {
         SetupError::Io(error) if matches!(inside(error), Some(live::Error::Identity(_))) => {
             errors::IdentityError::new_err(sentence)
         }
-        _ => errors::NotConnectedError::new_err(sentence),
+        _ => errors::NotConnectedError::new_err((sentence, close_reason(error))),
     }
 }

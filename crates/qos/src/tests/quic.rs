@@ -195,7 +195,10 @@ fn nobody_gets_in_without_the_token_or_holds_a_listener_up_with_nonsense() {
     nonsense.send(bytes::Bytes::from_static(b"nonsense")).unwrap();
     let known = (&trust, &stranger);
     let error = QosConnection::connect(to, "localhost", known, &QosOptions::default()).unwrap_err();
-    assert!(error.to_string().contains("token"), "{error}");
+    let SetupError::Io(error) = &error else { panic!("{error}") };
+    let inside = error.get_ref().and_then(|error| error.downcast_ref());
+    let reason = inside.and_then(ontempo_transport::live::Error::close_reason);
+    assert_eq!(reason, Some(ontempo_transport::CloseReason::WrongToken), "{error}");
     let known = (&trust, &token());
     let near = QosConnection::connect(to, "localhost", known, &QosOptions::default()).unwrap();
     let far = accepting.join().unwrap();

@@ -6,10 +6,20 @@ use ontempo_foundation::Time;
 
 use super::receiving::Receiving;
 use super::sending::Sending;
-use super::{Connection, Stage, close_code};
+use super::{Connection, Stage, Told};
+use crate::close::{CloseReason, Closed};
 
 /// Probe timeouts that the closing period lasts (RFC 9000, section 10.2).
 const CLOSING_PERIOD: u64 = 3;
+
+/// Bytes of the sentence that the peer gets.
+const MAX_SENTENCE: usize = 200;
+
+/// QUIC's error of a server that takes no connection (RFC 9000, section 20.1).
+const CONNECTION_REFUSED: u64 = 0x02;
+
+/// The TLS alert of two ends without a protocol in common (RFC 7301, section 3.2), as QUIC's error.
+const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
 
 /// The datagram that closes a connection, and when it is sent again. In the closing period an
 /// endpoint answers what comes with the very packet that it sent (RFC 9000, section 10.2.1), and
@@ -49,22 +59,31 @@ fn same(transmit: &Transmit) -> Transmit {
 }
 
 impl Connection {
-    pub(super) fn close_with(&mut self, now: Time, code: u32, reason: &str) {
+    /// Closes the connection for a reason of the program's, with a sentence for the peer of at most
+    /// 200 bytes. A reason without a code goes as [`CloseReason::Done`].
+    pub fn close_with(&mut self, now: Time, reason: CloseReason, sentence: &str) {
         if self.stage == Stage::Closed {
             return;
         }
+        let code = reason.code().and_then(|code| VarInt::from_u64(code).ok()).unwrap_or_default();
         self.stage = Stage::Closed;
         self.touched = true;
         self.urgent = true;
         let is_proved = self.is_proved();
-        let reason = Buffer::copy_from_slice(&reason.as_bytes()[..reason.len().min(200)]);
-        self.stack.close(self.epoch.instant(now), VarInt::from_u32(code), reason);
+        let sentence = &sentence.as_bytes()[..sentence.len().min(MAX_SENTENCE)];
+        self.stack.close(self.epoch.instant(now), code, Buffer::copy_from_slice(sentence));
         if is_proved {
             let ends = self.stack.poll_timeout().map_or(now, |at| self.epoch.time(at));
             self.last_word = LastWord::new(now, ends);
         }
         self.sending = Sending::default();
         self.receiving = Receiving::default();
+    }
+
+    /// Ends the connection for what the peer did: its application gets `sentence`, the peer `said`.
+    pub(super) fn end(&mut self, now: Time, reason: CloseReason, sentence: String, said: &str) {
+        self.told.push_back(Told::Closed(Closed::found(reason, sentence)));
+        self.close_with(now, reason, said);
     }
 
     /// The last word once more, where that is due and the peer has not closed, too.
@@ -82,26 +101,47 @@ impl Connection {
     }
 }
 
-pub(super) fn told_reason(reason: &ConnectionError) -> String {
-    match reason {
+/// What the stack's reason is for programs and for people.
+pub(super) fn closed(reason: &ConnectionError) -> Closed {
+    let (found, sentence) = match reason {
         ConnectionError::ApplicationClosed(close) => {
-            let said = String::from_utf8_lossy(&close.reason).into_owned();
-            match u32::try_from(close.error_code.into_inner()) {
-                Ok(close_code::DONE) => format!("the peer closed: {said}"),
-                Ok(close_code::TOKEN) => "the peer refused our token".to_owned(),
-                _ => format!("the peer gave up: {said}"),
+            return Closed::by_peer(close.error_code.into_inner(), &close.reason);
+        }
+        ConnectionError::TransportError(error) => match u64::from(error.code) {
+            NO_APPLICATION_PROTOCOL => return incompatible(),
+            code if is_tls(code) => {
+                let said = error.reason.trim_start_matches("unexpected error: ");
+                let sentence =
+                    format!("the peer's certificate is not trusted, or TLS failed: {said}");
+                (CloseReason::Untrusted, sentence)
             }
+            _ => (CloseReason::Transport, reason.to_string()),
+        },
+        ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
+            NO_APPLICATION_PROTOCOL => return incompatible(),
+            CONNECTION_REFUSED => {
+                (CloseReason::Refused, "the peer takes no more connections now".to_owned())
+            }
+            code if is_tls(code) => {
+                let sentence = "the peer does not trust our certificate, or TLS failed";
+                (CloseReason::Untrusted, sentence.to_owned())
+            }
+            _ => (CloseReason::Transport, reason.to_string()),
+        },
+        ConnectionError::VersionMismatch => return incompatible(),
+        ConnectionError::TimedOut => {
+            (CloseReason::TimedOut, "nothing is heard of the peer any more".to_owned())
         }
-        ConnectionError::TransportError(error) if is_tls(error.code.into()) => {
-            let said = error.reason.trim_start_matches("unexpected error: ");
-            format!("the peer's certificate is not trusted, or TLS failed: {said}")
-        }
-        ConnectionError::ConnectionClosed(close) if is_tls(close.error_code.into()) => {
-            "the peer does not trust our certificate, or TLS failed".to_owned()
-        }
-        ConnectionError::TimedOut => "nothing is heard of the peer any more".to_owned(),
-        other => other.to_string(),
-    }
+        ConnectionError::Reset => (CloseReason::Reset, reason.to_string()),
+        ConnectionError::LocallyClosed => return Closed::by_this_side(),
+        other => (CloseReason::Transport, other.to_string()),
+    };
+    Closed::found(found, sentence)
+}
+
+fn incompatible() -> Closed {
+    let sentence = "the peer speaks no version of ontempo's protocol that this side does";
+    Closed::found(CloseReason::IncompatibleVersion, sentence)
 }
 
 /// True for QUIC's errors that stand for TLS alerts (RFC 9001, section 4.8).

@@ -3,7 +3,8 @@
 use noq_proto::{Dir, StreamId, WriteError};
 use ontempo_foundation::{Duration, Time};
 
-use super::{Connection, Stage, Told, Violation, close_code};
+use super::{Connection, Stage, Told, Violation};
+use crate::close::CloseReason;
 use crate::flow::FlowId;
 use crate::wire::{AckRequest, Limits, MAX_MESSAGE, Message};
 
@@ -207,9 +208,8 @@ impl Connection {
         match message {
             Message::Hello { token, limits, acknowledge } if self.stack.side().is_server() => {
                 if !self.token.admits(&token) {
-                    let reason = "a client had the wrong token".to_owned();
-                    self.told.push_back(Told::Closed(reason));
-                    self.close_with(now, close_code::TOKEN, "wrong token");
+                    let sentence = "a client had the wrong token".to_owned();
+                    self.end(now, CloseReason::WrongToken, sentence, "wrong token");
                     return Ok(());
                 }
                 let ours = self.config.limits;

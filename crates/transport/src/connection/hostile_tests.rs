@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits { flows: 3, units: 50, bytes: 60_000, unit_bytes: 
 struct World {
     network: Network,
     ids: [ConnectionId; 2],
-    closed: Option<String>,
+    closed: Option<crate::Closed>,
 }
 
 fn address(host: u8) -> SocketAddr {
@@ -53,7 +53,7 @@ impl World {
             while let Some(event) = self.network.endpoint(VICTIM).poll_event() {
                 match event {
                     Event::Connected { connection, .. } => self.ids[VICTIM] = connection,
-                    Event::Closed { reason, .. } => self.closed = Some(reason),
+                    Event::Closed { closed, .. } => self.closed = Some(closed),
                     _ => {}
                 }
             }
@@ -202,8 +202,13 @@ fn who_breaks_the_rules_is_shut_out_with_a_reason() {
         assert_eq!(world.closed, None);
         attack(&mut world);
         world.run(Duration::from_secs(1));
-        let reason = world.closed.unwrap_or_default();
-        assert!(reason.contains("broke the protocol") && reason.contains(word), "{name}: {reason}");
+        let closed = world.closed.expect("it was shut out");
+        assert_eq!(closed.reason, crate::CloseReason::ProtocolViolation, "{name}");
+        let sentence = closed.sentence;
+        assert!(
+            sentence.contains("broke the protocol") && sentence.contains(word),
+            "{name}: {sentence}"
+        );
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use noq_proto::{Event as StackEvent, PathId, StreamEvent};
 use ontempo_foundation::{Bytes, Time};
 
+use crate::close::{CloseReason, Closed};
 use crate::config::Configuration;
 use crate::flow::{Delivery, FlowConfig, FlowId, Outgoing};
 use crate::identity::Token;
@@ -27,7 +28,7 @@ use crate::qlog::Trace;
 use crate::quic::{Epoch, SharedAccount, Watched, watched};
 use crate::wire::WireError;
 use clocks::Clocks;
-use closing::{LastWord, told_reason};
+use closing::{LastWord, closed};
 use control::Control;
 use gate::{AckGate, Gate};
 use moved::Moved;
@@ -74,18 +75,6 @@ impl From<WireError> for Violation {
     }
 }
 
-/// The application's reasons to close, as numbers in QUIC's frame.
-pub(crate) mod close_code {
-    /// It was done.
-    pub(crate) const DONE: u32 = 0;
-    /// The peer broke the rules.
-    pub(crate) const VIOLATION: u32 = 1;
-    /// The token was not the right one.
-    pub(crate) const TOKEN: u32 = 2;
-    /// The greeting did not come in time.
-    pub(crate) const LATE: u32 = 3;
-}
-
 /// Probes that a probe timeout makes the stack send (RFC 9002, section 6.2.4).
 const MAX_PROBES: u8 = 2;
 
@@ -125,7 +114,7 @@ pub(crate) enum Told {
     Dropped(FlowId, Vec<u64>),
     FlowEnded(FlowId, ReceiveStatistics),
     FlowSettled(FlowId, SendStatistics),
-    Closed(String),
+    Closed(Closed),
 }
 
 /// How far a connection is.
@@ -297,9 +286,10 @@ impl Connection {
         Some(delivery)
     }
 
-    /// Closes the connection. What has not arrived yet may never.
-    pub fn close(&mut self, now: Time, reason: &str) {
-        self.close_with(now, close_code::DONE, reason);
+    /// Closes the connection, done, with a sentence for the peer of at most 200 bytes. What has not
+    /// arrived yet may never.
+    pub fn close(&mut self, now: Time, sentence: &str) {
+        self.close_with(now, CloseReason::Done, sentence);
     }
 
     /// True where all that was taken for sending has arrived or been dropped, and told.
@@ -374,9 +364,8 @@ impl Connection {
     }
 
     fn fail(&mut self, now: Time, violation: Violation) {
-        let reason = format!("the peer broke the protocol: {violation}");
-        self.told.push_back(Told::Closed(reason));
-        self.close_with(now, close_code::VIOLATION, &violation.to_string());
+        let sentence = format!("the peer broke the protocol: {violation}");
+        self.end(now, CloseReason::ProtocolViolation, sentence, &violation.to_string());
     }
 
     pub(crate) fn stack(&mut self) -> &mut noq_proto::Connection {
@@ -422,12 +411,12 @@ impl Connection {
         }
         if self.stage == Stage::Greeting && now >= self.greeting_ends {
             let limit = self.config.greeting_timeout;
-            self.told.push_back(Told::Closed(format!("no answer came within {limit}")));
-            self.close_with(now, close_code::LATE, "the greeting did not come in time");
+            let sentence = format!("no answer came within {limit}");
+            self.end(now, CloseReason::NoAnswer, sentence, "the greeting did not come in time");
         }
         if self.stage == Stage::Open && now >= self.answerless_at() {
-            self.told.push_back(Told::Closed("the peer no longer answers".to_owned()));
-            self.close_with(now, close_code::LATE, "no answer");
+            let sentence = "the peer no longer answers".to_owned();
+            self.end(now, CloseReason::NoAnswer, sentence, "no answer");
         }
         if let Err(violation) = self.work(now) {
             self.fail(now, violation);
@@ -464,7 +453,7 @@ impl Connection {
             StackEvent::ConnectionLost { reason } => {
                 if self.stage != Stage::Closed {
                     self.look_once_more(now);
-                    self.told.push_back(Told::Closed(told_reason(&reason)));
+                    self.told.push_back(Told::Closed(closed(&reason)));
                 }
                 self.stage = Stage::Closed;
                 self.sending = Sending::default();

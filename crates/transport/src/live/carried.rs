@@ -15,8 +15,9 @@ use super::flow::{Inbox, Outbox};
 use super::listener::Incoming;
 use super::mailbox::Mailbox;
 use crate::{
-    Connection, ConnectionId, ConnectionStatistics, Delivery, Endpoint, Event, FlowConfig, FlowId,
-    Poll, ReceiveStatistics, SendError, SendStatistics, Source, Token, Transmit, Trust,
+    CloseReason, Closed, Connection, ConnectionId, ConnectionStatistics, Delivery, Endpoint, Event,
+    FlowConfig, FlowId, Poll, ReceiveStatistics, SendError, SendStatistics, Source, Token,
+    Transmit, Trust,
 };
 use ontempo_udp::{
     Clock, CommandError, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket,
@@ -42,7 +43,7 @@ const ROOM: usize = 16 << 10;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) is_open: bool,
-    pub(super) closed: Option<String>,
+    pub(super) closed: Option<Closed>,
     pub(super) flows: VecDeque<(FlowId, FlowConfig, Arc<Mailbox<Inbox>>)>,
 }
 
@@ -76,7 +77,7 @@ pub(super) enum Command {
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
     Mark(ConnectionId, Dscp),
-    Close(ConnectionId, String),
+    Close(ConnectionId, CloseReason, String),
     End,
 }
 
@@ -173,7 +174,7 @@ impl Carried {
                     outbox.change(|outbox| outbox.settled = Some(statistics));
                 }
             }
-            Event::Closed { connection, reason } => self.on_closed(connection, &reason),
+            Event::Closed { connection, closed } => self.on_closed(connection, &closed),
         }
     }
 
@@ -195,12 +196,12 @@ impl Carried {
         }
     }
 
-    fn on_closed(&mut self, connection: ConnectionId, reason: &str) {
+    fn on_closed(&mut self, connection: ConnectionId, closed: &Closed) {
         if let Some(held) = self.held.remove(&connection) {
-            end(&held, reason);
+            end(&held, closed);
         } else if let Some(incoming) = &self.incoming {
             let remote = self.endpoint.remote(connection);
-            incoming.change(|incoming| incoming.refuse(remote, reason.to_owned()));
+            incoming.change(|incoming| incoming.refuse(remote, closed.clone()));
         }
     }
 
@@ -272,7 +273,7 @@ impl Carried {
     }
 
     fn open_flow(&mut self, id: ConnectionId, config: FlowConfig) -> Result<Opened, Error> {
-        let closed = || Error::Closed { reason: "it was closed".to_owned() };
+        let closed = || Error::Closed(Closed::by_this_side());
         let (found, held) = self.connection(id).ok_or_else(closed)?;
         let flow = found.open_flow(config).map_err(Error::Flow)?;
         let longest = found.longest_unit();
@@ -293,12 +294,12 @@ impl Carried {
         self.doing = doing;
     }
 
-    fn close(&mut self, now: Time, id: ConnectionId, reason: &str) {
+    fn close(&mut self, now: Time, id: ConnectionId, (reason, sentence): (CloseReason, &str)) {
         if let Some(found) = self.endpoint.connection(id) {
-            found.close(now, reason);
+            found.close_with(now, reason, sentence);
         }
         if let Some(held) = self.held.remove(&id) {
-            end(&held, "it was closed by this side");
+            end(&held, &Closed { reason, ..Closed::by_this_side() });
         }
     }
 }
@@ -312,14 +313,14 @@ pub(super) fn size(delivery: &Delivery) -> usize {
 }
 
 /// Tells all who wait for something of a connection that it is over.
-fn end(held: &Held, reason: &str) {
+fn end(held: &Held, closed: &Closed) {
     held.outgoing.values().for_each(|outbox| {
-        outbox.change(|outbox| outbox.closed = Some(reason.to_owned()));
+        outbox.change(|outbox| outbox.closed = Some(closed.clone()));
     });
     held.incoming.values().for_each(|inbox| {
-        inbox.change(|inbox| inbox.closed = Some(reason.to_owned()));
+        inbox.change(|inbox| inbox.closed = Some(closed.clone()));
     });
-    held.shared.change(|state| state.closed = Some(reason.to_owned()));
+    held.shared.change(|state| state.closed = Some(closed.clone()));
 }
 
 impl Protocol for Carried {
@@ -368,10 +369,11 @@ impl Protocol for Carried {
                     found.mark(dscp);
                 }
             }
-            Command::Close(id, reason) => self.close(now, id, &reason),
+            Command::Close(id, reason, sentence) => self.close(now, id, (reason, &sentence)),
             Command::End => {
                 let ids: Vec<ConnectionId> = self.held.keys().copied().collect();
-                ids.into_iter().for_each(|id| self.close(now, id, "the program ended"));
+                let said = (CloseReason::Done, "the program ended");
+                ids.into_iter().for_each(|id| self.close(now, id, said));
                 self.ends = now + ENDING;
             }
         }

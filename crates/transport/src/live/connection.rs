@@ -7,7 +7,9 @@ use std::time::Duration as Wall;
 use super::carried::{Begun, Carried, Command, Running, Shared};
 use super::flow::{ReceiveFlow, SendFlow};
 use super::{Error, Options};
-use crate::{ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust};
+use crate::{
+    CloseReason, Closed, ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust,
+};
 use ontempo_udp::{Clock, Dscp, Socket, any_for};
 
 /// A connection to a peer. Dropping it closes it.
@@ -30,8 +32,8 @@ impl Pending {
     pub fn wait(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
         let Connection { remote, shared, .. } = &self.0;
         shared.wait(limit, |state| match &state.closed {
-            Some(reason) => {
-                Some(Err(Error::NotConnected { remote: *remote, reason: reason.clone() }))
+            Some(closed) => {
+                Some(Err(Error::NotConnected { remote: *remote, closed: closed.clone() }))
             }
             None => state.is_open.then_some(Ok(())),
         })
@@ -171,11 +173,11 @@ impl Connection {
     /// # Errors
     /// The connection is over, or the peer takes no more flows.
     pub fn open_flow(&self, config: FlowConfig) -> Result<SendFlow, Error> {
-        if let Some(reason) = self.is_closed() {
-            return Err(Error::Closed { reason });
+        if let Some(closed) = self.is_closed() {
+            return Err(Error::Closed(closed));
         }
         let ask = |reply| Command::OpenFlow(self.id, config, reply);
-        let over = || Error::Closed { reason: "its thread has ended".to_owned() };
+        let over = || Error::Closed(Closed::found(CloseReason::Ended, "its thread has ended"));
         let opened = self.running.answer(ask).ok_or_else(over)??;
         Ok(SendFlow::new(Arc::clone(&self.running), self.id, opened))
     }
@@ -185,7 +187,7 @@ impl Connection {
     /// # Errors
     /// The connection is over.
     pub fn accept_flow(&self) -> Result<ReceiveFlow, Error> {
-        let over = || Err(Error::Closed { reason: "it was closed".to_owned() });
+        let over = || Err(Error::Closed(Closed::by_this_side()));
         self.next_flow(None).unwrap_or_else(over)
     }
 
@@ -199,8 +201,8 @@ impl Connection {
             if let Some(opened) = state.flows.pop_front() {
                 return Some(Ok(ReceiveFlow::new(Arc::clone(&self.running), self.id, opened)));
             }
-            let reason = state.closed.clone()?;
-            Some(Err(Error::Closed { reason }))
+            let closed = state.closed.clone()?;
+            Some(Err(Error::Closed(closed)))
         })
     }
 
@@ -215,20 +217,25 @@ impl Connection {
     }
 
     /// Why it is over; `None` while it is not.
-    pub fn is_closed(&self) -> Option<String> {
+    pub fn is_closed(&self) -> Option<Closed> {
         self.shared.lock().closed.clone()
     }
 
     /// Waits until it is over and answers why; `None` where that takes longer than `limit`.
-    pub fn closed(&self, limit: Wall) -> Option<String> {
+    pub fn closed(&self, limit: Wall) -> Option<Closed> {
         self.shared.wait(Some(limit), |state| state.closed.clone())
     }
 
     /// Closes it and tells the peer why. What has not arrived yet may never, nor what the peer's
     /// program has not taken: who wants that waits for the peer's answer, or for the peer to close.
-    pub fn close(&self, reason: &str) {
+    pub fn close(&self, sentence: &str) {
+        self.close_with(CloseReason::Done, sentence);
+    }
+
+    /// The same for a reason of the program's; one without a code goes as [`CloseReason::Done`].
+    pub fn close_with(&self, reason: CloseReason, sentence: &str) {
         if self.is_closed().is_none() {
-            self.running.ask(Command::Close(self.id, reason.to_owned()));
+            self.running.ask(Command::Close(self.id, reason, sentence.to_owned()));
         }
     }
 

@@ -12,7 +12,7 @@ use super::carried::{Command, MAX_READY, Running, Task, size};
 use super::mailbox::Mailbox;
 use crate::wire::MAX_DEPENDENCIES;
 use crate::{
-    ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
+    Closed, ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
     SendStatistics,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Outbox {
     pub(super) dropped: VecDeque<u64>,
     pub(super) settled: Option<SendStatistics>,
     pub(super) failed: Option<SendError>,
-    pub(super) closed: Option<String>,
+    pub(super) closed: Option<Closed>,
 }
 
 impl Outbox {
@@ -56,8 +56,8 @@ impl Outbox {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if let Some(reason) = &self.closed {
-            return Err(Error::Closed { reason: reason.clone() });
+        if let Some(closed) = &self.closed {
+            return Err(Error::Closed(closed.clone()));
         }
         self.failed.map_or(Ok(()), |error| Err(Error::Unit(error)))
     }
@@ -229,7 +229,7 @@ pub(super) struct Inbox {
     /// The endpoint has more, and waits to be asked.
     pub(super) has_more: bool,
     pub(super) ended: Option<ReceiveStatistics>,
-    pub(super) closed: Option<String>,
+    pub(super) closed: Option<Closed>,
 }
 
 /// A flow that the peer sends.
@@ -283,8 +283,8 @@ impl ReceiveFlow {
             if inbox.ended.is_some() {
                 return Some(Ok(None));
             }
-            let reason = inbox.closed.clone()?;
-            Some(Err(Error::Closed { reason }))
+            let closed = inbox.closed.clone()?;
+            Some(Err(Error::Closed(closed)))
         });
         if resume {
             self.running.leave(Task::Resume(self.connection, self.id));

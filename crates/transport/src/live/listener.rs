@@ -9,7 +9,7 @@ use super::carried::{Begun, Carried, Running};
 use super::connection::{Connection, seed};
 use super::mailbox::Mailbox;
 use super::{Error, Options};
-use crate::{Endpoint, Identity, Token};
+use crate::{Closed, Endpoint, Identity, Token};
 use ontempo_udp::Socket;
 
 /// Refusals that wait to be told; the oldest of more are forgotten.
@@ -19,7 +19,7 @@ const MAX_REFUSALS: usize = 64;
 #[derive(Default)]
 pub(super) struct Incoming {
     begun: VecDeque<Begun>,
-    refused: VecDeque<(Option<SocketAddr>, String)>,
+    refused: VecDeque<(Option<SocketAddr>, Closed)>,
 }
 
 impl Incoming {
@@ -27,11 +27,11 @@ impl Incoming {
         self.begun.push_back(begun);
     }
 
-    pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, reason: String) {
+    pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, closed: Closed) {
         if self.refused.len() >= MAX_REFUSALS {
             self.refused.pop_front();
         }
-        self.refused.push_back((remote, reason));
+        self.refused.push_back((remote, closed));
     }
 }
 
@@ -43,8 +43,8 @@ pub enum Accepted {
     Refused {
         /// Its address, where that is still known.
         remote: Option<SocketAddr>,
-        /// Why, in words.
-        reason: String,
+        /// Why.
+        closed: Closed,
     },
 }
 
@@ -107,8 +107,8 @@ impl Listener {
 
     fn next(&self, limit: Option<Wall>) -> Option<Accepted> {
         self.incoming.wait(limit, |incoming| {
-            if let Some((remote, reason)) = incoming.refused.pop_front() {
-                return Some(Accepted::Refused { remote, reason });
+            if let Some((remote, closed)) = incoming.refused.pop_front() {
+                return Some(Accepted::Refused { remote, closed });
             }
             let begun = incoming.begun.pop_front()?;
             let running = Arc::clone(&self.running);

@@ -18,7 +18,9 @@ pub mod mailbox;
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::{Configuration, ConnectFailed, FlowError, IdentityError, SendError};
+use crate::{
+    CloseReason, Closed, Configuration, ConnectFailed, FlowError, IdentityError, SendError,
+};
 use ontempo_udp::{BindError, DriverOptions, SocketOptions};
 
 pub use connection::{Caller, Connection, Pending, connect};
@@ -52,14 +54,11 @@ pub enum Error {
     NotConnected {
         /// Where it should be.
         remote: SocketAddr,
-        /// Why, in words.
-        reason: String,
+        /// Why.
+        closed: Closed,
     },
     /// The connection is over.
-    Closed {
-        /// Why, in words.
-        reason: String,
-    },
+    Closed(Closed),
     /// A flow could not be opened.
     Flow(FlowError),
     /// A unit is not one.
@@ -73,10 +72,10 @@ impl fmt::Display for Error {
             Self::System(error) => write!(f, "{error}"),
             Self::Identity(error) => write!(f, "{error}"),
             Self::Connect(error) => write!(f, "{error}"),
-            Self::NotConnected { remote, reason } => {
-                write!(f, "no connection to {remote}: {reason}")
+            Self::NotConnected { remote, closed } => {
+                write!(f, "no connection to {remote}: {closed}")
             }
-            Self::Closed { reason } => write!(f, "the connection is over: {reason}"),
+            Self::Closed(closed) => write!(f, "the connection is over: {closed}"),
             Self::Flow(error) => write!(f, "{error}"),
             Self::Unit(error) => write!(f, "{error}"),
         }
@@ -84,6 +83,23 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// Why there is no connection, or no longer; `None` where the error is another.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        match self {
+            Self::NotConnected { closed, .. } | Self::Closed(closed) => Some(closed.reason),
+            _ => None,
+        }
+    }
+
+    /// True where the user has to change something before a connection is possible: the
+    /// certificate, the token, the address, or the version.
+    pub fn is_misconfigured(&self) -> bool {
+        matches!(self, Self::Identity(_) | Self::Connect(_))
+            || self.close_reason().is_some_and(CloseReason::is_misconfigured)
+    }
+}
 
 impl From<BindError> for Error {
     fn from(error: BindError) -> Self {

@@ -10,7 +10,8 @@ use ontempo_foundation::{Duration, Time};
 
 use super::*;
 use crate::{
-    Configuration, Delivery, DeliveryOrder, FlowConfig, Identity, Reliability, Token, Trust,
+    CloseReason, Configuration, Delivery, DeliveryOrder, FlowConfig, Identity, Reliability, Token,
+    Trust,
 };
 use ontempo_udp::{Clock, Datagram, Driver, Dscp, Ecn, Next, Protocol, Socket};
 
@@ -70,7 +71,8 @@ fn through(config: FlowConfig, lifetime: Option<Duration>, count: u64) -> Vec<cr
     let settled = flow.settled(SOON).expect("in time").expect("settled");
     assert_eq!((settled.units, settled.settled), (count, count));
     let units = taken.join().expect("no panic");
-    assert!(near.closed(SOON).expect("told").contains("had all"));
+    let closed = near.closed(SOON).expect("told");
+    assert_eq!((closed.reason, closed.said.as_str()), (CloseReason::Done, "had all"));
     units
 }
 
@@ -205,21 +207,44 @@ fn a_peer_that_is_not_there_is_told_in_time() {
 }
 
 #[test]
+fn the_reason_of_a_program_reaches_the_other_as_a_code() {
+    let options = Options::default();
+    let (listener, trust) = listener(&options);
+    let sentences = ["another is served", "", "ünüsual"];
+    let reasons = [CloseReason::Busy, CloseReason::Complete, CloseReason::Other(4_711)];
+    for (reason, sentence) in reasons.into_iter().zip(sentences) {
+        let near = connect(listener.local(), "localhost", &trust, token("open"), &options);
+        let near = near.expect("connected");
+        let far = listener.accept();
+        far.close_with(reason, sentence);
+        let closed = near.closed(SOON).expect("told");
+        assert_eq!((closed.reason, closed.said.as_str()), (reason, sentence));
+        assert_eq!(far.closed(SOON).expect("closed").reason, reason);
+        let error = near.open_flow(FlowConfig::default()).err().expect("it is over");
+        assert_eq!(error.close_reason(), Some(reason));
+    }
+}
+
+#[test]
 fn a_wrong_token_or_fingerprint_is_told_on_both_sides() {
     let options = Options::default();
     let (listener, trust) = listener(&options);
     let refusal = || match listener.accept_within(SOON) {
-        Some(Accepted::Refused { remote, reason }) => (remote.is_some(), reason),
+        Some(Accepted::Refused { remote, closed }) => (remote.is_some(), closed),
         _ => panic!("nobody was refused"),
     };
     let said = why_not(listener.local(), &trust, token("guess"), &options);
     assert!(said.contains("the peer refused our token"), "{said}");
-    assert_eq!(refusal(), (true, "a client had the wrong token".to_owned()));
+    let (is_known, closed) = refusal();
+    assert!(is_known);
+    assert_eq!(closed.reason, CloseReason::WrongToken);
+    assert_eq!(closed.sentence, "a client had the wrong token");
     let other = Identity::self_made(&["localhost"]).expect("made").fingerprint();
     let said = why_not(listener.local(), &Trust::Fingerprint(other), token("open"), &options);
     assert!(said.contains(&format!("expected is {other}")), "{said}");
-    let (_, reason) = refusal();
-    assert!(reason.contains("does not trust our certificate"), "{reason}");
+    let (_, closed) = refusal();
+    assert_eq!(closed.reason, CloseReason::Untrusted);
+    assert!(closed.sentence.contains("does not trust our certificate"), "{closed}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 use ontempo_transport::simulated::{Network, Path};
 use ontempo_transport::{
-    Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing, Poll,
-    SendError, Source, Token, Trust,
+    CloseReason, Configuration, Delivery, Endpoint, Event, FlowConfig, Identity, Limits, Outgoing,
+    Poll, SendError, Source, Token, Trust,
 };
 
 use crate::basics::content;
@@ -14,9 +14,9 @@ fn path() -> Path {
     Path::clean(Rate::from_bits_per_sec(20_000_000), Duration::from_millis(20))
 }
 
-fn reason(events: &[Event]) -> Option<&str> {
+fn closed(events: &[Event]) -> Option<(CloseReason, &str)> {
     events.iter().find_map(|event| match event {
-        Event::Closed { reason, .. } => Some(reason.as_str()),
+        Event::Closed { closed, .. } => Some((closed.reason, closed.sentence.as_str())),
         _ => None,
     })
 }
@@ -28,9 +28,10 @@ fn a_client_with_the_wrong_token_is_refused_and_told_so() {
     let configs = [config.clone(), config];
     let mut world = World::with(1, &path(), &path(), configs, token);
     let until = Time::from_secs_f64(5.0);
-    world.run(until, |world| reason(&world.events[CLIENT]).is_some());
-    assert_eq!(reason(&world.events[CLIENT]), Some("the peer refused our token"));
-    assert_eq!(reason(&world.events[SERVER]), Some("a client had the wrong token"));
+    world.run(until, |world| closed(&world.events[CLIENT]).is_some());
+    let wrong = CloseReason::WrongToken;
+    assert_eq!(closed(&world.events[CLIENT]), Some((wrong, "the peer refused our token")));
+    assert_eq!(closed(&world.events[SERVER]), Some((wrong, "a client had the wrong token")));
     assert!(!world.is_open(CLIENT) && !world.is_open(SERVER));
 }
 
@@ -51,10 +52,9 @@ fn a_server_with_another_fingerprint_is_not_told_the_token() {
     network.flush(CLIENT);
     while network.step(Time::from_secs_f64(20.0)).is_some() {}
     let told: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
-    assert!(
-        reason(&told).is_some_and(|reason| reason.contains(&other.fingerprint().to_string())),
-        "{told:?}"
-    );
+    let (reason, sentence) = closed(&told).expect("it is over");
+    assert_eq!(reason, CloseReason::Untrusted);
+    assert!(sentence.contains(&other.fingerprint().to_string()), "{told:?}");
     let connected = |event: &Event| matches!(event, Event::Connected { .. });
     assert!(!std::iter::from_fn(|| network.endpoint(SERVER).poll_event()).any(|e| connected(&e)));
     assert_eq!(network.endpoint(SERVER).connections(), 0);
@@ -233,7 +233,7 @@ fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
             bytes = bytes.max(statistics.held_bytes);
         }
         world.network.flush(CLIENT);
-        reason(&world.events[CLIENT]).is_some()
+        closed(&world.events[CLIENT]).is_some()
     });
     assert!(gone, "not given up by {}", world.now());
     assert!(bytes <= config.send_bytes.get(), "{bytes} bytes waited");
