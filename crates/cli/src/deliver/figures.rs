@@ -9,9 +9,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output::{complain, emit};
 
-/// How often figures are shown.
-const EVERY: Wall = Wall::from_secs(1);
-
 /// How often a missed target is told.
 const TOLD_EVERY: Wall = Wall::from_secs(5);
 
@@ -19,7 +16,6 @@ const TOLD_EVERY: Wall = Wall::from_secs(5);
 pub(super) struct Figures {
     json: bool,
     bar: Option<ProgressBar>,
-    due: Instant,
     told: Option<Instant>,
     pub(super) begun: Instant,
 }
@@ -28,22 +24,7 @@ impl Figures {
     pub(super) fn new(json: bool) -> Self {
         let drawn = !json && std::io::stderr().is_terminal();
         let begun = Instant::now();
-        Self {
-            json,
-            bar: drawn.then(ProgressBar::new_spinner),
-            due: begun + EVERY,
-            told: None,
-            begun,
-        }
-    }
-
-    /// True once a second.
-    pub(super) fn is_due(&mut self) -> bool {
-        let due = Instant::now() >= self.due;
-        if due {
-            self.due = Instant::now() + EVERY;
-        }
-        due
+        Self { json, bar: drawn.then(ProgressBar::new_spinner), told: None, begun }
     }
 
     pub(super) fn show(&self, line: &str, document: &Value) -> Result<(), Failure> {

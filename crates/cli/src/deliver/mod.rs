@@ -1,21 +1,13 @@
 //! `ontempo send` and `ontempo receive`: media between an encoder and a player.
 
-mod backlog;
 mod figures;
-mod message;
 mod receive;
 mod send;
-mod session;
-mod sink;
-mod source;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use ontempo_foundation::Duration;
-use ontempo_transport::live::Error;
+use ontempo_session::Error;
 use ontempo_transport::{Configuration, Qlog, QlogError, Token};
 
 use crate::failure::{Failure, environment};
@@ -27,27 +19,21 @@ pub(crate) use send::send;
 /// The port that is written where none was.
 const USUAL: u16 = 4433;
 
-/// What a stop by Ctrl-C is told by.
-type Stop = Arc<AtomicBool>;
-
-/// What both sides want of a connection: a lost path is to be noticed while it matters. Connections
-/// are traced in the directory `qlog`, where there is one.
+/// What both sides ask of a connection. Connections are traced in the directory `qlog`, where there
+/// is one.
 fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
     let told = |error: &QlogError| complain(&format!("{error}; delivery goes on without it"));
     let traced = qlog.map(|directory| Qlog::in_directory(directory, told));
     let qlog = traced.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
-    Ok(Configuration {
-        qlog,
-        idle_timeout: Duration::from_secs(4),
-        keep_alive: Some(Duration::from_secs(1)),
-        greeting_timeout: Duration::from_secs(3),
-        ..Configuration::default()
-    })
+    Ok(Configuration { qlog, ..ontempo_session::configuration() })
 }
 
-/// The failure that an error of a connection is.
+/// The failure that an error of a session is.
 fn failure(error: Error) -> Failure {
-    if error.is_misconfigured() { Failure::Input(error.to_string()) } else { environment(error) }
+    match error {
+        Error::Transport(error) if error.is_misconfigured() => Failure::Input(error.to_string()),
+        error => environment(error),
+    }
 }
 
 pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {

@@ -1,69 +1,28 @@
 //! `ontempo receive`.
 
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
-use ontempo_transport::live::{
-    Accepted, Connection, Listener, Message, Options, ReceiveFlow, SendFlow,
+use ontempo_session::message::Report;
+use ontempo_session::{
+    Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
 };
-use ontempo_transport::{
-    CloseReason, Delivery, FlowConfig, Identity, IdentityError, ReceiveStatistics,
-};
+use ontempo_transport::live::{Listener, Options};
+use ontempo_transport::{Identity, IdentityError, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::figures::Figures;
-use super::message::{Content, Label, REPORTS, Report, read};
-use super::sink::{Counts, Sink};
-use super::{Stop, USUAL, configuration, failure, token};
-use crate::address::socket_at;
+use super::{USUAL, configuration, failure, token};
+use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
 use crate::output::emit;
 use crate::signals::stop_flag;
-
-/// How often a waiting listener looks for Ctrl-C, and a busy one for others who come.
-const STEP: Wall = Wall::from_millis(50);
-
-/// How long a sender may take to open its flow, and to close after the end.
-const PATIENCE: Wall = Wall::from_secs(5);
-
-/// A stream that is being received, over as many connections as it takes.
-struct Stream {
-    label: Label,
-    latency: Duration,
-    sink: Sink,
-    /// Sums over connections that are over.
-    before: Report,
-    told: Report,
-}
-
-/// How a connection ended.
-enum Ended {
-    /// The stream is over and all of it has been handed on.
-    Over,
-    /// The sender was lost, and may come back.
-    Lost(String),
-    /// It has come back on this connection, before the old one was known to be lost.
-    Replaced(Connection, ReceiveFlow),
-    /// The user wants no more.
-    Stopped,
-}
-
-struct Receiver<'a> {
-    arguments: &'a Arguments,
-    listener: Listener,
-    stop: Stop,
-    figures: Figures,
-    stream: Option<Stream>,
-    last: Option<Report>,
-    /// Connections whose flow has not come yet.
-    waiting: Vec<(Connection, Instant)>,
-    looked: Instant,
-}
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.json && arguments.to == Place::Pipe {
@@ -78,7 +37,8 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let options = Options { socket, configuration, ..Options::default() };
     let socket = socket_at(&arguments.listen, "--listen", USUAL, socket)?;
     let token = token(arguments.token.as_deref())?;
-    let listener = Listener::new(socket, &identity, token, &options).map_err(failure)?;
+    let listener = Listener::new(socket, &identity, token, &options)
+        .map_err(|error| failure(Error::Transport(error)))?;
     let fingerprint = identity.fingerprint().to_string();
     let figures = Figures::new(arguments.json);
     let local = listener.local().to_string();
@@ -88,11 +48,23 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     } else {
         figures.say(&format!("listening at {local}, fingerprint {fingerprint}"));
     }
-    let (waiting, looked) = (Vec::new(), Instant::now());
-    let (stream, last) = (None, None);
-    let mut receiver =
-        Receiver { arguments, listener, stop, figures, stream, last, waiting, looked };
-    receiver.run()
+    let is_file = !matches!(arguments.to, Place::Udp(_));
+    let once = arguments.once || is_file;
+    let options = ReceiverOptions { latency: arguments.latency, once, stop };
+    let shown = Shown { arguments, figures, failed: None };
+    let mut receiver = Receiver::new(listener, options, shown);
+    let ended = receiver.run();
+    let shown = receiver.handler();
+    shown.figures.end();
+    if let Some(failed) = shown.failed.take() {
+        return Err(failed);
+    }
+    match ended.map_err(failure)? {
+        Outcome::Stopped { midstream: true } if is_file => {
+            Err(Failure::Interrupted("interrupted before the end of the stream".to_owned()))
+        }
+        Outcome::Stopped { .. } | Outcome::StreamEnded => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// The certificate and key of a file, or made now, and then kept there.
@@ -108,188 +80,66 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     })
 }
 
-impl Receiver<'_> {
-    fn ends_with_the_stream(&self) -> bool {
-        self.arguments.once || !matches!(self.arguments.to, Place::Udp(_))
+/// What is printed, and where streams go to.
+struct Shown<'a> {
+    arguments: &'a Arguments,
+    figures: Figures,
+    /// The target cannot be opened, or the output is gone.
+    failed: Option<Failure>,
+}
+
+impl ReceiverHandler for Shown<'_> {
+    fn open(&mut self) -> Result<Target, String> {
+        target(&self.arguments.to).map_err(|failure| {
+            self.failed = Some(failure);
+            "the target cannot be opened".to_owned()
+        })
     }
 
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn run(&mut self) -> Result<ExitCode, Failure> {
-        let mut next = None;
-        loop {
-            let (connection, flow) = match next.take() {
-                Some(next) => next,
-                None if self.is_stopped() => return self.stopped(),
-                None => match self.find(STEP) {
-                    Some(found) => found,
-                    None => {
-                        self.work()?;
-                        continue;
-                    }
-                },
-            };
-            match self.carry(&connection, &flow) {
-                Ok(Ended::Over) if self.ends_with_the_stream() => return Ok(ExitCode::SUCCESS),
-                Ok(Ended::Over | Ended::Stopped) => {}
-                Ok(Ended::Lost(reason)) => {
-                    self.figures.say(&format!("lost {}: {reason}", connection.remote()));
-                }
-                Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
-                Err(failure) => {
-                    connection.close_with(CloseReason::Failed, "it cannot write what it receives");
-                    self.figures.end();
-                    return Err(failure);
-                }
-            }
-        }
-    }
-
-    /// Lets the sink work while no sender is there.
-    fn work(&mut self) -> Result<(), Failure> {
-        if let Some(stream) = &mut self.stream {
-            stream.sink.work(true)?;
-        }
-        Ok(())
-    }
-
-    fn stopped(&mut self) -> Result<ExitCode, Failure> {
-        self.figures.end();
-        let was_cut = self.stream.is_some() && !matches!(self.arguments.to, Place::Udp(_));
-        if let Some(stream) = self.stream.take() {
-            let before = stream.before;
-            let counts = stream.sink.finish()?;
-            self.last = Some(counted(before, counts));
-        }
-        self.totals()?;
-        if was_cut {
-            return Err(Failure::Interrupted(
-                "interrupted before the end of the stream".to_owned(),
-            ));
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    /// Looks for a sender and its flow.
-    fn find(&mut self, limit: Wall) -> Option<(Connection, ReceiveFlow)> {
-        let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
-        match self.listener.accept_within(limit) {
-            Some(Accepted::Connection(connection)) => {
-                self.waiting.push((connection, Instant::now()));
-            }
-            Some(Accepted::Refused { remote, closed }) => {
+    fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
+        match event {
+            ReceiverEvent::Refused { remote, reason } => {
                 let who = remote.map_or_else(|| "somebody".to_owned(), |at| at.to_string());
-                self.figures.say(&format!("{who} was refused: {closed}"));
+                self.figures.say(&format!("{who} was refused: {reason}"));
             }
-            None => {}
-        }
-        for place in 0..self.waiting.len() {
-            let (connection, since) = &self.waiting[place];
-            match connection.accept_flow_within(Wall::ZERO) {
-                Some(Ok(flow)) => return Some((self.waiting.swap_remove(place).0, flow)),
-                None if since.elapsed() < PATIENCE => {}
-                Some(Err(_)) | None => {
-                    self.waiting.swap_remove(place);
-                    break;
-                }
+            ReceiverEvent::Receiving(remote) => {
+                self.figures.say(&format!("receiving from {remote}"));
             }
+            ReceiverEvent::Lost(remote, reason) => {
+                self.figures.say(&format!("lost {remote}: {reason}"));
+            }
+            ReceiverEvent::Unreadable(what) => {
+                self.figures.warn(&format!("a unit cannot be read: {what}"));
+            }
+            ReceiverEvent::Missed(sentence) => self.figures.warn(&sentence),
+            ReceiverEvent::Progress(report, flow) => {
+                let shown = self.progress(report, flow);
+                return self.done(shown);
+            }
+            ReceiverEvent::StreamEnded(report) => {
+                self.figures.end();
+                let shown = self.totals(report);
+                return self.done(shown);
+            }
+            // There may be more kinds one day.
+            _ => {}
         }
-        None
+        ControlFlow::Continue(())
     }
+}
 
-    /// Somebody else may have come: answers the same sender on a new connection.
-    fn look(&mut self) -> Option<(Connection, ReceiveFlow)> {
-        if self.looked.elapsed() < STEP {
-            return None;
-        }
-        self.looked = Instant::now();
-        let (connection, flow) = self.find(Wall::ZERO)?;
-        let label = flow.config().label.parse::<Label>().ok()?;
-        let current = self.stream.as_ref().map(|stream| stream.label.session);
-        if current == Some(label.session) {
-            return Some((connection, flow));
-        }
-        self.figures.say(&format!("{} was refused: another is sending", connection.remote()));
-        connection.close_with(CloseReason::Busy, "another sender is connected");
-        None
-    }
-
-    /// Takes a flow to its end.
-    fn carry(&mut self, connection: &Connection, flow: &ReceiveFlow) -> Result<Ended, Failure> {
-        let Ok(label) = flow.config().label.parse::<Label>() else {
-            let sentence = "what it was sent is not from ontempo send";
-            connection.close_with(CloseReason::Unsupported, sentence);
-            return Ok(Ended::Lost("it is not ontempo send".to_owned()));
-        };
-        if self.stream.as_ref().is_none_or(|stream| stream.label.session != label.session) {
-            let latency = self.arguments.latency.unwrap_or(label.latency);
-            let sink = Sink::open(&self.arguments.to, flow.config(), latency, label.before > 0)?;
-            let (before, told) = (Report::default(), Report::default());
-            self.stream = Some(Stream { label, latency, sink, before, told });
-        }
-        self.figures.say(&format!("receiving from {}", connection.remote()));
-        let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
-        let reports = match connection.open_flow(reports) {
-            Ok(reports) => reports,
-            Err(error) => return Ok(Ended::Lost(error.to_string())),
-        };
-        let ended = self.take_all(flow, &reports)?;
-        if let Some(stream) = &mut self.stream {
-            let last = flow.statistics();
-            stream.before = last.map_or(stream.told, |last| received(stream.before, &last));
-        }
-        if let Ended::Over = ended {
-            self.end(connection, &reports)?;
-        }
-        Ok(ended)
-    }
-
-    fn take_all(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<Ended, Failure> {
-        let mut limit = Wall::ZERO;
-        loop {
-            if self.is_stopped() {
-                return Ok(Ended::Stopped);
-            }
-            if let Some((connection, flow)) = self.look() {
-                return Ok(Ended::Replaced(connection, flow));
-            }
-            let Some(stream) = &mut self.stream else { return Ok(Ended::Over) };
-            let taken = flow.receive_within(limit);
-            let idle = taken.is_none();
-            match taken {
-                None => {}
-                Some(Ok(Some(Delivery::Unit(unit)))) => match read(&unit.data) {
-                    Ok(Content::Unit(unit)) => stream.sink.push(unit)?,
-                    Ok(Content::Gap(gone)) => stream.sink.abandon(gone)?,
-                    Err(what) => self.figures.warn(&format!("a unit cannot be read: {what}")),
-                },
-                Some(Ok(Some(Delivery::Dropped(_)))) => {}
-                Some(Ok(None)) => return Ok(Ended::Over),
-                Some(Err(error)) => return Ok(Ended::Lost(error.to_string())),
-            }
-            // What is ready is taken before a wait, and written before a longer one.
-            let wait = stream.sink.work(idle)?;
-            limit = if idle { wait } else { Wall::ZERO };
-            if self.figures.is_due() {
-                self.tell(flow, reports)?;
+impl Shown<'_> {
+    fn done(&mut self, shown: Result<(), Failure>) -> ControlFlow<()> {
+        match shown {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                self.failed = Some(failure);
+                ControlFlow::Break(())
             }
         }
     }
 
-    /// Tells sender and user how it stands.
-    fn tell(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<(), Failure> {
-        let (Some(stream), Some(now)) = (&mut self.stream, flow.statistics()) else {
-            return Ok(());
-        };
-        let report = counted(received(stream.before, &now), stream.sink.counts());
-        if let Some(missed) = report.missed(&stream.told, stream.latency) {
-            self.figures.warn(&missed);
-        }
-        stream.told = report;
-        self.last = Some(report);
-        send(reports, &report);
+    fn progress(&self, report: &Report, now: &ReceiveStatistics) -> Result<(), Failure> {
         let line = format!(
             "{:.2} Mbit/s, {} units, {} late, {} dropped, delay {} to {}, jitter {}",
             now.throughput.as_mbit_per_sec(),
@@ -314,23 +164,7 @@ impl Receiver<'_> {
         self.figures.show(&line, &document)
     }
 
-    /// The stream is over: hands on the rest, tells the sender, and waits for it to close.
-    fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Failure> {
-        let Some(stream) = self.stream.take() else { return Ok(()) };
-        let before = stream.before;
-        let counts = stream.sink.finish()?;
-        let report = Report { is_final: true, ..counted(before, counts) };
-        send(reports, &report);
-        reports.finish();
-        let end = Instant::now() + PATIENCE;
-        while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
-        self.last = Some(report);
-        self.figures.end();
-        self.totals()
-    }
-
-    fn totals(&mut self) -> Result<(), Failure> {
-        let Some(report) = self.last.take() else { return Ok(()) };
+    fn totals(&self, report: &Report) -> Result<(), Failure> {
         if self.arguments.json {
             return emit(&json!({ "event": "totals", "stream": report }).to_string());
         }
@@ -349,31 +183,21 @@ impl Receiver<'_> {
     }
 }
 
-/// Tells the sender; where it does not take it, the next will say more.
-fn send(reports: &SendFlow, report: &Report) {
-    if let Ok(text) = serde_json::to_vec(report) {
-        let _ = reports.send_within(Message::from(bytes::Bytes::from(text)), Wall::ZERO);
-    }
-}
-
-/// `before` and what a connection's flow has received.
-fn received(before: Report, now: &ReceiveStatistics) -> Report {
-    Report {
-        units: before.units + now.units,
-        bytes: before.bytes + now.bytes,
-        late_units: before.late_units + now.late,
-        dropped_units: before.dropped_units + now.dropped,
-        mean_delay_s: now.delay.mean().as_secs_f64(),
-        greatest_delay_s: before.greatest_delay_s.max(now.delay.greatest.as_secs_f64()),
-        ..before
-    }
-}
-
-fn counted(report: Report, counts: Counts) -> Report {
-    Report {
-        whole_datagrams: counts.whole,
-        damaged_datagrams: counts.damaged,
-        missing_datagrams: counts.missing(),
-        ..report
+fn target(to: &Place) -> Result<Target, Failure> {
+    match to {
+        Place::Udp(address) => {
+            let to = resolve(address, "--to udp://")?;
+            Ok(Target::Datagrams { socket: socket_for(to)?, to })
+        }
+        Place::Pipe => {
+            Ok(Target::Bytes { to: Box::new(io::stdout()), name: "standard output".to_owned() })
+        }
+        Place::File(path) => {
+            let name = path.display().to_string();
+            let file = File::create(path).map_err(|error| {
+                Failure::Environment(format!("--to {name}: cannot make it: {error}"))
+            })?;
+            Ok(Target::Bytes { to: Box::new(file), name })
+        }
     }
 }

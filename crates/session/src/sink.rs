@@ -1,6 +1,5 @@
 //! Where media goes to: datagrams, a pipe, a file.
 
-use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +9,20 @@ use std::time::Duration as Wall;
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::{Joined, Joiner, JoinerOptions, Release, Unit};
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
-use ontempo_udp::{Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Transmit};
+use ontempo_udp::{
+    Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket, Transmit,
+};
 
-use crate::address::{resolve, socket_for};
-use crate::arguments::Place;
-use crate::failure::{Failure, environment};
+use crate::error::{Error, target};
 
 /// How long a full queue of the thread's is let drain.
 const RETRY: Wall = Wall::from_micros(100);
 
 /// What has left.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) whole: u64,
-    pub(super) damaged: u64,
+pub(crate) struct Counts {
+    pub(crate) whole: u64,
+    pub(crate) damaged: u64,
     /// The lowest number, and the one after the highest.
     first: Option<u64>,
     next: u64,
@@ -43,7 +42,7 @@ impl Counts {
         *count += u64::from(joined.is_whole || !joined.data.is_empty());
     }
 
-    pub(super) fn missing(&self) -> u64 {
+    pub(crate) fn missing(&self) -> u64 {
         if self.is_unordered && !self.is_over {
             return 0;
         }
@@ -52,7 +51,25 @@ impl Counts {
 }
 
 /// Where media goes to.
-pub(super) enum Sink {
+pub enum Target {
+    /// Datagrams as the sender's encoder made them, each at its time.
+    Datagrams {
+        /// Where they leave from.
+        socket: Socket,
+        /// Where they go to.
+        to: SocketAddr,
+    },
+    /// Bytes: a file, a pipe, or the program itself.
+    Bytes {
+        /// What takes them; it may wait.
+        to: Box<dyn Write>,
+        /// Its name, for error messages.
+        name: String,
+    },
+}
+
+/// What puts datagrams together and hands them on.
+pub(crate) enum Sink {
     Udp {
         driver: Driver<Datagrams>,
         counts: Arc<Mutex<Counts>>,
@@ -67,7 +84,7 @@ pub(super) enum Sink {
 }
 
 /// Puts datagrams together, of a stream that may have been joined midway.
-pub(super) struct Midway {
+pub(crate) struct Midway {
     joiner: Joiner,
     /// True where the first datagram to come is the first there is.
     is_midway: bool,
@@ -85,7 +102,7 @@ impl Midway {
 }
 
 /// A file or a pipe, and what it is called.
-pub(super) struct Output {
+pub(crate) struct Output {
     to: Box<dyn Write>,
     name: String,
 }
@@ -101,14 +118,14 @@ impl Write for Output {
 }
 
 /// What the thread of datagrams is told.
-pub(super) enum Told {
+pub(crate) enum Told {
     Unit(Box<Unit>),
     Gone(Vec<u64>),
     Finish,
 }
 
 /// Sends datagrams when it is their time.
-pub(super) struct Datagrams {
+pub(crate) struct Datagrams {
     joiner: Midway,
     to: SocketAddr,
     counts: Arc<Mutex<Counts>>,
@@ -172,21 +189,20 @@ fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release 
 }
 
 impl Sink {
-    pub(super) fn open(
-        to: &Place,
+    pub(crate) fn open(
+        to: Target,
         config: &FlowConfig,
         latency: Duration,
         is_midway: bool,
-    ) -> Result<Self, Failure> {
-        let is_network = matches!(to, Place::Udp(_));
+    ) -> Result<Self, Error> {
+        let is_network = matches!(to, Target::Datagrams { .. });
         let release = release(config, latency, is_network);
         let joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
         let joiner = Midway { joiner, is_midway };
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
-        let output = match to {
-            Place::Udp(address) => {
-                let to = resolve(address, "--to udp://")?;
+        let out = match to {
+            Target::Datagrams { socket, to } => {
                 let counts = Arc::new(Mutex::new(counts));
                 let datagrams = Datagrams {
                     joiner,
@@ -196,27 +212,18 @@ impl Sink {
                     finished: false,
                 };
                 let options = DriverOptions::default();
-                let driver = Driver::spawn(socket_for(to)?, datagrams, Clock::new(), options);
-                return Ok(Self::Udp { driver: driver.map_err(environment)?, counts });
+                let driver = Driver::spawn(socket, datagrams, Clock::new(), options);
+                return Ok(Self::Udp { driver: driver.map_err(target)?, counts });
             }
-            Place::Pipe => {
-                Output { to: Box::new(io::stdout()), name: "standard output".to_owned() }
-            }
-            Place::File(path) => {
-                let name = path.display().to_string();
-                let file = File::create(path).map_err(|error| {
-                    Failure::Environment(format!("--to {name}: cannot make it: {error}"))
-                })?;
-                Output { to: Box::new(file), name }
-            }
+            Target::Bytes { to, name } => Output { to, name },
         };
-        let out = BufWriter::with_capacity(64 << 10, output);
+        let out = BufWriter::with_capacity(64 << 10, out);
         let joiner = Box::new(joiner);
         Ok(Self::Stream { joiner, counts, out, written: 0, clock: Clock::new() })
     }
 
     /// A unit has come.
-    pub(super) fn push(&mut self, unit: Unit) -> Result<(), Failure> {
+    pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
             Self::Udp { driver, .. } => tell(driver, Told::Unit(Box::new(unit))),
             Self::Stream { joiner, clock, .. } => {
@@ -227,7 +234,7 @@ impl Sink {
     }
 
     /// Of these datagrams something will not come.
-    pub(super) fn abandon(&mut self, gone: Vec<u64>) -> Result<(), Failure> {
+    pub(crate) fn abandon(&mut self, gone: Vec<u64>) -> Result<(), Error> {
         match self {
             Self::Udp { driver, .. } => tell(driver, Told::Gone(gone)),
             Self::Stream { joiner, .. } => {
@@ -238,7 +245,7 @@ impl Sink {
     }
 
     /// Writes what is due, and answers when to be called again at the latest.
-    pub(super) fn work(&mut self, idle: bool) -> Result<Wall, Failure> {
+    pub(crate) fn work(&mut self, idle: bool) -> Result<Wall, Error> {
         const MAX_WAIT: Wall = Wall::from_millis(50);
         let Self::Stream { joiner, counts, out, written, clock } = self else {
             return Ok(MAX_WAIT);
@@ -258,7 +265,7 @@ impl Sink {
     }
 
     /// The stream is over: hands on what is left and answers what has left in all.
-    pub(super) fn finish(mut self) -> Result<Counts, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Counts, Error> {
         if let Self::Stream { joiner, .. } = &mut self {
             joiner.joiner.finish();
         }
@@ -267,7 +274,7 @@ impl Sink {
             Self::Stream { counts, .. } => counts,
             Self::Udp { driver, counts } => {
                 tell(&driver, Told::Finish)?;
-                driver.wait().map_err(environment)?;
+                driver.wait().map_err(target)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
@@ -275,7 +282,7 @@ impl Sink {
         Ok(counts)
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         match self {
             Self::Stream { counts, .. } => *counts,
             Self::Udp { counts, .. } => *counts.lock().unwrap_or_else(PoisonError::into_inner),
@@ -283,7 +290,7 @@ impl Sink {
     }
 }
 
-fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Failure> {
+fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Error> {
     loop {
         match driver.command(told) {
             Ok(()) => return Ok(()),
@@ -291,19 +298,19 @@ fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Failure> {
                 told = again;
                 sleep(RETRY);
             }
-            Err(error @ CommandError::Ended(_)) => return Err(environment(error)),
+            Err(error @ CommandError::Ended(_)) => return Err(target(error)),
         }
     }
 }
 
 /// The failure that a full disk or a closed pipe is.
-fn full(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Failure {
+fn full(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Error {
     let Output { name, .. } = out.get_ref();
     if error.kind() == ErrorKind::BrokenPipe {
-        return Failure::Environment("the program behind standard output has ended".to_owned());
+        return Error::Target("the program behind standard output has ended".to_owned());
     }
     let sure = written.saturating_sub(out.buffer().len() as u64);
-    Failure::Environment(format!(
+    Error::Target(format!(
         "cannot write {name}: {error}; it ends early, after at most {sure} bytes of the stream"
     ))
 }

@@ -6,19 +6,19 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_media::Unit;
 
-use super::message;
+use crate::message;
 
 /// Kept for a unit beside its bytes; counted in, so that small ones are bounded, too.
 const OVERHEAD: usize = 256;
 
 /// A unit that waits.
-pub(super) struct Waiting {
-    pub(super) unit: Unit,
-    pub(super) since: Instant,
+pub(crate) struct Waiting {
+    pub(crate) unit: Unit,
+    pub(crate) since: Instant,
 }
 
 /// What comes next.
-pub(super) enum Next {
+pub(crate) enum Next {
     Unit(Box<Waiting>),
     /// Datagrams of which something was dropped.
     Gap(Vec<u64>),
@@ -32,9 +32,11 @@ pub(super) enum Next {
 
 /// What was dropped because too much waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Overflow {
-    pub(super) units: u64,
-    pub(super) bytes: u64,
+pub struct Overflow {
+    /// Units.
+    pub units: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -48,7 +50,7 @@ struct State {
 }
 
 /// What waits for the network, bounded.
-pub(super) struct Backlog {
+pub struct Backlog {
     state: Mutex<State>,
     changed: Condvar,
     most: usize,
@@ -57,7 +59,9 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn new(most: usize, is_live: bool) -> Self {
+    /// One that holds `most` bytes. Where it is full, a live one drops the oldest of the least
+    /// important units; any other makes [`push`](Self::push) wait.
+    pub fn new(most: usize, is_live: bool) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), most, is_live }
     }
 
@@ -68,7 +72,7 @@ impl Backlog {
 
     /// A unit of the source. Where there is no room, a live one takes that of the oldest of the
     /// least important; any other waits.
-    pub(super) fn push(&self, unit: Unit) {
+    pub fn push(&self, unit: Unit) {
         let size = unit.data.len() + OVERHEAD;
         let mut state = self.lock();
         while state.bytes + size > self.most && !state.units.is_empty() {
@@ -85,7 +89,7 @@ impl Backlog {
     }
 
     /// No more is to come; where the source broke, why.
-    pub(super) fn end(&self, broken: Option<String>) {
+    pub fn end(&self, broken: Option<String>) {
         let mut state = self.lock();
         state.ended = true;
         state.broken = broken;
@@ -94,7 +98,7 @@ impl Backlog {
     }
 
     /// Waits for what comes next.
-    pub(super) fn next(&self, limit: Wall) -> Next {
+    pub(crate) fn next(&self, limit: Wall) -> Next {
         let end = Instant::now() + limit;
         let mut state = self.lock();
         loop {
@@ -118,12 +122,13 @@ impl Backlog {
         }
     }
 
-    pub(super) fn overflow(&self) -> Overflow {
+    /// What was dropped so far.
+    pub fn overflow(&self) -> Overflow {
         self.lock().overflow
     }
 
     /// Bytes that wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.lock().bytes
     }
 }

@@ -1,6 +1,5 @@
 //! Where media comes from: datagrams, a pipe, a file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::thread::{Builder, sleep};
@@ -8,13 +7,9 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
 use ontempo_media::{Chopper, Cutter, CutterOptions, PcrClock};
-use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, SocketOptions};
+use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 
-use super::USUAL;
-use super::backlog::Backlog;
-use crate::address::socket_at;
-use crate::arguments::Place;
-use crate::failure::{Failure, environment};
+use crate::backlog::Backlog;
 
 /// Bytes of a datagram that a stream without packets of its own is cut into: seven packets of a
 /// transport stream would be as long.
@@ -24,15 +19,17 @@ const PIECE: u16 = 1_316;
 const READ: usize = 64 << 10;
 
 /// A source under way; it ends with the program.
-pub(super) enum Source {
+pub enum Source {
     /// Datagrams, carried by a thread until this is dropped.
     Udp(Driver<Datagrams>),
     /// A pipe or a file, read by a thread until its end.
     Stream,
+    /// The program itself, which calls [`Backlog::push`] and [`Backlog::end`].
+    Program,
 }
 
 /// Cuts the datagrams that come.
-pub(super) struct Datagrams {
+pub struct Datagrams {
     cutter: Cutter,
     backlog: Arc<Backlog>,
 }
@@ -75,55 +72,44 @@ impl Protocol for Datagrams {
 }
 
 impl Source {
-    pub(super) fn start(
-        from: &Place,
+    /// Datagrams that come to `socket`, cut into units.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
+        let cutter = Cutter::new(CutterOptions::default());
+        let datagrams = Datagrams { cutter, backlog: Arc::clone(backlog) };
+        Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
+    }
+
+    /// A file or a pipe, read to its end and cut into units; in `realtime` each at the time that
+    /// the stream's own clock gives it. `name` is for error messages.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn bytes(
+        input: impl Read + Send + 'static,
+        name: &str,
         backlog: &Arc<Backlog>,
         realtime: bool,
-    ) -> Result<Self, Failure> {
-        let backlog = Arc::clone(backlog);
-        match from {
-            Place::Udp(address) => {
-                let cutter = Cutter::new(CutterOptions::default());
-                let socket = socket_at(address, "--from udp://", USUAL, SocketOptions::default())?;
-                let datagrams = Datagrams { cutter, backlog };
-                let driver =
-                    Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default());
-                Ok(Self::Udp(driver.map_err(environment)?))
-            }
-            Place::Pipe => read_on_a_thread(io::stdin(), backlog, realtime, "standard input"),
-            Place::File(path) => {
-                let name = path.display().to_string();
-                let file = File::open(path).map_err(|error| {
-                    Failure::Environment(format!("--from {name}: cannot open it: {error}"))
-                })?;
-                read_on_a_thread(file, backlog, realtime, &name)
-            }
-        }
+    ) -> io::Result<Self> {
+        let (name, backlog) = (name.to_owned(), Arc::clone(backlog));
+        let work = move || {
+            let ended = pump(input, &backlog, realtime);
+            backlog.end(ended.err().map(|error| format!("cannot read {name}: {error}")));
+        };
+        // Nobody waits for it: it may be waiting for input that never comes.
+        Builder::new().name("source".to_owned()).spawn(work)?;
+        Ok(Self::Stream)
     }
 
     /// Ends a source that has no end of its own.
-    pub(super) fn end(&self, backlog: &Backlog) {
+    pub(crate) fn end(&self, backlog: &Backlog) {
         match self {
             Self::Udp(driver) if driver.command(()).is_ok() => {}
             _ => backlog.end(None),
         }
     }
-}
-
-fn read_on_a_thread(
-    input: impl Read + Send + 'static,
-    backlog: Arc<Backlog>,
-    realtime: bool,
-    name: &str,
-) -> Result<Source, Failure> {
-    let name = name.to_owned();
-    let work = move || {
-        let ended = pump(input, &backlog, realtime);
-        backlog.end(ended.err().map(|error| format!("cannot read {name}: {error}")));
-    };
-    // Nobody waits for it: it may be waiting for input that never comes.
-    Builder::new().name("source".to_owned()).spawn(work).map_err(environment)?;
-    Ok(Source::Stream)
 }
 
 /// Reads to the end.

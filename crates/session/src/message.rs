@@ -1,4 +1,9 @@
-//! What sender and receiver say to each other, in units of flows.
+//! The messages between sender and receiver.
+//!
+//! A sender opens one flow, whose label is a [`Label`]. Each unit of it is one byte, 0 or 1, and
+//! then media ([`Unit::write`]), or the numbers of datagrams that will not come, 8 bytes each,
+//! big-endian. The receiver opens one flow with the label [`REPORTS`]; each of its units is a
+//! [`Report`] as JSON. No parser here fails on any bytes: what is no message is an error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,20 +18,20 @@ const MEDIA: u8 = 0;
 const GAP: u8 = 1;
 
 /// Numbers in one message of datagrams that will not come.
-pub(super) const MAX_GAPS: usize = 16_384;
+pub const MAX_GAPS: usize = 16_384;
 
 /// What the flow of a receiver's reports is called.
-pub(super) const REPORTS: &str = "ontempo reports 1";
+pub const REPORTS: &str = "ontempo reports 1";
 
 /// What a sender calls its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
+pub struct Label {
     /// The same for all connections of a sender.
-    pub(super) session: u64,
+    pub session: u64,
     /// What the sender wants of the delay.
-    pub(super) latency: Duration,
+    pub latency: Duration,
     /// Connections that the sender had before this one.
-    pub(super) before: u64,
+    pub before: u64,
 }
 
 impl fmt::Display for Label {
@@ -53,33 +58,38 @@ impl FromStr for Label {
 
 /// A unit of a flow of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub enum Content {
     /// Media.
     Unit(Unit),
     /// Datagrams of which something was dropped before it was sent.
     Gap(Vec<u64>),
 }
 
-pub(super) fn media(unit: &Unit) -> Bytes {
+/// The message that carries `unit`.
+pub fn media(unit: &Unit) -> Bytes {
     let mut bytes = Vec::with_capacity(unit.data.len() + 64);
     bytes.push(MEDIA);
     unit.write(&mut bytes);
     bytes.into()
 }
 
-pub(super) fn gap(datagrams: &[u64]) -> Bytes {
+/// The message that says which datagrams will not come; at most [`MAX_GAPS`] are of use.
+pub fn gap(datagrams: &[u64]) -> Bytes {
     let mut bytes = vec![GAP];
     datagrams.iter().for_each(|datagram| bytes.extend(datagram.to_be_bytes()));
     bytes.into()
 }
 
-/// Reads a unit; the error says what is wrong with it.
-pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
+/// Reads a message.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn read(bytes: &[u8]) -> Result<Content, String> {
     match bytes.split_first() {
         Some((&MEDIA, rest)) => {
             Unit::read(rest).map(Content::Unit).map_err(|error| error.to_string())
         }
-        Some((&GAP, rest)) if rest.len() % 8 == 0 => {
+        Some((&GAP, rest)) if rest.len() % 8 == 0 && rest.len() / 8 <= MAX_GAPS => {
             let numbers = rest.chunks_exact(8);
             let number =
                 |chunk: &[u8]| chunk.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -91,36 +101,38 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, String> {
 
 /// What a receiver reports, all since the beginning of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Report {
-    /// Units that came whole, and their bytes.
-    pub(super) units: u64,
-    pub(super) bytes: u64,
+pub struct Report {
+    /// Units that came whole.
+    pub units: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Units that came after their deadline.
-    pub(super) late_units: u64,
+    pub late_units: u64,
     /// Units that the sender dropped at their deadline.
-    pub(super) dropped_units: u64,
+    pub dropped_units: u64,
     /// Datagrams that were handed on whole.
-    pub(super) whole_datagrams: u64,
+    pub whole_datagrams: u64,
     /// Datagrams of which something was missing.
-    pub(super) damaged_datagrams: u64,
+    pub damaged_datagrams: u64,
     /// Datagrams that were missing altogether.
-    pub(super) missing_datagrams: u64,
-    /// Of units, s.
-    pub(super) mean_delay_s: f64,
-    pub(super) greatest_delay_s: f64,
+    pub missing_datagrams: u64,
+    /// Mean delay of units from the sender's program to delivery, s.
+    pub mean_delay_s: f64,
+    /// The greatest such delay, s.
+    pub greatest_delay_s: f64,
     /// The stream is over, and all of this is final.
-    pub(super) is_final: bool,
+    pub is_final: bool,
 }
 
 impl Report {
     /// Datagrams that should have been handed on, and those that were not, or not whole.
-    pub(super) fn datagrams(&self) -> (u64, u64) {
-        let wrong = self.damaged_datagrams + self.missing_datagrams;
-        (self.whole_datagrams + wrong, wrong)
+    pub fn datagrams(&self) -> (u64, u64) {
+        let wrong = self.damaged_datagrams.saturating_add(self.missing_datagrams);
+        (self.whole_datagrams.saturating_add(wrong), wrong)
     }
 
     /// Says by how much the target was missed since `before`; `None` where it was met.
-    pub(super) fn missed(&self, before: &Self, latency: Duration) -> Option<String> {
+    pub fn missed(&self, before: &Self, latency: Duration) -> Option<String> {
         let (all, wrong) = self.datagrams();
         let (all_before, wrong_before) = before.datagrams();
         let (all, wrong) = (all.saturating_sub(all_before), wrong.saturating_sub(wrong_before));

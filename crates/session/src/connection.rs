@@ -10,14 +10,14 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{Connection, Error, Message, NotTaken, SendFlow};
 use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
-use super::backlog::Waiting;
-use super::message::{self, REPORTS, Report};
+use crate::backlog::Waiting;
+use crate::message::{self, REPORTS, Report};
 
 /// Units whose numbers in the flow are remembered, for those that depend on them.
 const MAX_NUMBERS: usize = 4096;
 
 /// A unit as it is sent.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     /// Its number in the stream; `None`: no media.
     id: Option<u64>,
     priority: u8,
@@ -27,7 +27,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    pub(super) fn media(waiting: &Waiting) -> Self {
+    pub(crate) fn media(waiting: &Waiting) -> Self {
         let unit = &waiting.unit;
         Self {
             id: Some(unit.id),
@@ -38,15 +38,15 @@ impl Ready {
         }
     }
 
-    pub(super) fn gap(datagrams: &[u64]) -> Self {
+    pub(crate) fn gap(datagrams: &[u64]) -> Self {
         let (depends_on, data) = (Vec::new(), message::gap(datagrams));
         Self { id: None, priority: 0, depends_on, data, since: Instant::now() }
     }
 }
 
 /// A connection with its flow.
-pub(super) struct Session {
-    pub(super) connection: Arc<Connection>,
+pub(crate) struct Session {
+    pub(crate) connection: Arc<Connection>,
     flow: SendFlow,
     latency: Option<Duration>,
     numbers: BTreeMap<u64, u64>,
@@ -58,7 +58,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn open(
+    pub(crate) fn open(
         connection: Connection,
         config: FlowConfig,
         latency: Duration,
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// Sends a unit where there is room within `limit`; hands it back where not.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         ready: Ready,
         limit: Wall,
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// The flow as it stands; forgets what has arrived.
-    pub(super) fn statistics(&mut self) -> Option<SendStatistics> {
+    pub(crate) fn statistics(&mut self) -> Option<SendStatistics> {
         let statistics = self.flow.statistics()?;
         while self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled) {
             self.unsettled.pop_front();
@@ -122,27 +122,27 @@ impl Session {
         Some(statistics)
     }
 
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.flow.finish();
     }
 
     /// Waits until all has arrived or been dropped.
-    pub(super) fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
+    pub(crate) fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
         self.flow.settled(limit)
     }
 
     /// What the receiver said last.
-    pub(super) fn report(&self) -> Option<Report> {
+    pub(crate) fn report(&self) -> Option<Report> {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is not known to have arrived, to be sent again.
-    pub(super) fn take_unsettled(&mut self) -> VecDeque<Ready> {
+    pub(crate) fn take_unsettled(&mut self) -> VecDeque<Ready> {
         self.unsettled.drain(..).map(|(_, ready)| ready).collect()
     }
 
     /// Closes the connection and waits for what hangs on it.
-    pub(super) fn close(&mut self, reason: &str) {
+    pub(crate) fn close(&mut self, reason: &str) {
         self.connection.close(reason);
         if let Some(listener) = self.listener.take() {
             // A panic has been told by the thread itself.

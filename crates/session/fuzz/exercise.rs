@@ -1,0 +1,27 @@
+//! What the fuzz target does with bytes, and the test on stable with every file of the corpus.
+
+use ontempo_foundation::Duration;
+use ontempo_session::message::{Content, Label, MAX_GAPS, Report, gap, media, read};
+
+/// Any bytes are read as a message, a label and a report, or refused; what is read is written the
+/// same.
+pub(crate) fn session_message(bytes: &[u8]) {
+    match read(bytes) {
+        Ok(Content::Unit(unit)) => {
+            assert_eq!(read(&media(&unit)), Ok(Content::Unit(unit)));
+        }
+        Ok(Content::Gap(datagrams)) => {
+            assert!(datagrams.len() <= MAX_GAPS, "{} numbers", datagrams.len());
+            assert_eq!(gap(&datagrams), bytes);
+        }
+        Err(_) => {}
+    }
+    if let Ok(label) = std::str::from_utf8(bytes).unwrap_or_default().parse::<Label>() {
+        assert_eq!(label.to_string().parse(), Ok(label));
+    }
+    if let Ok(report) = serde_json::from_slice::<Report>(bytes) {
+        let (all, wrong) = report.datagrams();
+        assert!(wrong <= all);
+        let _ = report.missed(&Report::default(), Duration::from_millis(200));
+    }
+}

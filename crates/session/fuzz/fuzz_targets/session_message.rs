@@ -1,0 +1,9 @@
+//! Any bytes are read as what sender and receiver say to each other. From `crates/session`:
+//! `cargo +nightly fuzz run session_message`.
+
+#![no_main]
+
+#[path = "../exercise.rs"]
+mod exercise;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::session_message(bytes));

@@ -1,0 +1,40 @@
+//! The media protocol of `ontempo send` and `ontempo receive`, for programs.
+//!
+//! A [`Sender`] takes units from a [`Backlog`], sends them to one receiver, and connects again when
+//! the connection is lost. A [`Receiver`] takes one stream at a time, puts its datagrams together
+//! again and hands them to a [`Target`]; it reports to the sender once a second. Both run on the
+//! thread that calls `run`, and say what happens by events.
+//!
+//! Nothing here reads arguments, prints, or handles signals: a program sets `stop` to end either
+//! side. No unit is changed: [`ontempo_media`] cuts and joins, [`ontempo_transport`] delivers.
+//!
+//! What goes over the connection is described in [`message`].
+
+mod backlog;
+mod connection;
+mod error;
+pub mod message;
+mod receiver;
+mod sender;
+mod sink;
+mod source;
+
+use ontempo_foundation::Duration;
+use ontempo_transport::Configuration;
+
+pub use backlog::{Backlog, Overflow};
+pub use error::Error;
+pub use receiver::{Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
+pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};
+pub use sink::Target;
+pub use source::Source;
+
+/// What both sides ask of a connection: a lost path is noticed while it matters, after 4 s.
+pub fn configuration() -> Configuration {
+    Configuration {
+        idle_timeout: Duration::from_secs(4),
+        keep_alive: Some(Duration::from_secs(1)),
+        greeting_timeout: Duration::from_secs(3),
+        ..Configuration::default()
+    }
+}

@@ -1,0 +1,166 @@
+//! Two Rust programs: one sends units, the other receives them, by the crate's public API alone.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::thread::spawn;
+use std::time::Duration as Wall;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_media::{Kind, Part, Span, Unit};
+use ontempo_session::{
+    Backlog, Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Sender,
+    SenderEvent, SenderOptions, Source, Target, configuration,
+};
+use ontempo_transport::live::{Listener, Options};
+use ontempo_transport::{CloseReason, DeliveryOrder, Identity, Reliability, Token, Trust};
+
+/// Bytes that a test looks at.
+#[derive(Clone, Default)]
+struct Taken(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Taken {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A disk that is full.
+struct Full;
+
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Handler<F> {
+    open: F,
+    last: Option<(u64, bool)>,
+}
+
+impl<F: FnMut() -> Box<dyn Write>> ReceiverHandler for Handler<F> {
+    fn open(&mut self) -> Result<Target, String> {
+        Ok(Target::Bytes { to: (self.open)(), name: "the test".to_owned() })
+    }
+
+    fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
+        if let ReceiverEvent::StreamEnded(report) = event {
+            self.last = Some((report.whole_datagrams, report.is_final));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn transport() -> Options {
+    Options { configuration: configuration(), ..Options::default() }
+}
+
+fn listener() -> (Listener, Trust) {
+    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let at = SocketAddr::from(([127, 0, 0, 1], 0));
+    let token = Token::new(b"open").expect("short");
+    let listener = Listener::bind(at, &identity, token, &transport()).expect("a free port");
+    (listener, Trust::Fingerprint(identity.fingerprint()))
+}
+
+fn options(remote: SocketAddr, trust: Trust, token: &[u8]) -> SenderOptions {
+    SenderOptions {
+        remote,
+        name: "localhost".to_owned(),
+        trust,
+        token: Token::new(token).expect("short"),
+        transport: transport(),
+        latency: Duration::from_millis(200),
+        order: DeliveryOrder::Sequence,
+        reliability: Reliability::Full,
+        give_up: Wall::from_secs(5),
+        stop: Arc::new(AtomicBool::new(false)),
+    }
+}
+
+/// A unit that is one datagram.
+fn unit(id: u64, data: Vec<u8>) -> Unit {
+    let length = u16::try_from(data.len()).expect("short");
+    let spans = vec![Span { offset: 0, length }];
+    let parts = vec![Part { datagram: id, length, arrived: Time::ZERO, spans }];
+    let (kind, dependencies) = (Kind::Frame, Vec::new());
+    Unit { id, kind, media_time: None, slack: None, dependencies, parts, data }
+}
+
+fn quiet(_: SenderEvent<'_>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+#[test]
+fn what_one_program_sends_another_receives() {
+    let (listener, trust) = listener();
+    let remote = listener.local();
+    let taken = Taken::default();
+    let to = taken.clone();
+    let receiving = spawn(move || {
+        let open = move || -> Box<dyn Write> { Box::new(to.clone()) };
+        let options = ReceiverOptions { once: true, ..ReceiverOptions::default() };
+        let mut receiver = Receiver::new(listener, options, Handler { open, last: None });
+        (receiver.run(), receiver.handler().last)
+    });
+    let backlog = Arc::new(Backlog::new(1 << 20, false));
+    let mut expected = Vec::new();
+    for id in 0..100 {
+        let data = vec![id as u8; 500 + id as usize];
+        expected.extend_from_slice(&data);
+        backlog.push(unit(id, data));
+    }
+    backlog.end(None);
+    let options = options(remote, trust, b"open");
+    let mut sender = Sender::connect(options, backlog, Source::Program, quiet).expect("connected");
+    sender.run().expect("sent");
+    let totals = sender.totals();
+    assert_eq!((totals.flow.units, totals.flow.arrived, totals.reconnected), (100, 100, 0));
+    assert!(totals.report.is_final);
+    assert_eq!(totals.report.whole_datagrams, 100);
+    let (outcome, last) = receiving.join().expect("no panic");
+    assert_eq!(outcome.expect("received"), Outcome::StreamEnded);
+    assert_eq!(last, Some((100, true)));
+    assert!(*taken.0.lock().expect("no panic") == expected, "the bytes differ");
+}
+
+#[test]
+fn who_has_another_token_or_a_receiver_that_cannot_write_learns_it_by_the_reason() {
+    let (listener, trust) = listener();
+    let remote = listener.local();
+    let receiving = spawn(move || {
+        let open = || -> Box<dyn Write> { Box::new(Full) };
+        Receiver::new(listener, ReceiverOptions::default(), Handler { open, last: None }).run()
+    });
+    let backlog = Arc::new(Backlog::new(1 << 20, false));
+    let refused = options(remote, trust.clone(), b"guess");
+    match Sender::connect(refused, Arc::clone(&backlog), Source::Program, quiet).err() {
+        Some(Error::Transport(error)) => {
+            assert_eq!(error.close_reason(), Some(CloseReason::WrongToken));
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    let options = options(remote, trust, b"open");
+    let sender = Sender::connect(options, Arc::clone(&backlog), Source::Program, quiet);
+    for id in 0..200 {
+        backlog.push(unit(id, vec![1; 1_000]));
+    }
+    backlog.end(None);
+    match sender.expect("connected").run() {
+        Err(Error::EndedByReceiver(closed)) => assert_eq!(closed.reason, CloseReason::Failed),
+        other => panic!("not ended by the receiver: {other:?}"),
+    }
+    let failed = receiving.join().expect("no panic");
+    assert!(matches!(failed, Err(Error::Target(_))), "{failed:?}");
+}
