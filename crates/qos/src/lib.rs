@@ -9,9 +9,12 @@
 //! A connection whose quality is violated is never closed or slowed for it: the program is told,
 //! and decides.
 //!
+//! A program whose user chooses the carrier has an [`AnySocket`].
+//!
 //! A process has one thread for all its connections, which sleeps but for a moment twice a second.
 //! A connection over QUIC has one more, which hears what the other end tells.
 
+mod any;
 mod core;
 mod events;
 mod facade;
@@ -37,6 +40,7 @@ pub mod wire;
 
 pub use file::{SpecificationError, read};
 pub use {
+    any::AnySocket,
     events::{Event, Events},
     listener::{Accepted, QosListener},
     options::{Delivery, Direction, Message, QosOptions, Reserve},

@@ -6,13 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_qos::AnySocket;
 use ontempo_transport::Closed;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::carried::{Calling, Carried, no_carrier};
+use super::carried::{Calling, look_around, no_carrier};
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::figures::{Delivered, direction, reservation_name};
@@ -91,7 +92,7 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Takes what comes until the connection ends at either side.
-fn read(carried: &Carried, shared: &Shared) {
+fn read(carried: &AnySocket, shared: &Shared) {
     let mut buffer = vec![0; carried.most_received()];
     loop {
         {
@@ -106,7 +107,7 @@ fn read(carried: &Carried, shared: &Shared) {
                 return;
             }
         }
-        match carried.receive(&mut buffer) {
+        match carried.receive_message(&mut buffer) {
             Ok(Some(message)) => {
                 let data = buffer[..message.length].to_vec();
                 shared.change(|state| {
@@ -128,7 +129,7 @@ fn read(carried: &Carried, shared: &Shared) {
 }
 
 /// Sends what the program hands over, one message after another.
-fn write(carried: &Carried, shared: &Shared) {
+fn write(carried: &AnySocket, shared: &Shared) {
     loop {
         let data = {
             let mut state = lock(&shared.state);
@@ -144,7 +145,7 @@ fn write(carried: &Carried, shared: &Shared) {
         };
         // The slot stays taken for who looks: it is given back below.
         let sent = loop {
-            match carried.send(&data) {
+            match carried.send_message(&data) {
                 Err(error) if is_passing(&error) => {
                     if lock(&shared.state).is_closed {
                         return;
@@ -182,7 +183,7 @@ pub(crate) fn qos_connect(
         _ => return Err(no_carrier(carrier)),
     };
     let place = waker.get().place();
-    let work = move || Carried::connect(&calling, remote, &options);
+    let work = move || calling.connect(remote, &options);
     waker.get().later(work, move |py, connected| {
         let link = QosLink::new(connected.map_err(|error| failure(&error))?, place)?;
         Ok(Py::new(py, link)?.into_any())
@@ -193,7 +194,7 @@ pub(crate) fn qos_connect(
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct QosLink {
     /// `None` once it is closed.
-    carried: Mutex<Option<Carried>>,
+    carried: Mutex<Option<AnySocket>>,
     shared: Arc<Shared>,
     threads: Mutex<Threads>,
     #[pyo3(get)]
@@ -218,13 +219,13 @@ struct Threads {
 }
 
 impl QosLink {
-    pub(super) fn new(carried: Carried, place: Place) -> PyResult<Self> {
-        carried.look_around()?;
+    pub(super) fn new(carried: AnySocket, place: Place) -> PyResult<Self> {
+        look_around(&carried)?;
         Ok(Self {
             key: place.key,
-            local: parts(carried.local()),
-            remote: parts(carried.remote()),
-            dscp: carried.dscp(),
+            local: parts(carried.local_address()),
+            remote: parts(carried.peer_address()),
+            dscp: carried.dscp().get(),
             most_sent: carried.most_sent(),
             most_received: carried.most_received(),
             carried: Mutex::new(Some(carried)),
@@ -233,7 +234,7 @@ impl QosLink {
         })
     }
 
-    fn get(&self) -> PyResult<Carried> {
+    fn get(&self) -> PyResult<AnySocket> {
         lock(&self.carried).clone().ok_or_else(closed)
     }
 
@@ -244,7 +245,7 @@ impl QosLink {
         self.start("read", read)
     }
 
-    fn start(&self, name: &str, work: fn(&Carried, &Shared)) -> PyResult<()> {
+    fn start(&self, name: &str, work: fn(&AnySocket, &Shared)) -> PyResult<()> {
         let (carried, shared) = (self.get()?, Arc::clone(&self.shared));
         let thread = thread::Builder::new().name(format!("ontempo-{name}"));
         thread.spawn(move || work(&carried, &shared))?;
@@ -358,7 +359,8 @@ impl QosLink {
     /// other end has closed, too, or over QUIC has taken it all.
     fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<Answer>> {
         let patience = Wall::from_secs_f64(patience_s);
-        if patience_s > 0.0 && self.get().is_ok_and(|carried| !carried.is_udp()) {
+        if patience_s > 0.0 && self.get().is_ok_and(|carried| !matches!(carried, AnySocket::Udp(_)))
+        {
             self.start_reading()?;
         }
         let Some(carried) = lock(&self.carried).take() else { return Ok(None) };
@@ -383,7 +385,7 @@ impl Drop for QosLink {
 
 /// Waits until what was handed over has been sent and, over TCP, the other end has closed, too, or
 /// over QUIC has taken it all. What still comes is dropped.
-fn await_end(carried: &Carried, shared: &Shared, until: Instant) {
+fn await_end(carried: &AnySocket, shared: &Shared, until: Instant) {
     shared.change(|state| {
         (state.ready, state.ready_bytes, state.is_ending) = (VecDeque::new(), 0, true);
     });
@@ -393,9 +395,9 @@ fn await_end(carried: &Carried, shared: &Shared, until: Instant) {
     carried.finish();
     // What is not so in time ends all the same.
     match carried {
-        Carried::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
-        Carried::Udp(_) => {}
-        Carried::Quic(connection) => {
+        AnySocket::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
+        AnySocket::Udp(_) => {}
+        AnySocket::Quic(connection) => {
             let left = until.saturating_duration_since(Instant::now());
             drop(connection.clone().close(left));
         }

@@ -8,14 +8,14 @@ use std::thread;
 use std::time::Duration as Wall;
 
 use ontempo_qos::{
-    Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
+    Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
     QosSocketListener, SetupError,
 };
 use ontempo_transport::{CloseReason, Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::carried::{Calling, Carried, no_carrier};
+use super::carried::{Calling, no_carrier};
 use super::connection::QosLink;
 use super::errors::{BindError, ClosedError};
 use super::specification::GivenOptions;
@@ -74,27 +74,27 @@ impl Listening {
         }
     }
 
-    fn accept(&self) -> io::Result<Accepted<Carried>> {
+    fn accept(&self) -> io::Result<Accepted<AnySocket>> {
         fn whatever<C>(
             accepted: Accepted<C>,
-            carried: impl FnOnce(C) -> Carried,
-        ) -> Accepted<Carried> {
+            carried: impl FnOnce(C) -> AnySocket,
+        ) -> Accepted<AnySocket> {
             match accepted {
                 Accepted::Connection(one, remote) => Accepted::Connection(carried(one), remote),
                 Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
             }
         }
         match self {
-            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Tcp)),
-            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Udp)),
-            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, Carried::Quic)),
+            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Tcp)),
+            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Udp)),
+            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Quic)),
         }
     }
 }
 
 #[derive(Default)]
 struct Waiting {
-    came: VecDeque<Accepted<Carried>>,
+    came: VecDeque<Accepted<AnySocket>>,
     failed: Option<String>,
     is_closed: bool,
 }
@@ -197,7 +197,7 @@ impl QosDoor {
             if let Some(calling) = calling {
                 let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
                 // Whatever comes of it, the thread has been woken.
-                drop(Carried::connect(&calling, address, &options));
+                drop(calling.connect(address, &options));
             }
         }
     }
