@@ -1,12 +1,10 @@
 //! Messages over the carrier that the user has chosen.
 
 use std::io;
-use std::time::Duration as Wall;
 
-use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
-    Accepted, Delivery, Direction, Events, Message, QosConnection, QosConnectionListener,
-    QosListener, QosOptions, QosSocket, QosSocketListener, QosStream,
+    Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
+    QosSocketListener, QosStream,
 };
 use ontempo_transport::{Fingerprint, Trust};
 use serde_json::json;
@@ -17,24 +15,6 @@ use crate::deliver;
 use crate::failure::{Failure, environment};
 use crate::quality::failed;
 use crate::telling::Teller;
-
-/// A connection over any carrier.
-#[derive(Clone)]
-pub(crate) enum Carried {
-    Tcp(QosStream),
-    Udp(QosSocket),
-    Quic(QosConnection),
-}
-
-macro_rules! each {
-    ($carried:expr, $end:ident => $what:expr) => {
-        match $carried {
-            Carried::Tcp($end) => $what,
-            Carried::Udp($end) => $what,
-            Carried::Quic($end) => $what,
-        }
-    };
-}
 
 /// By what a sender knows its receiver.
 fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
@@ -48,63 +28,22 @@ fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
     }
 }
 
-impl Carried {
-    pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<Self, Failure> {
-        let to = receiver.to.as_str();
-        let address = resolve(to, "")?;
-        let connected = match receiver.over {
-            Transport::Tcp => QosStream::connect(address, options).map(Self::Tcp),
-            Transport::Udp => QosSocket::connect(address, options).map(Self::Udp),
-            Transport::Quic => {
-                let token = deliver::token(receiver.token.as_deref())?;
-                let host = to.rsplit_once(':').map_or("", |(host, _)| host);
-                let name = host.trim_matches(['[', ']']);
-                let known = (&trust(receiver)?, &token);
-                QosConnection::connect(address, name, known, options).map(Self::Quic)
-            }
-        };
-        connected.map_err(failed(to))
-    }
-
-    pub(crate) fn send(&self, data: &[u8]) -> io::Result<()> {
-        each!(self, end => end.send_message(data))
-    }
-
-    pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Option<Message>> {
-        each!(self, end => end.receive_message(room))
-    }
-
-    pub(crate) fn set_read_timeout(&self, patience: Wall) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(patience)),
-            Self::Udp(socket) => socket.set_read_timeout(Some(patience)),
-            Self::Quic(connection) => {
-                connection.set_read_timeout(Some(patience));
-                Ok(())
-            }
+/// Connects over the carrier that the user has chosen.
+pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySocket, Failure> {
+    let to = receiver.to.as_str();
+    let address = resolve(to, "")?;
+    let connected = match receiver.over {
+        Transport::Tcp => QosStream::connect(address, options).map(AnySocket::Tcp),
+        Transport::Udp => QosSocket::connect(address, options).map(AnySocket::Udp),
+        Transport::Quic => {
+            let token = deliver::token(receiver.token.as_deref())?;
+            let host = to.rsplit_once(':').map_or("", |(host, _)| host);
+            let name = host.trim_matches(['[', ']']);
+            let known = (&trust(receiver)?, &token);
+            QosConnection::connect(address, name, known, options).map(AnySocket::Quic)
         }
-    }
-
-    pub(crate) fn delivery(&self, direction: Direction) -> Delivery {
-        each!(self, end => end.delivery(direction))
-    }
-
-    pub(crate) fn agreed(&self, direction: Direction) -> Specification {
-        each!(self, end => end.agreed(direction))
-    }
-
-    pub(crate) fn events(&self) -> Events {
-        each!(self, end => end.events())
-    }
-
-    /// Ends it when the other end has what was sent, where the carrier can tell.
-    pub(crate) fn close(self, patience: Wall) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.close(patience),
-            Self::Udp(_) => Ok(()),
-            Self::Quic(connection) => connection.close(patience),
-        }
-    }
+    };
+    connected.map_err(failed(to))
 }
 
 /// Where connections come to over any carrier.
@@ -147,19 +86,19 @@ impl Listening {
     }
 
     /// The next one with whom there is an agreement; tells of those with whom there is none.
-    pub(crate) fn accept(&self, teller: Teller) -> io::Result<Carried> {
+    pub(crate) fn accept(&self, teller: Teller) -> io::Result<AnySocket> {
         loop {
             let (remote, why) = match self {
                 Self::Tcp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(stream, _) => return Ok(Carried::Tcp(stream)),
+                    Accepted::Connection(stream, _) => return Ok(AnySocket::Tcp(stream)),
                     Accepted::Refused(remote, why) => (remote, why),
                 },
                 Self::Udp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(socket, _) => return Ok(Carried::Udp(socket)),
+                    Accepted::Connection(socket, _) => return Ok(AnySocket::Udp(socket)),
                     Accepted::Refused(remote, why) => (remote, why),
                 },
                 Self::Quic(listener, _) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(one, _) => return Ok(Carried::Quic(one)),
+                    Accepted::Connection(one, _) => return Ok(AnySocket::Quic(one)),
                     Accepted::Refused(remote, why) => (remote, why),
                 },
             };

@@ -7,12 +7,12 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
-use ontempo_qos::{Direction, QosOptions};
+use ontempo_qos::{AnySocket, Direction, QosOptions};
 use ontempo_udp::Clock;
 use serde_json::json;
 
 use crate::arguments::{At, NetvideoCommand, Printed, Receiver, TgCommand};
-use crate::carried::{Carried, Listening};
+use crate::carried::{Listening, connect};
 use crate::failure::Failure;
 use crate::quality::options;
 use crate::signals::{stop_flag, unless_stopped};
@@ -83,7 +83,7 @@ fn send(
     }
     let teller = Teller { as_json: printed.json, to_stderr: false, connection: None };
     let stopped = stop_flag()?;
-    let carried = Carried::connect(receiver, options)?;
+    let carried = connect(receiver, options)?;
     let telling = teller.follow(carried.events());
     teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
     let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
@@ -98,7 +98,7 @@ fn send(
 }
 
 fn send_all(
-    carried: &Carried,
+    carried: &AnySocket,
     source: &Source,
     stopped: &AtomicBool,
     each: Option<Teller>,
@@ -128,7 +128,7 @@ fn send_all(
         }
         thread::sleep(due.saturating_sub(began.elapsed()));
         let time = Clock::wall();
-        carried.send(&frame[..filled])?;
+        carried.send_message(&frame[..filled])?;
         if let Some(teller) = each {
             let what = json!({ "number": number, "bytes": filled, "time_ns": time });
             // Where the output is gone, the summary says so.
@@ -168,7 +168,7 @@ fn receive(at: &At, options: QosOptions, to_stdout: bool, printed: Printed) -> R
     };
     let telling = teller.follow(carried.events());
     teller.agreed(Direction::Receiving, &carried.agreed(Direction::Receiving))?;
-    carried.set_read_timeout(Wall::from_millis(500)).map_err(environment)?;
+    carried.set_read_timeout(Some(Wall::from_millis(500))).map_err(environment)?;
     let each = printed.messages.then_some(teller);
     let received = receive_all(&carried, to_stdout, &stopped, each);
     let delivery = carried.delivery(Direction::Receiving);
@@ -180,14 +180,14 @@ fn receive(at: &At, options: QosOptions, to_stdout: bool, printed: Printed) -> R
 }
 
 fn receive_all(
-    carried: &Carried,
+    carried: &AnySocket,
     to_stdout: bool,
     stopped: &AtomicBool,
     each: Option<Teller>,
 ) -> io::Result<()> {
     let mut room = vec![0; 65_536];
     while !stopped.load(Relaxed) {
-        match carried.receive(&mut room) {
+        match carried.receive_message(&mut room) {
             Ok(None) => break,
             Ok(Some(message)) => {
                 if let Some(teller) = each {

@@ -10,9 +10,12 @@
 //! A violation never closes or slows a connection: the application gets an event
 //! and decides.
 //!
+//! If the user of a program chooses the transport, it uses [`AnySocket`].
+//!
 //! A process has one maintenance thread for all connections, which wakes twice a second.
 //! A QUIC connection has one more thread, which receives the peer's control messages.
 
+mod any;
 mod core;
 mod events;
 mod facade;
@@ -38,6 +41,7 @@ pub mod wire;
 
 pub use file::{SpecificationError, read};
 pub use {
+    any::AnySocket,
     events::{Event, Events},
     listener::{Accepted, QosListener},
     options::{Delivery, Direction, Message, QosOptions, Reserve},

@@ -6,13 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
+use ontempo_qos::AnySocket;
 use ontempo_transport::Closed;
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::carried::{AnyConnection, ClientCarrier, no_carrier};
+use super::carried::{ClientCarrier, no_carrier, set_timeouts};
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
 use super::figures::{Delivered, direction, reservation_name};
@@ -94,8 +95,8 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Receives messages until either side ends the connection.
-fn read(carried: &AnyConnection, shared: &Shared) {
-    let mut buffer = vec![0; carried.max_receive_size()];
+fn read(carried: &AnySocket, shared: &Shared) {
+    let mut buffer = vec![0; carried.most_received()];
     loop {
         {
             let mut state = lock(&shared.state);
@@ -109,7 +110,7 @@ fn read(carried: &AnyConnection, shared: &Shared) {
                 return;
             }
         }
-        match carried.receive(&mut buffer) {
+        match carried.receive_message(&mut buffer) {
             Ok(Some(message)) => {
                 let data = buffer[..message.length].to_vec();
                 shared.change(|state| {
@@ -131,7 +132,7 @@ fn read(carried: &AnyConnection, shared: &Shared) {
 }
 
 /// Sends the program's messages, one after another.
-fn write(carried: &AnyConnection, shared: &Shared) {
+fn write(carried: &AnySocket, shared: &Shared) {
     loop {
         let data = {
             let mut state = lock(&shared.state);
@@ -147,7 +148,7 @@ fn write(carried: &AnyConnection, shared: &Shared) {
         };
         // `is_writing` stays set until the message has been sent.
         let sent = loop {
-            match carried.send(&data) {
+            match carried.send_message(&data) {
                 Err(error) if is_passing(&error) => {
                     if lock(&shared.state).is_closed {
                         return;
@@ -185,7 +186,7 @@ pub(crate) fn qos_connect(
         _ => return Err(no_carrier(carrier)),
     };
     let notifier = waker.get().notifier();
-    let work = move || AnyConnection::connect(&calling, remote, &options);
+    let work = move || calling.connect(remote, &options);
     waker.get().spawn(work, move |py, connected| {
         let link = QosChannel::new(connected.map_err(|error| failure(&error))?, notifier)?;
         Ok(Py::new(py, link)?.into_any())
@@ -196,7 +197,7 @@ pub(crate) fn qos_connect(
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct QosChannel {
     /// `None` once it is closed.
-    carried: Mutex<Option<AnyConnection>>,
+    carried: Mutex<Option<AnySocket>>,
     shared: Arc<Shared>,
     threads: Mutex<Threads>,
     #[pyo3(get)]
@@ -221,22 +222,22 @@ struct Threads {
 }
 
 impl QosChannel {
-    pub(super) fn new(carried: AnyConnection, notifier: Notifier) -> PyResult<Self> {
-        carried.set_timeouts()?;
+    pub(super) fn new(carried: AnySocket, notifier: Notifier) -> PyResult<Self> {
+        set_timeouts(&carried)?;
         Ok(Self {
             key: notifier.key,
-            local: parts(carried.local()),
-            remote: parts(carried.remote()),
-            dscp: carried.dscp(),
-            max_send_size: carried.max_send_size(),
-            max_receive_size: carried.max_receive_size(),
+            local: parts(carried.local_address()),
+            remote: parts(carried.peer_address()),
+            dscp: carried.dscp().get(),
+            max_send_size: carried.most_sent(),
+            max_receive_size: carried.most_received(),
             carried: Mutex::new(Some(carried)),
             shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), notifier }),
             threads: Mutex::default(),
         })
     }
 
-    fn get(&self) -> PyResult<AnyConnection> {
+    fn get(&self) -> PyResult<AnySocket> {
         lock(&self.carried).clone().ok_or_else(closed)
     }
 
@@ -247,7 +248,7 @@ impl QosChannel {
         self.start("read", read)
     }
 
-    fn start(&self, name: &str, work: fn(&AnyConnection, &Shared)) -> PyResult<()> {
+    fn start(&self, name: &str, work: fn(&AnySocket, &Shared)) -> PyResult<()> {
         let (carried, shared) = (self.get()?, Arc::clone(&self.shared));
         let thread = thread::Builder::new().name(format!("ontempo-{name}"));
         thread.spawn(move || work(&carried, &shared))?;
@@ -361,7 +362,8 @@ impl QosChannel {
     /// other end has closed, too, or over QUIC has taken it all.
     fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let patience = Wall::from_secs_f64(patience_s);
-        if patience_s > 0.0 && self.get().is_ok_and(|carried| !carried.is_udp()) {
+        if patience_s > 0.0 && self.get().is_ok_and(|carried| !matches!(carried, AnySocket::Udp(_)))
+        {
             self.start_reading()?;
         }
         let Some(carried) = lock(&self.carried).take() else { return Ok(None) };
@@ -386,7 +388,7 @@ impl Drop for QosChannel {
 
 /// Waits until what was handed over has been sent and, over TCP, the other end has closed, too, or
 /// over QUIC has taken it all. What still comes is dropped.
-fn await_end(carried: &AnyConnection, shared: &Shared, until: Instant) {
+fn await_end(carried: &AnySocket, shared: &Shared, until: Instant) {
     shared.change(|state| {
         (state.ready, state.ready_bytes, state.is_ending) = (VecDeque::new(), 0, true);
     });
@@ -396,9 +398,9 @@ fn await_end(carried: &AnyConnection, shared: &Shared, until: Instant) {
     carried.finish();
     // What is not so in time ends all the same.
     match carried {
-        AnyConnection::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
-        AnyConnection::Udp(_) => {}
-        AnyConnection::Quic(connection) => {
+        AnySocket::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
+        AnySocket::Udp(_) => {}
+        AnySocket::Quic(connection) => {
             let left = until.saturating_duration_since(Instant::now());
             drop(connection.clone().close(left));
         }

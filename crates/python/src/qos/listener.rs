@@ -8,14 +8,14 @@ use std::thread;
 use std::time::Duration as Wall;
 
 use ontempo_qos::{
-    Accepted, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
+    Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
     QosSocketListener, SetupError,
 };
 use ontempo_transport::{CloseReason, Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::carried::{AnyConnection, ClientCarrier, no_carrier};
+use super::carried::{ClientCarrier, no_carrier};
 use super::connection::QosChannel;
 use super::errors::{BindError, ClosedError};
 use super::specification::QosOptionsFields;
@@ -74,27 +74,27 @@ impl AnyListener {
         }
     }
 
-    fn accept(&self) -> io::Result<Accepted<AnyConnection>> {
+    fn accept(&self) -> io::Result<Accepted<AnySocket>> {
         fn whatever<C>(
             accepted: Accepted<C>,
-            carried: impl FnOnce(C) -> AnyConnection,
-        ) -> Accepted<AnyConnection> {
+            carried: impl FnOnce(C) -> AnySocket,
+        ) -> Accepted<AnySocket> {
             match accepted {
                 Accepted::Connection(one, remote) => Accepted::Connection(carried(one), remote),
                 Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
             }
         }
         match self {
-            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Tcp)),
-            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Udp)),
-            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, AnyConnection::Quic)),
+            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Tcp)),
+            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Udp)),
+            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Quic)),
         }
     }
 }
 
 #[derive(Default)]
 struct Waiting {
-    came: VecDeque<Accepted<AnyConnection>>,
+    came: VecDeque<Accepted<AnySocket>>,
     failed: Option<String>,
     is_closed: bool,
 }
@@ -197,7 +197,7 @@ impl QosAcceptor {
             if let Some(calling) = calling {
                 let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
                 // Whether it succeeds or not, the thread has been woken.
-                drop(AnyConnection::connect(&calling, address, &options));
+                drop(calling.connect(address, &options));
             }
         }
     }

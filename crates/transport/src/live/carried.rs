@@ -10,27 +10,22 @@ use bytes::BytesMut;
 use noq_proto::EcnCodepoint;
 use ontempo_foundation::{Duration, Time};
 
-use super::Error;
-use super::flow::{Inbox, Outbox};
-use super::listener::Incoming;
+use super::error::Error;
 use super::mailbox::Mailbox;
+use super::shared::{
+    Begun, Command, Inbox, Incoming, MAX_READY, MAX_READY_BYTES, Opened, Outbox, Shared, Task, size,
+};
 use crate::{
-    CloseReason, Closed, Connection, ConnectionId, ConnectionStatistics, Delivery, Endpoint, Event,
-    FlowConfig, FlowId, Poll, ReceiveStatistics, SendError, SendStatistics, Source, Token,
-    Transmit, Trust,
+    CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId,
+    Poll, SendError, Source, Token, Transmit, Trust,
 };
 use ontempo_udp::{
-    Clock, CommandError, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket,
+    Clock, CommandError, Datagram, Driver, DriverOptions, Ecn, Next, Protocol, Socket,
     Transmit as UdpTransmit,
 };
 
 /// How long the last words of connections are given when the thread is to end.
 const ENDING: Duration = Duration::from_millis(500);
-
-/// Deliveries that lie ready for the program at most, of each flow, and bytes after which no more
-/// are put there.
-pub(super) const MAX_READY: usize = 256;
-const MAX_READY_BYTES: usize = 256 << 10;
 
 /// Numbers of dropped units that are kept for a program that does not ask.
 const MAX_DROPPED: usize = 4096;
@@ -38,58 +33,6 @@ const MAX_DROPPED: usize = 4096;
 /// Room for datagrams that is asked for at once. What keeps a piece of one of them keeps all of
 /// the room, which is short for that reason.
 const ROOM: usize = 16 << 10;
-
-/// What is known of a connection.
-#[derive(Default)]
-pub(super) struct State {
-    pub(super) is_open: bool,
-    pub(super) closed: Option<Closed>,
-    pub(super) flows: VecDeque<(FlowId, FlowConfig, Arc<Mailbox<Inbox>>)>,
-}
-
-/// What a connection's program and thread share.
-pub(super) type Shared = Arc<Mailbox<State>>;
-
-/// A connection that the peer began.
-pub(super) struct Begun {
-    pub(super) id: ConnectionId,
-    pub(super) remote: Option<SocketAddr>,
-    pub(super) shared: Shared,
-}
-
-/// What was opened: its number, where its units are put, and how long they may be.
-pub(super) type Opened = (FlowId, Arc<Mailbox<Outbox>>);
-
-/// What a program asks for.
-pub(super) enum Command {
-    Connect {
-        remote: SocketAddr,
-        name: String,
-        trust: Trust,
-        token: Token,
-        shared: Shared,
-        reply: SyncSender<Result<ConnectionId, Error>>,
-    },
-    OpenFlow(ConnectionId, FlowConfig, SyncSender<Result<Opened, Error>>),
-    /// There are tasks.
-    Work,
-    Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
-    SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
-    ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
-    Mark(ConnectionId, Dscp),
-    Close(ConnectionId, CloseReason, String),
-    End,
-}
-
-/// What is to be done for a flow. Programs put tasks into a list and ask for work once: a thousand
-/// flows that each have a unit then ask once, and no task is refused. At most one of a kind waits
-/// for each flow.
-pub(super) enum Task {
-    /// The outbox has units, or was finished.
-    Flush(ConnectionId, FlowId),
-    /// The inbox has room.
-    Resume(ConnectionId, FlowId),
-}
 
 type Tasks = Arc<Mutex<Vec<Task>>>;
 
@@ -302,14 +245,6 @@ impl Carried {
         if let Some(held) = self.held.remove(&id) {
             end(&held, &Closed { reason, ..Closed::by_this_side() });
         }
-    }
-}
-
-/// Bytes of what is delivered.
-pub(super) fn size(delivery: &Delivery) -> usize {
-    match delivery {
-        Delivery::Unit(unit) => unit.data.len(),
-        Delivery::Dropped(_) => 0,
     }
 }
 

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
-use super::carried::{Begun, Carried, Command, Running, Shared};
+use super::carried::{Carried, Running};
+use super::error::{Error, Options};
 use super::flow::{ReceiveFlow, SendFlow};
-use super::{Error, Options};
+use super::shared::{Begun, Command, Shared};
 use crate::{
     CloseReason, Closed, ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust,
 };

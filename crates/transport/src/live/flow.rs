@@ -1,98 +1,22 @@
 //! Flows, as programs use them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
 use bytes::Bytes;
 use ontempo_foundation::Duration;
 
-use super::Error;
-use super::carried::{Command, MAX_READY, Running, Task, size};
+use super::carried::Running;
+use super::error::Error;
 use super::mailbox::Mailbox;
-use crate::wire::MAX_DEPENDENCIES;
+use super::shared::{Command, Inbox, MAX_READY, Outbox, Task, size};
 use crate::{
-    Closed, ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, Reliability,
-    SendError, SendStatistics,
+    ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
+    SendStatistics,
 };
-
-/// What lies between a program and the thread at most: the endpoint has queues of its own, whose
-/// size is configured.
-const MAX_UNITS: usize = 64;
-const MAX_BYTES: usize = 256 << 10;
 
 /// Bytes that lie ready below which more is asked for.
 const LOW_BYTES: usize = 128 << 10;
-
-/// Units on their way to the thread.
-pub(super) struct Outbox {
-    pub(super) queue: VecDeque<Outgoing>,
-    pub(super) bytes: usize,
-    /// The thread knows that there is something, or will look.
-    pub(super) flushing: bool,
-    pub(super) is_finished: bool,
-    next: u64,
-    longest: u64,
-    reliability: Reliability,
-    pub(super) dropped: VecDeque<u64>,
-    pub(super) settled: Option<SendStatistics>,
-    pub(super) failed: Option<SendError>,
-    pub(super) closed: Option<Closed>,
-}
-
-impl Outbox {
-    pub(super) fn new(longest: u64, reliability: Reliability) -> Self {
-        Self {
-            queue: VecDeque::new(),
-            bytes: 0,
-            flushing: false,
-            is_finished: false,
-            next: 0,
-            longest,
-            reliability,
-            dropped: VecDeque::new(),
-            settled: None,
-            failed: None,
-            closed: None,
-        }
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        if let Some(closed) = &self.closed {
-            return Err(Error::Closed(closed.clone()));
-        }
-        self.failed.map_or(Ok(()), |error| Err(Error::Unit(error)))
-    }
-
-    /// Takes a unit where there is room; answers its number and whether the thread must be told.
-    fn push(&mut self, unit: &Outgoing) -> Option<Result<(u64, bool), Error>> {
-        if let Err(error) = self.check() {
-            return Some(Err(error));
-        }
-        if self.is_finished {
-            return Some(Err(Error::Unit(SendError::NoFlow)));
-        }
-        let size = unit.data.len();
-        if size as u64 > self.longest {
-            return Some(Err(Error::Unit(SendError::TooLong { most: self.longest })));
-        }
-        let names = &unit.depends_on;
-        if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
-            return Some(Err(Error::Unit(SendError::Dependencies)));
-        }
-        if unit.deadline.is_some() && !self.reliability.allows_deadlines() {
-            return Some(Err(Error::Unit(SendError::Deadline)));
-        }
-        let is_full = self.queue.len() >= MAX_UNITS || self.bytes + size > MAX_BYTES;
-        if is_full && !self.queue.is_empty() {
-            return None;
-        }
-        self.bytes += size;
-        self.queue.push_back(unit.clone());
-        self.next += 1;
-        Some(Ok((self.next - 1, !std::mem::replace(&mut self.flushing, true))))
-    }
-}
 
 /// A unit to be sent.
 #[derive(Clone, Debug, Default)]
@@ -225,17 +149,6 @@ impl Drop for SendFlow {
     fn drop(&mut self) {
         self.finish();
     }
-}
-
-/// What has come for a program.
-#[derive(Default)]
-pub(super) struct Inbox {
-    pub(super) ready: VecDeque<Delivery>,
-    pub(super) bytes: usize,
-    /// The endpoint has more, and waits to be asked.
-    pub(super) has_more: bool,
-    pub(super) ended: Option<ReceiveStatistics>,
-    pub(super) closed: Option<Closed>,
 }
 
 /// A flow that the peer sends.

@@ -1,39 +1,16 @@
 //! Taking connections.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
-use super::carried::{Begun, Carried, Running};
+use super::carried::{Carried, Running};
 use super::connection::{Connection, seed};
+use super::error::{Error, Options};
 use super::mailbox::Mailbox;
-use super::{Error, Options};
+use super::shared::Incoming;
 use crate::{Closed, Endpoint, Identity, Token};
 use ontempo_udp::Socket;
-
-/// Refusals that wait to be told; the oldest of more are forgotten.
-const MAX_REFUSALS: usize = 64;
-
-/// What waits to be accepted. As many connections as the configuration allows.
-#[derive(Default)]
-pub(super) struct Incoming {
-    begun: VecDeque<Begun>,
-    refused: VecDeque<(Option<SocketAddr>, Closed)>,
-}
-
-impl Incoming {
-    pub(super) fn push(&mut self, begun: Begun) {
-        self.begun.push_back(begun);
-    }
-
-    pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, closed: Closed) {
-        if self.refused.len() >= MAX_REFUSALS {
-            self.refused.pop_front();
-        }
-        self.refused.push_back((remote, closed));
-    }
-}
 
 /// Who came.
 pub enum Accepted {

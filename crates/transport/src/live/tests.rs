@@ -13,7 +13,7 @@ use crate::{
     CloseReason, Configuration, Delivery, DeliveryOrder, FlowConfig, Identity, Reliability, Token,
     Trust,
 };
-use ontempo_udp::{Clock, Datagram, Driver, Dscp, Ecn, Next, Protocol, Socket};
+use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket};
 
 const SOON: Wall = Wall::from_secs(10);
 

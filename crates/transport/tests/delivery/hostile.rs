@@ -52,10 +52,9 @@ fn a_server_with_another_fingerprint_is_not_told_the_token() {
     network.flush(CLIENT);
     while network.step(Time::from_secs_f64(20.0)).is_some() {}
     let told: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
-    assert!(
-        reason(&told).is_some_and(|reason| reason.contains(&other.fingerprint().to_string())),
-        "{told:?}"
-    );
+    let (reason, sentence) = closed(&told).expect("it is over");
+    assert_eq!(reason, CloseReason::Untrusted);
+    assert!(sentence.contains(&other.fingerprint().to_string()), "{told:?}");
     let connected = |event: &Event| matches!(event, Event::Connected { .. });
     assert!(!std::iter::from_fn(|| network.endpoint(SERVER).poll_event()).any(|e| connected(&e)));
     assert_eq!(network.endpoint(SERVER).connections(), 0);
@@ -234,7 +233,7 @@ fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
             bytes = bytes.max(statistics.held_bytes);
         }
         world.network.flush(CLIENT);
-        reason(&world.events[CLIENT]).is_some()
+        closed(&world.events[CLIENT]).is_some()
     });
     assert!(gone, "not given up by {}", world.now());
     assert!(bytes <= config.send_bytes.get(), "{bytes} bytes waited");
