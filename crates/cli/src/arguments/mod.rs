@@ -22,7 +22,7 @@ pub(crate) use self::qosockets::{
     Transport, Way,
 };
 pub(crate) use self::rsvp::{
-    Announce, Bucket, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd, Told,
+    Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,
 };
 pub(crate) use self::wrap::{FlowDirection, Qos, QosCommand, WrappedRun};
 use crate::seeds::Seeds;
