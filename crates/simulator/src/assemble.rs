@@ -24,8 +24,8 @@ use ontempo_scenario::{LaidFlow, Layout};
 use ontempo_world::{Distance, Pace, Prompts, link, messages, prompts, source};
 
 use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
+use crate::errors::SetupError;
 use crate::fabric::Fabric;
-use crate::simulation::SetupError;
 use crate::watch::Watch;
 
 /// Headers of a TCP segment: what of a packet is no payload.
