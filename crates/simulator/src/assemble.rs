@@ -22,8 +22,8 @@ use ontempo_scenario::model::{
 use ontempo_scenario::{LaidFlow, Layout};
 
 use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
+use crate::errors::SetupError;
 use crate::fabric::Fabric;
-use crate::simulation::SetupError;
 use crate::watch::Watch;
 
 /// Headers of a TCP segment: what of a packet is no payload.

@@ -7,7 +7,6 @@ use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
 use ontempo_runtime::Element;
 
 use crate::packet::{Packet, Pool};
-use crate::results::Work;
 use crate::scheduled::Scheduled;
 use crate::trace::Tap;
 use crate::watch::Watch;
@@ -83,6 +82,15 @@ pub(crate) enum Transit {
     Arriving(Time, u32),
     /// It is under way to its next link, or lost.
     Underway,
+}
+
+/// What a run took, the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Events handled.
+    pub events: u64,
+    /// The most packets, ACKs included, that were under way at a time.
+    pub most_packets_under_way: u64,
 }
 
 /// Everything between the agents.

@@ -20,11 +20,13 @@
 
 mod agents;
 mod assemble;
+mod errors;
 mod fabric;
 mod names;
 mod packet;
 mod probes;
 mod results;
+mod run;
 mod scheduled;
 mod simulation;
 mod timer;
@@ -35,10 +37,12 @@ mod wheel;
 /// The version of this engine, as a run's manifest names it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+pub use errors::{Cancelled, SetupError};
+pub use fabric::Work;
 pub use ontempo_runtime::{
     MANIFEST, ReadError, ReadErrorReason, ResultTable, RunFolder, read_column, read_table,
     read_tables,
 };
-pub use results::{Results, Work};
-pub use simulation::{Cancelled, Control, SetupError, Simulation};
+pub use results::Results;
+pub use simulation::{Control, Simulation};
 pub use trace::Trace;

@@ -10,7 +10,8 @@ use ontempo_runtime::{
 };
 use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
 
-use crate::simulation::Simulation;
+use crate::fabric::Work;
+use crate::run::Run;
 
 /// What a run yields.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,15 +20,6 @@ pub struct Results {
     pub tables: Vec<ResultTable>,
     /// What it took.
     pub work: Work,
-}
-
-/// What a run took, the same on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// Events handled.
-    pub events: u64,
-    /// The most packets, ACKs included, that were under way at a time.
-    pub most_packets_under_way: u64,
 }
 
 impl Results {
@@ -48,14 +40,14 @@ impl Results {
 }
 
 /// The measured span begins: what was counted before does not count.
-pub(crate) fn begin_measuring(run: &mut Simulation, now: Time) {
+pub(crate) fn begin_measuring(run: &mut Run, now: Time) {
     run.measured.from = now;
     run.measured.flows = flow_totals(run);
     run.measured.links = link_totals(run, now);
     run.fabric.restart_watches();
 }
 
-fn flow_totals(run: &Simulation) -> Vec<FlowTotals> {
+fn flow_totals(run: &Run) -> Vec<FlowTotals> {
     let dropped = |flow: usize| run.fabric.dropped(flow as u32);
     run.agents
         .iter()
@@ -64,12 +56,12 @@ fn flow_totals(run: &Simulation) -> Vec<FlowTotals> {
         .collect()
 }
 
-fn link_totals(run: &Simulation, now: Time) -> Vec<LinkTotals> {
+fn link_totals(run: &Run, now: Time) -> Vec<LinkTotals> {
     run.fabric.link_statistics(now).map(|statistics| LinkTotals::at(now, &statistics)).collect()
 }
 
 /// The tables of a run that has reached its end.
-pub(crate) fn collect(run: &mut Simulation) -> Results {
+pub(crate) fn collect(run: &mut Run) -> Results {
     let (samples, events) = run.probes.finish();
     let flows = flows(run).finish();
     let (playout, adus) = (playout(run).finish(), adus(run).finish());
@@ -85,12 +77,12 @@ pub(crate) fn collect(run: &mut Simulation) -> Results {
 }
 
 /// How the tables name the flow of this number.
-fn named(run: &Simulation, number: usize) -> Flow<'_> {
+fn named(run: &Run, number: usize) -> Flow<'_> {
     let index = u64::from(run.names.flows[number].index);
     Flow { number: number as u64, group: run.names.group_of(number), index }
 }
 
-fn flows(run: &Simulation) -> Rows {
+fn flows(run: &Run) -> Rows {
     let mut rows = Rows::of(&FLOWS);
     let span = run.end.since(run.measured.from);
     for (number, now) in flow_totals(run).iter().enumerate() {
@@ -115,7 +107,7 @@ fn flows(run: &Simulation) -> Rows {
     rows
 }
 
-fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
+fn links_table(run: &Run, now: &[LinkTotals]) -> Rows {
     let mut rows = Rows::of(&LINKS);
     let span = run.end.since(run.measured.from);
     for (place, (link, now)) in run.names.links.iter().zip(now).enumerate() {
@@ -127,7 +119,7 @@ fn links_table(run: &Simulation, now: &[LinkTotals]) -> Rows {
     rows
 }
 
-fn queues(run: &Simulation) -> Rows {
+fn queues(run: &Run) -> Rows {
     let mut rows = Rows::of(&QUEUES);
     for (link, watch) in run.names.links.iter().zip(run.fabric.watches()) {
         let Some(groups) = watch.as_ref().and_then(|watch| watch.lengths()) else { continue };
@@ -146,7 +138,7 @@ fn queues(run: &Simulation) -> Rows {
     rows
 }
 
-fn playout(run: &Simulation) -> Rows {
+fn playout(run: &Run) -> Rows {
     let mut rows = Rows::of(&PLAYOUT);
     for (number, agent) in run.agents.iter().enumerate() {
         if let Some(playout) = agent.playout() {
@@ -156,7 +148,7 @@ fn playout(run: &Simulation) -> Rows {
     rows
 }
 
-fn adus(run: &Simulation) -> Rows {
+fn adus(run: &Run) -> Rows {
     let mut rows = Rows::of(&ADUS);
     for (number, agent) in run.agents.iter().enumerate() {
         let flow = &run.names.flows[number];
@@ -193,7 +185,7 @@ fn adus(run: &Simulation) -> Rows {
     rows
 }
 
-fn messages(run: &Simulation) -> Rows {
+fn messages(run: &Run) -> Rows {
     let mut rows = Rows::of(&MESSAGES);
     for (number, agent) in run.agents.iter().enumerate() {
         if let Some(messages) = agent.receiver().messages() {
@@ -203,7 +195,7 @@ fn messages(run: &Simulation) -> Rows {
     rows
 }
 
-fn intervals(run: &Simulation) -> Rows {
+fn intervals(run: &Run) -> Rows {
     let mut rows = Rows::of(&INTERVALS);
     for (number, agent) in run.agents.iter().enumerate() {
         if let Some(messages) = agent.receiver().messages() {
@@ -213,7 +205,7 @@ fn intervals(run: &Simulation) -> Rows {
     rows
 }
 
-fn packets(run: &Simulation) -> Rows {
+fn packets(run: &Run) -> Rows {
     let mut rows = Rows::of(&PACKETS);
     for (link, watch) in run.names.links.iter().zip(run.fabric.watches()) {
         let Some(records) = watch.as_ref().and_then(|watch| watch.records()) else { continue };

@@ -52,6 +52,3 @@ impl Scheduled {
         is_new
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,95 +1,20 @@
 //! A run: from a scenario and a seed to tables.
 
-use std::fmt;
 use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ontempo_foundation::Time;
-use ontempo_runtime::{ElementError, FlowTotals, LinkTotals};
-use ontempo_scenario::ScenarioError;
 use ontempo_scenario::model::Scenario;
 
-use crate::agents::Agent;
 use crate::assemble::{Assembly, assemble};
-use crate::fabric::{Event, Fabric, Need, Transit};
-use crate::names::Names;
+use crate::errors::{Cancelled, SetupError};
+use crate::fabric::{Event, Need, Transit};
 use crate::probes::Probes;
 use crate::results::{self, Results};
+use crate::run::{Measured, Run};
 use crate::trace::{self, Ends, Tap, Trace};
-
-/// Why a scenario cannot be set up.
-#[derive(Debug)]
-pub enum SetupError {
-    /// The scenario itself is at fault.
-    Scenario(ScenarioError),
-    /// A network element refused its parameters.
-    Element(ElementError),
-    /// Only an emulation can run the scenario.
-    NotSimulated {
-        /// The field that only an emulation knows what to do with.
-        field: String,
-        /// Why a simulation does not.
-        why: String,
-    },
-    /// A flow names a group that the scenario does not have.
-    UnknownGroup(String),
-    /// A link that is to be traced is not there.
-    UnknownLink(String),
-}
-
-impl SetupError {
-    pub(crate) fn unknown_group(name: &str) -> Self {
-        Self::UnknownGroup(name.to_owned())
-    }
-
-    /// `field` of the group `name` needs a kernel.
-    pub(crate) fn not_simulated(name: &str, field: &str, why: &str) -> Self {
-        let why = why.to_owned();
-        Self::NotSimulated { field: format!("flows.{name}.{field}"), why }
-    }
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Scenario(error) => error.fmt(f),
-            Self::Element(error) => error.fmt(f),
-            Self::NotSimulated { field, why } => {
-                write!(f, "this scenario can only be emulated: {field}: {why}")
-            }
-            Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
-            Self::UnknownLink(name) => write!(f, "no link is called `{name}`"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
-
-impl From<ScenarioError> for SetupError {
-    fn from(error: ScenarioError) -> Self {
-        Self::Scenario(error)
-    }
-}
-
-impl From<ElementError> for SetupError {
-    fn from(error: ElementError) -> Self {
-        Self::Element(error)
-    }
-}
-
-/// A run was cancelled before its end; nothing of it remains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cancelled;
-
-impl fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the run was cancelled")
-    }
-}
-
-impl std::error::Error for Cancelled {}
 
 /// How another thread follows a run and ends it.
 #[derive(Debug, Default)]
@@ -125,12 +50,7 @@ const EVENTS_PER_LOOK: u32 = 1 << 15;
 ///
 /// The same scenario and seed give the same tables, byte for byte, on every machine.
 pub struct Simulation {
-    pub(crate) agents: Vec<Agent>,
-    pub(crate) fabric: Fabric,
-    pub(crate) names: Names,
-    pub(crate) probes: Probes,
-    pub(crate) end: Time,
-    pub(crate) measured: Measured,
+    run: Run,
     /// When the measured span begins.
     begins: Time,
     /// The next time at which something is read off the agents: nothing that happens later is
@@ -140,14 +60,6 @@ pub struct Simulation {
     ends: Arc<[Ends]>,
     /// Places of the links that are traced.
     traced: Vec<usize>,
-}
-
-/// The measured span, and the totals with which it began; none where it is the whole run.
-#[derive(Default)]
-pub(crate) struct Measured {
-    pub(crate) from: Time,
-    pub(crate) flows: Vec<FlowTotals>,
-    pub(crate) links: Vec<LinkTotals>,
 }
 
 impl Simulation {
@@ -166,17 +78,14 @@ impl Simulation {
             fabric.schedule(begins, Event::BeginMeasuring);
         }
         let end = Time::ZERO + scenario.duration;
+        let ends = trace::ends_of_flows(scenario, &layout);
+        let (names, measured) = (layout.into(), Measured::default());
         let mut simulation = Self {
-            agents,
-            fabric,
-            probes,
-            end,
-            measured: Measured::default(),
+            run: Run { agents, fabric, names, probes, end, measured },
             begins,
             horizon: Time::ZERO,
-            ends: trace::ends_of_flows(scenario, &layout),
+            ends,
             traced: Vec::new(),
-            names: layout.into(),
         };
         simulation.horizon = simulation.next_reading(Time::ZERO);
         Ok(simulation)
@@ -193,11 +102,11 @@ impl Simulation {
         link: &str,
         out: impl Write + Send + 'static,
     ) -> Result<Trace, SetupError> {
-        let mut links = self.names.links.iter();
+        let mut links = self.run.names.links.iter();
         let place = links.position(|named| *named.name == *link);
         let place = place.ok_or_else(|| SetupError::UnknownLink(link.to_owned()))?;
-        let (tap, trace) = Tap::new(link, self.ends.clone(), self.end, Box::new(out));
-        self.fabric.set_tap(place, tap);
+        let (tap, trace) = Tap::new(link, self.ends.clone(), self.run.end, Box::new(out));
+        self.run.fabric.set_tap(place, tap);
         self.traced.push(place);
         Ok(trace)
     }
@@ -208,44 +117,44 @@ impl Simulation {
     /// [`Cancelled`] where `control` says so, or where a trace cannot be written.
     pub fn run(mut self, control: &Control) -> Result<Results, Cancelled> {
         let mut until_look = EVENTS_PER_LOOK;
-        let is_large = self.agents.len() > FLOWS_IN_CACHE;
+        let is_large = self.run.agents.len() > FLOWS_IN_CACHE;
         let mut needs = Vec::new();
         loop {
-            if is_large && self.fabric.must_refill() {
+            if is_large && self.run.fabric.must_refill() {
                 self.look_ahead(&mut needs);
             }
-            let Some((now, event)) = self.fabric.next_event(self.end) else { break };
+            let Some((now, event)) = self.run.fabric.next_event(self.run.end) else { break };
             self.handle(now, event);
             until_look -= 1;
             if until_look == 0 {
                 until_look = EVENTS_PER_LOOK;
                 control.reached.store(now.as_nanos(), Ordering::Relaxed);
                 let mut traced = self.traced.iter();
-                let failed = traced.any(|link| self.fabric.tap_has_failed(*link));
+                let failed = traced.any(|link| self.run.fabric.tap_has_failed(*link));
                 if failed || control.is_cancelled() {
                     return Err(Cancelled);
                 }
             }
         }
-        control.reached.store(self.end.as_nanos(), Ordering::Relaxed);
-        for agent in &mut self.agents {
-            agent.end(self.end);
+        control.reached.store(self.run.end.as_nanos(), Ordering::Relaxed);
+        for agent in &mut self.run.agents {
+            agent.end(self.run.end);
         }
-        Ok(results::collect(&mut self))
+        Ok(results::collect(&mut self.run))
     }
 
     /// Touches what the next few dozen events will read. More flows than the processor's cache
     /// holds cost a wait for memory at every step of every packet; asked for together, these
     /// waits overlap. Nothing else depends on it.
     fn look_ahead(&mut self, needs: &mut Vec<Need>) {
-        let mut sum = self.fabric.look_ahead(self.end, needs);
+        let mut sum = self.run.fabric.look_ahead(self.run.end, needs);
         for need in needs {
-            let agent = &self.agents[need.flow as usize];
+            let agent = &self.run.agents[need.flow as usize];
             sum = sum.wrapping_add(agent.touch(need.ack));
             if let Some(tcp) = agent.tcp() {
                 // What it will send on: the answer of a receiver, the next packet of a sender.
                 let route = if need.ack { tcp.route() } else { tcp.back() };
-                sum = sum.wrapping_add(self.fabric.touch_link(route));
+                sum = sum.wrapping_add(self.run.fabric.touch_link(route));
             }
         }
         black_box(sum);
@@ -253,40 +162,40 @@ impl Simulation {
 
     #[inline]
     fn handle(&mut self, now: Time, event: Event) {
-        let fabric = &mut self.fabric;
+        let fabric = &mut self.run.fabric;
         match event {
             Event::Packet(handle) => match fabric.advance(now, handle) {
                 Transit::Arrived(packet) => {
-                    let agent = &mut self.agents[packet.flow as usize];
+                    let agent = &mut self.run.agents[packet.flow as usize];
                     let ack = packet.marks.ack;
                     agent.on_packet(now, packet, fabric);
-                    if ack && self.probes.wants_events() {
-                        self.probes.note_reactions(now, packet.flow, agent);
+                    if ack && self.run.probes.wants_events() {
+                        self.run.probes.note_reactions(now, packet.flow, agent);
                     }
                 }
                 Transit::Arriving(at, handle) => self.arriving(now, at, handle),
                 Transit::Underway => {}
             },
-            Event::Wake(flow) => self.agents[flow as usize].on_wake(now, fabric),
-            Event::Prompt(flow) => self.agents[flow as usize].on_prompt(now, fabric),
+            Event::Wake(flow) => self.run.agents[flow as usize].on_wake(now, fabric),
+            Event::Prompt(flow) => self.run.agents[flow as usize].on_prompt(now, fabric),
             Event::Retransmit(flow) => {
-                let agent = &mut self.agents[flow as usize];
+                let agent = &mut self.run.agents[flow as usize];
                 agent.on_retransmit_timer(now, fabric);
-                if self.probes.wants_events() {
-                    self.probes.note_reactions(now, flow, agent);
+                if self.run.probes.wants_events() {
+                    self.run.probes.note_reactions(now, flow, agent);
                 }
             }
             Event::Acknowledge(flow) => {
-                self.agents[flow as usize].on_acknowledge_timer(now, fabric);
+                self.run.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }
             Event::Serve(link) => fabric.on_serve(now, link),
-            Event::Take(flow) => self.agents[flow as usize].on_take(now, fabric),
+            Event::Take(flow) => self.run.agents[flow as usize].on_take(now, fabric),
             Event::Sample => {
-                self.probes.sample(now, &self.names, &self.agents, fabric);
+                self.run.probes.sample(now, &self.run.names, &self.run.agents, fabric);
                 self.horizon = self.next_reading(now);
             }
             Event::BeginMeasuring => {
-                results::begin_measuring(self, now);
+                results::begin_measuring(&mut self.run, now);
                 self.horizon = self.next_reading(now);
             }
         }
@@ -296,24 +205,24 @@ impl Simulation {
     /// then, it is handed over now, which spares an event.
     #[inline]
     fn arriving(&mut self, now: Time, at: Time, handle: u32) {
-        let packet = self.fabric.packet(handle);
-        let agent = &mut self.agents[packet.flow as usize];
+        let packet = self.run.fabric.packet(handle);
+        let agent = &mut self.run.agents[packet.flow as usize];
         if at <= self.horizon && agent.takes_ahead(now, packet) {
-            let packet = self.fabric.take(handle);
-            agent.on_packet(at, packet, &mut self.fabric);
+            let packet = self.run.fabric.take(handle);
+            agent.on_packet(at, packet, &mut self.run.fabric);
             return;
         }
         if !packet.marks.ack {
             agent.await_arrival(at);
         }
-        self.fabric.schedule(at, Event::Packet(handle));
+        self.run.fabric.schedule(at, Event::Packet(handle));
     }
 
     /// When something is next read off the agents, after `now`.
     fn next_reading(&self, now: Time) -> Time {
-        let sample = self.probes.next_sample(now);
+        let sample = self.run.probes.next_sample(now);
         let begin = if self.begins > now { self.begins } else { Time::NEVER };
-        self.end.min(sample).min(begin)
+        self.run.end.min(sample).min(begin)
     }
 }
 
@@ -342,10 +251,10 @@ mod tests {
         "#;
         let scenario = ontempo_scenario::parse(text, "stop.toml").expect("it is valid");
         let mut simulation = Simulation::new(&scenario, 1).expect("it can be set up");
-        while let Some((now, event)) = simulation.fabric.next_event(simulation.end) {
+        while let Some((now, event)) = simulation.run.fabric.next_event(simulation.run.end) {
             simulation.handle(now, event);
         }
-        for agent in &simulation.agents {
+        for agent in &simulation.run.agents {
             assert_eq!(agent.totals().sent, 200, "one packet each 20 ms for 4 s");
         }
     }

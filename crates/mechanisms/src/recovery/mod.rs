@@ -52,8 +52,9 @@ pub struct LossRecovery {
     /// Set when an episode begins (RFC 6675's RecoveryPoint, RFC 6582's recover), cleared when
     /// the acknowledgement reaches it.
     episode_end: Option<u64>,
-    /// After a timeout, duplicate ACKs below this one must not begin an episode (RFC 6582,
-    /// section 4; RFC 6675, section 5.1).
+    /// After a timeout, duplicate ACKs below this one must not begin an episode. With NewReno the
+    /// acknowledgement must cover more than had been sent by then (RFC 6582, section 3.2, step 2,
+    /// and section 4.1), with SACK as much (RFC 6675, section 5.1).
     no_episode_below: u64,
     duplicate_acks: u64,
     /// Set when an episode begins and by partial ACKs: the first packet leaves again at once,
@@ -222,7 +223,9 @@ impl LossRecovery {
     pub fn on_timeout(&mut self) {
         self.board.lose_all();
         self.episode_end = None;
-        self.no_episode_below = self.board.next();
+        // Packets sent again that had arrived already bring duplicate ACKs for all that was sent.
+        let more = u64::from(self.style == RecoveryStyle::NewReno);
+        self.no_episode_below = self.board.next() + more;
         self.duplicate_acks = 0;
         self.retransmit_first = false;
         self.departed_unnamed = 0;
@@ -313,6 +316,38 @@ mod tests {
             assert_eq!(recovery.on_ack(0, &[SackBlock { start: 5, end: 10 }]).lost, None);
         }
         assert_eq!(recovery.next_packet(1, true), Some(NextPacket::Again(0)));
+    }
+
+    /// Lets a sender time out, send everything again, and learn that all of it had arrived but the
+    /// first packet; the duplicate ACKs that follow are for packets sent twice. Answers which
+    /// packet each of two rounds of duplicate ACKs begins an episode for: at the end of what was
+    /// sent by the timeout, and one packet further.
+    fn episodes_after_a_timeout(style: RecoveryStyle) -> [Option<u64>; 2] {
+        let mut recovery = sent(style, 10);
+        recovery.on_timeout();
+        while let Some(packet) = recovery.next_packet(100, false) {
+            recovery.on_sent(packet);
+        }
+        for _ in 0..5 {
+            recovery.on_sent(NextPacket::New);
+        }
+        let mut at = |cumulative: u64| {
+            recovery.on_ack(cumulative, &[]);
+            let mut lost = [0; 3].map(|_| recovery.on_ack(cumulative, &[]).lost);
+            lost.sort_unstable();
+            lost[2]
+        };
+        [at(10), at(11)]
+    }
+
+    #[test]
+    fn after_a_timeout_newreno_waits_for_an_ack_of_more_than_was_sent_by_then() {
+        assert_eq!(episodes_after_a_timeout(RecoveryStyle::NewReno), [None, Some(11)]);
+    }
+
+    #[test]
+    fn after_a_timeout_sack_waits_for_an_ack_of_all_that_was_sent_by_then() {
+        assert_eq!(episodes_after_a_timeout(RecoveryStyle::Sack)[0], Some(10));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ontempo_mechanisms::adu::{AduReceiver, AduSender, Next};
 
 use ontempo_runtime::FlowTotals;
 
-use super::Receiver;
+use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
@@ -34,7 +34,7 @@ pub(crate) struct Adu {
 }
 
 impl Adu {
-    /// `receiver` has a [`Consumer`](super::Consumer).
+    /// `receiver` has a [`Consumer`](super::consumer::Consumer).
     pub(crate) fn new(
         (flow, route, back): (u32, u32, u32),
         size: u32,

@@ -4,7 +4,7 @@ use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
 use ontempo_runtime::Messages;
 
-use super::Consumer;
+use super::consumer::Consumer;
 
 /// One unit of a stream: when it was due to be sent and when it was delivered.
 #[derive(Clone, Copy, Debug)]

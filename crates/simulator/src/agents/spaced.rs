@@ -4,7 +4,8 @@ use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter};
 use ontempo_runtime::{Distance, FlowTotals, Pace};
 
-use super::{Receiver, Udp};
+use super::receiver::Receiver;
+use super::udp::Udp;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;

@@ -13,7 +13,7 @@ use ontempo_scenario::model::PacingKind;
 
 use ontempo_runtime::{FlowTotals, Source};
 
-use super::Receiver;
+use super::receiver::Receiver;
 use super::trains::{Measured, TrainClock};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;

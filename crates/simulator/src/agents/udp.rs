@@ -4,7 +4,7 @@ use ontempo_foundation::Time;
 
 use ontempo_runtime::{FlowTotals, Message, Source};
 
-use super::Receiver;
+use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 

@@ -3,16 +3,20 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use crate::compare::{Estimate, Row, Rule};
+use crate::compare::{Estimate, Finding, Row, Rule};
+use crate::known::Cause;
 
 const SUMMARY: &str = "<!-- summary: generated -->\n";
 const SUMMARY_END: &str = "<!-- end of summary -->\n";
+const UNEXPLAINED: &str = "<!-- unexplained: generated -->\n";
+const UNEXPLAINED_END: &str = "<!-- end of unexplained -->\n";
 const TABLES: &str = "<!-- tables: generated -->\n";
 const WRITE: &str = "ONTEMPO_WRITE_VALIDATION";
 
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 6] = [
     ("single.tcl", "One flow"),
     ("steady.tcl", "One flow past its start"),
+    ("switched.tcl", "One flow, with a switch of ns-2 set"),
     ("two.tcl", "Two flows"),
     ("many.tcl", "Many flows"),
     ("spacing.tcl", "Evenly spaced packets"),
@@ -32,9 +36,16 @@ pub(crate) fn check_or_write(rows: &[Row]) {
     let document = committed();
     let (title, rest) = document.split_once(SUMMARY).expect("a place for the summary");
     let (_summary, rest) = rest.split_once(SUMMARY_END).expect("an end of the summary");
-    let (prose, _tables) = rest.split_once(TABLES).expect("a place for the tables");
-    let (summary, tables) = (summary(rows), tables(rows));
-    let new = format!("{title}{SUMMARY}{summary}{SUMMARY_END}{prose}{TABLES}{tables}");
+    let (prose, rest) = rest.split_once(UNEXPLAINED).expect("a place for the unexplained");
+    let (_unexplained, rest) = rest.split_once(UNEXPLAINED_END).expect("their end");
+    let (after, _tables) = rest.split_once(TABLES).expect("a place for the tables");
+    let new = [
+        &format!("{title}{SUMMARY}{}{SUMMARY_END}", summary(rows)),
+        &format!("{prose}{UNEXPLAINED}{}{UNEXPLAINED_END}", unexplained(rows)),
+        &format!("{after}{TABLES}{}", tables(rows)),
+    ]
+    .map(String::as_str)
+    .concat();
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(path(), new).expect("it can be written");
         return;
@@ -70,27 +81,60 @@ fn runs(row: &Row) -> String {
     if row.runs > 1 { format!(", {} runs", row.runs) } else { String::new() }
 }
 
-/// The counts, and the row that is furthest from ns-2 of those that a rule speaks of.
+/// The counts, and the rows that are furthest from ns-2.
 fn summary(rows: &[Row]) -> String {
-    let judged = || rows.iter().filter(|row| row.rule != Rule::Shown);
-    let agree = judged().filter(|row| row.agrees()).count();
-    let known = judged().filter(|row| !row.agrees() && row.known.is_some()).count();
+    let count = |verdict: &str| rows.iter().filter(|row| verdict_of(row) == verdict).count();
     // By ratio: ten times as much is as far away as a tenth.
     let furthest = |row: &&Row| (row.ontempo.mean / row.ns2.mean).ln().abs();
-    let worst = |agrees: bool| {
-        judged()
-            .filter(|row| row.agrees() == agrees && row.ns2.mean > 0.0 && row.ontempo.mean > 0.0)
+    let worst = |finding: Finding| {
+        rows.iter()
+            .filter(|row| row.finding() == finding && row.ns2.mean > 0.0 && row.ontempo.mean > 0.0)
             .max_by(|a, b| furthest(a).total_cmp(&furthest(b)))
             .map_or_else(|| "none".to_owned(), describe)
     };
     format!(
-        "\n{} rows have a rule: {agree} keep it, {known} are known differences, {} \
-         are others.\n\nThe worst row: {}\n\nFurthest of those that agree: {}\n\n",
-        judged().count(),
-        judged().count() - agree - known,
-        worst(false),
-        worst(true),
+        "\n{} rows: {} agree, {} are known differences with a cause, {} differences have no cause, \
+         {} differ and are not known, {} cannot be told.\n\n\
+         Furthest of those that differ: {}\n\n\
+         Furthest of those that agree: {}\n\n\
+         Furthest of those that cannot be told: {}\n\n",
+        rows.len(),
+        count("agrees"),
+        count("known"),
+        count("unexplained"),
+        count("differs"),
+        count("cannot be told"),
+        worst(Finding::Differs),
+        worst(Finding::Agrees),
+        worst(Finding::Undecided),
     )
+}
+
+/// The differences without a cause.
+fn unexplained(rows: &[Row]) -> String {
+    let suspicion = |row: &&Row| match row.known.map(|known| known.cause) {
+        Some(Cause::Unexplained(unexplained)) => Some(unexplained.suspicion.as_str()),
+        _ => None,
+    };
+    let mut lines = rows.iter().filter_map(|row| Some((row, suspicion(&row)?))).peekable();
+    if lines.peek().is_none() {
+        return "\nThere are none.\n\n".to_owned();
+    }
+    let mut text = "\n| scenario | quantity | ns-2 | ontempo | difference | suspected |\n\
+                    | --- | --- | ---: | ---: | ---: | --- |\n"
+        .to_owned();
+    for (row, suspicion) in lines {
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} | {suspicion} |",
+            row.scenario,
+            name(row),
+            number(row, row.ns2),
+            number(row, row.ontempo),
+            difference(row),
+        );
+    }
+    text + "\n"
 }
 
 fn describe(row: &Row) -> String {
@@ -159,20 +203,28 @@ fn difference(row: &Row) -> String {
 fn rule(row: &Row) -> String {
     match row.rule {
         Rule::Fraction(fraction) => format!("{:.0} %", fraction * 100.0),
-        Rule::Means => "95 % interval or 5 %".to_owned(),
-        Rule::Shown => "none".to_owned(),
+        Rule::Means => "95 % interval".to_owned(),
+    }
+}
+
+fn verdict_of(row: &Row) -> &'static str {
+    match (row.finding(), row.known.map(|known| known.cause)) {
+        (Finding::Agrees, _) => "agrees",
+        (Finding::Undecided, _) => "cannot be told",
+        (Finding::Differs, Some(Cause::Explained(_))) => "known",
+        (Finding::Differs, Some(Cause::Unexplained(_))) => "unexplained",
+        (Finding::Differs, None) => "differs",
     }
 }
 
 fn verdict(row: &Row) -> String {
-    match (row.rule, row.agrees(), row.known) {
-        (Rule::Shown, _, _) => "shown".to_owned(),
-        (_, true, _) => "agrees".to_owned(),
-        (_, false, Some(known)) => {
-            let anchor =
-                known.difference.name.to_lowercase().replace(' ', "-").replace([',', '\''], "");
-            format!("[known](#{anchor})")
+    let verdict = verdict_of(row);
+    match row.known {
+        Some(known) if row.finding() == Finding::Differs => {
+            let anchor = known.name().to_lowercase().replace(' ', "-").replace([',', '\''], "");
+            format!("[{verdict}](#{anchor})")
         }
-        (_, false, None) => "**differs**".to_owned(),
+        None if row.finding() == Finding::Differs => format!("**{verdict}**"),
+        _ => verdict.to_owned(),
     }
 }

@@ -14,14 +14,12 @@ const LINUX_CLOCK: &str = r#"clock = "1 ms", timestamps = false"#;
 /// `many.tcl`, its seed, is not part of it.
 pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
     match (script, arguments) {
-        ("single.tcl", [variant, sink, rate, delay, buffer, seconds]) => {
-            let links = [
-                link("a", "left", "1000", "1", ""),
-                link("left", "right", rate, delay, &drop_tail(buffer)),
-                link("right", "b", "1000", "1", ""),
-            ];
-            graph(seconds, &links) + &ftp("flow", ("a", "b"), &tcp(variant, sink, ""), r#""0 s""#)
+        ("single.tcl", arguments) => one_flow(arguments, ""),
+        ("switched.tcl", ["ssthresh_", packets, rest @ ..]) => {
+            one_flow(rest, &format!(r#", initial-ssthresh = "{packets} packets""#))
         }
+        // ontempo has no such switch: it does as ns-2 does with it on.
+        ("switched.tcl", ["LimTransmitFix_", "1", rest @ ..]) => one_flow(rest, ""),
         ("steady.tcl", [variant, sink, rate, delay, buffer, from, seconds]) => {
             let whole = [*variant, *sink, *rate, *delay, *buffer, *seconds];
             scenario("single.tcl", &whole) + &format!("[measure]\nfrom = \"{from} s\"\n")
@@ -55,6 +53,19 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
         }
         _ => panic!("no scenario for {script} {arguments:?}"),
     }
+}
+
+/// One flow whose sender has `more` than its variant's fields.
+fn one_flow(arguments: &[&str], more: &str) -> String {
+    let [variant, sink, rate, delay, buffer, seconds] = arguments else {
+        panic!("no flow of {arguments:?}");
+    };
+    let links = [
+        link("a", "left", "1000", "1", ""),
+        link("left", "right", rate, delay, &drop_tail(buffer)),
+        link("right", "b", "1000", "1", ""),
+    ];
+    graph(seconds, &links) + &ftp("flow", ("a", "b"), &tcp(variant, sink, more), r#""0 s""#)
 }
 
 /// Many flows: each one's access delay and start are drawn, as there, by the run's seed.

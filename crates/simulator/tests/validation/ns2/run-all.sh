@@ -1,12 +1,12 @@
 #!/bin/sh
-# Prints results.txt: the reference grid on ns-2 2.35 (apt-get install ns2). About ten minutes.
+# Prints results.txt: the reference grid on ns-2 2.35 (apt-get install ns2). About fifteen minutes.
 cd "$(dirname "$0")" || exit 1
 cat <<'HEAD'
 # ns-2 2.35 (Debian package ns2), as run-all.sh prints it: after `##` the script beside this file
 # and its arguments, then what `ns SCRIPT ARGUMENTS` printed. Packets are 1000 bytes on the wire
 # (1400 in spacing.tcl); queues count packets.
 HEAD
-one() { printf '## %s\n' "$*"; ns "$@" | grep -v "^cmd select_ca"; }
+one() { printf '## %s\n' "$*"; ns "$@" | grep -v "^cmd "; }
 for v in Sack1 Newreno cubic; do for b in 25 50 100; do one single.tcl $v Sack1 10 18 $b 200; done; done
 one single.tcl Sack1 Sack1/DelAck 10 18 50 200
 one single.tcl Sack1 Sack1 100 38 400 100
@@ -30,4 +30,10 @@ for d in 38.03 38.07 38.11 38.15 38.19 38.23 38.27 38.31 38.35 38.39; do one two
 for d in 58.01 58.02 58.03 58.04 58.05 58.06 58.07; do one two.tcl cubic cubic 50 28 $d 375 300; done
 for w in 20 800; do for us in 500 800 1000 1050 1150 1500 2000 3000 5000; do for s in 1 2 3 4 5; do one spacing.tcl 16 $us 16 $w 100 $s; done; done; done
 for d in 40.000 40.006 40.012 40.018 40.024 40.030; do one spacing.tcl 16 1050 16 20 100 7 $d; done
+for a in "2000 16 800" "5000 16 800" "1500 16 20" "800 16 20"; do
+  for d in 40.000 40.006 40.012 40.018 40.024 40.030; do one spacing.tcl 16 $a 100 7 $d; done
+done
+one switched.tcl LimTransmitFix_ 1 Sack1 Sack1 100 38 400 100
+for v in Newreno cubic; do for b in 25 50 100; do one switched.tcl ssthresh_ 50 $v Sack1 10 18 $b 200; done; done
+one switched.tcl ssthresh_ 900 cubic Sack1 100 38 400 100
 one starts.tcl

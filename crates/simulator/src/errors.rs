@@ -1,0 +1,78 @@
+//! Why a run cannot be set up, and that it was cancelled.
+
+use std::fmt;
+
+use ontempo_runtime::ElementError;
+use ontempo_scenario::ScenarioError;
+
+/// Why a scenario cannot be set up.
+#[derive(Debug)]
+pub enum SetupError {
+    /// The scenario itself is at fault.
+    Scenario(ScenarioError),
+    /// A network element refused its parameters.
+    Element(ElementError),
+    /// Only an emulation can run the scenario.
+    NotSimulated {
+        /// The field that only an emulation knows what to do with.
+        field: String,
+        /// Why a simulation does not.
+        why: String,
+    },
+    /// A flow names a group that the scenario does not have.
+    UnknownGroup(String),
+    /// A link that is to be traced is not there.
+    UnknownLink(String),
+}
+
+impl SetupError {
+    pub(crate) fn unknown_group(name: &str) -> Self {
+        Self::UnknownGroup(name.to_owned())
+    }
+
+    /// `field` of the group `name` needs a kernel.
+    pub(crate) fn not_simulated(name: &str, field: &str, why: &str) -> Self {
+        let why = why.to_owned();
+        Self::NotSimulated { field: format!("flows.{name}.{field}"), why }
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(error) => error.fmt(f),
+            Self::Element(error) => error.fmt(f),
+            Self::NotSimulated { field, why } => {
+                write!(f, "this scenario can only be emulated: {field}: {why}")
+            }
+            Self::UnknownGroup(name) => write!(f, "no flow group is called `{name}`"),
+            Self::UnknownLink(name) => write!(f, "no link is called `{name}`"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl From<ScenarioError> for SetupError {
+    fn from(error: ScenarioError) -> Self {
+        Self::Scenario(error)
+    }
+}
+
+impl From<ElementError> for SetupError {
+    fn from(error: ElementError) -> Self {
+        Self::Element(error)
+    }
+}
+
+/// A run was cancelled before its end; nothing of it remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the run was cancelled")
+    }
+}
+
+impl std::error::Error for Cancelled {}

@@ -1,0 +1,27 @@
+//! A run under way: what the engine moves, and what its tables are made of.
+
+use ontempo_foundation::Time;
+use ontempo_runtime::{FlowTotals, LinkTotals};
+
+use crate::agents::Agent;
+use crate::fabric::Fabric;
+use crate::names::Names;
+use crate::probes::Probes;
+
+/// Everything that a run computes and counts.
+pub(crate) struct Run {
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) fabric: Fabric,
+    pub(crate) names: Names,
+    pub(crate) probes: Probes,
+    pub(crate) end: Time,
+    pub(crate) measured: Measured,
+}
+
+/// The measured span, and the totals with which it began; none where it is the whole run.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) from: Time,
+    pub(crate) flows: Vec<FlowTotals>,
+    pub(crate) links: Vec<LinkTotals>,
+}
