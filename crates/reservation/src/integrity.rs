@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use ontempo_foundation::{Duration, Time};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::message::{HEADER_LENGTH, class};
 
@@ -21,6 +21,11 @@ const FIXED: usize = 20;
 /// The sender answers challenges (RFC 2747 section 2.1).
 const HANDSHAKE: u8 = 1;
 const KEY_BITS: u32 = 48;
+/// Of them the key number; those above identify the sending interface (RFC 2747 section 2.1).
+const NUMBER_BITS: u32 = 16;
+/// After a neighbour's numbers have fallen, a jump of more than this below their former height is a
+/// replay: numbers rise by one with each message.
+const MAX_JUMP: u64 = 1 << 20;
 /// Numbers this far behind the highest may still come, each once (RFC 2747 section 4.2 allows for
 /// messages out of order).
 const WINDOW: u64 = 64;
@@ -40,6 +45,8 @@ pub enum Algorithm {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     id: u64,
+    /// Key Identifiers of what is sent and received, where a router of another make sets them.
+    fixed: Option<[u64; 2]>,
     algorithm: Algorithm,
     secret: Vec<u8>,
 }
@@ -47,7 +54,44 @@ pub struct Key {
 impl Key {
     /// A key by its number, of which 48 bits count.
     pub fn new(id: u64, algorithm: Algorithm, secret: Vec<u8>) -> Self {
-        Self { id: id & ((1 << KEY_BITS) - 1), algorithm, secret }
+        Self { id: id & ((1 << KEY_BITS) - 1), fixed: None, algorithm, secret }
+    }
+
+    /// With fixed Key Identifiers for the two directions, 48 bits each, which must differ. Those of
+    /// received messages then do not show which neighbour has sent them.
+    #[must_use]
+    pub fn with_identifiers(mut self, send: u64, receive: u64) -> Self {
+        self.fixed = Some([send, receive].map(|id| id & ((1 << KEY_BITS) - 1)));
+        self
+    }
+
+    /// The key of messages that an interface of this address sends. Its Key Identifier is the
+    /// address (of IPv6 the first 32 bits of its SHA-256) and the key number: a security
+    /// association has one sender and so one direction (RFC 2747 section 2.1).
+    #[must_use]
+    pub fn of_sender(&self, sender: IpAddr) -> Self {
+        let system = match sender {
+            IpAddr::V4(address) => address.to_bits(),
+            IpAddr::V6(address) => {
+                let digest: [u8; 32] = Sha256::digest(address.octets()).into();
+                let [a, b, c, d, ..] = digest;
+                u32::from_be_bytes([a, b, c, d])
+            }
+        };
+        let number = self.id & ((1 << NUMBER_BITS) - 1);
+        let id = match self.fixed {
+            Some([send, _]) => send,
+            None => u64::from(system) << NUMBER_BITS | number,
+        };
+        Self { id, ..self.clone() }
+    }
+
+    /// The key of messages that a neighbour of this address sends.
+    fn of_neighbour(&self, neighbour: IpAddr) -> Self {
+        match self.fixed {
+            Some([_, receive]) => Self { id: receive, ..self.clone() },
+            None => self.of_sender(neighbour),
+        }
     }
 
     /// Its number.
@@ -104,7 +148,7 @@ impl fmt::Debug for Key {
 pub enum Refusal {
     /// No INTEGRITY object behind the header, or one of wrong length.
     Unsealed,
-    /// Sealed with another key.
+    /// Its Key Identifier is of another key, or of another sender than its RSVP_HOP or source.
     UnknownKey,
     /// The digest is wrong.
     Forged,
@@ -120,7 +164,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unsealed => "the message has no INTEGRITY object",
-            Self::UnknownKey => "the message is sealed with a key that is not known here",
+            Self::UnknownKey => "the message's Key Identifier is not that of a key and its sender",
             Self::Forged => "the message's digest is wrong",
             Self::Replayed => "the message's sequence number was seen before or is too old",
             Self::Unproven => "the neighbour has not answered a challenge yet",
@@ -221,6 +265,12 @@ impl Numbers {
         }
         fresh
     }
+
+    /// Whether the number is too old for the window: of a replay, or of a neighbour restarted with
+    /// its clock behind.
+    fn is_old(&self, sequence: u64) -> bool {
+        self.highest.saturating_sub(sequence) >= WINDOW
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -228,6 +278,8 @@ struct Neighbour {
     numbers: Option<Numbers>,
     /// The cookie that is to be answered, and when it was sent.
     challenge: Option<(Vec<u8>, Time)>,
+    /// The highest number from before a restart with lower numbers; 0 without one.
+    retired: u64,
 }
 
 /// The result of the check of a message.
@@ -257,14 +309,20 @@ impl Guard {
         Self { key, next: first_sequence, challenging, neighbours: BTreeMap::new(), max_neighbours }
     }
 
-    /// The key's number.
-    pub fn key_id(&self) -> u64 {
-        self.key.id
+    /// The Key Identifier of messages that the interface sends from this address.
+    pub fn sending_id(&self, sender: IpAddr) -> u64 {
+        self.key.of_sender(sender).id
     }
 
-    /// Seals an encoded message with the next number.
-    pub fn seal(&mut self, message: &[u8]) -> Option<Vec<u8>> {
-        let sealed = seal(message, &self.key, Seal { handshake: true, sequence: self.next });
+    /// The Key Identifier of messages of a neighbour.
+    pub fn receiving_id(&self, neighbour: IpAddr) -> u64 {
+        self.key.of_neighbour(neighbour).id
+    }
+
+    /// Seals an encoded message, sent from this address of the interface, with the next number.
+    pub fn seal(&mut self, sender: IpAddr, message: &[u8]) -> Option<Vec<u8>> {
+        let stamp = Seal { handshake: true, sequence: self.next };
+        let sealed = seal(message, &self.key.of_sender(sender), stamp);
         self.next += 1;
         sealed
     }
@@ -278,18 +336,20 @@ impl Guard {
         message: &[u8],
         response: Option<&[u8]>,
     ) -> Verdict {
-        let seal = match open(message, &self.key) {
+        let seal = match open(message, &self.key.of_neighbour(peer)) {
             Ok(seal) => seal,
             Err(refusal) => return Verdict::Refuse(refusal, None),
         };
-        if !self.neighbours.contains_key(&peer) && self.neighbours.len() >= self.max_neighbours {
+        if !self.has_room(peer) {
             return Verdict::Refuse(Refusal::TooMany, None);
         }
-        let known =
-            self.neighbours.entry(peer).or_insert(Neighbour { numbers: None, challenge: None });
+        let new = Neighbour { numbers: None, challenge: None, retired: 0 };
+        let known = self.neighbours.entry(peer).or_insert(new);
         if let Some(cookie) = response {
             return match &known.challenge {
                 Some((sent, _)) if sent == cookie => {
+                    let highest = known.numbers.map_or(0, |numbers| numbers.highest);
+                    known.retired = known.retired.max(highest);
                     known.numbers = Some(Numbers::first(seal.sequence));
                     known.challenge = None;
                     Verdict::Accept
@@ -297,32 +357,51 @@ impl Guard {
                 _ => Verdict::Refuse(Refusal::Replayed, None),
             };
         }
+        let provable = self.challenging && seal.handshake;
         match &mut known.numbers {
-            Some(numbers) => match numbers.take(seal.sequence) {
-                true => Verdict::Accept,
-                false => Verdict::Refuse(Refusal::Replayed, None),
-            },
-            None if !self.challenging || !seal.handshake => {
+            Some(numbers) => {
+                let jumps = seal.sequence <= known.retired
+                    && seal.sequence > numbers.highest.saturating_add(MAX_JUMP);
+                if !jumps && numbers.take(seal.sequence) {
+                    return Verdict::Accept;
+                }
+                // Only the neighbour itself answers: it may have restarted with its clock behind.
+                let doubtful = provable && (jumps || numbers.is_old(seal.sequence));
+                let cookie = if doubtful { self.challenge(now, peer) } else { None };
+                Verdict::Refuse(Refusal::Replayed, cookie)
+            }
+            None if !provable => {
                 known.numbers = Some(Numbers::first(seal.sequence));
                 Verdict::Accept
             }
-            None => self.challenge(now, peer),
+            None => Verdict::Refuse(Refusal::Unproven, self.challenge(now, peer)),
         }
     }
 
-    /// Makes a cookie that cannot be predicted without the key.
-    fn challenge(&mut self, now: Time, peer: IpAddr) -> Verdict {
+    /// Whether the neighbour is known or there is room for it. A full list loses the neighbour that
+    /// has left its challenge unanswered for longest, and no proven one.
+    fn has_room(&mut self, peer: IpAddr) -> bool {
+        if self.neighbours.contains_key(&peer) || self.neighbours.len() < self.max_neighbours {
+            return true;
+        }
+        let unproven = self.neighbours.iter().filter(|(_, known)| known.numbers.is_none());
+        let sent = |known: &Neighbour| known.challenge.as_ref().map(|(_, sent)| *sent);
+        let oldest = unproven.min_by_key(|(_, known)| sent(known)).map(|(address, _)| *address);
+        oldest.is_some_and(|address| self.neighbours.remove(&address).is_some())
+    }
+
+    /// A cookie for the neighbour, which cannot be predicted without the key; none where it was
+    /// challenged a moment ago.
+    fn challenge(&mut self, now: Time, peer: IpAddr) -> Option<Vec<u8>> {
         let cookie =
             self.key.digest(&[self.next.to_be_bytes(), now.as_nanos().to_be_bytes()].concat());
         self.next += 1;
-        let Some(known) = self.neighbours.get_mut(&peer) else {
-            return Verdict::Refuse(Refusal::TooMany, None);
-        };
+        let known = self.neighbours.get_mut(&peer)?;
         if matches!(&known.challenge, Some((_, sent)) if now.since(*sent) < CHALLENGE_INTERVAL) {
-            return Verdict::Refuse(Refusal::Unproven, None);
+            return None;
         }
         known.challenge = Some((cookie.clone(), now));
-        Verdict::Refuse(Refusal::Unproven, Some(cookie))
+        Some(cookie)
     }
 }
 
@@ -383,7 +462,7 @@ mod tests {
     fn a_recording_from_before_a_restart_fails_the_challenge() {
         let peer: IpAddr = [10, 0, 0, 1].into();
         let mut sender = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
-        let recorded = sender.seal(&message()).unwrap();
+        let recorded = sender.seal(peer, &message()).unwrap();
         let mut receiver = Guard::new(key(Algorithm::HmacMd5), 1, true, 4);
         let Verdict::Refuse(Refusal::Unproven, Some(cookie)) =
             receiver.check(Time::ZERO, peer, &recorded, None)
@@ -392,11 +471,11 @@ mod tests {
         };
         let again = receiver.check(Time::ZERO, peer, &recorded, None);
         assert_eq!(again, Verdict::Refuse(Refusal::Unproven, None), "one challenge a second");
-        let answer = sender.seal(&message()).unwrap();
+        let answer = sender.seal(peer, &message()).unwrap();
         assert_eq!(receiver.check(Time::ZERO, peer, &answer, Some(&cookie)), Verdict::Accept);
         let replay = receiver.check(Time::ZERO, peer, &recorded, None);
         assert_eq!(replay, Verdict::Refuse(Refusal::Replayed, None));
-        let new = sender.seal(&message()).unwrap();
+        let new = sender.seal(peer, &message()).unwrap();
         assert_eq!(receiver.check(Time::ZERO, peer, &new, None), Verdict::Accept);
     }
 }

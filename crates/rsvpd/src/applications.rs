@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use nix::unistd::Group;
+use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
 use rustix::fs::Mode;
 
@@ -17,6 +18,10 @@ use crate::error::DaemonError;
 
 /// Bytes that wait for an application that does not read; more end its connection.
 const MAX_UNSENT: usize = 1 << 20;
+
+/// After an error of accept(), no connection is accepted for this time: where descriptors have run
+/// out, the listening socket stays readable.
+const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
 
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +33,8 @@ pub(crate) struct Applications {
     path: PathBuf,
     open: BTreeMap<Id, Connection>,
     last: u64,
+    /// No connection is accepted before; [`Time::ZERO`] after a success.
+    accept_at: Time,
     max_connections: usize,
 }
 
@@ -82,6 +89,7 @@ impl Applications {
             path,
             open: BTreeMap::new(),
             last: 0,
+            accept_at: Time::ZERO,
             max_connections: config.max_applications(),
         };
         done.listener.set_nonblocking(true).map_err(failed)?;
@@ -92,8 +100,14 @@ impl Applications {
         Ok(done)
     }
 
-    pub(crate) fn listener(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+    /// The listening socket; none while [`accept`](Self::accept) backs off.
+    pub(crate) fn listener(&self, now: Time) -> Option<BorrowedFd<'_>> {
+        (self.accept_at <= now).then(|| self.listener.as_fd())
+    }
+
+    /// When the listening socket is to be polled again; [`Time::NEVER`] where it is polled now.
+    pub(crate) fn accept_at(&self, now: Time) -> Time {
+        if self.accept_at > now { self.accept_at } else { Time::NEVER }
     }
 
     /// The connections, and whether something waits to be sent there.
@@ -104,8 +118,27 @@ impl Applications {
     }
 
     /// Accepts new connections; one beyond the limit is closed at once.
-    pub(crate) fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+    /// The first error in a row is returned.
+    pub(crate) fn accept(&mut self, now: Time) -> Option<io::Error> {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) => {
+                    let first = self.accept_at == Time::ZERO;
+                    self.accept_at = now + ACCEPT_BACK_OFF;
+                    return first.then_some(error);
+                }
+            };
+            self.accept_at = Time::ZERO;
             if self.open.len() >= self.max_connections || stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -178,5 +211,41 @@ fn group(name: &str) -> Result<u32, DaemonError> {
             "group: this host has no group {name:?}; make it with: groupadd --system {name}"
         ))),
         Err(error) => Err(DaemonError::system("group", &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    #[test]
+    fn without_descriptors_accept_backs_off_and_then_serves() {
+        let folder = std::env::temp_dir().join(format!("ontempo-accept-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join("socket");
+        let text = format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n");
+        fs::write(folder.join("rsvpd.toml"), text).unwrap();
+        let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
+        let mut applications = Applications::listen(&config).unwrap();
+        let _client = UnixStream::connect(&socket).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        let (now, later) = (Time::from_nanos(1), Time::from_nanos(1) + ACCEPT_BACK_OFF);
+        let [first, second] = [applications.accept(now), applications.accept(now)];
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert_eq!(first.and_then(|error| error.raw_os_error()), Some(libc::EMFILE));
+        assert!(second.is_none(), "the error is reported once");
+        // The socket is readable all the while, so that polling it would spin.
+        let mut polled = [PollFd::new(&applications.listener, PollFlags::IN)];
+        assert_eq!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap(), 1);
+        assert!(applications.listener(now).is_none() && applications.accept_at(now) == later);
+        assert!(applications.listener(later).is_some());
+        assert!(applications.accept(later).is_none());
+        assert_eq!(applications.connections().count(), 1);
+        drop(applications);
+        fs::remove_dir_all(folder).unwrap();
     }
 }

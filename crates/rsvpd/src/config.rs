@@ -96,6 +96,16 @@ struct WrittenKey {
     #[serde(default = "default_algorithm")]
     algorithm: WrittenAlgorithm,
     secret_file: PathBuf,
+    /// For a router of another make.
+    identifiers: Option<Identifiers>,
+}
+
+/// Key Identifiers of both directions, 48 bits each.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Identifiers {
+    send: u64,
+    receive: u64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -162,7 +172,7 @@ impl Config {
         }
         self.socket_mode()?;
         if self.interfaces.is_empty() {
-            return Err("interfaces: none is given, so that no packet would be looked at; give \
+            return Err("interfaces: none is given, so that no packet would be processed; give \
                         one as [interfaces.NAME] with its rate"
                 .to_owned());
         }
@@ -235,6 +245,14 @@ impl Interface {
 
 impl WrittenKey {
     fn read(&self, folder: &Path) -> Result<Key, String> {
+        if self.id > u64::from(u16::MAX) {
+            return Err(format!("id: {} must be at most {}", self.id, u16::MAX));
+        }
+        if let Some(Identifiers { send, receive }) = self.identifiers
+            && (send == receive || send.max(receive) >= 1 << 48)
+        {
+            return Err("identifiers: send and receive must differ and have 48 bits".to_owned());
+        }
         let path = folder.join(&self.secret_file);
         let failed = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
         let mode = fs::metadata(&path).map_err(|error| failed(&error))?.permissions().mode();
@@ -253,6 +271,10 @@ impl WrittenKey {
             WrittenAlgorithm::HmacMd5 => Algorithm::HmacMd5,
             WrittenAlgorithm::HmacSha256 => Algorithm::HmacSha256,
         };
-        Ok(Key::new(self.id, algorithm, secret.to_vec()))
+        let key = Key::new(self.id, algorithm, secret.to_vec());
+        Ok(match self.identifiers {
+            Some(Identifiers { send, receive }) => key.with_identifiers(send, receive),
+            None => key,
+        })
     }
 }

@@ -39,7 +39,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "the RSVP daemon cannot be reached: {error}"),
-            Self::NoReply(line) => write!(f, "the RSVP daemon said what is no reply: {line}"),
+            Self::NoReply(line) => write!(f, "the RSVP daemon sent an invalid reply: {line}"),
             Self::Refused(reason) => f.write_str(reason),
         }
     }

@@ -1,5 +1,10 @@
 use ontempo_foundation::Duration;
 
+/// The longest refresh period of neighbours, in those of this node.
+const MAX_PERIOD_FACTOR: u64 = 10;
+/// Neighbours may have at least this one.
+const MIN_LONGEST_PERIOD: Duration = Duration::from_secs(300);
+
 /// The protocol constants and limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
@@ -14,6 +19,9 @@ pub struct Config {
     pub retransmit_after: Duration,
     /// Rl: rapid retry limit: transmissions of an unacknowledged message (RFC 2961: 3).
     pub max_transmissions: u32,
+    /// Bytes of objects that are forwarded unchanged, kept for all paths together (RFC 2205 section
+    /// 3.10); PATHs beyond are refused (16 MiB).
+    pub forwarded_bytes: usize,
     /// TTL of the PATH messages of this node's own senders.
     pub ttl: u8,
     /// Limits of its state.
@@ -43,6 +51,7 @@ impl Default for Config {
             blockade_periods: 3,
             retransmit_after: Duration::from_millis(500),
             max_transmissions: 3,
+            forwarded_bytes: 16 << 20,
             ttl: 64,
             limits: Limits::default(),
         }
@@ -56,6 +65,13 @@ impl Default for Limits {
 }
 
 impl Config {
+    /// The refresh period that a neighbour's PATH or RESV counts with: at most 10 R of this node, or
+    /// 5 minutes where that is more. RFC 2205 has no bound; without one a single PATH would last for
+    /// 261 days.
+    pub fn bounded_period(&self, period: Duration) -> Duration {
+        period.min((self.refresh * MAX_PERIOD_FACTOR).max(MIN_LONGEST_PERIOD))
+    }
+
     /// The cleanup timeout L = (K + 0.5) * 1.5 * R of state with this refresh period (RFC 2205
     /// section 3.7).
     pub fn lifetime(&self, period: Duration) -> Duration {

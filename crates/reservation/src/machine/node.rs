@@ -20,6 +20,10 @@ pub(super) const MAX_EVENTS: usize = 10_000;
 /// Reservations of one interface: each takes two of the 2^16 preferences that filters can have.
 const MAX_HANDLES: u16 = 0x7ff0;
 
+/// PathErr and ResvErr that one interface sends: mean rate and burst.
+const MAX_ERRORS_PER_SECOND: u64 = 100;
+const MAX_ERROR_BURST: u64 = 200;
+
 /// The RSVP of one host or router; see the [module](super).
 #[derive(Clone, Debug)]
 pub struct Machine<R> {
@@ -30,6 +34,10 @@ pub struct Machine<R> {
     pub(super) timers: Timers,
     pub(super) message_ids: MessageIds,
     pub(super) random: RandomStream,
+    /// Bytes of forwarded objects in all path state.
+    pub(super) forwarded_bytes: usize,
+    /// Refused RESVs and PATHs so far.
+    pub(super) refusals: usize,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) controls: VecDeque<ControlRequest>,
     pub(super) events: VecDeque<Event>,
@@ -39,8 +47,37 @@ pub struct Machine<R> {
 pub(super) struct Interface {
     pub(super) config: InterfaceConfig,
     pub(super) admission: AdmissionControl,
+    pub(super) errors: ErrorBudget,
     pub(super) free_handles: BTreeSet<u16>,
     last_handle: u16,
+}
+
+/// A token bucket of PathErr and ResvErr: whoever sends requests under other addresses must not
+/// make this node send to them without bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ErrorBudget {
+    tokens: u64,
+    filled: Time,
+}
+
+impl Default for ErrorBudget {
+    fn default() -> Self {
+        Self { tokens: MAX_ERROR_BURST, filled: Time::ZERO }
+    }
+}
+
+impl ErrorBudget {
+    /// Takes a token; false where there is none.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        let new = now.since(self.filled).as_nanos() / (1_000_000_000 / MAX_ERRORS_PER_SECOND);
+        if new > 0 {
+            self.tokens = self.tokens.saturating_add(new).min(MAX_ERROR_BURST);
+            self.filled = now;
+        }
+        let has_one = self.tokens > 0;
+        self.tokens -= u64::from(has_one);
+        has_one
+    }
 }
 
 impl Interface {
@@ -106,6 +143,8 @@ impl<R: Routes> Machine<R> {
             timers: Timers::default(),
             message_ids: MessageIds::new(&mut random),
             random,
+            forwarded_bytes: 0,
+            refusals: 0,
             transmits: VecDeque::new(),
             controls: VecDeque::new(),
             events: VecDeque::new(),
@@ -115,8 +154,13 @@ impl<R: Routes> Machine<R> {
     /// Enables RSVP on an interface. State uses it after the next [`Machine::routes_changed`].
     pub fn add_interface(&mut self, id: InterfaceId, config: InterfaceConfig) {
         let admission = AdmissionControl::new(&config);
-        let interface =
-            Interface { config, admission, free_handles: BTreeSet::new(), last_handle: 0 };
+        let interface = Interface {
+            config,
+            admission,
+            errors: ErrorBudget::default(),
+            free_handles: BTreeSet::new(),
+            last_handle: 0,
+        };
         self.interfaces.insert(id, interface);
     }
 
@@ -177,7 +221,7 @@ impl<R: Routes> Machine<R> {
         let Arrival { interface, source, ttl, payload } = arrival;
         let packet_info = PacketInfo { interface, source, ttl };
         if !self.interfaces.contains_key(&interface) {
-            self.dropped(interface, source, "the interface does not speak RSVP");
+            self.dropped(interface, source, "RSVP is not configured on the interface");
             return;
         }
         match Message::decode(payload) {
@@ -199,34 +243,67 @@ impl<R: Routes> Machine<R> {
         message: &Message,
         payload: &[u8],
     ) -> Result<bool, String> {
-        let known = self.interfaces.get_mut(&packet_info.interface);
-        let Some(guard) = known.and_then(|known| known.config.guard.as_mut()) else {
+        let incoming = packet_info.interface;
+        let mut guarded = BTreeSet::from([incoming]);
+        named_interfaces(message, &mut guarded);
+        guarded.retain(|id| self.is_guarded(*id));
+        if guarded.is_empty() {
             return Ok(true);
-        };
+        }
         if let Body::Challenge { key, cookie } = &message.body {
-            if *key == guard.key_id() {
-                let body = Body::Response { key: *key, cookie: cookie.clone() };
-                let peer = (packet_info.interface, packet_info.source);
-                self.send_plain(peer, body);
-                self.hasten_summary(now, peer);
-            }
+            self.on_challenge(now, packet_info, *key, cookie);
             return Ok(false);
+        }
+        let peer = packet_info.neighbour(hop_of(message));
+        if self.is_ours(peer.1) {
+            return Err("a message of this node has come back".to_owned());
         }
         let response = match &message.body {
             Body::Response { cookie, .. } => Some(cookie.as_slice()),
             _ => None,
         };
-        let peer = packet_info.neighbour(hop_of(message));
-        match guard.check(now, peer.1, payload, response) {
-            Verdict::Accept => Ok(response.is_none()),
-            Verdict::Refuse(refusal, challenge) => {
-                let key = guard.key_id();
-                if let Some(cookie) = challenge {
-                    self.transmit_open(peer, &Message::new(Body::Challenge { key, cookie }));
+        for id in guarded {
+            let interface = self.interfaces.get_mut(&id);
+            let Some(guard) = interface.and_then(|known| known.config.guard.as_mut()) else {
+                continue;
+            };
+            match guard.check(now, peer.1, payload, response) {
+                Verdict::Accept => {}
+                Verdict::Refuse(refusal, _) if id != incoming => {
+                    return Err(format!("{refusal}, of the interface that its RSVP_HOP names"));
                 }
-                Err(refusal.to_string())
+                Verdict::Refuse(refusal, challenge) => {
+                    let key = guard.receiving_id(peer.1);
+                    if let Some(cookie) = challenge {
+                        self.transmit_open(peer, &Message::new(Body::Challenge { key, cookie }));
+                    }
+                    return Err(refusal.to_string());
+                }
             }
         }
+        Ok(response.is_none())
+    }
+
+    /// Answers a Challenge for the key that this node sends with.
+    fn on_challenge(&mut self, now: Time, packet_info: &PacketInfo, key: u64, cookie: &[u8]) {
+        let peer = (packet_info.interface, packet_info.source);
+        let own = self.address(peer.0, peer.1);
+        let interface = self.interfaces.get(&peer.0);
+        let guard = interface.and_then(|known| known.config.guard.as_ref());
+        if own.zip(guard).is_some_and(|(own, guard)| guard.sending_id(own) == key) {
+            self.send_plain(peer, Body::Response { key, cookie: cookie.to_vec() });
+            self.hasten_summary(now, peer);
+        }
+    }
+
+    /// Whether messages on the interface must be sealed.
+    pub(super) fn is_guarded(&self, id: InterfaceId) -> bool {
+        self.interfaces.get(&id).is_some_and(|known| known.config.guard.is_some())
+    }
+
+    /// Whether a message on one interface would change state of another one that has a key.
+    pub(super) fn bypasses(&self, incoming: InterfaceId, of_state: InterfaceId) -> bool {
+        incoming != of_state && self.is_guarded(of_state)
     }
 
     fn dispatch(&mut self, now: Time, packet_info: &PacketInfo, message: &Message) {
@@ -363,6 +440,22 @@ impl<R: Routes> Machine<R> {
             self.timers.set(&mut state.expiry_at.0, ends, timer);
         }
         self.sessions.insert(session, state);
+    }
+}
+
+/// Adds the interfaces whose state a message changes by its LIH: those of RESV and ResvTear.
+fn named_interfaces(message: &Message, found: &mut BTreeSet<InterfaceId>) {
+    match &message.body {
+        Body::Resv(resv) => {
+            found.insert(InterfaceId(resv.hop.interface));
+        }
+        Body::ResvTear(tear) => {
+            found.insert(InterfaceId(tear.hop.interface));
+        }
+        Body::Bundle(messages) => {
+            messages.iter().for_each(|message| named_interfaces(message, found));
+        }
+        _ => {}
     }
 }
 

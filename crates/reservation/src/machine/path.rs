@@ -47,14 +47,16 @@ impl<R: Routes> Machine<R> {
         } else {
             message.unknown.map(unknown_cause).or_else(|| self.port_conflict(session, sender))
         };
-        let cause = refusal.or_else(|| self.path_limit(session, sender));
+        let refusal = refusal.or_else(|| self.path_limit(session, sender));
+        let cause = refusal.or_else(|| self.budget_limit(session, sender, &message.forwarded));
         if let Some(cause) = cause {
             let previous = (packet_info.interface, hop.address);
             let error = self.error(previous, session, cause);
             let (session, sender, traffic) = (*session, *sender, *traffic);
-            self.send_path_err(now, previous, PathErr { session, error, sender, traffic });
+            self.refuse_path(now, previous, PathErr { session, error, sender, traffic });
             return Ok(());
         }
+        let period = self.config.bounded_period(path.refresh);
         let path_update = PathUpdate {
             incoming: packet_info.interface,
             hop: *hop,
@@ -63,8 +65,8 @@ impl<R: Routes> Machine<R> {
             forwarded: message.forwarded.clone(),
             ttl: packet_info.ttl,
             send_ttl: message.send_ttl,
-            period: path.refresh,
-            expires: now + self.config.lifetime(path.refresh),
+            period,
+            expires: now + self.config.lifetime(period),
             source: packet_info.message_id_of(message, hop.address),
         };
         self.sessions.entry(*session).or_default();
@@ -102,6 +104,20 @@ impl<R: Routes> Machine<R> {
         full.then_some(Cause::System(TOO_MANY))
     }
 
+    /// The error for a PATH whose forwarded objects exceed the budget of all paths.
+    fn budget_limit(
+        &self,
+        session: &Session,
+        sender: &Sender,
+        forwarded: &[RawObject],
+    ) -> Option<Cause> {
+        let path = self.sessions.get(session).and_then(|state| state.paths.get(sender));
+        let old = path.map_or(0, |path| weight(&path.forwarded));
+        let new = weight(forwarded);
+        let exceeds = self.forwarded_bytes - old + new > self.config.forwarded_bytes;
+        (exceeds && new > old).then_some(Cause::System(TOO_MANY))
+    }
+
     /// Creates or updates the path state of a sender; forwards PATH at once where it has changed.
     pub(super) fn take_path(
         &mut self,
@@ -115,12 +131,14 @@ impl<R: Routes> Machine<R> {
         let limits = (self.config.limits.neighbours, self.config.limits.states);
         let refreshed_state = RefreshedState::Path(*session, *sender);
         let source = new.source;
+        let forwarded = weight(&new.forwarded);
         let (changed, moved) = match state.paths.get_mut(sender) {
             Some(path) => {
                 if is_stale(path.source, source) {
                     return;
                 }
                 let changed = path.differs(&new);
+                self.forwarded_bytes -= weight(&path.forwarded);
                 path.replace(new);
                 if changed {
                     path.changed = now;
@@ -133,6 +151,7 @@ impl<R: Routes> Machine<R> {
                 (true, false)
             }
         };
+        self.forwarded_bytes += forwarded;
         if let Some(path) = state.paths.get_mut(sender)
             && (path.source != source || source.is_none())
         {
@@ -251,6 +270,7 @@ impl<R: Routes> Machine<R> {
         sender: &Sender,
     ) {
         let Some(mut path) = state.paths.remove(sender) else { return };
+        self.forwarded_bytes -= weight(&path.forwarded);
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
         self.message_ids.remove_received(path.source.take());
         let mut hops = core::mem::take(&mut path.outgoing);
@@ -283,6 +303,11 @@ impl<R: Routes> Machine<R> {
     pub(super) fn is_ours(&self, address: IpAddr) -> bool {
         self.interfaces.values().any(|known| known.config.addresses.contains(&address))
     }
+}
+
+/// What objects take of the budget: their bytes, and those of the list that holds them.
+fn weight(objects: &[RawObject]) -> usize {
+    objects.iter().map(|object| size_of::<RawObject>() + object.body.len()).sum()
 }
 
 /// Value of error 23 where a limit is reached.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ontempo_foundation::Time;
 
-use super::boundary::{Envelope, Routes};
+use super::boundary::{Envelope, InterfaceId, Routes};
 use super::message_ids::{Owner, Pending, Summary};
 use super::node::Machine;
 use super::state::{Neighbour, OwnMessageId, RefreshedState};
@@ -68,8 +68,17 @@ impl<R: Routes> Machine<R> {
         if ack.epoch != self.message_ids.epoch {
             return;
         }
+        let owner = self.message_ids.owners.get(&ack.id).copied();
+        let sent_by = match owner {
+            Some(Owner::Path(_, _, interface)) => Some(interface),
+            Some(Owner::Resv(_, previous)) => Some(previous.0),
+            None => self.message_ids.pending.get(&ack.id).map(|known| known.envelope.interface),
+        };
+        if sent_by.is_some_and(|sent_by| self.bypasses(from.0, sent_by)) {
+            return;
+        }
         self.settle(ack.id);
-        let Some(&owner) = self.message_ids.owners.get(&ack.id) else { return };
+        let Some(owner) = owner else { return };
         if ack.negative {
             self.resend_in_full(now, owner);
             return;
@@ -142,13 +151,28 @@ impl<R: Routes> Machine<R> {
     pub(super) fn on_srefresh(&mut self, now: Time, from: Neighbour, refresh: &Srefresh) {
         for &id in &refresh.ids {
             let known = self.message_ids.refreshed_state(from.1, refresh.epoch, id);
-            if !known.is_some_and(|refreshed_state| self.refreshed(now, refreshed_state)) {
+            if !known.is_some_and(|refreshed_state| self.refreshed(now, from.0, refreshed_state)) {
                 self.message_ids.queue_ack(from, Ack { negative: true, epoch: refresh.epoch, id });
             }
         }
     }
 
-    fn refreshed(&mut self, now: Time, refreshed_state: RefreshedState) -> bool {
+    fn refreshed(
+        &mut self,
+        now: Time,
+        incoming: InterfaceId,
+        refreshed_state: RefreshedState,
+    ) -> bool {
+        let of_state = match refreshed_state {
+            RefreshedState::Path(session, sender) => {
+                let state = self.sessions.get(&session);
+                state.and_then(|state| state.paths.get(&sender)).map(|path| path.incoming)
+            }
+            RefreshedState::Resv(_, next) => Some(next.0),
+        };
+        if of_state.is_some_and(|of_state| self.bypasses(incoming, of_state)) {
+            return false;
+        }
         match refreshed_state {
             RefreshedState::Path(session, sender) => {
                 let state = self.sessions.get_mut(&session);

@@ -39,7 +39,7 @@ impl<R: Routes> Machine<R> {
         if let Some(cause) = refusal {
             if let Some(flow) = resv.flows.first() {
                 let error = self.error(next, &resv.session, cause);
-                self.send_resv_err(now, &resv.session, next, resv.style, flow.clone(), error);
+                self.refuse_resv(now, next, resv, flow.clone(), error);
             }
             return Ok(());
         }
@@ -64,8 +64,8 @@ impl<R: Routes> Machine<R> {
                     );
                 }
             }
-            let descriptor = changed && machine.update(now, &resv.session, state, resv.confirm);
-            if let Some(confirm) = resv.confirm.filter(|_| !refused && !descriptor) {
+            let sent = changed && machine.update(now, &resv.session, state, resv.confirm);
+            if let Some(confirm) = resv.confirm.filter(|_| !refused && !sent) {
                 let error = machine.error(next, &resv.session, Cause::Confirmed);
                 let (session, style, flows) = (resv.session, resv.style, resv.flows.clone());
                 machine.send_resv_conf(now, ResvConf { session, error, confirm, style, flows });
@@ -84,13 +84,15 @@ impl<R: Routes> Machine<R> {
         resv: &Resv,
     ) -> (bool, bool) {
         if let Err(cause) = self.resv_fits(state, next, resv) {
-            for flow in &resv.flows {
-                self.refuse(now, &resv.session, next, resv.style, flow.clone(), cause, false);
+            if let Some(flow) = resv.flows.first() {
+                let error = self.error(next, &resv.session, cause);
+                self.refuse_resv(now, next, resv, flow.clone(), error);
             }
             return (false, true);
         }
-        let expires = now + self.config.lifetime(resv.refresh);
-        let (mut changed, mut refused) = (false, false);
+        let period = self.config.bounded_period(resv.refresh);
+        let expires = now + self.config.lifetime(period);
+        let (mut changed, mut refused) = (false, Vec::new());
         if state.reservations.get(&next).is_some_and(|known| known.style != resv.style) {
             let old = state.reservations.remove(&next);
             self.message_ids.remove_received(old.and_then(|old| old.source));
@@ -101,23 +103,28 @@ impl<R: Routes> Machine<R> {
                 style: resv.style,
                 flows: BTreeMap::new(),
                 source: None,
-                period: resv.refresh,
+                period,
                 ttls: (0, 0),
                 confirm: None,
             })
         });
-        known.period = resv.refresh;
+        known.period = period;
         for descriptor in &resv.flows {
             match self.take_flow(now, state, next, resv, descriptor, expires) {
                 Ok(new) => changed |= new,
                 Err((cause, in_place)) => {
-                    refused = true;
-                    let flow = descriptor.clone();
-                    self.refuse(now, &resv.session, next, resv.style, flow, cause, in_place);
+                    let error = ErrorSpec { in_place, ..self.error(next, &resv.session, cause) };
+                    refused.push((descriptor, error));
                 }
             }
         }
-        (changed, refused)
+        // One error for a RESV, whatever it has; its refreshes get those of the others in turn.
+        if !refused.is_empty() {
+            let (descriptor, error) = refused[self.refusals % refused.len()];
+            self.refusals = self.refusals.wrapping_add(1);
+            self.refuse_resv(now, next, resv, descriptor.clone(), error);
+        }
+        (changed, !refused.is_empty())
     }
 
     /// Checks the style and the number of next hops.

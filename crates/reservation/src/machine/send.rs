@@ -99,10 +99,11 @@ impl<R: Routes> Machine<R> {
     /// Seals the message, where the interface has a key, and queues it. A retransmission is sealed
     /// anew, so that it is no replay.
     pub(super) fn transmit(&mut self, envelope: &Envelope, bytes: &[u8]) {
+        let own = self.address(envelope.interface, envelope.destination);
         let Some(interface) = self.interfaces.get_mut(&envelope.interface) else { return };
         let payload = match &mut interface.config.guard {
             None => bytes.to_vec(),
-            Some(guard) => match guard.seal(bytes) {
+            Some(guard) => match own.and_then(|own| guard.seal(own, bytes)) {
                 Some(sealed) => sealed,
                 None => return,
             },
@@ -347,10 +348,43 @@ impl<R: Routes> Machine<R> {
             return;
         }
         let Some(envelope) = self.envelope(next) else { return };
+        if !self.may_send_error(now, next) {
+            return;
+        }
         let hop = Hop { address: envelope.source, interface: next.0.0 };
         let scope = Vec::new();
         let body = ResvErr { session: *session, hop, error, scope, style, flow };
         self.send(now, envelope, Body::ResvErr(body), &[], None);
+    }
+
+    /// Answers a refused RESV with a ResvErr, sent once: no state is kept for an address that may be
+    /// forged. One that is lost is sent again at the next refresh of the RESV.
+    pub(super) fn refuse_resv(
+        &mut self,
+        now: Time,
+        next: Neighbour,
+        resv: &Resv,
+        flow: Descriptor,
+        error: ErrorSpec,
+    ) {
+        let Some(address) = self.address(next.0, next.1) else { return };
+        if self.may_send_error(now, next) {
+            let hop = Hop { address, interface: next.0.0 };
+            let (session, style, scope) = (resv.session, resv.style, Vec::new());
+            let body = ResvErr { session, hop, error, scope, style, flow };
+            self.send_plain(next, Body::ResvErr(body));
+        }
+    }
+
+    /// Answers a refused PATH with a PathErr, sent once.
+    pub(super) fn refuse_path(&mut self, now: Time, previous: Neighbour, body: PathErr) {
+        if self.may_send_error(now, previous) {
+            self.send_plain(previous, Body::PathErr(body));
+        }
+    }
+
+    fn may_send_error(&mut self, now: Time, to: Neighbour) -> bool {
+        self.interfaces.get_mut(&to.0).is_some_and(|known| known.errors.take(now))
     }
 
     /// Sends PathErr to a previous hop, or an event to an application.
@@ -360,8 +394,11 @@ impl<R: Routes> Machine<R> {
             self.events.push_back(Event::PathError { session, sender, error });
             return;
         }
-        let Some(envelope) = self.envelope(previous) else { return };
-        self.send(now, envelope, Body::PathErr(body), &[], None);
+        if let Some(envelope) = self.envelope(previous)
+            && self.may_send_error(now, previous)
+        {
+            self.send(now, envelope, Body::PathErr(body), &[], None);
+        }
     }
 
     /// Forwards ResvConf to the address in RESV_CONFIRM.

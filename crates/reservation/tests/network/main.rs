@@ -1,6 +1,7 @@
 //! Reservations end to end: several machines, links between them, and what goes wrong.
 
 mod abuse;
+mod attacks;
 mod chaos;
 mod world;
 

@@ -63,6 +63,12 @@ pub(super) struct World {
     /// Changes of what is enforced.
     pub(super) changes: u64,
     pub(super) sent: u64,
+    /// All packets sent, with their node.
+    pub(super) recorded: Vec<(usize, Transmit)>,
+    /// Links without a key, where the others have one.
+    pub(super) open_links: BTreeSet<usize>,
+    /// Nodes start with low sequence numbers: their clocks are behind.
+    pub(super) clocks_behind: bool,
     settings: Settings,
     groups: BTreeMap<IpAddr, BTreeSet<usize>>,
     flying: BTreeMap<(Time, u64), (usize, InterfaceId, Transmit)>,
@@ -94,6 +100,9 @@ impl World {
             events: Vec::new(),
             changes: 0,
             sent: 0,
+            recorded: Vec::new(),
+            open_links: BTreeSet::new(),
+            clocks_behind: false,
             settings,
             groups: BTreeMap::new(),
             flying: BTreeMap::new(),
@@ -146,6 +155,8 @@ impl World {
             let joined = self.groups.iter().filter(|(_, members)| members.contains(&node));
             addresses.extend(joined.map(|(group, _)| *group));
             let key = Key::new(1, Algorithm::HmacMd5, b"of the testbed".to_vec());
+            let sealed = self.settings.sealed && !self.open_links.contains(&link);
+            let first = if self.clocks_behind { 1 } else { self.restarts << 32 };
             let config = InterfaceConfig {
                 addresses,
                 reservable: self.links[link].reservable,
@@ -155,7 +166,7 @@ impl World {
                 mtu: 1500,
                 guaranteed: Some(ErrorTerms { c: Bytes::new(1500), d: Duration::from_millis(8) }),
                 refresh_reduction: self.settings.refresh_reduction,
-                guard: self.settings.sealed.then(|| Guard::new(key, self.restarts << 32, true, 8)),
+                guard: sealed.then(|| Guard::new(key, first, true, 8)),
             };
             machine.add_interface(InterfaceId(link as u32), config);
         }
@@ -279,6 +290,7 @@ impl World {
     fn send(&mut self, node: usize, packet: Transmit) {
         let link = self.links[packet.interface.0 as usize];
         self.sent += 1;
+        self.recorded.push((node, packet.clone()));
         if !link.up || self.random.chance(self.weather.loss) {
             return;
         }

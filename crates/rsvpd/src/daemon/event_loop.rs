@@ -64,8 +64,7 @@ pub fn run(
         ),
         _ => DaemonError::system("cannot look for another daemon", &error),
     })?;
-    let netlink =
-        |error: io::Error| DaemonError::system("cannot ask the kernel for routes", &error);
+    let netlink = |error: io::Error| DaemonError::system("cannot open netlink for routes", &error);
     let changes = Changes::open().map_err(netlink)?;
     let kernel = Kernel::open().map_err(netlink)?;
     let applications = Applications::listen(&config)?;
@@ -113,7 +112,12 @@ impl Daemon<'_> {
                         self.changes.drain();
                         self.update_at = self.update_at.min(self.now() + SETTLING);
                     }
-                    Ready::Connect => self.applications.accept(),
+                    Ready::Connect => {
+                        let now = self.now();
+                        if let Some(error) = self.applications.accept(now) {
+                            (self.log)(&format!("cannot accept applications: {error}"));
+                        }
+                    }
                     Ready::Application(id, flags) => self.serve_application(id, flags),
                 }
             }
@@ -131,7 +135,7 @@ impl Daemon<'_> {
                 let purged = self.enforcement.purge();
                 if purged > 0 {
                     (self.log)(&format!(
-                        "removed {purged} classes of a daemon before, which nobody asks for"
+                        "removed {purged} classes of a daemon before this one, not refreshed in time"
                     ));
                 }
             }
@@ -148,7 +152,9 @@ impl Daemon<'_> {
             packets.into_iter().map(|(from, fd)| (Ready::Packets(from), fd, PollFlags::IN)),
         );
         sources.push((Ready::Changes, self.changes.as_fd(), PollFlags::IN));
-        sources.push((Ready::Connect, self.applications.listener(), PollFlags::IN));
+        let now = self.now();
+        let listener = self.applications.listener(now);
+        sources.extend(listener.map(|fd| (Ready::Connect, fd, PollFlags::IN)));
         sources.extend(self.applications.connections().map(|(id, fd, waits)| {
             let flags = if waits { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             (Ready::Application(id, flags), fd, flags)
@@ -156,7 +162,7 @@ impl Daemon<'_> {
         let mut polled: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let due = self.machine.poll_timeout().unwrap_or(Time::NEVER);
-        let due = due.min(self.purge_at).min(self.update_at);
+        let due = due.min(self.purge_at).min(self.update_at).min(self.applications.accept_at(now));
         let wait = (due != Time::NEVER).then(|| {
             let nanos = due.as_nanos().saturating_sub(self.now().as_nanos());
             let (secs, nanos) = (nanos / 1_000_000_000, nanos % 1_000_000_000);

@@ -15,7 +15,7 @@ impl Daemon<'_> {
         self.update_interfaces()?;
         for name in self.config.interfaces.keys() {
             if !self.interfaces.contains_key(name) {
-                (self.log)(&format!("{name}: waits until it is up and has an address"));
+                (self.log)(&format!("{name}: not used until it is up and has an address"));
             }
         }
         Ok(())
@@ -24,8 +24,9 @@ impl Daemon<'_> {
     /// Reads the kernel's interfaces; adds new ones and removes those that are down.
     pub(super) fn update_interfaces(&mut self) -> Result<(), DaemonError> {
         let found = self.machine.routes_mut().interfaces();
-        let found = found
-            .map_err(|error| DaemonError::system("cannot ask the kernel for interfaces", &error))?;
+        let found = found.map_err(|error| {
+            DaemonError::system("cannot read the interfaces by netlink", &error)
+        })?;
         let names: Vec<String> = self.config.interfaces.keys().cloned().collect();
         for name in names {
             let usable = found.get(&name).filter(|new| new.up && !new.addresses.is_empty());
@@ -62,7 +63,9 @@ impl Daemon<'_> {
             if adopted > 0 {
                 let machine = self.config.machine();
                 self.purge_at = self.now() + machine.lifetime(machine.refresh);
-                (self.log)(&format!("{name}: took over {adopted} classes of a daemon before"));
+                (self.log)(&format!(
+                    "{name}: took over {adopted} classes of a daemon before this one"
+                ));
             }
         }
         let config = interface_config(config, new, self.config.machine().limits.neighbours);

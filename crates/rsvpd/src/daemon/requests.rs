@@ -13,7 +13,7 @@ use crate::applications::Id;
 /// Sessions that one application may watch.
 const MAX_WATCHED: usize = 1024;
 
-const OTHER_APPLICATION: &str = "another application of this host has asked for that";
+const OTHER_APPLICATION: &str = "another application of this host has this sender or reservation";
 
 impl Daemon<'_> {
     /// Something has come from an application, or may go to it.
@@ -81,7 +81,7 @@ impl Daemon<'_> {
             }
             Request::StopSending { session, sender } => {
                 if self.owners.senders.get(&(session, sender)) != Some(&id) {
-                    return refused("this connection has not announced that flow");
+                    return refused("this connection has no such sender");
                 }
                 self.machine.withdraw(now, session, sender);
                 self.owners.senders.remove(&(session, sender));
@@ -104,7 +104,7 @@ impl Daemon<'_> {
             }
             Request::Release { session } => {
                 if self.owners.receivers.get(&session) != Some(&id) {
-                    return refused("this connection has not reserved for that session");
+                    return refused("this connection has no reservation for that session");
                 }
                 self.machine.release(now, session);
                 self.owners.receivers.remove(&session);
