@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 
+use ontempo_endpoint::media::ts::{PACKET, SYNC};
 use ontempo_endpoint::media::{
-    Chopper, Cutter, CutterOptions, Format, Joiner, JoinerOptions, PcrClock, Release, Unit,
+    Chopper, Cutter, CutterOptions, Format, Joiner, JoinerOptions, PcrClock, Release,
+    TransportStreamIndex, Unit,
 };
 use ontempo_endpoint::spaced::wire::{self, Message};
 use ontempo_endpoint::spaced::{Pace, Receiver, ReceiverOptions, Sender, SenderOptions};
@@ -28,6 +30,7 @@ pub(crate) fn ts(bytes: &[u8]) {
     }
     assert_eq!(datagrams.concat(), bytes);
     cut_and_join(&datagrams, None);
+    index(bytes);
     if let Ok(unit) = Unit::read(bytes) {
         let mut again = Vec::new();
         unit.write(&mut again);
@@ -39,6 +42,19 @@ pub(crate) fn ts(bytes: &[u8]) {
             while joiner.poll(Time::ZERO).is_some() {}
             assert!(joiner.waiting() <= 1_000);
         }
+    }
+}
+
+/// The bytes as whole packets of a transport stream.
+fn index(bytes: &[u8]) {
+    let mut packets = bytes[..bytes.len() / PACKET * PACKET].to_vec();
+    packets.chunks_mut(PACKET).for_each(|packet| packet[0] = SYNC);
+    let Ok(index) = TransportStreamIndex::read(&packets) else { return };
+    assert_eq!(index.packets * PACKET, packets.len());
+    assert!(index.due.is_sorted());
+    for unit in &index.units {
+        assert!(unit.packets.is_sorted() && unit.packets.last() < Some(&index.packets));
+        assert!(unit.size <= unit.packets.len() * PACKET);
     }
 }
 

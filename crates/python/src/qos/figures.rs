@@ -1,4 +1,4 @@
-//! Figures, as the dictionaries of which Python makes its data classes.
+//! Statistics, as the dictionaries of which Python makes its data classes.
 
 use ontempo_endpoint::monitor::Reservation;
 use ontempo_endpoint::qos::{Delivery, Direction};
