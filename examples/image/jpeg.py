@@ -23,7 +23,7 @@ _ALL_FREQUENCIES = bytes([0, 63, 0])
 
 
 class JpegError(ValueError):
-    """A file or a piece that cannot be cut or drawn; says why."""
+    """A file or a piece that cannot be cut or drawn; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""ontempo beside what users would pick instead: one stream, one path, real programs."""
+"""ontempo compared with other transports: one stream, one path, real programs."""

@@ -1,4 +1,4 @@
-"""ontempo beside what users would pick instead.
+"""ontempo compared with other transports.
 
 sudo python -m experiments.comparison --quick
 sudo python -m experiments.comparison --full --page docs/comparison.md
@@ -37,7 +37,7 @@ COUNTED_S = {"quick": 20, "full": 60}
 
 
 def batches(chosen: Sequence[Contender]) -> list[list[Contender]]:
-    """Who runs side by side: always with the same others, whoever is missing."""
+    """The contenders that run side by side: the same ones together, whichever are missing."""
     rows = [CONTENDERS[at : at + TOGETHER] for at in range(0, len(CONTENDERS), TOGETHER)]
     left = [[one for one in row if one in chosen] for row in rows]
     return [row for row in left if row]
@@ -53,7 +53,7 @@ def comparison_cells(scale: Scale, chosen: Sequence[Contender]) -> list[Cell]:
 
 
 def choose(names: Sequence[str]) -> list[Contender]:
-    """The contenders named; all where none is."""
+    """The contenders of these names; all where there are no names."""
     known = [one.name for one in CONTENDERS]
     if unknown := [name for name in names if name not in known]:
         raise BadInputError(f"no contender is called {unknown[0]!r}; there are {', '.join(known)}")
@@ -75,7 +75,7 @@ def show(rows: pl.DataFrame, contenders: Sequence[Contender], console: Console) 
 
 
 def pacing_words(rows: pl.DataFrame) -> str:
-    """How punctual the source was, in a sentence."""
+    """A sentence on how punctually the source sent."""
     worst = rows.select(pl.col("pacing_p99_s", "pacing_max_s").max()).row(0)
     return (
         f"Of the source's datagrams 99 % left within {worst[0] * 1000:.2f} ms of their time in"
@@ -88,7 +88,7 @@ def main(
     only: Annotated[
         list[str] | None, typer.Option(help="A contender by name; may be repeated.")
     ] = None,
-    out: Annotated[File, typer.Option(help="Where finished cells are kept.")] = File(
+    out: Annotated[File, typer.Option(help="The folder of finished cells.")] = File(
         "out/comparison"
     ),
     page: Annotated[
@@ -97,17 +97,17 @@ def main(
 ) -> None:
     """Carry one live stream over emulated paths with each contender; needs the rights of root.
 
-    Finished cells are kept: an interrupted study resumes.
+    Finished cells are stored: an interrupted study resumes.
     """
     scale: Scale = "quick" if quick else "full"
     words = "".join(f" --only {name}" for name in only or [])
     with exit_codes(f"python -m experiments.comparison --{scale} --out {out}{words}"):
         if hindered := hindrance():
             raise UnfitEnvironmentError(hindered)
-        wanted = choose(only or [])
-        lacking = {one: lack for one in wanted if (lack := one.lacks())}
+        asked = choose(only or [])
+        lacking = {one: lack for one in asked if (lack := one.lacks())}
         missing = [f"{one.shown}: {lack}" for one, lack in lacking.items()]
-        chosen = [one for one in wanted if one not in lacking]
+        chosen = [one for one in asked if one not in lacking]
         console = Console(highlight=False, width=None)
         for line in missing:
             console.print(line, markup=False)
@@ -125,7 +125,7 @@ def main(
 
 
 def run(cells: Sequence[Cell], out: File) -> Results:
-    """Run what is missing of the cells."""
+    """Run the cells that are not finished."""
     engine, runner = NativeEngine(), CoreRunner(1)
     with claimed(out):
         study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)

@@ -1,4 +1,4 @@
-"""The stream that every contender carries: made by ffmpeg, kept under a name that says how."""
+"""The stream that every contender carries: made by ffmpeg and cached by how it is made."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from ..ffmpeg import CACHE, EXACT, ffmpeg_version, kept, key, run_ffmpeg
 PICTURES_PER_S = 25
 
 RATE_MBIT_S = 4.0
-"""Of the whole transport stream, which is filled up to a constant rate, as encoders send it."""
+"""Rate of the whole transport stream, which stuffing keeps constant, as encoders send it."""
 
 _VIDEO_KBIT_S, _AUDIO_KBIT_S = 3400, 128
 
 
 def stream_command(seconds: int) -> list[str]:
-    """A test picture under noise, 720p, with B pictures and a key frame each 2 s; noise to hear."""
+    """A test picture under noise, 720p, with B pictures, a key frame each 2 s, noise as sound."""
     picture = f"testsrc2=size=1280x720:rate={PICTURES_PER_S}:duration={seconds}"
     noise = "noise=all_seed=1:all_strength=20:all_flags=t"
     sound = f"anoisesrc=sample_rate=48000:seed=1:amplitude=0.1:duration={seconds}"
@@ -29,12 +29,12 @@ def stream_command(seconds: int) -> list[str]:
 
 
 def stream_key(seconds: int, version: str = "") -> str:
-    """A name that follows from how it is made, and by which ffmpeg."""
+    """A name that follows from the command that makes it and from ffmpeg's version."""
     return key([stream_command(seconds)], version)
 
 
 def make_stream(seconds: int, cache: Path = CACHE) -> Path:
-    """The stream, out of the cache or made now.
+    """The stream, from the cache or made now.
 
     Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
     """

@@ -217,7 +217,7 @@ def record(inlet: socket.socket, until: float) -> tuple[bytearray, int]:
 
 
 def sink(plan_file: str, peer: str) -> None:
-    """Record as long as the plan says."""
+    """Record for the time in the plan."""
     folder, plan = read_plan(plan_file)
     until = time.monotonic() + plan["listen_s"]
     set_congestion(plan)

@@ -21,10 +21,10 @@ from .stream import PACKET, PER_DATAGRAM, Stream, Unit
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When each packet of the stream came first (ns), or none; and what else was recorded.
+    """When each packet of the stream first arrived (ns), or ``None``; and what else was recorded.
 
-    `repeated` came before; `foreign` datagrams are not made of transport packets; `overtaken` came
-    after a packet that was sent later.
+    `repeated` packets arrived again; `foreign` datagrams are not made of transport packets;
+    `overtaken` packets arrived after one that was sent later.
     """
 
     at_ns: tuple[int | None, ...]
@@ -121,10 +121,7 @@ def packet_latencies(
 
 
 def pacing_errors(due_ns: Sequence[int], left_ns: Sequence[int]) -> list[float]:
-    """How much later than its place in the stream says each datagram left, in seconds, rising.
-
-    Against the most punctual one, since both have different zeroes.
-    """
+    """How late each datagram left, in seconds, in rising order; the most punctual one is 0."""
     late = [left - due for due, left in zip(due_ns, left_ns, strict=True)]
     first = min(late)
     return sorted((one - first) / 1e9 for one in late)
@@ -138,7 +135,7 @@ def quantile(rising: Sequence[float], share: float) -> float:
 
 
 def read_times(content: bytes) -> "array[int]":
-    """Times in ns, as the source left them."""
+    """Times in ns, as the source wrote them."""
     times: array[int] = array("q")
     times.frombytes(content)
     return times

@@ -1,6 +1,6 @@
 """The measured part of docs/comparison.md: a table for each path, plots, the machine.
 
-What people wrote around it stays.
+The text around it stays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ WIDTH_IN, HEIGHT_IN, DPI = 6.0, 3.6, 160
 
 
 def path_words(row: Mapping[str, Any]) -> str:
-    """A path as people say it."""
+    """A path in words."""
     loss = "no loss"
     if row["loss"]:
         loss = f"{row['loss']:.0%} loss, {row['pattern']}".replace("%", " %")
@@ -96,7 +96,7 @@ def tables(rows: pl.DataFrame, contenders: Sequence[Contender], missing: Sequenc
 
 
 def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Figure]:
-    """The plots: over the quick grid's paths, what was bad, how late, at what cost."""
+    """The plots over the quick grid's paths: frames lost or late, latency, bytes."""
     plotted = {row["path"] for row in rows.iter_rows(named=True) if path_of(row) in QUICK}
     rows = rows.filter(pl.col("path").is_in(plotted))
     named = rows.select("path", "loss", "pattern", "rtt_ms", "share").unique(maintain_order=True)
@@ -129,7 +129,7 @@ def figures(rows: pl.DataFrame, contenders: Sequence[Contender]) -> dict[str, Fi
 
 
 BESIDE = 0.045
-"""Between the marks of two contenders at one path, so that equal ones are all seen."""
+"""Distance of two contenders' marks at one path, so that equal ones do not hide each other."""
 
 MAX_SHOWN_S = 3.0
 """Where a plot of latencies ends: HTTP over losses would leave no room for the others."""

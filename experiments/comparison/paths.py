@@ -9,16 +9,16 @@ from ontempo.lab.claims import Scale
 from .encode import RATE_MBIT_S
 
 BURST_PACKETS = 4
-"""How many packets a burst of losses takes on average."""
+"""Mean length of a burst of losses, in packets."""
 
 QUEUE_PACKETS = 100
 """Of the bottleneck: 135 ms of full packets at twice the stream's rate, 340 ms at 0.8 times."""
 
 MIN_LATENCY_MS, LATENCY_RTTS = 120, 4
-"""What contenders with a receiver's buffer are given: as SRT's makers and users advise."""
+"""The rule for receivers' buffers: as SRT's makers and users advise."""
 
 MARGIN_MS = 60
-"""How much later than the way and that buffer a frame may be there: a frame and a half."""
+"""How much later than path and buffer a frame may arrive, in ms: a frame and a half."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Path:
 
     @property
     def rate_kbit_s(self) -> int:
-        """Of the bottleneck, headers counted."""
+        """Rate of the bottleneck, headers counted, in kbit/s."""
         return round(RATE_MBIT_S * self.share * 1000)
 
     @property
     def latency_ms(self) -> int:
-        """The buffer by the rule: four round trips, and not less than 120 ms."""
+        """The buffer by the rule, in ms: four round trips, and not less than 120 ms."""
         return max(MIN_LATENCY_MS, LATENCY_RTTS * self.rtt_ms)
 
     def playout_ms(self, buffer_ms: int) -> float:
-        """From when a frame was sent to when it is late, behind such a buffer."""
+        """The delay beyond which a frame is late with such a buffer, in ms."""
         return self.rtt_ms / 2 + buffer_ms + MARGIN_MS
 
     @property
     def pattern(self) -> str:
-        """How losses come, in a word."""
+        """The pattern of losses: ``none``, ``random`` or ``bursts``."""
         return "none" if not self.loss else "bursts" if self.bursty else "random"
 
     def link(self, begin: str, end: str) -> str:

@@ -1,4 +1,4 @@
-"""What the cells say: one row for each path and contender."""
+"""The results of the cells: one row for each path and contender."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,7 +71,7 @@ def path_of(row: Mapping[str, Any]) -> Path:
 
 
 def playout_s(row: Mapping[str, Any], one: Contender) -> float:
-    """When a contender's frames are late on the path of a row."""
+    """The delay beyond which a contender's frames are late on the path of a row, in seconds."""
     path = path_of(row)
     return path.playout_ms(one.buffer_ms(path)) / 1000
 

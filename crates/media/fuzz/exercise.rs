@@ -2,8 +2,10 @@
 //! every file of the corpus.
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_media::ts::{PACKET, SYNC};
 use ontempo_media::{
-    Chopper, Cutter, CutterOptions, Format, Joiner, JoinerOptions, PcrClock, Release, Unit,
+    Chopper, Cutter, CutterOptions, Format, Joiner, JoinerOptions, PcrClock, Release,
+    TransportStreamIndex, Unit,
 };
 
 /// A stream of bytes: chopped, cut, and put back the same. And the bytes as a unit of a peer.
@@ -23,6 +25,7 @@ pub(crate) fn ts(bytes: &[u8]) {
     }
     assert_eq!(datagrams.concat(), bytes);
     cut_and_join(&datagrams, None);
+    index(bytes);
     if let Ok(unit) = Unit::read(bytes) {
         let mut again = Vec::new();
         unit.write(&mut again);
@@ -34,6 +37,19 @@ pub(crate) fn ts(bytes: &[u8]) {
             while joiner.poll(Time::ZERO).is_some() {}
             assert!(joiner.waiting() <= 1_000);
         }
+    }
+}
+
+/// The bytes as whole packets of a transport stream.
+fn index(bytes: &[u8]) {
+    let mut packets = bytes[..bytes.len() / PACKET * PACKET].to_vec();
+    packets.chunks_mut(PACKET).for_each(|packet| packet[0] = SYNC);
+    let Ok(index) = TransportStreamIndex::read(&packets) else { return };
+    assert_eq!(index.packets * PACKET, packets.len());
+    assert!(index.due.is_sorted());
+    for unit in &index.units {
+        assert!(unit.packets.is_sorted() && unit.packets.last() < Some(&index.packets));
+        assert!(unit.size <= unit.packets.len() * PACKET);
     }
 }
 

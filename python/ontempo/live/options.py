@@ -40,7 +40,8 @@ class FlowConfig:
     """A flow's order of delivery, reliability and label.
 
     Without retransmission no unit waits for a lost one: in order then means that a unit which
-    arrives after a later one is dropped.
+    arrives after a later one is dropped. Units of a flow with full reliability cannot have a
+    deadline: such a flow drops none.
 
     Raises `ValueError` or `TypeError` where a value is out of its range.
     """

@@ -33,7 +33,7 @@ pub(crate) fn token(bytes: &[u8]) -> PyResult<Token> {
     Token::new(bytes).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Begins a connection; answers a `LiveConnecting`.
+/// Starts a connection; the result is a `LiveConnecting`.
 #[pyfunction]
 pub(crate) fn begin(
     remote: (String, u16),
@@ -55,7 +55,7 @@ pub(crate) fn begin(
     })
 }
 
-/// A connection that has been begun.
+/// A connection whose handshake is under way.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveConnecting {
     pending: Mutex<Option<BackgroundDrop<Pending>>>,
@@ -72,7 +72,7 @@ impl LiveConnecting {
 
 #[pymethods]
 impl LiveConnecting {
-    /// The connection, once; `None` while it is not known whether it can be used.
+    /// The connection, once; `None` until the handshake is complete.
     fn take(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveConnection>> {
         let mut held = lock(&self.pending);
         let Some(pending) = &*held else { return Ok(None) };
@@ -129,7 +129,7 @@ impl LiveConnection {
         seconds(self.clock.now())
     }
 
-    /// Opens a flow; answers a `LiveSendFlow`.
+    /// Opens a flow; the result is a `LiveSendFlow`.
     fn open_flow(
         &self,
         order: &str,
@@ -154,12 +154,12 @@ impl LiveConnection {
         Ok(flow.map(|flow| LiveReceiveFlow::new(flow, &waker.notifier())))
     }
 
-    /// Why it is over; `None` while it is not.
+    /// Why it was closed or lost, in a sentence; `None` while it is open.
     fn closed_because(&self) -> Option<String> {
         self.is_closed().map(|closed| closed.sentence)
     }
 
-    /// The same for programs: the name of a `CloseReason`.
+    /// The same as the name of a `CloseReason`.
     fn close_reason(&self) -> Option<&'static str> {
         self.is_closed().map(|closed| closed.reason.name())
     }
@@ -172,12 +172,12 @@ impl LiveConnection {
         waker.spawn(move || connection.statistics(), finish)
     }
 
-    /// Closes it and tells the peer why; answers once that has been done.
+    /// Closes it and sends the peer the reason; the result is there once that is done.
     fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(connection) = lock(&self.connection).take() else { return Ok(None) };
         let work = move || {
             connection.close(&reason);
-            // Answered after the thread has seen the closing.
+            // Returns after the thread has processed the closing.
             connection.statistics();
             // Where nothing else has the socket, this ends its thread.
             drop(Arc::try_unwrap(connection).map(BackgroundDrop::take));

@@ -1,4 +1,4 @@
-//! Taking connections.
+//! Listeners.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
@@ -13,7 +13,7 @@ use super::identity::Identity;
 use super::options::OptionsFields;
 use super::{closed, failure};
 
-/// Listens; without a host at every address of this machine. Answers a `LiveListener`.
+/// Listens; without a host at every address of this machine. The result is a `LiveListener`.
 #[pyfunction]
 pub(crate) fn bind(
     at: (Option<String>, u16),
@@ -39,7 +39,7 @@ pub(crate) fn bind(
     })
 }
 
-/// Takes connections at a UDP port.
+/// Accepts connections at a UDP port.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveListener {
     /// `None` once it is closed.
@@ -58,7 +58,7 @@ impl LiveListener {
     }
 }
 
-/// Who came: one to talk to, or one who was refused, with the sentence and the name of the
+/// An accepted connection, or the address of a refused client with the reason and the name of the
 /// `CloseReason`.
 #[derive(IntoPyObject)]
 pub(crate) enum Arrival {
@@ -68,7 +68,7 @@ pub(crate) enum Arrival {
 
 #[pymethods]
 impl LiveListener {
-    /// Who came next; `None` where nobody did.
+    /// The next arrival; `None` while there is none.
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
         let listener = lock(&self.listener).clone().ok_or_else(closed)?;
         let arrival = py.detach(|| listener.accept_within(Wall::ZERO));
@@ -84,7 +84,7 @@ impl LiveListener {
         }))
     }
 
-    /// Takes no more; answers once that is so.
+    /// Stops accepting; the result is there once that is done.
     fn close(&self, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(listener) = lock(&self.listener).take() else { return Ok(None) };
         let work = move || drop(Arc::try_unwrap(listener).map(BackgroundDrop::take));

@@ -1,4 +1,4 @@
-//! What may be set of an endpoint, its socket and its thread.
+//! Options of an endpoint, its socket and its thread.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ontempo_transport::{AckRequest, Configuration, Congestion, CongestionName};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// `ontempo.Options`, field by field.
+/// `ontempo.live.Options`, field by field.
 #[derive(FromPyObject, IntoPyObject)]
 pub(crate) struct OptionsFields {
     congestion: String,
@@ -37,7 +37,7 @@ const ACKNOWLEDGE: [(&str, AckRequest); 3] = [
     ("adaptive", AckRequest::Adaptive),
 ];
 
-/// A choice out of names; what is none is refused with all that are.
+/// The value of a name; the error of an unknown name lists the known ones.
 pub(crate) fn choice<T: Copy>(field: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(name, _)| *name == text).map(|&(_, value)| value);
     found.ok_or_else(|| {
@@ -117,13 +117,13 @@ impl OptionsFields {
     }
 }
 
-/// Raises `ValueError` where a name among the options is not known.
+/// Raises `ValueError` where an option has an unknown value.
 #[pyfunction]
 pub(crate) fn check_options(options: OptionsFields) -> PyResult<()> {
     options.options().map(|_| ())
 }
 
-/// The options that the endpoint has by itself.
+/// The endpoint's default options.
 #[pyfunction]
 pub(crate) fn default_options() -> OptionsFields {
     OptionsFields::of(&Configuration::default())

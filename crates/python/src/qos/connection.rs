@@ -262,9 +262,9 @@ impl QosChannel {
     fn try_send(&self, data: PyBackedBytes) -> PyResult<bool> {
         self.get()?;
         if data.len() > self.max_send_size {
-            let (length, most) = (data.len(), self.max_send_size);
+            let (length, max) = (data.len(), self.max_send_size);
             return Err(UnitError::new_err(format!(
-                "a message of {length} bytes is longer than what was agreed: {most}"
+                "a message of {length} bytes is longer than what was agreed: {max}"
             )));
         }
         let mut threads = lock(&self.threads);
@@ -283,7 +283,7 @@ impl QosChannel {
         })
     }
 
-    /// True once the system has taken all that was sent.
+    /// True once the last message is in the system's send buffer.
     fn has_sent(&self) -> PyResult<bool> {
         let state = lock(&self.shared.state);
         match &state.failed {

@@ -1,4 +1,4 @@
-//! What has changed on a connection.
+//! Events of a connection.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Figures, as the dictionaries of which Python makes its data classes.
+//! Statistics, as the dictionaries of which Python makes its data classes.
 
 use ontempo_foundation::Duration;
 use ontempo_monitor::Reservation;

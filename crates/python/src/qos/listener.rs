@@ -1,4 +1,4 @@
-//! Taking connections.
+//! Listeners.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is asked for, from Python and from files.
+//! Specifications and options, from Python and from files.
 
 use std::path::PathBuf;
 use std::time::Duration as Wall;
@@ -92,7 +92,7 @@ impl SpecificationFields {
             all.permutable.coerced,
         ];
         let coerced = Parameter::ALL.into_iter().zip(flags);
-        // What is not asked for cannot give way, whatever the flag says.
+        // A parameter without a value cannot be coerced, whatever its flag.
         let coerced = coerced.filter(|&(one, is_coerced)| is_coerced && all.value(one).is_some());
         Self {
             min_rate: all.min_rate.value.map(MessageRate::as_f64),
