@@ -1,6 +1,6 @@
 //! Whole runs of application data units: what is emitted, lost, sent again, delivered, processed.
 
-use arrow::array::{Float64Array, UInt64Array};
+use arrow_array::{Float64Array, UInt64Array};
 use ontempo_scenario::{Overrides, parse_with};
 use ontempo_simulator::{Control, Results, Simulation};
 

@@ -7,10 +7,11 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use arrow::array::{AsArray, RecordBatchReader};
-use arrow::compute::concat_batches;
-use arrow::datatypes::UInt64Type;
-use arrow::record_batch::RecordBatch;
+use arrow_array::RecordBatch;
+use arrow_array::RecordBatchReader;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_select::concat::concat_batches;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::{Place, Ran, skipped};

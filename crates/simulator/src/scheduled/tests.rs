@@ -1,5 +1,5 @@
-use arrow::array::AsArray;
-use arrow::datatypes::{Float64Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
 
 use crate::{Control, Results, Simulation};
 
