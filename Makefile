@@ -25,6 +25,11 @@ help: ## List the targets.
 .PHONY: build
 build: $(VENV)/built ## Build everything; leaves `ontempo` and `ontempo-lab` in .venv/bin.
 
+.PHONY: dist
+dist: build ## Make a wheel and an archive in dist/, install them anew.
+	scripts/make-dist $(VENV)
+	scripts/check-dist $(PYTHON)
+
 .PHONY: demo
 demo: build ## Simulate the published figures in small, judge them, and show the report.
 	@open=--no-open; \
@@ -54,6 +59,7 @@ fmt: build ## Format Rust and Python.
 .PHONY: lint
 lint: build ## Run clippy, ruff and mypy.
 	scripts/check-features $(FEATURES)
+	$(BIN)/python scripts/check-dependencies
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy
