@@ -34,6 +34,11 @@ help: ## List the targets.
 .PHONY: build
 build: $(VENV)/built ## Build `ontempo` and `ontempo-lab` into .venv/bin.
 
+.PHONY: dist
+dist: build ## Make a wheel and an archive in dist/, install them anew.
+	scripts/make-dist $(VENV)
+	scripts/check-dist $(PYTHON)
+
 .PHONY: demo
 demo: build ## Simulate the published figures in small; show the report.
 	@open=--no-open; \
@@ -73,6 +78,7 @@ fmt: build ## Format Rust and Python.
 lint: build ## Run clippy, ruff and mypy.
 	$(call step,lint)
 	scripts/check-features $(FEATURES)
+	$(BIN)/python scripts/check-dependencies
 	cargo clippy $(RELEASE) $(FEATURES) --workspace --all-targets -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/mypy

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{Float64Type, Int32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use ontempo_simulator::ResultTable;
 
 /// The columns of one table.
@@ -49,7 +50,7 @@ impl<'a> Columns<'a> {
 
 /// A column of text.
 pub(crate) struct Texts<'a> {
-    keys: &'a arrow::array::PrimitiveArray<Int32Type>,
+    keys: &'a arrow_array::PrimitiveArray<Int32Type>,
     values: &'a StringArray,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use arrow::array::AsArray;
+use arrow_array::cast::AsArray;
 use ontempo_simulator::ResultTable;
 use serde::Serialize;
 

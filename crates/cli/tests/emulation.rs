@@ -4,9 +4,9 @@
 mod common;
 mod emulated;
 
-use arrow::array::AsArray;
-use arrow::datatypes::Float64Type;
-use arrow::record_batch::RecordBatch;
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use common::Place;
 use emulated::{can_emulate, counts, milliseconds, shell, table};
 use ontempo_testing::require_programs;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Int32Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt64Type};
 use ontempo_scenario::tables::{FLOWS, LINKS};
 use ontempo_simulator::read_table;
 
@@ -37,7 +37,7 @@ fn packets(trace: &Path, filter: &str) -> usize {
 fn departures(folder: &Path) -> BTreeMap<String, usize> {
     let links = read_table(folder, &LINKS).expect("the table of links").batch;
     let names = links["link"].as_dictionary::<Int32Type>();
-    let names = names.downcast_dict::<arrow::array::StringArray>().expect("names");
+    let names = names.downcast_dict::<arrow_array::StringArray>().expect("names");
     let counts = links["departures"].as_primitive::<UInt64Type>();
     let counts = counts.iter().map(|count| count.unwrap_or_default() as usize);
     names.into_iter().map(|name| name.unwrap_or_default().to_owned()).zip(counts).collect()

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatchReader;
-use arrow::compute::concat_batches;
+use arrow_array::RecordBatchReader;
+use arrow_select::concat::concat_batches;
 use ontempo_scenario::tables::{TABLES, TABLES_VERSION, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;

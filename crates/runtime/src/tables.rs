@@ -4,8 +4,10 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Builder, RecordBatch, StringDictionaryBuilder, UInt64Builder};
-use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use arrow_array::builder::{Float64Builder, StringDictionaryBuilder, UInt64Builder};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use ontempo_scenario::tables::{Column, ColumnKind, TABLES_VERSION, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};

@@ -1,7 +1,7 @@
 //! Coalesced acknowledgements, run as scenarios.
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Float64Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// A transfer whose window is two packets; its round trip is 44 ms without the packets' own

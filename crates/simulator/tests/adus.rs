@@ -1,7 +1,8 @@
 //! Whole runs of application data units: what is emitted, lost, sent again, delivered, processed.
 
-use arrow::array::{AsArray, Float64Array, StringArray, UInt64Array};
-use arrow::datatypes::{Float64Type, Int32Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type};
+use arrow_array::{Float64Array, StringArray, UInt64Array};
 use ontempo_scenario::{Overrides, parse_with};
 use ontempo_simulator::{Control, Results, Simulation};
 

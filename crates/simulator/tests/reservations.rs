@@ -1,7 +1,8 @@
 //! Reservations, conversations and the QoS tables, run as scenarios.
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Float64Type, Int32Type, UInt64Type};
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// Three flows of 500 kbit/s crowd a link of 1 Mbit/s; a fourth sends 400 kbit/s.

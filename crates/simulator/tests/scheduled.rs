@@ -1,7 +1,7 @@
 //! Links whose queue is managed or scheduled, in whole runs.
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Float64Type, UInt64Type};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// Runs eight TCPs and two agents that adapt their spacing over a bottleneck with this queue.

@@ -15,8 +15,9 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use arrow::array::{AsArray, StringArray};
-use arrow::datatypes::UInt64Type;
+use arrow_array::StringArray;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
 use ontempo_scenario::tables::LINKS;
 use ontempo_simulator::{MANIFEST, read_table};
 

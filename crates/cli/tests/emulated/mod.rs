@@ -6,10 +6,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use arrow::array::{AsArray, RecordBatchReader};
-use arrow::compute::concat_batches;
-use arrow::datatypes::UInt64Type;
-use arrow::record_batch::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_select::concat::concat_batches;
 use ontempo_testing::{record_skip, require_programs, require_root};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 

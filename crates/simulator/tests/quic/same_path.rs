@@ -1,7 +1,8 @@
 //! The simulator's own TCP on the path that the QUIC endpoints take, for comparison.
 
-use arrow::array::{AsArray, RecordBatch, StringArray};
-use arrow::datatypes::Float64Type;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{RecordBatch, StringArray};
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_simulator::{Control, Simulation};
 

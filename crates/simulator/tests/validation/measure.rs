@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use arrow::array::{Array, DictionaryArray, Float64Array, StringArray, UInt64Array};
-use arrow::datatypes::Int32Type;
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, DictionaryArray, Float64Array, StringArray, UInt64Array};
 use ontempo_simulator::{Control, Results, Simulation};
 
 use crate::reference::{Numbers, Run};
