@@ -299,7 +299,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
 /// # Errors
 /// Names the parameter of the congestion control that cannot be set.
 fn sending(arguments: &AdusSend) -> Result<Configuration, Failure> {
-    let congestion = arguments.congestion.chosen()?;
+    let congestion = arguments.congestion.chosen().map_err(Failure::Input)?;
     let mut configuration = Configuration { congestion, ..patient(Configuration::default()) };
     if let Some(every) = arguments.ack_every {
         configuration.acknowledge = AckRequest::Delayed;

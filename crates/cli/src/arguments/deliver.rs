@@ -9,8 +9,6 @@ use ontempo_foundation::{Bytes, Duration};
 use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
 
-use crate::failure::Failure;
-
 /// Where media comes from or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -104,19 +102,18 @@ pub(crate) struct Control {
 impl Control {
     /// # Errors
     /// Names the parameter that is unknown or out of its range, and what would be right.
-    pub(crate) fn chosen(&self) -> Result<Congestion, Failure> {
+    pub(crate) fn chosen(&self) -> Result<Congestion, String> {
         let mut set = Vec::new();
         for text in &self.set_congestion {
             let Some((name, value)) = text.split_once('=') else {
                 let what = format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms");
-                return Err(Failure::Input(what));
+                return Err(what);
             };
             set.push((name.trim(), value.trim()));
         }
         let name = self.congestion;
-        name.with(set).map_err(|error| {
-            Failure::Input(format!("--congestion {}: --set-congestion {error}", name.name()))
-        })
+        name.with(set)
+            .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
     }
 }
 

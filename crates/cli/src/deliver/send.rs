@@ -31,7 +31,7 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let host = arguments.to.rsplit_once(':').map_or("", |(host, _)| host);
     let usual = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
-        congestion: arguments.congestion.chosen()?,
+        congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
         ..configuration(arguments.qlog.as_deref())?
     };
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
