@@ -112,6 +112,7 @@ def tcp(rate: Callable[[int], float], window: int) -> Given:
             "spacing_us": us,
             "goodput_bps": rate(us) * 1e6,
             "loss_rate": 0.01,
+            "sent_packets": 1000,
         }
         for us in SPACINGS
         for _ in range(2)
@@ -287,3 +288,14 @@ def test_the_headline_asks_for_little_loss_at_the_same_rate(
         return flows(("psa", 10.0, plain) if is_plain else ("psa", mbit, spaced))
 
     assert outcomes(judged_by("headline", make)) == ok
+
+
+def test_who_sends_nothing_loses_nothing_and_proves_nothing() -> None:
+    def silent(_cell: Cell) -> Tables:
+        table = flows(("psa", 0.0, 0.0), ("media", 0.0, 0.0), ("tcp", 1.0, 0.0))["flows"]
+        return {"flows": table.with_columns(sent_packets=0, dropped_packets=0)}
+
+    for name in ("fig7", "aqm", "headline", "fig10-11"):
+        found = {c.sentence: c.ok for c in judged_by(name, silent).checks if "los" in c.sentence}
+        assert set(found.values()) <= {None}
+    assert outcomes(judged_by("fig7", silent)) == {None}

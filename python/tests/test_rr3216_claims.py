@@ -420,3 +420,20 @@ def test_delay_law_and_ranges_fail_for_each_law_and_delay() -> None:
     assert len(every_failing("delay-law", by_law)) == 3
     assert len(every_failing("ranges", gaining(lambda _: 0.4))) == 3
     assert "not up to 100 ms" in judge("ranges", gaining(lambda _: 0.4)).checks[0].measured
+
+
+@pytest.mark.parametrize(
+    "name", ["fig6-left", "fig6-right", "fig7-right", "fig8", "fig10-left", "confidence", "buffers"]
+)
+def test_a_processing_time_without_results_is_missed(name: str) -> None:
+    """The places are those of the cells: what one of them lacks cannot go unseen."""
+    whole = gaining(lambda at: falling(0.3, 10, 40)(at["processing_ms"]))
+
+    def without_one(cell: Cell) -> Tables:
+        tables = whole(cell)
+        one = dict(cell.labels)["processing_ms"] == 10.0
+        return {table: rows.clear() for table, rows in tables.items()} if one else tables
+
+    missing = [check.measured for check in judge(name, without_one).checks if check.ok is None]
+    assert missing
+    assert all("Nothing at" in text or "No data" in text for text in missing)
