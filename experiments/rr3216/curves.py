@@ -102,9 +102,11 @@ def useless_for_large(points: Curve, places: Sequence[float], cause: str = "") -
     )
 
 
-def maximum_between(points: Curve, low: float, high: float, cause: str = "") -> Check:
+def maximum_between(
+    points: Curve, places: Sequence[float], low: float, high: float, cause: str = ""
+) -> Check:
     """The largest gain lies in a range."""
-    place, most = highest(points)
+    place, most = highest(points, places)
     return judged(
         "The largest gain is around 30 %.",
         f"{low:g} to {high:g}",

@@ -5,10 +5,11 @@ Ta how long it is processed. The paper prints the total time with S - R; it is R
 """
 
 import math
+from collections.abc import Sequence
 
 import polars as pl
 
-from ontempo.lab.judging import MISSING, Curve
+from ontempo.lab.judging import MISSING, Curve, at
 from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
@@ -99,8 +100,13 @@ def gain_curve(results: Results, metric: str = "gain", **setting: object) -> dic
     return curve(results.derive(gains).filter(**setting), "processing_ms", metric)
 
 
-def highest(points: Curve) -> tuple[float, Interval]:
-    """Where a curve is highest, and how high; not a number and `MISSING` where it has no point."""
+def highest(points: Curve, places: Sequence[float] = ()) -> tuple[float, Interval]:
+    """Where a curve is highest, and how high.
+
+    Not a number and `MISSING` where it has no point, or lacks one of the places asked for.
+    """
+    if not all(at(points, place).known for place in places):
+        return math.nan, MISSING
     known = ((place, point) for place, point in points.items() if point.known)
     return max(known, key=lambda point: point[1].value, default=(math.nan, MISSING))
 

@@ -232,3 +232,21 @@ def test_every_help_has_an_example(arguments: list[str]) -> None:
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"ontempo-lab {arguments[0] if len(arguments) > 1 else 'reproduce'}" in result.output
+
+
+def test_verdicts_are_written_compared_and_bound_by_options(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.txt"
+    one = ("--only", "pert/fig1", "--json")
+    assert reproduce(tmp_path, "--write-verdicts", str(path), *one).exit_code == BAD_INPUT
+    assert reproduce(tmp_path, "--full", "--check-verdicts", str(path)).exit_code == BAD_INPUT
+    assert reproduce(tmp_path, "--full", "--bind-causes").exit_code == BAD_INPUT
+    missing = reproduce(tmp_path, "--check-verdicts", str(path), *one)
+    assert missing.exit_code == main.DIFFERENT
+    lines = [line[1:] for line in missing.stderr.splitlines() if line.startswith("+pert/fig1")]
+    assert len(lines) == 3
+    path.write_text("\n".join(lines), "utf-8")
+    assert reproduce(tmp_path, "--check-verdicts", str(path), *one).exit_code == 0
+    path.write_text("\n".join(lines).replace("held", "failed", 1), "utf-8")
+    changed = reproduce(tmp_path, "--check-verdicts", str(path), *one)
+    assert changed.exit_code == main.DIFFERENT
+    assert "make differences" in changed.stderr

@@ -139,6 +139,9 @@ def test_a_link_that_cubic_does_not_fill_either_tells_nothing_of_pert(
     (check,) = ten_gigabits.judge(Given(**tables)).checks
     assert check.ok is ok
     assert ("cannot tell" in check.measured) is (ok is None)
+    tables["transfer"] = tables["transfer"].filter(control="pert")
+    (alone,) = ten_gigabits.judge(Given(**tables)).checks
+    assert (alone.ok, alone.measured) == (None, "nothing over cubic")
 
 
 def agents(study: Study, share: float, gap_us: float) -> Finding:

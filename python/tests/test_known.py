@@ -79,6 +79,11 @@ def test_binding_keeps_what_holds_and_what_was_not_judged_and_drops_what_no_long
     assert list(bound_anew({}, {CLAIM: fails(1.5, cause="")})) == []
 
 
+def test_real_packets_are_given_wider_bounds() -> None:
+    (bounds,) = bound_anew({}, {CLAIM: fails(2.0)}, real=[CLAIM]).values()
+    assert (bounds.least, bounds.most) == ((1.0,), (3.0,))
+
+
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     known = {
         (CLAIM, 'It "doubles".'): bounds_around([1.23456789, math.nan, 0.0]),

@@ -1,6 +1,7 @@
 """The claims of chapters II, IV and V, judged on tables that satisfy them and on others."""
 
 from collections.abc import Callable
+from functools import cache
 
 import made
 import polars as pl
@@ -9,6 +10,7 @@ from made import Made, Tables
 from test_pert_claims import CLAIMS, failing
 
 from ontempo.lab.claims import Finding, Verdict
+from ontempo.lab.engine import NativeEngine
 from ontempo.lab.study import Cell
 
 Make = Callable[[Cell], Tables]
@@ -208,3 +210,54 @@ def test_fig29_asks_for_more_throughput_below_one_product_and_fewer_late_packets
     holds("fig29", make(0.1, 1.1e6, 0.9e6))
     fails("fig29", make(0.1, 1e6, 2e6), "aggregate")
     fails("fig29", make(0.2, 1.1e6, 0.9e6), "worst stream")
+
+
+# Checks that none of the above sees fail.
+
+
+def acknowledged(change: Callable[[pl.DataFrame], pl.DataFrame], transfers: int = 1) -> Make:
+    """The real receiver's packets of algorithms 1 to 3, changed."""
+    (cell,) = CLAIMS["alg1-3"].cells("quick")
+    tables = _run(cell)
+    flows = tables["flows"].with_columns(pl.lit(transfers).alias("transfers"))
+    return lambda _cell: {"packets": change(tables["packets"]), "flows": flows}
+
+
+@cache
+def _run(cell: Cell) -> Tables:
+    engine = NativeEngine()
+    return engine.run(engine.load(cell.scenario, cell.overrides), cell.seed, engine.stop())
+
+
+def test_alg1_3_holds_for_the_engine_and_fails_for_acks_that_come_late_or_not_at_all() -> None:
+    ack = pl.col("kind") == "ack"
+
+    def late(packets: pl.DataFrame) -> pl.DataFrame:
+        later = pl.when(ack).then(pl.col("time_s") + 0.1).otherwise(pl.col("time_s"))
+        return packets.with_columns(later.alias("time_s"))
+
+    holds("alg1-3", acknowledged(lambda packets: packets))
+    outcomes = [check.ok for check in judge("alg1-3", acknowledged(late, 0)).checks]
+    assert outcomes == [False, False, False, False, False]
+    silent = [c.ok for c in judge("alg1-3", acknowledged(lambda one: one.filter(~ack))).checks]
+    assert silent == [False, None, False, False, False]
+
+
+def test_fig17_fails_for_each_receiver() -> None:
+    ratios = [
+        check.ok
+        for check in judge("fig17", lambda _cell: made.lone(3, bps=3e6)).checks
+        if "to an ACK" in check.sentence
+    ]
+    assert ratios == [False, False, False]
+
+
+def test_fig14_fails_where_reno_is_steadier() -> None:
+    swings = {"pert": 0.3, "cubic": 0.4, "reno": 0.1}
+    fails("fig14", lambda cell: made.windows(swings[str(label(cell, "controller"))]), "RENO")
+
+
+def test_fig21_and_fig32_fail_in_each_sweep() -> None:
+    far = made.side_by_side(0.5)
+    for name in ("fig21-24", "fig32-34"):
+        assert {check.ok for check in judge(name, lambda _cell: far).checks} == {False}

@@ -223,6 +223,18 @@ def test_table2_fails_where_the_player_is_late_by_itself() -> None:
     assert len(failing(plays(LATE, SILENT, free=1))) == 1
 
 
+def test_table2_is_undecided_without_plays() -> None:
+    def make(_cell: Cell) -> Tables:
+        columns = ("late_pictures", "silences", "stalled_s", "finished", "processor_s", "film_s")
+        schema = {name: pl.Boolean if name == "finished" else pl.Float64 for name in columns}
+        return {"plays": pl.DataFrame(schema=schema), "machine": MACHINE}
+
+    claim = table2.CLAIM
+    finding = claim.judge(Made(tuple(claim.cells("quick")), make))
+    assert {check.ok for check in finding.checks} == {None}
+    assert "No data: plays over PERT" in finding.checks[0].measured
+
+
 def test_fig14_asks_for_the_steadiest_of_the_kernels_windows() -> None:
     def ours(pert: float) -> Finding:
         swing = {"pert": pert, "reno": 0.4, "cubic": 0.3, "bbr": 0.1, OURS: 0}

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import polars as pl
+import pytest
 from conftest import EXPERIMENTS
+from made import Made, Tables
 from synthetic import Given
 
 from ontempo.lab.claims import Claim, Finding, Verdict, World
@@ -110,6 +112,7 @@ def tcp(rate: Callable[[int], float], window: int) -> Given:
             "spacing_us": us,
             "goodput_bps": rate(us) * 1e6,
             "loss_rate": 0.01,
+            "sent_packets": 1000,
         }
         for us in SPACINGS
         for _ in range(2)
@@ -161,3 +164,138 @@ def test_fig16_17_holds_for_steady_and_equal_rates_only() -> None:
 def test_the_cells_name_what_the_scenarios_have() -> None:
     cells: list[Cell] = [cell for claim in CLAIMS.values() for cell in claim.cells("full")]
     assert all(cell.scenario.exists() for cell in cells)
+
+
+# The claims of section 3 that are not over agents alone, each with data that fail all it asks for.
+
+
+def judged_by(name: str, make: Callable[[Cell], Tables]) -> Finding:
+    claim = CLAIMS[name]
+    return claim.judge(Made(tuple(claim.cells("quick")), make))
+
+
+def flows(*rows: tuple[str, float, float]) -> Tables:
+    """Two flows of each kind: group, Mbit/s, and the part that is lost."""
+    found = [
+        {
+            "group": group,
+            "goodput_bps": mbit * 1e6,
+            "loss_rate": loss,
+            "sent_packets": 1000,
+            "delivered_packets": round(1000 * (1 - loss)),
+        }
+        for group, mbit, loss in rows
+        for _ in range(2)
+    ]
+    return {"flows": pl.DataFrame(found)}
+
+
+def spacing(cell: Cell) -> float:
+    return float(dict(cell.labels)["spacing_us"])
+
+
+def outcomes(finding: Finding) -> set[bool | None]:
+    return {check.ok for check in finding.checks}
+
+
+def test_fig10_11_asks_for_what_the_link_has_no_room_for() -> None:
+    def published(cell: Cell) -> Tables:
+        best = 1000 <= spacing(cell) <= 1050
+        return flows(("psa", 11.0 if best else 5.0, 0.0 if best else 0.2))
+
+    assert outcomes(judged_by("fig10-11", published)) == {True}
+    assert outcomes(judged_by("fig10-11", lambda _cell: flows(("psa", 5.0, 0.2)))) == {False}
+
+
+def test_fig14_15_asks_for_both_shares_and_a_rise() -> None:
+    def published(cell: Cell) -> Tables:
+        return flows(("psa", 2.23, 0.0), ("tcp", 6.57 * spacing(cell) / 5000, 0.01))
+
+    def reverse(cell: Cell) -> Tables:
+        return flows(("psa", 3.0, 0.0), ("tcp", 5.0 - spacing(cell) / 5000, 0.01))
+
+    assert outcomes(judged_by("fig14-15", published)) == {True}
+    assert outcomes(judged_by("fig14-15", reverse)) == {False}
+
+
+def arriving(gaps_us: list[float]) -> Callable[[Cell], Tables]:
+    times = [sum(gaps_us[:place]) * 1e-6 for place in range(len(gaps_us) + 1)]
+    return lambda _cell: {"packets": pl.DataFrame({"time_s": times})}
+
+
+def test_spacing_asks_for_the_mean_the_deviation_and_no_clumps() -> None:
+    even = arriving([1540.6 + sign * 64.75 for sign in (-1, 1)] * 100)
+    assert outcomes(judged_by("spacing", even)) == {True}
+    assert outcomes(judged_by("spacing", arriving([100.0, 2000.0] * 100))) == {False}
+    assert outcomes(judged_by("spacing", arriving([]))) == {None}
+    assert outcomes(judged_by("spacing", arriving([1540.6]))) >= {None}
+
+
+def small(time: float) -> float:
+    return 70.0 + 2 * (int(time * 4) % 2)
+
+
+def large(time: float) -> float:
+    return 80.0 + 70 * (int(time * 4) % 2)
+
+
+def test_fig18_and_fig19_ask_for_steady_equal_and_modest_rates() -> None:
+    uneven = rates(large, lambda time: large(time) / 2)
+    assert outcomes(CLAIMS["fig18"].judge(rates(small, small))) == {True}
+    assert outcomes(CLAIMS["fig18"].judge(uneven)) == {False}
+    for samples, loss, ok in ((rates(small, small), 0.04, True), (uneven, 0.06, False)):
+        table = flows(("first", 1.0, loss), ("tcp", 1.0, 0.5))["flows"]
+        found = CLAIMS["fig19"].judge(Given(samples=samples.table("samples"), flows=table))
+        assert outcomes(found) == {ok}
+
+
+@pytest.mark.parametrize(("calm", "more", "ok"), [("psp-damped", 1.1, True), ("psp", 1.2, False)])
+def test_fig5_asks_for_less_swing_and_a_tenth_more(calm: str, more: float, ok: bool) -> None:
+    of = {
+        name: rates(*[small if name == calm else large] * 2).table("samples")
+        for name in ("psp", "psp-damped")
+    }
+    samples = pl.concat(
+        table.with_columns(pl.lit(name).alias("controller")) for name, table in of.items()
+    )
+    goodput = pl.DataFrame({"controller": list(of), "goodput_bps": [1e6, more * 1e6]})
+    assert outcomes(CLAIMS["fig5"].judge(Given(samples=samples, flows=goodput))) == {ok}
+
+
+@pytest.mark.parametrize(
+    ("plain", "spaced", "tcp", "ok"),
+    [(0.5, 0.05, 0.9, {True}), (0.5, 0.06, 0.7, {False}), (0.0, 0.0, 0.9, {None, True})],
+)
+def test_aqm_asks_for_a_tenth_of_the_loss_and_for_tcps_share(
+    plain: float, spaced: float, tcp: float, ok: set[bool | None]
+) -> None:
+    def make(cell: Cell) -> Tables:
+        loss = plain if dict(cell.labels)["media"] == "plain UDP" else spaced
+        return flows(("media", 1.0, loss), ("tcp", tcp, 0.01))
+
+    assert outcomes(judged_by("aqm", make)) == ok
+
+
+@pytest.mark.parametrize(
+    ("plain", "spaced", "mbit", "ok"),
+    [(0.9, 0.09, 9.5, {True}), (0.9, 0.1, 9.4, {False}), (0.0, 0.0, 9.5, {None, True})],
+)
+def test_the_headline_asks_for_little_loss_at_the_same_rate(
+    plain: float, spaced: float, mbit: float, ok: set[bool | None]
+) -> None:
+    def make(cell: Cell) -> Tables:
+        is_plain = dict(cell.labels)["media"] == "plain UDP"
+        return flows(("psa", 10.0, plain) if is_plain else ("psa", mbit, spaced))
+
+    assert outcomes(judged_by("headline", make)) == ok
+
+
+def test_who_sends_nothing_loses_nothing_and_proves_nothing() -> None:
+    def silent(_cell: Cell) -> Tables:
+        table = flows(("psa", 0.0, 0.0), ("media", 0.0, 0.0), ("tcp", 1.0, 0.0))["flows"]
+        return {"flows": table.with_columns(sent_packets=0, dropped_packets=0)}
+
+    for name in ("fig7", "aqm", "headline", "fig10-11"):
+        found = {c.sentence: c.ok for c in judged_by(name, silent).checks if "los" in c.sentence}
+        assert set(found.values()) <= {None}
+    assert outcomes(judged_by("fig7", silent)) == {None}

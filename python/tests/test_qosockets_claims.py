@@ -1,6 +1,7 @@
 """The claims of the paper on reservations, judged on tables that satisfy them and do not."""
 
 import polars as pl
+import pytest
 from conftest import EXPERIMENTS
 from synthetic import Given
 
@@ -130,7 +131,7 @@ def images(**changed: Values) -> Given:
             strict=True,
         )
     )
-    jitter = {flow: value / 4 for flow, value in delay.items()}
+    jitter = {flow: value / 4 for flow, value in delay.items()} | changed.get("jitter", {})
     rates["B2a"] = rates["B1a"] * 1.18
     rates["A2"] = rates["B2a"] + 5
     received = rates | changed.get("received", {})
@@ -164,3 +165,56 @@ def acks(both: float) -> Given:
 def test_reserved_acks_have_to_raise_the_throughput() -> None:
     assert CLAIMS["ack-path"].judge(acks(450.0)).verdict is Verdict.REPRODUCED
     assert len(failing(CLAIMS["ack-path"].judge(acks(400.0)))) == 2
+
+
+# Each check at once: data that fail all that a figure asks for.
+
+
+def spread(main: float, **others: float) -> Values:
+    return dict.fromkeys(FLOWS, main) | others
+
+
+@pytest.mark.parametrize(
+    ("figure", "column", "values"),
+    [
+        ("fig6", "received", spread(300.0, A2=400, B2a=400, C1a=400, C2b=400, C2c=400)),
+        ("fig7", "lost", spread(1.0, A1=0, C1a=10, C1b=50, C1c=50, C2b=10, C2c=10)),
+        ("fig8", "delay", spread(40.0, C2a=100, C1a=3500, C1b=800, C1c=800, C2b=640, C2c=640)),
+        ("fig9", "jitter", spread(20.0, C2a=200, C1a=10, C1b=5, C1c=5, C2b=60, C2c=60)),
+        ("fig10", "received", spread(300.0, A1=200, C1a=400, C2a=400, C1b=400)),
+        ("fig11", "delay", spread(100.0, A3=200, C2a=300, C1a=90, B2b=200, C2b=50, C2c=50)),
+        ("fig12", "jitter", spread(100.0, A3=200, C2a=300, C1a=90)),
+    ],
+)
+def test_every_check_of_a_figure_can_fail(figure: str, column: str, values: Values) -> None:
+    of = published if figure in ("fig6", "fig7", "fig8", "fig9") else images
+    outcomes = {one.sentence: one.ok for one in CLAIMS[figure].judge(of(**{column: values})).checks}
+    assert set(outcomes.values()) == {False}, outcomes
+
+
+def test_a_flow_that_is_missing_is_named_and_leaves_its_checks_undecided() -> None:
+    whole = published()
+    without = Given(
+        intervals=whole.table("intervals").filter(pl.col("test") != "C2"),
+        messages=whole.table("messages").filter(pl.col("test") != "C2"),
+    )
+    for figure in ("fig6", "fig7", "fig8", "fig9"):
+        for check in CLAIMS[figure].judge(without).checks:
+            assert (check.ok is None) == ("Nothing of C2" in check.measured)
+            assert check.ok is not False
+
+
+def test_flows_that_cannot_be_told_apart_are_neither_more_nor_less() -> None:
+    seeds = [published(received={"C1b": 410.0 + more, "C2b": 410.0 - more}) for more in (-9, 0, 10)]
+    given = Given(
+        **{
+            name: pl.concat(
+                one.table(name).with_columns(pl.lit(seed).alias("seed"))
+                for seed, one in enumerate(seeds)
+            )
+            for name in ("intervals", "messages")
+        }
+    )
+    check = CLAIMS["fig6"].judge(given).checks[-1]
+    assert check.ok is None
+    assert "cannot be told apart" in check.measured

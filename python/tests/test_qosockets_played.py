@@ -7,10 +7,16 @@ from typing import Any
 import polars as pl
 import pytest
 from conftest import EXPERIMENTS
+from made import Made
 from synthetic import Given
 
+<<<<<<< HEAD
 from ontempo.lab.claims import Verdict, World
 from ontempo.lab.errors import UnfitEnvironmentError
+=======
+from ontempo.lab.cells import Cell
+from ontempo.lab.claims import Check, Verdict, World
+>>>>>>> verdicts
 from ontempo.lab.experiments import load_papers
 
 CLAIMS = {
@@ -23,7 +29,12 @@ CLAIMS = {
 
 from ontempo_experiments.qosockets import played  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.qosockets.disturbed import VIOLATED_COLUMN  # type: ignore[import-not-found] # noqa: E402
+<<<<<<< HEAD
 from ontempo_experiments.qosockets.testbed import classes_of, rate_of  # type: ignore[import-not-found] # noqa: E402
+=======
+from ontempo_experiments.qosockets.emulated import SOCKETS  # type: ignore[import-not-found] # noqa: E402
+from ontempo_experiments.qosockets.testbed import classes_of  # type: ignore[import-not-found] # noqa: E402
+>>>>>>> verdicts
 
 MACHINE = pl.DataFrame(
     {"kernel": ["6.18"], "load_before": [0.5], "load_after": [1.0], "lateness_p99_s": [None]},
@@ -194,3 +205,58 @@ def test_a_program_that_ends_too_soon_is_told_of_with_its_last_words(tmp_path: P
     assert one.wait_for("listening") == {"event": "listening"}
     with pytest.raises(Exception, match=r"nv\.0\.sink told of no received: no port"):
         one.wait_for("received")
+
+
+def test_none_of_nothing_is_no_proof_of_no_loss() -> None:
+    def judge(sent: int, lost: int, without: str = "") -> Check:
+        rows = [(test, "images", 0) for test in ("A1", "A2", "B1", "B2", "C1", "C2")]
+        rows.append(("A3", "tg", 0))
+        rows += [(f"B{n}", "tg", 0) for n in (1, 2)]
+        rows += [(f"C{n}", "tg", index) for n in (1, 2) for index in (0, 1)]
+        table = pl.DataFrame(
+            [
+                {"test": test, "group": group, "index": index}
+                | {"sent_messages": 0 if test == without else sent, "lost_messages": lost}
+                for test, group, index in rows
+            ]
+        )
+
+        def of_test(cell: Cell) -> dict[str, pl.DataFrame]:
+            own = table.filter(test=str(dict(cell.labels)["test"])).drop("test")
+            return {"intervals": own, "machine": MACHINE}
+
+        claim = CLAIMS["no-loss"]
+        (check,) = claim.judge(Made(tuple(claim.cells("quick")), of_test)).checks
+        return check
+
+    assert judge(10, 0).ok is True
+    assert judge(10, 1).ok is False
+    assert judge(0, 0).ok is None
+    silent = judge(10, 0, without="A3")
+    assert (silent.ok, "nothing was sent in A3" in silent.measured) == (None, True)
+
+
+def test_overhead_is_undecided_without_messages_and_fails_beyond_one_per_cent() -> None:
+    def judge(later: float, rows: int = 9) -> list[bool | None]:
+        def make(cell: Cell) -> dict[str, pl.DataFrame]:
+            labels = dict(cell.labels)
+            slower = 1 + (later if labels["sockets"] == SOCKETS[1] else 0.0)
+            group = "nv" if labels["application"] == "nv" else "images"
+            messages = pl.DataFrame(
+                {
+                    "group": [group] * 9,
+                    "message": range(9),
+                    "payload_bytes": [1000] * 9,
+                    "received_s": [0.1 * slower * number for number in range(9)],
+                    "delay_s": [0.01 * slower] * 9,
+                }
+            )
+            return {"messages": messages.head(rows), "machine": MACHINE}
+
+        claim = CLAIMS["overhead"]
+        finding = claim.judge(Made(tuple(claim.cells("quick")), make))
+        return [check.ok for check in finding.checks]
+
+    assert judge(0.005) == [True, True, True]
+    assert judge(0.02) == [False, False, False]
+    assert judge(0.0, rows=0) == [None, None, None]

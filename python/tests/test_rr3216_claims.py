@@ -349,3 +349,91 @@ def test_every_cause_names_its_experiment() -> None:
     for check in named:
         assert isinstance(check.cause, Cause)
         assert check.experiment.startswith("python -m experiments.rr3216.readings ")
+
+
+# Checks that none of the above sees fail.
+
+
+def every_failing(name: str, make: Callable[[Cell], Tables]) -> set[str]:
+    return set(failing(judge(name, make)))
+
+
+def test_fig3_4_looks_at_the_last_adu_too() -> None:
+    fails("fig3-4", gaining(lambda _: 0.0, lambda _: 0.06), "0.1 ms", "200 ms")
+
+
+def test_fig7_left_fails_for_another_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = __import__("ontempo_experiments.rr3216.figures.fig7", fromlist=["blocking_gain"])
+    monkeypatch.setattr(module, "blocking_gain", lambda *_: Fraction(1, 2))
+    outcomes = [check.ok for check in CLAIMS["fig7-left"].judge(Made((), lambda _: {})).checks]
+    assert outcomes == [False, False]
+
+
+def test_fig11_fails_for_a_model_that_knows_the_processing_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = __import__("ontempo_experiments.rr3216.figures.fig11", fromlist=["blocking_gain"])
+    monkeypatch.setattr(
+        module, "blocking_gain", lambda time, _burst, rtt, share: rtt / time - time / 100 - share
+    )
+    outcomes = [check.ok for check in CLAIMS["fig11"].judge(Made((), lambda _: {})).checks]
+    assert outcomes == [False, False, False]
+
+
+def test_fig7_right_fails_where_nothing_is_gained() -> None:
+    assert len(every_failing("fig7-right", gaining(lambda _: -0.1))) == 3
+
+
+def test_fig9_right_fails_where_the_receiver_is_never_idle() -> None:
+    assert any("idle" in one for one in every_failing("fig9-right", gaining(lambda _: 0.3)))
+
+
+def test_fig10_left_fails_where_the_delay_decides_the_gain_and_not_the_range() -> None:
+    def shrinking(at: dict[str, float]) -> float:
+        delay = at["delay_ms"]
+        return falling(delay / 1000, 1000 / delay, 15000 / delay)(at["processing_ms"])
+
+    fails("fig10-left", gaining(shrinking), "range", "much less", "stable")
+    fails("fig10-left", gaining(lambda _: 0.3), "much less", "equivalent")
+
+
+def test_fig10_right_fails_where_the_gain_is_largest_at_one_ratio() -> None:
+    def peaked(at: dict[str, float]) -> float:
+        return 0.5 if round(at["delay_ms"] / at["processing_ms"]) == 8 else 0.3
+
+    assert len(every_failing("fig10-right", gaining(peaked))) == 6
+
+
+def test_fig13_fails_where_out_of_sequence_fills_the_buffer() -> None:
+    found = every_failing("fig13", lambda _cell: adus(1.0, 3.0, 10, held=20))
+    assert "Out of sequence it is small." in found
+
+
+def test_delay_law_and_ranges_fail_for_each_law_and_delay() -> None:
+    other = ("constant", "exponential", "hyper-exponential")
+
+    def by_law(cell: Cell) -> Tables:
+        labels = dict(cell.labels)
+        less = 0.4 * (labels["order"] != "ordered") * (labels["law"] in other)
+        return adus(1 - less, 50 * (1 - less), float(labels["processing_ms"]))
+
+    assert len(every_failing("delay-law", by_law)) == 3
+    assert len(every_failing("ranges", gaining(lambda _: 0.4))) == 3
+    assert "not up to 100 ms" in judge("ranges", gaining(lambda _: 0.4)).checks[0].measured
+
+
+@pytest.mark.parametrize(
+    "name", ["fig6-left", "fig6-right", "fig7-right", "fig8", "fig10-left", "confidence", "buffers"]
+)
+def test_a_processing_time_without_results_is_missed(name: str) -> None:
+    """The places are those of the cells: what one of them lacks cannot go unseen."""
+    whole = gaining(lambda at: falling(0.3, 10, 40)(at["processing_ms"]))
+
+    def without_one(cell: Cell) -> Tables:
+        tables = whole(cell)
+        one = dict(cell.labels)["processing_ms"] == 10.0
+        return {table: rows.clear() for table, rows in tables.items()} if one else tables
+
+    missing = [check.measured for check in judge(name, without_one).checks if check.ok is None]
+    assert missing
+    assert all("Nothing at" in text or "No data" in text for text in missing)

@@ -138,3 +138,21 @@ def test_the_headline_is_of_both_kinds_that_adapt() -> None:
     cells = live.headline_cells("quick")
     assert {dict(cell.labels)["media"] for cell in cells} == {"plain UDP", "PSP", "damped PSP"}
     assert sum(cell.real is not None for cell in cells) == 3
+
+
+def test_the_places_of_a_real_run_are_those_of_its_transfers() -> None:
+    cells = emulated.gain_cells("quick")
+    real = made_of([cell for cell in cells if cell.real], lambda _cell: {})
+    simulated = made_of([cell for cell in cells if not cell.real], lambda _cell: {})
+    for results in (real, simulated):
+        assert emulated.asked(results, 10.0) == sorted(emulated.EMULATED_MS["quick"])
+        assert emulated.asked(results, 20.0) == []
+
+
+def test_the_spacings_of_a_probe_are_those_it_was_asked_for() -> None:
+    (cell,) = [cell for cell in live.cells("quick") if cell.real]
+    assert list(probing.probed(cell)) == list(live.SPACINGS_US["quick"])
+    unmeasured = live.judge_path(rows({0: (62.0, 0.9)}), [0.0, 200.0, 500.0])
+    falling = next(one for one in unmeasured.checks if "falls as" in one.sentence)
+    assert (falling.ok, "200 μs" in falling.measured) == (None, True)
+    assert live.judge_path(rows({0: (62.0, 0.9)}).clear(), []).verdict is Verdict.UNDECIDED

@@ -79,6 +79,8 @@ def judge(results: Results) -> Finding:
     upper = shares(table, pl.col("length") >= longest * 3 / 4)
     by_seed = (
         results.table("flows")
+        # Where nothing was sent the table has a loss rate of 0.
+        .filter(pl.col("sent_packets") > 0)
         .group_by("group", SEED, maintain_order=True)
         .agg(pl.col("loss_rate").mean(), pl.col("goodput_bps").sum())
     )

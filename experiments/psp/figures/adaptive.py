@@ -11,6 +11,7 @@ from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
 from ..grid import SEEDS, adaptive_cells, background_cells, delayed_cells
+from .curves import loss_of_sent
 
 SEED = "seed"
 LINK_MBIT_S = 155
@@ -157,7 +158,7 @@ def judge_delayed(results: Results) -> Finding:
 def judge_background(results: Results) -> Finding:
     """Two agents and ten TCPs: they give way, and stay alike."""
     table = sending(results)
-    flows = results.table("flows")
+    flows = results.table("flows").with_columns(loss_of_sent())
     losses = mean_interval(flows.filter(pl.col("group") != "tcp")["loss_rate"])
     rate = mean_interval(table.filter(pl.col("time_s") > SETTLED_S)["mbit"]).value
     checks = [

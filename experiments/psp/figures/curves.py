@@ -16,6 +16,12 @@ LOSS_AXIS = Axis("Packet loss", (-0.02, 1.02), format=".1%")
 EACH_NOTE = "The mean over the flows of a kind, with the 95 % interval of their spread."
 
 
+def loss_of_sent() -> pl.Expr:
+    """The loss rate of a flow; not a number where it sent nothing, for which the table has 0."""
+    sent_any = pl.col("sent_packets") > 0
+    return pl.when(sent_any).then(pl.col("loss_rate")).otherwise(math.nan).alias("loss_rate")
+
+
 def over_spacing(table: pl.DataFrame, value: pl.Expr) -> dict[float, Interval]:
     """A value averaged over flows, for each spacing."""
     named = table.select(SPACING, value.alias("value"))
@@ -40,7 +46,7 @@ def sent(table: pl.DataFrame) -> dict[float, Interval]:
 
 def lost(table: pl.DataFrame) -> dict[float, Interval]:
     """The fraction of packets lost."""
-    return over_spacing(table, pl.col("loss_rate"))
+    return over_spacing(table, loss_of_sent())
 
 
 def best(curve: Curve) -> float:

@@ -19,7 +19,7 @@ from ontempo.lab.study import Cell, Results
 
 from ..grid import spaced
 from ..probing import LIVE, PACKET_BYTES, TRANSMISSION_US, probe_cell, probed, steady
-from .curves import LOSS_AXIS, RATE_AXIS, both, by_spacing, microseconds, over_spacing
+from .curves import LOSS_AXIS, RATE_AXIS, both, by_spacing, loss_of_sent, microseconds, over_spacing
 from .motive import ratio
 
 SPACINGS_US: Mapping[Scale, tuple[int, ...]] = {
@@ -252,7 +252,7 @@ def _told(check: Check, kept: Mapping[float, float]) -> Check:
 
 def judge_headline(results: Results) -> Finding:
     """Loss and throughput of one that adapts against one that sends as fast as it can."""
-    table = results.table("flows")
+    table = results.table("flows").with_columns(loss_of_sent())
     parts = {name: table.filter(media=name) for name in (PLAIN, PSP, DAMPED)}
     loss = {name: mean_interval(part["loss_rate"]) for name, part in parts.items()}
     rate = {name: mean_interval(part["goodput_bps"] / 1e6) for name, part in parts.items()}

@@ -11,6 +11,7 @@ from ontempo.lab.statistics import Interval, mean_interval
 from ontempo.lab.study import Results
 
 from ..grid import MEDIA, QUEUES, aqm_cells, headline_cells
+from .curves import loss_of_sent
 
 PLACES = {float(place): name for place, name in enumerate(QUEUES)}
 COLOURS = {"plain UDP": "step-0", "PSA, 1500 μs": "step-1", "PSP": "step-3", "damped PSP": "step-4"}
@@ -35,7 +36,7 @@ def by_queue(table: pl.DataFrame, value: str) -> dict[str, dict[float, Interval]
 def judge_aqm(results: Results) -> Finding:
     """Under every discipline: losses of the media, and what TCP is left."""
     flows = results.table("flows")
-    losses = by_queue(flows.filter(group="media"), "loss_rate")
+    losses = by_queue(flows.filter(group="media").with_columns(loss_of_sent()), "loss_rate")
     bits = flows.group_by("queue", "media", "seed").agg(
         (
             pl.col("goodput_bps").filter(pl.col("group") == "tcp").sum()
@@ -107,7 +108,7 @@ def ratio(value: Interval, beside: Interval) -> float:
 
 def judge_headline(results: Results) -> Finding:
     """Loss and throughput of 16 adaptive agents against 16 that send as fast as they can."""
-    flows = results.table("flows").filter(group="psa")
+    flows = results.table("flows").filter(group="psa").with_columns(loss_of_sent())
     of = {media: flows.filter(media=media) for media in HEADLINE_MEDIA}
     loss = {media: mean_interval(part["loss_rate"]) for media, part in of.items()}
     rate = {media: mean_interval(part["goodput_bps"] / 1e6) for media, part in of.items()}

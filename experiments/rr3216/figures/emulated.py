@@ -126,9 +126,10 @@ def judge_left(results: Results) -> Finding:
 def judge_right(results: Results) -> Finding:
     """With rate control."""
     found = gain_curve(results, interval_ms=10.0)
-    place, _ = highest(found)
+    places = asked(results, 10.0)
+    place, _ = highest(found, places)
     checks = [
-        maximum_between(found, 0.2, 0.4, LEVEL),
+        maximum_between(found, places, 0.2, 0.4, LEVEL),
         judged(
             "The largest gain is where Ta is at most R.",
             "Ta at most 10 ms",
@@ -136,7 +137,7 @@ def judge_right(results: Results) -> Finding:
             {"the place of the largest gain": place},
             lambda: place <= OPERATING_MS,
         ),
-        useless_for_large(found, asked(results, 10.0), SHORT_RUNS),
+        useless_for_large(found, places, SHORT_RUNS),
     ]
     return Finding([figure(results)], checks, [RUNS_NOTE])
 

@@ -58,7 +58,10 @@ def wanted_right(scale: Scale) -> list[Cell]:
 def judge_left(results: Results) -> Finding:
     """How range and maximum depend on the delay."""
     found = {time: gain_curve(results, delay_ms=time) for time in DELAYS_MS}
-    most = {time: highest(points)[1] for time, points in found.items()}
+    most = {
+        time: highest(points, results.asked("processing_ms", delay_ms=time))[1]
+        for time, points in found.items()
+    }
     ranges = {time: wide(points) for time, points in found.items()}
     longest = found[MAX_MS]
     growth = {
@@ -127,7 +130,7 @@ def by_ratio(results: Results, time: float, metric: str = "gain") -> dict[float,
 
 def maximal_beyond(name: str, points: Curve) -> Check:
     """The gain is near its maximum at every large ratio."""
-    most = highest(points)[1].value
+    most = highest(points, RATIOS)[1].value
     return within_everywhere(
         f"Above D/Ta = {MAXIMAL_OVER:g} the gain is maximal, with {name}.",
         f"within {1 - STABLE:.0%} of its maximum, {number(most)}",

@@ -40,7 +40,7 @@ def judge(results: Results) -> Finding:
     table = results.derive(gains)
     found = {time: curve(table.filter(processing_ms=time), "loss") for time in PROCESSING_MS}
     losses = results.asked("loss")
-    most = {time: highest(points)[1] for time, points in found.items()}
+    most = {time: highest(points, losses)[1] for time, points in found.items()}
     below = _largest(most[time] for time in PROCESSING_MS if time < Setting().interval_ms)
     above = _largest(most[time] for time in PROCESSING_MS if time >= Setting().interval_ms)
     end = _largest(at(points, HIGHEST_LOSS) for points in found.values())

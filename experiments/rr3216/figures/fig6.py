@@ -57,9 +57,9 @@ def judge_left(results: Results) -> Finding:
 def judge_right(results: Results) -> Finding:
     """With rate control."""
     found, places = curves(results), results.asked("processing_ms", interval_ms=10.0)
-    (place, most), (_, window_only) = highest(found[10.0]), highest(found[0.0])
+    (place, most), (_, window_only) = (highest(found[r], places) for r in (10.0, 0.0))
     checks = [
-        maximum_between(found[10.0], 0.2, 0.4, LEVEL),
+        maximum_between(found[10.0], places, 0.2, 0.4, LEVEL),
         judged(
             "The largest gain is where Ta is at most R.",
             "Ta at most 10 ms",

@@ -84,8 +84,8 @@ def judge_left(_results: Results) -> Finding:
 def judge_right(results: Results) -> Finding:
     """The slice n = 10, and the simulation of a loss rate of 10 % beside it."""
     simulated = gain_curve(results)
-    most = highest(simulated)[1].value
     places = results.asked("processing_ms")
+    most = highest(simulated, places)[1].value
     upto = {time: at(simulated, time) for time in places if time <= INTERVAL_MS}
     least = {ms(time): point for time, point in upto.items()}
     low = min(upto, key=lambda time: upto[time].value, default=math.nan)

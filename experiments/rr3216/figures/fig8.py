@@ -25,11 +25,13 @@ def window(size: float) -> str:
 def judge(results: Results) -> Finding:
     """How the maximum and its width depend on the window."""
     found = {size: gain_curve(results, window=size) for size in WINDOWS}
+    places = {size: results.asked("processing_ms", window=size) for size in WINDOWS}
+    most = {float(size): highest(found[size], places[size])[1] for size in WINDOWS}
     checks = [
         monotone(
             "The largest gain grows with the window.",
             "grows",
-            {float(size): highest(points)[1] for size, points in found.items()},
+            most,
             WINDOWS,
             rising=True,
             place=window,
@@ -40,7 +42,7 @@ def judge(results: Results) -> Finding:
             {
                 float(size): exact(wide(points))
                 for size, points in found.items()
-                if highest(points)[1].known
+                if most[float(size)].known
             },
             WINDOWS,
             rising=False,

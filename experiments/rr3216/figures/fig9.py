@@ -59,7 +59,10 @@ def judge_left(results: Results) -> Finding:
         monotone(
             "The largest gain does not grow with A.",
             "falls or stays",
-            {float(size): highest(points)[1] for size, points in found.items()},
+            {
+                float(size): highest(points, results.asked("processing_ms", every=size))[1]
+                for size, points in found.items()
+            },
             EVERY,
             rising=False,
             strictly=False,
@@ -97,7 +100,7 @@ def judge_right(results: Results) -> Finding:
         for order in ORDERS
     }
     places = results.asked("processing_ms", interval_ms=10.0)
-    (best_place, best), (_, none) = highest(found[10.0]), highest(found[0.0])
+    (best_place, best), (_, none) = (highest(found[r], places) for r in (10.0, 0.0))
     largest = {"the largest gain": best, "the largest without rate control": none}
     checks = [
         judged(

@@ -11,7 +11,7 @@ holds. An entry that still holds is left as it is, so that bounds can be narrowe
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,9 @@ FILE = "known.toml"
 
 SPREAD = 0.1
 """How far from a value, as a part of it, a bound is set; as for differences from ns-2."""
+
+REAL_SPREAD = 0.5
+"""The same with real packets, of which no two runs are equal."""
 
 DIGITS = 6
 """Significant digits of a written value: more than two machines can differ in."""
@@ -56,11 +59,11 @@ class Bounds:
         )
 
 
-def bounds_around(values: Sequence[float]) -> Bounds:
-    """Bounds that begin a tenth of each value away from it."""
+def bounds_around(values: Sequence[float], spread: float = SPREAD) -> Bounds:
+    """Bounds that lie this part of each value away from it."""
     found = tuple(map(_rounded, values))
     least, most = (
-        tuple(_rounded(value * (1 + sign * math.copysign(SPREAD, value))) for value in found)
+        tuple(_rounded(value * (1 + sign * math.copysign(spread, value))) for value in found)
         for sign in (-1, 1)
     )
     return Bounds(found, least, most)
@@ -99,20 +102,22 @@ def known_text(known: Mapping[Key, Bounds]) -> str:
     return "\n".join(parts)
 
 
-def bound_anew(known: Mapping[Key, Bounds], findings: Mapping[str, Finding]) -> dict[Key, Bounds]:
+def bound_anew(
+    known: Mapping[Key, Bounds], findings: Mapping[str, Finding], real: Collection[str] = ()
+) -> dict[Key, Bounds]:
     """The entries after findings by claim: those that hold as they are, and of the others new ones.
 
-    What was not judged keeps its entry.
+    What was not judged keeps its entry. `real` are the claims judged by real packets.
     """
     entries = {key: bounds for key, bounds in known.items() if key[0] not in findings}
     for claim, finding in findings.items():
         for check in finding.checks:
             if check.ok is False and check.cause:
-                before = known.get((claim, check.sentence))
-                holds = before is not None and before.hold(check.values)
-                entries[claim, check.sentence] = (
-                    before if before is not None and holds else bounds_around(check.values)
-                )
+                spread = REAL_SPREAD if claim in real else SPREAD
+                bounds = known.get((claim, check.sentence))
+                if bounds is None or not bounds.hold(check.values):
+                    bounds = bounds_around(check.values, spread)
+                entries[claim, check.sentence] = bounds
     return entries
 
 

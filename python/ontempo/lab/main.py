@@ -18,6 +18,7 @@ from ontempo.lab.claims import Claim, Scale
 from ontempo.lab.compare_command import run_compare
 from ontempo.lab.differences import differences
 from ontempo.lab.engine import Engine, NativeEngine
+from ontempo.lab.errors import BadInputError
 from ontempo.lab.experiments import choose, find_folder, load_papers
 from ontempo.lab.figure_pdf import write_figures
 from ontempo.lab.folder import claimed, write_text
@@ -28,7 +29,7 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
 from ontempo.lab.sweep_command import run_sweep, tell_plan
 from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
-from ontempo.lab.verdict_file import changed_verdicts, verdict_text
+from ontempo.lab.verdict_file import COMPUTED, changed_verdicts, verdict_text
 from ontempo.lab.verdicts_output import tell
 from ontempo.lab.worlds import hindrances, in_worlds, read_worlds
 
@@ -146,6 +147,10 @@ def reproduce(
     if worlds is not None:
         command += f" --worlds {worlds.replace(' ', '')}"
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
+        if not quick and (bind_causes or write_verdicts or check_verdicts):
+            raise BadInputError("causes are bound and verdicts kept of the quick grid: add --quick")
+        if only and write_verdicts:
+            raise BadInputError("--write-verdicts: the file is of all claims: leave --only out")
         folder = find_folder(experiments)
         papers = load_papers(folder)
         every = listings(load_rows(folder), papers)
@@ -321,7 +326,8 @@ def _bind(folder: Path, judged: Sequence[Judged]) -> None:
     """Write anew the causes that each paper knows."""
     for paper in sorted({one.claim.paper for one in judged}):
         findings = {one.claim.id: one.finding for one in judged if one.claim.paper == paper}
-        known = bound_anew(read_known(folder / paper), findings)
+        real = {one.claim.id for one in judged if one.claim.world not in COMPUTED}
+        known = bound_anew(read_known(folder / paper), findings, real)
         write_text(folder / paper / FILE, known_text(known))
 
 
