@@ -256,8 +256,11 @@ mod tests {
         let xstats = attribute(4, &words(&[200, 40, 0, 0, 0]));
         let all = counters(&class(&[stats.clone(), xstats.clone()]));
         assert_eq!(all, Ok(Counters { sent: 240, borrowed: 40, dropped: 3 }));
-        assert_eq!(counters(&class(&[xstats.clone()])), Err("TCA_STATS_BASIC is missing"));
-        assert_eq!(counters(&class(&[stats.clone()])), Err("TCA_XSTATS is missing"));
+        assert_eq!(
+            counters(&class(std::slice::from_ref(&xstats))),
+            Err("TCA_STATS_BASIC is missing")
+        );
+        assert_eq!(counters(&class(std::slice::from_ref(&stats))), Err("TCA_XSTATS is missing"));
         let short = attribute(4, &words(&[200]));
         assert_eq!(counters(&class(&[stats, short])), Err("TCA_XSTATS is short"));
         let no_queue = attribute(7, &basic);

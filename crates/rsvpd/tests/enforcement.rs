@@ -69,7 +69,7 @@ fn in_a_namespace(lines: &[String], show: &str) -> Option<(String, Objects)> {
         .spawn()
         .expect("a shell");
     // Where the interface is refused nobody reads.
-    let _ = run.stdin.take()?.write_all((lines.join("\n") + "\n").as_bytes());
+    let _ = run.stdin.take().expect("a pipe").write_all((lines.join("\n") + "\n").as_bytes());
     let done = run.wait_with_output().expect("the shell ends");
     let error = String::from_utf8_lossy(&done.stderr);
     if done.status.code() == Some(42) {
