@@ -10,13 +10,9 @@ from conftest import EXPERIMENTS
 from made import Made
 from synthetic import Given
 
-<<<<<<< HEAD
-from ontempo.lab.claims import Verdict, World
-from ontempo.lab.errors import UnfitEnvironmentError
-=======
 from ontempo.lab.cells import Cell
 from ontempo.lab.claims import Check, Verdict, World
->>>>>>> verdicts
+from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.experiments import load_papers
 
 CLAIMS = {
@@ -29,12 +25,8 @@ CLAIMS = {
 
 from ontempo_experiments.qosockets import played  # type: ignore[import-not-found] # noqa: E402
 from ontempo_experiments.qosockets.disturbed import VIOLATED_COLUMN  # type: ignore[import-not-found] # noqa: E402
-<<<<<<< HEAD
-from ontempo_experiments.qosockets.testbed import classes_of, rate_of  # type: ignore[import-not-found] # noqa: E402
-=======
 from ontempo_experiments.qosockets.emulated import SOCKETS  # type: ignore[import-not-found] # noqa: E402
-from ontempo_experiments.qosockets.testbed import classes_of  # type: ignore[import-not-found] # noqa: E402
->>>>>>> verdicts
+from ontempo_experiments.qosockets.testbed import classes_of, rate_of  # type: ignore[import-not-found] # noqa: E402
 
 MACHINE = pl.DataFrame(
     {"kernel": ["6.18"], "load_before": [0.5], "load_after": [1.0], "lateness_p99_s": [None]},
