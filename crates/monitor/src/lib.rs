@@ -1,7 +1,6 @@
 //! What the sockets of a host ask for and get, for people and for programs.
 //!
-//! Nothing here measures or changes a socket: it reads what processes have written and what the
-//! RSVP daemon answers.
+//! Nothing here measures or changes a socket.
 //!
 //! Each process writes a [`ProcessReport`] into a folder that all processes of the host share, as
 //! often as an interval of measurement ends; a [`Collector`] reads them. There is no daemon

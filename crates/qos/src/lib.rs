@@ -6,8 +6,7 @@
 //! measured, told to both ends, held against what was agreed ([`Event`]) and written where
 //! `ontempo monitor` and `ontempo export` look.
 //!
-//! A connection whose quality is violated is never closed or slowed for it: the program is told,
-//! and decides.
+//! A violation of what was agreed closes no connection: it is an event, and the program decides.
 //!
 //! A program whose user chooses the carrier has an [`AnySocket`].
 //!

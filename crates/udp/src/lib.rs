@@ -2,7 +2,7 @@
 //! microsecond, with the kernel's time of arrival.
 //!
 //! Nothing here knows what a datagram carries: no QUIC, no media, no sessions. There is no
-//! asynchronous runtime, and a socket never blocks a thread other than its driver's.
+//! asynchronous runtime.
 //!
 //! [`Socket`] is the socket and [`Driver`] the thread that carries a [`Protocol`], which itself
 //! knows neither socket nor clock. Both take [`Time`](ontempo_foundation::Time) from a [`Clock`].
@@ -23,7 +23,7 @@ mod driver;
 mod linux;
 mod plain;
 mod protocol;
-mod secret;
+pub mod secret;
 mod socket;
 mod wait;
 
@@ -31,7 +31,7 @@ pub use class::{Dscp, Ecn, UnknownDscp};
 pub use clock::Clock;
 pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics};
 pub use protocol::{Datagram, Next, Protocol, Transmit};
-pub use secret::{Cookie, CookieJar, equal, hash, random};
+pub use secret::{Cookie, CookieJar, random};
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions, any_for};
 
 #[cfg(test)]
