@@ -8,7 +8,8 @@ use ontempo_foundation::{Duration, Time};
 use super::arrivals::{Arrivals, Totals};
 use super::token::Token;
 use super::wire::{self, Cookie, Data, Message, Reason, Report, WireError};
-use ontempo_udp::{CookieJar, Datagram, Ecn, Next, Protocol, Transmit, equal};
+use ontempo_udp::secret::equal;
+use ontempo_udp::{CookieJar, Datagram, Ecn, Next, Protocol, Transmit};
 
 /// Minimum interval of reports, however short the round trip.
 pub(super) const MIN_RTT: Duration = Duration::from_millis(1);

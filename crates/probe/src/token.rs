@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ontempo_udp::{Cookie, hash};
+use ontempo_udp::Cookie;
+use ontempo_udp::secret::hash;
 
 /// A secret shared by sender and receiver, derived from a text.
 #[derive(Clone, Copy, PartialEq, Eq)]

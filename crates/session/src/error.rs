@@ -24,7 +24,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Transport(error) => write!(f, "{error}"),
-            Self::EndedByReceiver(closed) => write!(f, "the receiver ended it: {}", closed.said),
+            Self::EndedByReceiver(closed) => {
+                let said = if closed.said.is_empty() { &closed.sentence } else { &closed.said };
+                write!(f, "the receiver ended it: {said}")
+            }
             Self::Source(sentence) | Self::Target(sentence) => f.write_str(sentence),
             Self::Handler => f.write_str("the program ended it"),
         }

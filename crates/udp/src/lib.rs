@@ -23,7 +23,7 @@ mod driver;
 mod linux;
 mod plain;
 mod protocol;
-mod secret;
+pub mod secret;
 mod socket;
 mod wait;
 
@@ -31,7 +31,7 @@ pub use class::{Dscp, Ecn, UnknownDscp};
 pub use clock::Clock;
 pub use driver::{CommandError, Driver, DriverOptions, DriverStatistics};
 pub use protocol::{Datagram, Next, Protocol, Transmit};
-pub use secret::{Cookie, CookieJar, equal, hash, random};
+pub use secret::{Cookie, CookieJar, random};
 pub use socket::{BindError, Fragmentation, Socket, SocketOptions, any_for};
 
 #[cfg(test)]
