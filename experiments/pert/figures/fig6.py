@@ -72,7 +72,7 @@ def _steep(rtt: int, curve: Curve) -> Check:
 
     def falls() -> Outcome:
         # That it falls is a comparison of two estimates; how much of the fall is over, is not.
-        return every([is_above(first, last), fall > 0 and share >= STEEP])
+        return is_above(first, last) and share >= STEEP
 
     return judged(
         sentence,
