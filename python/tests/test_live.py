@@ -377,7 +377,7 @@ def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
 
 def test_a_peer_that_is_not_there_is_told_in_time() -> None:
     async def main() -> None:
-        options = live.Options(greeting_timeout_s=0.3)
+        options = live.Options(handshake_timeout_s=0.3)
         with pytest.raises(live.NotConnectedError, match="no answer came within 300 ms"):
             await live.connect("127.0.0.1:9", trust=live.Trust.insecure(), options=options)
         with pytest.raises(live.NotConnectedError, match=r"host\.invalid: no such name"):

@@ -322,7 +322,7 @@ fn sending(arguments: &AdusSend) -> Result<Configuration, Failure> {
 fn patient(configuration: Configuration) -> Configuration {
     Configuration {
         idle_timeout: Duration::from_secs(30),
-        greeting_timeout: Duration::from_secs(20),
+        handshake_timeout: Duration::from_secs(20),
         ..configuration
     }
 }

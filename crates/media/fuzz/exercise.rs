@@ -4,23 +4,23 @@
 use ontempo_foundation::{Duration, Time};
 use ontempo_media::ts::{PACKET, SYNC};
 use ontempo_media::{
-    Chopper, Cutter, CutterOptions, Format, Joiner, JoinerOptions, PcrClock, Release,
-    TransportStreamIndex, Unit,
+    Chunker, Depacketizer, DepacketizerOptions, Format, Packetizer, PacketizerOptions, PcrClock,
+    Release, TransportStreamIndex, Unit,
 };
 
 /// A stream of bytes: chopped, cut, and put back the same. And the bytes as a unit of a peer.
 pub(crate) fn ts(bytes: &[u8]) {
-    let (mut chopper, mut clock) = (Chopper::new(1_316), PcrClock::default());
+    let (mut chunker, mut clock) = (Chunker::new(1_316), PcrClock::default());
     let mut datagrams = Vec::new();
     for some in bytes.chunks(1_000) {
-        chopper.push(some);
-        while let Some(datagram) = chopper.poll() {
+        chunker.push(some);
+        while let Some(datagram) = chunker.poll() {
             clock.due(datagram);
             datagrams.push(datagram.to_vec());
         }
     }
-    chopper.finish();
-    while let Some(datagram) = chopper.poll() {
+    chunker.finish();
+    while let Some(datagram) = chunker.poll() {
         datagrams.push(datagram.to_vec());
     }
     assert_eq!(datagrams.concat(), bytes);
@@ -31,11 +31,12 @@ pub(crate) fn ts(bytes: &[u8]) {
         unit.write(&mut again);
         assert_eq!(Unit::read(&again), Ok(unit.clone()));
         for release in [Release::InOrder, Release::WhenWhole] {
-            let mut joiner = Joiner::new(JoinerOptions { release, most_bytes: 1_000 });
-            joiner.push(Time::ZERO, &unit);
-            joiner.push(Time::ZERO, &unit);
-            while joiner.poll(Time::ZERO).is_some() {}
-            assert!(joiner.waiting() <= 1_000);
+            let mut depacketizer =
+                Depacketizer::new(DepacketizerOptions { release, max_bytes: 1_000 });
+            depacketizer.push(Time::ZERO, &unit);
+            depacketizer.push(Time::ZERO, &unit);
+            while depacketizer.poll(Time::ZERO).is_some() {}
+            assert!(depacketizer.waiting() <= 1_000);
         }
     }
 }
@@ -66,27 +67,29 @@ pub(crate) fn rtp(bytes: &[u8]) {
 }
 
 fn cut_and_join(datagrams: &[Vec<u8>], format: Option<Format>) {
-    let mut cutter = Cutter::new(CutterOptions { format, ..CutterOptions::default() });
-    let options = JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() };
-    let mut joiner = Joiner::new(options);
+    let mut packetizer =
+        Packetizer::new(PacketizerOptions { format, ..PacketizerOptions::default() });
+    let options =
+        DepacketizerOptions { release: Release::InOrder, ..DepacketizerOptions::default() };
+    let mut depacketizer = Depacketizer::new(options);
     let mut now = Time::ZERO;
     let mut bytes = Vec::new();
-    let mut join = |cutter: &mut Cutter| {
-        while let Some(unit) = cutter.poll() {
+    let mut join = |packetizer: &mut Packetizer| {
+        while let Some(unit) = packetizer.poll() {
             bytes.clear();
             unit.write(&mut bytes);
             assert_eq!(Unit::read(&bytes).as_ref(), Ok(&unit));
-            joiner.push(Time::ZERO, &unit);
+            depacketizer.push(Time::ZERO, &unit);
         }
     };
     for datagram in datagrams {
         now += Duration::from_micros(100);
-        cutter.push(now, datagram);
-        join(&mut cutter);
+        packetizer.push(now, datagram);
+        join(&mut packetizer);
     }
-    cutter.finish();
-    join(&mut cutter);
-    joiner.finish();
-    let back: Vec<_> = std::iter::from_fn(|| joiner.poll(now)).map(|one| one.data).collect();
+    packetizer.finish();
+    join(&mut packetizer);
+    depacketizer.finish();
+    let back: Vec<_> = std::iter::from_fn(|| depacketizer.poll(now)).map(|one| one.data).collect();
     assert_eq!(back, datagrams);
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use ontempo_foundation::{Duration, Time};
 
 use super::ts::{self, PACKET, SYNC};
-use super::{Cutter, CutterOptions, Format, Kind, PcrClock, Unit};
+use super::{Format, Kind, Packetizer, PacketizerOptions, PcrClock, Unit};
 
 /// The PID of stuffing packets, whose continuity counter means nothing (section 2.4.3.3).
 const STUFFING: u16 = 0x1fff;
@@ -14,7 +14,7 @@ const STUFFING: u16 = 0x1fff;
 /// A unit of the stream: a frame, a PES packet of sound, tables or stuffing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedUnit {
-    /// What it holds.
+    /// Its content.
     pub kind: Kind,
     /// The PID of its first packet, 0 to 8191.
     pub pid: u16,
@@ -97,19 +97,19 @@ impl TransportStreamIndex {
 
 /// The units, in the order in which they begin; each packet is a datagram of its own.
 fn cut(bytes: &[u8]) -> Vec<Unit> {
-    let mut cutter = Cutter::new(CutterOptions {
+    let mut packetizer = Packetizer::new(PacketizerOptions {
         format: Some(Format::TransportStream),
         // Above 0, and the time stands still: a unit ends where the stream says so.
         hold: Duration::from_secs(1),
-        most_bytes: usize::MAX,
+        max_bytes: usize::MAX,
     });
     let mut units = Vec::new();
     for packet in bytes.chunks_exact(PACKET) {
-        cutter.push(Time::ZERO, packet);
-        units.extend(std::iter::from_fn(|| cutter.poll()));
+        packetizer.push(Time::ZERO, packet);
+        units.extend(std::iter::from_fn(|| packetizer.poll()));
     }
-    cutter.finish();
-    units.extend(std::iter::from_fn(|| cutter.poll()));
+    packetizer.finish();
+    units.extend(std::iter::from_fn(|| packetizer.poll()));
     units.sort_by_key(|unit| unit.id);
     units
 }

@@ -1,34 +1,35 @@
-//! The packetizer: media cut into units at its natural places, and put back together datagram by
-//! datagram.
+//! The packetizer: turns media into units, and units back into the original datagrams.
 //!
-//! Nothing here knows sockets, clocks or a transport, and nothing fails on damaged media: what
-//! cannot be understood is carried as it is. The parsers are ours: of MPEG-TS and RTP only headers
-//! are read, some twenty fields. The crates looked at decode streams (mpeg2ts) or build packets
+//! It knows no sockets, clocks or transports, and does not fail on damaged media: anything that it
+//! cannot parse is carried unchanged. The parsers are ours, because only headers of MPEG-TS and RTP
+//! are read, some twenty fields; existing crates decode whole streams (mpeg2ts) or build packets
 //! (rtp-types).
 //!
-//! [`Cutter`] takes datagrams as an encoder sends them, recognises MPEG-TS and RTP, and answers
-//! [`Unit`]s: a frame, a piece of sound, tables, each with what it depends on and how much it
-//! matters. [`Joiner`] takes units in any order and gives back the datagrams as they were, at their
-//! distances. Streams of bytes (files, pipes) become datagrams by a [`Chopper`].
+//! [`Packetizer`] takes datagrams from an encoder, recognises MPEG-TS and RTP, and returns [`Unit`]s:
+//! a video frame, an audio frame, tables, each with its dependencies and priority. [`Depacketizer`]
+//! takes units in any order and returns the original datagrams with their original spacing. A
+//! [`Chunker`] turns streams of bytes (files, pipes) into datagrams.
 //! A [`TransportStreamIndex`] lists the units of a whole stream with the places of their packets, to
 //! measure what of it arrived.
 //!
-//! Frames of a transport stream interleave packet by packet, often within one datagram. So a unit
-//! remembers, for each of its pieces, in which datagram and where it lay: a lost frame leaves the
-//! sound beside it whole.
+//! Frames of a transport stream interleave packet by packet, often within one datagram. A unit
+//! therefore records the datagram and offset of each of its pieces, so that a lost video frame leaves
+//! the audio in the same datagram intact.
 
-mod cut;
+mod chunker;
+mod depacketizer;
 mod index;
-mod join;
+mod packetizer;
 pub mod rtp;
-mod stream;
 pub mod ts;
 mod unit;
 
-pub use cut::{Cutter, CutterOptions, Format};
+pub use chunker::{Chunker, PcrClock};
+pub use depacketizer::{
+    Depacketizer, DepacketizerOptions, DepacketizerStatistics, Release, RestoredDatagram,
+};
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
-pub use join::{Joined, Joiner, JoinerOptions, JoinerStatistics, Release};
-pub use stream::{Chopper, PcrClock};
+pub use packetizer::{Format, Packetizer, PacketizerOptions};
 pub use unit::{Kind, Part, Span, Unit, UnitError};
 
 #[cfg(test)]

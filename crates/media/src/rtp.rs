@@ -1,29 +1,29 @@
 //! The header of RTP (RFC 3550, section 5.1).
 
-/// What a packet's header says.
+/// Fields of a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The last packet of a frame, for pictures.
     pub marker: bool,
-    /// What it carries (RFC 3551; from 96 on agreed elsewhere).
+    /// Payload type (RFC 3551; from 96 on dynamic).
     pub payload_type: u8,
-    /// Counts packets, modulo 2^16.
+    /// Sequence number, modulo 2^16.
     pub sequence: u16,
-    /// The media's clock, modulo 2^32.
+    /// Timestamp of the media clock, modulo 2^32.
     pub timestamp: u32,
-    /// Whose stream it is.
+    /// Synchronization source.
     pub ssrc: u32,
-    /// Where the payload begins.
+    /// Offset of the payload.
     pub payload: usize,
 }
 
-/// Bytes of a header without lists and extensions.
+/// Bytes of a header without CSRCs and extension.
 const MIN_HEADER: usize = 12;
 
 /// Second bytes that RTCP has where it shares the port (RFC 5761, section 4).
 const RTCP: std::ops::RangeInclusive<u8> = 192..=223;
 
-/// Reads the header; `None` where the bytes are no RTP packet.
+/// Parses the header; `None` if the bytes are not an RTP packet.
 pub fn header(bytes: &[u8]) -> Option<Header> {
     let fixed: &[u8; MIN_HEADER] = bytes.first_chunk()?;
     if fixed[0] >> 6 != 2 || RTCP.contains(&fixed[1]) {
@@ -50,8 +50,7 @@ pub fn header(bytes: &[u8]) -> Option<Header> {
 /// Payload type of MPEG-TS (RFC 3551, table 5).
 pub const TRANSPORT_STREAM: u8 = 33;
 
-/// Ticks a second of the media's clock (RFC 3551, tables 4 and 5). Types from 96 on are agreed
-/// elsewhere: pictures, which they mostly are, have 90 kHz.
+/// Clock rate in Hz (RFC 3551, tables 4 and 5). Dynamic types, from 96 on, are mostly video: 90 kHz.
 pub const fn clock_rate(payload_type: u8) -> u64 {
     match payload_type {
         6 => 16_000,
@@ -63,16 +62,16 @@ pub const fn clock_rate(payload_type: u8) -> u64 {
     }
 }
 
-/// True for the types that RFC 3551 gives to sound.
+/// True for the audio types of RFC 3551.
 pub const fn is_sound(payload_type: u8) -> bool {
     payload_type < 24
 }
 
-/// Counts on where a number of `bits` bits wraps: the number nearest to `last` that ends in `low`.
+/// Extends a wrapping number of `bits` bits: the number nearest to `last` whose low bits are `low`.
 pub fn unwrapped(last: u64, low: u64, bits: u32) -> u64 {
     let (whole, half) = (1u64 << bits, 1u64 << (bits - 1));
     let ahead = low.wrapping_sub(last) & (whole - 1);
-    // What would lie before zero is a whole turn later instead.
+    // A number below zero is taken one cycle later.
     if ahead >= half && last >= whole - ahead { last - (whole - ahead) } else { last + ahead }
 }
 
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_count_on_where_they_wrap_and_back_for_late_ones() {
+    fn wrapping_numbers_are_extended_also_backwards_for_late_packets() {
         assert_eq!(unwrapped(65_535, 0, 16), 65_536);
         assert_eq!(unwrapped(65_536, 65_535, 16), 65_535);
         assert_eq!(unwrapped(100, 99, 16), 99);

@@ -13,20 +13,20 @@ fn at(micros: u64) -> Time {
 }
 
 /// Cuts datagrams that come 100 us apart; each unit is written and read again on its way.
-fn cut(datagrams: &[Vec<u8>], options: CutterOptions) -> Vec<Unit> {
-    let (mut cutter, mut units) = (Cutter::new(options), Vec::new());
+fn cut(datagrams: &[Vec<u8>], options: PacketizerOptions) -> Vec<Unit> {
+    let (mut packetizer, mut units) = (Packetizer::new(options), Vec::new());
     for (place, datagram) in datagrams.iter().enumerate() {
         let now = at(1_000 + place as u64 * 100);
-        while cutter.next_timeout() <= now {
-            let due = cutter.next_timeout();
-            cutter.handle_timeout(due);
+        while packetizer.next_timeout() <= now {
+            let due = packetizer.next_timeout();
+            packetizer.handle_timeout(due);
         }
-        cutter.push(now, datagram);
-        units.extend(std::iter::from_fn(|| cutter.poll()));
-        assert!(cutter.held() <= 64 * (options.most_bytes + 65_535), "{}", cutter.held());
+        packetizer.push(now, datagram);
+        units.extend(std::iter::from_fn(|| packetizer.poll()));
+        assert!(packetizer.held() <= 64 * (options.max_bytes + 65_535), "{}", packetizer.held());
     }
-    cutter.finish();
-    units.extend(std::iter::from_fn(|| cutter.poll()));
+    packetizer.finish();
+    units.extend(std::iter::from_fn(|| packetizer.poll()));
     for unit in &units {
         let mut bytes = Vec::new();
         unit.write(&mut bytes);
@@ -37,14 +37,15 @@ fn cut(datagrams: &[Vec<u8>], options: CutterOptions) -> Vec<Unit> {
 }
 
 /// Puts units back that all come at once; answers the datagrams in the order in which they leave.
-fn joined(units: &[Unit], release: Release) -> Vec<Joined> {
-    let mut joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+fn joined(units: &[Unit], release: Release) -> Vec<RestoredDatagram> {
+    let mut depacketizer =
+        Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
     for unit in units {
-        joiner.push(at(0), unit);
+        depacketizer.push(at(0), unit);
     }
-    joiner.finish();
-    let all: Vec<_> = std::iter::from_fn(|| joiner.poll(Time::NEVER)).collect();
-    assert_eq!(joiner.waiting(), 0);
+    depacketizer.finish();
+    let all: Vec<_> = std::iter::from_fn(|| depacketizer.poll(Time::NEVER)).collect();
+    assert_eq!(depacketizer.waiting(), 0);
     all
 }
 
@@ -118,7 +119,7 @@ fn a_transport_stream_is_cut_at_tables_keyframes_frames_and_sound() {
         [more(VIDEO), pes(AUDIO, true, 108, 135_000, 100), more(VIDEO)].concat(),
         [pes(VIDEO, false, 0, 183_600, 100), packet(0x1fff, false, &[], &[0; 184])].concat(),
     ];
-    let mut units = cut(&datagrams, CutterOptions::default());
+    let mut units = cut(&datagrams, PacketizerOptions::default());
     assert_eq!(
         joined(&units, Release::InOrder).into_iter().map(|j| j.data).collect::<Vec<_>>(),
         datagrams
@@ -143,7 +144,7 @@ fn a_lost_frame_leaves_the_sound_in_the_same_datagrams_whole() {
         [pat(), pmt()].concat(),
         [pes(VIDEO, true, 0, 0, 100), pes(AUDIO, true, 108, 0, 100), more(VIDEO)].concat(),
     ];
-    let mut units = cut(&datagrams, CutterOptions::default());
+    let mut units = cut(&datagrams, PacketizerOptions::default());
     units.retain(|unit| unit.kind != Kind::Key);
     let all = joined(&units, Release::AsArrived { delay: Duration::ZERO });
     assert_eq!((all.len(), all[0].is_whole, all[1].is_whole), (2, true, false));
@@ -152,13 +153,14 @@ fn a_lost_frame_leaves_the_sound_in_the_same_datagrams_whole() {
 
 #[test]
 fn a_unit_whose_end_does_not_come_is_handed_on_and_what_follows_depends_on_it() {
-    let options = CutterOptions { hold: Duration::from_micros(250), ..CutterOptions::default() };
+    let options =
+        PacketizerOptions { hold: Duration::from_micros(250), ..PacketizerOptions::default() };
     let mut datagrams = vec![[pat(), pmt(), pes(VIDEO, true, 0, 0, 100)].concat()];
     datagrams.extend((0..5).map(|_| more(VIDEO)));
     let units = cut(&datagrams, options);
     assert_eq!(kinds(&units), [(Kind::Tables, 2), (Kind::Key, 3), (Kind::Key, 3)]);
     assert_eq!(units[2].dependencies, [0, 1]);
-    let each = CutterOptions { hold: Duration::ZERO, ..options };
+    let each = PacketizerOptions { hold: Duration::ZERO, ..options };
     assert_eq!(cut(&datagrams, each).len(), 7, "a unit a datagram, and the tables");
 }
 
@@ -169,7 +171,7 @@ fn packets_with_parity_are_packets_of_a_transport_stream() {
         datagram.extend(packet);
         datagram.extend([0x47; 16]);
     }
-    let units = cut(&[datagram.clone()], CutterOptions::default());
+    let units = cut(&[datagram.clone()], PacketizerOptions::default());
     assert_eq!(units.iter().map(|unit| unit.kind).collect::<Vec<_>>(), [Kind::Tables, Kind::Key]);
     assert_eq!(joined(&units, Release::InOrder)[0].data, datagram);
 }
@@ -200,7 +202,7 @@ fn rtp_is_cut_by_timestamp_and_marker_across_the_wrap_of_its_numbers() {
         rtp(2, 7_099, false, 1),
         rtp(900, 5, true, 2),
     ];
-    let units = cut(&datagrams, CutterOptions::default());
+    let units = cut(&datagrams, PacketizerOptions::default());
     assert_eq!(members(&units), [vec![0, 1], vec![2, 3], vec![4], vec![5]]);
     let times: Vec<_> = units.iter().map(|unit| unit.media_time).collect();
     assert!(times.contains(&Some(Duration::from_millis(40))), "{times:?}");
@@ -216,7 +218,7 @@ fn a_packet_of_rtp_that_comes_late_joins_its_frame() {
         rtp(12, 200, false, 1),
         rtp(15, 300, true, 1),
     ];
-    let units = cut(&datagrams, CutterOptions::default());
+    let units = cut(&datagrams, PacketizerOptions::default());
     assert_eq!(members(&units), [vec![0], vec![1, 2, 4], vec![3, 5]]);
     let back = joined(&units, Release::InOrder).into_iter().map(|one| one.data);
     assert!(back.eq(datagrams), "in the order in which they came");
@@ -225,42 +227,43 @@ fn a_packet_of_rtp_that_comes_late_joins_its_frame() {
 #[test]
 fn datagrams_leave_at_the_distances_at_which_they_came() {
     let datagrams: Vec<_> = (0..4u8).map(|byte| vec![byte; 10]).collect();
-    let units = cut(&datagrams, CutterOptions::default());
+    let units = cut(&datagrams, PacketizerOptions::default());
     let delay = Duration::from_millis(5);
     let release = Release::AsArrived { delay };
-    let mut joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
+    let mut depacketizer =
+        Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
     // The clocks are 1 s apart; the second and third are overtaken by the fourth.
     let mut left = Vec::new();
     for (unit, now) in [(0, 1_003_000), (3, 1_003_300), (2, 1_007_000), (1, 1_009_100)] {
-        while joiner.next_timeout() <= at(now) {
-            let due = joiner.next_timeout();
-            left.extend(joiner.poll(due).map(|one| (one.datagram, due)));
+        while depacketizer.next_timeout() <= at(now) {
+            let due = depacketizer.next_timeout();
+            left.extend(depacketizer.poll(due).map(|one| (one.datagram, due)));
         }
-        joiner.push(at(now), &units[unit]);
+        depacketizer.push(at(now), &units[unit]);
     }
-    while joiner.next_timeout() < Time::NEVER {
-        let due = joiner.next_timeout();
-        left.extend(joiner.poll(due).map(|one| (one.datagram, due)));
+    while depacketizer.next_timeout() < Time::NEVER {
+        let due = depacketizer.next_timeout();
+        left.extend(depacketizer.poll(due).map(|one| (one.datagram, due)));
     }
     // 1 came after its time: 2 and 3 have left.
     assert_eq!(left, [(0, at(1_008_000)), (2, at(1_008_200)), (3, at(1_008_300))]);
-    assert_eq!(joiner.statistics().late, 1);
+    assert_eq!(depacketizer.statistics().late, 1);
 }
 
 #[test]
 fn waiting_bytes_are_bounded_and_the_oldest_leave_first() {
     let datagrams: Vec<_> = (0..100u8).map(|byte| vec![byte; 1_000]).collect();
-    let mut units = cut(&datagrams, CutterOptions::default());
+    let mut units = cut(&datagrams, PacketizerOptions::default());
     units.remove(0);
-    let options = JoinerOptions { release: Release::InOrder, most_bytes: 20_000 };
-    let (mut joiner, mut left) = (Joiner::new(options), Vec::new());
+    let options = DepacketizerOptions { release: Release::InOrder, max_bytes: 20_000 };
+    let (mut depacketizer, mut left) = (Depacketizer::new(options), Vec::new());
     for unit in &units {
-        joiner.push(at(0), unit);
-        left.extend(std::iter::from_fn(|| joiner.poll(at(0))).map(|one| one.datagram));
-        assert!(joiner.waiting() <= 20_000);
+        depacketizer.push(at(0), unit);
+        left.extend(std::iter::from_fn(|| depacketizer.poll(at(0))).map(|one| one.datagram));
+        assert!(depacketizer.waiting() <= 20_000);
     }
     assert!(left.iter().copied().eq(1..100), "{left:?}");
-    assert_eq!(joiner.statistics().forced, 1, "after that they are in order again");
+    assert_eq!(depacketizer.statistics().forced, 1, "after that they are in order again");
 }
 
 #[test]
@@ -281,11 +284,13 @@ fn pieces_that_contradict_each_other_are_counted_and_left_out() {
     };
     let units =
         [unit(0, 4, 0, b"ab"), unit(0, 4, 1, b"xx"), unit(0, 9, 2, b"yy"), unit(0, 4, 2, b"cd")];
-    let mut joiner =
-        Joiner::new(JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() });
-    units.iter().for_each(|unit| joiner.push(at(0), unit));
-    assert_eq!(joiner.poll(at(0)).expect("whole").data, b"abcd");
-    assert_eq!(joiner.statistics().conflicting, 2);
+    let mut depacketizer = Depacketizer::new(DepacketizerOptions {
+        release: Release::InOrder,
+        ..DepacketizerOptions::default()
+    });
+    units.iter().for_each(|unit| depacketizer.push(at(0), unit));
+    assert_eq!(depacketizer.poll(at(0)).expect("whole").data, b"abcd");
+    assert_eq!(depacketizer.statistics().conflicting, 2);
 }
 
 /// Datagrams of any kind: stream packets with random headers, RTP, noise.
@@ -376,10 +381,10 @@ proptest! {
     #[test]
     fn cut_and_joined_in_any_order_is_the_same(
         datagrams in proptest::collection::vec(any_datagram(), 0..60),
-        hold in 0u64..2_000, most_bytes in 1usize..3_000, seed in any::<u64>(),
+        hold in 0u64..2_000, max_bytes in 1usize..3_000, seed in any::<u64>(),
     ) {
         let options =
-            CutterOptions { hold: Duration::from_micros(hold), most_bytes, ..Default::default() };
+            PacketizerOptions { hold: Duration::from_micros(hold), max_bytes, ..Default::default() };
         let mut units = cut(&datagrams, options);
         let mut random = ontempo_foundation::RandomStream::new(seed, "order");
         for place in (1..units.len()).rev() {
@@ -417,17 +422,17 @@ proptest! {
         at_once in 1usize..2_000, size in 1u16..2_000,
     ) {
         let bytes = parts.concat();
-        let (mut chopper, mut out, mut clock) = (Chopper::new(size), Vec::new(), PcrClock::default());
+        let (mut chunker, mut out, mut clock) = (Chunker::new(size), Vec::new(), PcrClock::default());
         for some in bytes.chunks(at_once) {
-            chopper.push(some);
-            while let Some(datagram) = chopper.poll() {
+            chunker.push(some);
+            while let Some(datagram) = chunker.poll() {
                 prop_assert!(!datagram.is_empty());
                 clock.due(datagram);
                 out.extend_from_slice(datagram);
             }
         }
-        chopper.finish();
-        while let Some(datagram) = chopper.poll() {
+        chunker.finish();
+        while let Some(datagram) = chunker.poll() {
             out.extend_from_slice(datagram);
         }
         prop_assert_eq!(out, bytes);
@@ -464,11 +469,11 @@ fn count_frames(file: &PathBuf) -> Option<String> {
 #[test]
 fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
     let Some((file, bytes)) = encoded() else { return };
-    let (mut chopper, mut clock) = (Chopper::new(1_316), PcrClock::default());
-    chopper.push(&bytes);
-    chopper.finish();
+    let (mut chunker, mut clock) = (Chunker::new(1_316), PcrClock::default());
+    chunker.push(&bytes);
+    chunker.finish();
     let (mut datagrams, mut dues) = (Vec::new(), Vec::new());
-    while let Some(datagram) = chopper.poll() {
+    while let Some(datagram) = chunker.poll() {
         dues.push(clock.due(datagram));
         datagrams.push(datagram.to_vec());
     }
@@ -476,7 +481,8 @@ fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
     let last = dues.last().expect("many").as_secs_f64();
     assert!((2.0..4.0).contains(&last), "three seconds by its clock: {last}");
     // All at one time: nothing is cut for having waited.
-    let options = CutterOptions { hold: Duration::from_secs(3_600), ..CutterOptions::default() };
+    let options =
+        PacketizerOptions { hold: Duration::from_secs(3_600), ..PacketizerOptions::default() };
     let units = cut(&datagrams, options);
     let count = |kind| units.iter().filter(|unit| unit.kind == kind).count();
     assert_eq!((count(Kind::Key), count(Kind::Frame)), (3, 72), "75 frames, a key each 25");
@@ -509,18 +515,19 @@ fn a_real_stream_is_cut_into_its_frames_and_decodes_after_it_is_joined() {
 
 #[test]
 fn nothing_waits_for_a_datagram_that_will_not_come() {
-    let units = cut(&[vec![1; 20], vec![2; 20], vec![3; 20]], CutterOptions::default());
-    let options = JoinerOptions { release: Release::InOrder, ..JoinerOptions::default() };
-    let mut joiner = Joiner::new(options);
-    joiner.push(at(0), &units[0]);
-    joiner.push(at(0), &units[2]);
-    assert_eq!(joiner.poll(at(1)).map(|left| left.datagram), Some(0));
-    assert_eq!(joiner.poll(at(1)), None);
-    joiner.abandon(1);
-    let left: Vec<_> = std::iter::from_fn(|| joiner.poll(at(2))).collect();
+    let units = cut(&[vec![1; 20], vec![2; 20], vec![3; 20]], PacketizerOptions::default());
+    let options =
+        DepacketizerOptions { release: Release::InOrder, ..DepacketizerOptions::default() };
+    let mut depacketizer = Depacketizer::new(options);
+    depacketizer.push(at(0), &units[0]);
+    depacketizer.push(at(0), &units[2]);
+    assert_eq!(depacketizer.poll(at(1)).map(|left| left.datagram), Some(0));
+    assert_eq!(depacketizer.poll(at(1)), None);
+    depacketizer.abandon(1);
+    let left: Vec<_> = std::iter::from_fn(|| depacketizer.poll(at(2))).collect();
     assert_eq!(
         left.iter().map(|left| (left.datagram, left.is_whole)).collect::<Vec<_>>(),
         [(1, false), (2, true)]
     );
-    assert_eq!(joiner.waiting(), 0);
+    assert_eq!(depacketizer.waiting(), 0);
 }

@@ -1,4 +1,4 @@
-//! MPEG transport streams (ISO/IEC 13818-1): headers of packets and PES, and which stream is what.
+//! MPEG transport streams (ISO/IEC 13818-1): headers of packets and PES, tables, and the PCR.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use super::rtp::unwrapped;
 /// Bytes of a packet.
 pub const PACKET: usize = 188;
 
-/// Bytes of a packet with sixteen of Reed-Solomon behind it, as DVB carries them.
+/// Bytes of a packet followed by 16 bytes of Reed-Solomon parity, as in DVB.
 pub const PACKET_WITH_PARITY: usize = 204;
 
-/// What each packet begins with.
+/// The sync byte.
 pub const SYNC: u8 = 0x47;
 
-/// Stuffing.
+/// PID of stuffing (null packets).
 const FILLER: u16 = 0x1fff;
 
-/// Tables of fixed place: PAT, CAT, TSDT, and those of DVB (EN 300 468, table 1).
+/// PIDs of tables: PAT, CAT, TSDT, and those of DVB (EN 300 468, table 1).
 const TABLES: std::ops::RangeInclusive<u16> = 0..=0x1f;
 
-/// Elementary streams and tables that are remembered; a multiplex of a satellite has fewer.
+/// Elementary streams and tables tracked; a satellite multiplex has fewer.
 const MAX_STREAMS: usize = 512;
 
-/// Nanoseconds of 27,000,000 ticks a second, and of 90,000.
+/// The duration of `ticks` at `per_second` ticks a second.
 fn of_ticks(ticks: u64, per_second: u64) -> Duration {
     let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(per_second);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// What a packet's header says.
+/// Fields of a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which stream it belongs to, 0 to 8191.
+    /// Packet identifier, 0 to 8191.
     pub pid: u16,
-    /// A PES packet or a table begins in it.
+    /// A PES packet or a section begins in it (payload_unit_start_indicator).
     pub begins: bool,
     /// Decoding can begin here (random_access_indicator).
     pub random_access: bool,
-    /// The clock reference, in ticks of 27 MHz.
+    /// Program clock reference (PCR), in ticks of 27 MHz.
     pub pcr: Option<u64>,
-    /// Where the payload begins; [`PACKET`] where there is none.
+    /// Offset of the payload; [`PACKET`] if there is none.
     pub payload: usize,
     /// The packet says that it has a payload (adaptation_field_control).
     pub has_payload: bool,
@@ -51,7 +51,7 @@ pub struct Header {
     pub discontinuity: bool,
 }
 
-/// Reads the header of a packet; `None` where the bytes are none.
+/// Parses the header of a packet; `None` if the bytes are not one.
 pub fn header(packet: &[u8]) -> Option<Header> {
     let packet: &[u8; PACKET] = packet.first_chunk()?;
     if packet[0] != SYNC {
@@ -80,7 +80,7 @@ pub fn header(packet: &[u8]) -> Option<Header> {
     })
 }
 
-/// Size of the packets that `bytes` consist of, if they do.
+/// Packet size of `bytes`, if they consist of transport stream packets.
 pub fn packet_size(bytes: &[u8]) -> Option<usize> {
     [PACKET, PACKET_WITH_PARITY].into_iter().find(|&size| {
         !bytes.is_empty()
@@ -89,20 +89,20 @@ pub fn packet_size(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// What the header of a PES packet says (section 2.4.3.6).
+/// Fields of a PES header (section 2.4.3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pes {
-    /// When it is shown, in ticks of 90 kHz, modulo 2^33.
+    /// Presentation time stamp, in ticks of 90 kHz, modulo 2^33.
     pub pts: Option<u64>,
-    /// When it is decoded; that of showing where it does not say.
+    /// Decoding time stamp; the PTS if it has none.
     pub dts: Option<u64>,
-    /// Bytes of it, its header included; `None` where it does not say, as pictures do.
+    /// Bytes of the PES packet with its header; `None` if unbounded, as for video.
     pub length: Option<usize>,
     /// Where its payload begins.
     pub payload: usize,
 }
 
-/// Reads the header of a PES packet from the payload that it begins in.
+/// Parses the PES header at the beginning of a payload.
 pub fn pes(payload: &[u8]) -> Option<Pes> {
     let start: &[u8; 6] = payload.first_chunk()?;
     if start[..3] != [0, 0, 1] {
@@ -119,7 +119,7 @@ pub fn pes(payload: &[u8]) -> Option<Pes> {
                 | u64::from(bytes[4] >> 1),
         )
     };
-    // Streams of other kinds than sound and pictures have no such fields.
+    // Only audio and video streams have these fields.
     let has_fields = payload.get(6).is_some_and(|byte| byte >> 6 == 2);
     let flags = if has_fields { payload.get(7).map_or(0, |byte| byte >> 6) } else { 0 };
     let pts = if flags & 2 != 0 { stamp(9) } else { None };
@@ -129,7 +129,7 @@ pub fn pes(payload: &[u8]) -> Option<Pes> {
     Some(Pes { pts, dts, length: (length > 0).then_some(6 + length), payload: begin })
 }
 
-/// What a stream carries.
+/// Content of an elementary stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Tables.
@@ -144,7 +144,7 @@ pub enum Content {
     Other,
 }
 
-/// What is known of a multiplex from its tables and clock.
+/// State of a multiplex: streams named in its tables, and its clock.
 #[derive(Debug, Default)]
 pub struct Multiplex {
     /// Streams named in tables.
@@ -157,7 +157,7 @@ pub struct Multiplex {
 const CLOCK_BITS: u32 = 33;
 
 impl Multiplex {
-    /// Learns from a packet, and answers what it belongs to.
+    /// Reads PCR and tables of a packet; returns the content of its stream.
     pub fn learn(&mut self, packet: &[u8], header: &Header) -> Content {
         if let Some(pcr) = header.pcr {
             let base = unwrapped(self.pcr.unwrap_or(0) / 300, pcr / 300, CLOCK_BITS);
@@ -166,7 +166,7 @@ impl Multiplex {
         let content = self.content(header.pid);
         if content == Content::Tables && header.begins {
             let payload = packet.get(header.payload..PACKET).unwrap_or_default();
-            // The pointer passes over the end of a section before.
+            // The pointer field skips the end of the previous section.
             let section = payload
                 .split_first()
                 .and_then(|(&pointer, rest)| rest.get(usize::from(pointer)..))
@@ -184,12 +184,12 @@ impl Multiplex {
         }
     }
 
-    /// Reads a section of the PAT or a PMT as far as this packet has it: the rest of one that is
-    /// longer names streams that stay unknown, which costs them their priority and no more.
+    /// Reads a section of the PAT or a PMT as far as this packet contains it. Streams named in the
+    /// rest of a longer section stay unknown and get a lower priority.
     fn learn_section(&mut self, pid: u16, section: &[u8]) {
         let Some(head) = section.first_chunk::<8>() else { return };
         let length = usize::from(u16::from_be_bytes([head[1] & 0x0f, head[2]]));
-        // Behind the entries comes a checksum.
+        // The section ends with a checksum.
         let end = (3 + length).saturating_sub(4).min(section.len());
         match (pid, head[0]) {
             (0, 0) => {
@@ -226,15 +226,14 @@ impl Multiplex {
         of_ticks(unwrapped(near, ticks, CLOCK_BITS), 90_000)
     }
 
-    /// How long after the last clock reference these ticks of 90 kHz are; `None` before it, or
-    /// without any.
+    /// Time from the last PCR to these ticks of 90 kHz; `None` if earlier, or without a PCR.
     pub fn slack(&self, ticks: u64) -> Option<Duration> {
         let now = of_ticks(self.pcr?, 27_000_000);
         let then = self.time(ticks);
         (then >= now).then(|| then - now)
     }
 
-    /// The last clock reference, as time since its zero.
+    /// The last PCR, as time since its zero.
     pub fn clock(&self) -> Option<Duration> {
         self.pcr.map(|pcr| of_ticks(pcr, 27_000_000))
     }

@@ -4,28 +4,28 @@ use std::fmt;
 
 use ontempo_foundation::{Duration, Time};
 
-/// The longest UDP datagram.
+/// Maximum size of a UDP datagram, bytes.
 const MAX_LENGTH: u64 = 65_535;
 
-/// Dependencies of one unit: tables, keyframe, the part before.
+/// Dependencies of one unit: tables, key frame, the part before.
 pub(super) const MAX_DEPENDENCIES: usize = 4;
 
-/// What a unit holds, the least important first.
+/// Content of a unit, in ascending order of priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Stuffing: packets that keep a rate constant.
     Filler,
     /// Something else.
     Other,
-    /// A datagram of which nothing is known.
+    /// A datagram of unknown content.
     Datagram,
     /// A picture that needs earlier ones.
     Frame,
-    /// Sound: little, and missed at once.
+    /// An audio frame: small, and a gap is heard at once.
     Sound,
     /// A picture at which decoding can begin.
     Key,
-    /// What decoders need before anything else.
+    /// Tables, which a decoder needs before anything else.
     Tables,
 }
 
@@ -33,60 +33,60 @@ const KINDS: [Kind; 7] =
     [Kind::Filler, Kind::Other, Kind::Datagram, Kind::Frame, Kind::Sound, Kind::Key, Kind::Tables];
 
 impl Kind {
-    /// 0 (stuffing) to 6 (tables): what is larger goes first.
+    /// 0 (stuffing) to 6 (tables); a larger number is sent first.
     pub const fn priority(self) -> u8 {
         self as u8
     }
 }
 
-/// Bytes of a datagram.
+/// A range of bytes of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where they begin.
+    /// First byte.
     pub offset: u16,
-    /// How many they are, at least 1 (0 in the only span of an empty datagram).
+    /// Number of bytes, at least 1 (0 in the only span of an empty datagram).
     pub length: u16,
 }
 
-/// What a unit has of one datagram.
+/// The part of a unit that lies in one datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The datagram, counted from 0.
     pub datagram: u64,
     /// Bytes of the whole datagram.
     pub length: u16,
-    /// When it came to the cutter, to the microsecond.
+    /// When it arrived at the packetizer, to the microsecond.
     pub arrived: Time,
-    /// Which bytes, in order, without overlap.
+    /// The bytes, in order, without overlap.
     pub spans: Vec<Span>,
 }
 
-/// Data that belongs together.
+/// A unit of media: bytes that are useful only together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Counted from 0 in the order in which units began.
     pub id: u64,
-    /// What it holds.
+    /// Its content.
     pub kind: Kind,
-    /// When it is to be shown, by the media's clock, from that clock's zero.
+    /// Presentation time, by the media's clock, from that clock's zero.
     pub media_time: Option<Duration>,
-    /// How long after it was sent a player that keeps to the media's clock needs it (MPEG-TS:
-    /// decoding time less clock reference): beyond any delay that the transport is allowed.
+    /// How long after its sending a player that follows the media's clock needs it (MPEG-TS: DTS less
+    /// PCR), in addition to the delay that the transport is allowed.
     pub slack: Option<Duration>,
-    /// Units without which it is of no use, all earlier ones; at most 4.
+    /// Units without which it is of no use, all of them earlier; at most 4.
     pub dependencies: Vec<u64>,
-    /// Where its bytes were.
+    /// The places of its bytes in datagrams.
     pub parts: Vec<Part>,
     /// The bytes, in the order of the parts' spans.
     pub data: Vec<u8>,
 }
 
-/// Why bytes are no unit.
+/// Why bytes are not a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitError {
-    /// They end too early, or a number is too large.
+    /// Too short, or a number is too large.
     CutShort,
-    /// A kind that is not known.
+    /// An unknown kind.
     UnknownKind,
     /// A dependency on itself or on a later unit, or too many.
     Dependencies,
@@ -143,7 +143,7 @@ impl Unit {
     /// Reads a unit; `bytes` is all of it.
     ///
     /// # Errors
-    /// The bytes are none, or a part of one.
+    /// If the bytes are not a whole unit.
     pub fn read(bytes: &[u8]) -> Result<Self, UnitError> {
         let mut rest = bytes;
         let rest = &mut rest;
@@ -177,7 +177,7 @@ impl Unit {
         Ok(Self { id, kind, media_time, slack, dependencies, parts, data: rest.to_vec() })
     }
 
-    /// The pieces: each with its part, its place in the datagram and its bytes.
+    /// The pieces: each with its part, its span and its bytes.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (&Part, Span, &[u8])> {
         let mut rest = self.data.as_slice();
         let spans =

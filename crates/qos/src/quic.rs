@@ -147,7 +147,7 @@ impl QosConnection {
         let until = Instant::now() + options.patience;
         let from = SocketAddr::new(local_to(address)?.ip(), 0);
         let mut live = settings(options);
-        live.configuration.greeting_timeout = span(options.patience);
+        live.configuration.handshake_timeout = span(options.patience);
         let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let control = connection.open_flow(control_flow())?;

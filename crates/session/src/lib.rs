@@ -34,7 +34,7 @@ pub fn configuration() -> Configuration {
     Configuration {
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
-        greeting_timeout: Duration::from_secs(3),
+        handshake_timeout: Duration::from_secs(3),
         ..Configuration::default()
     }
 }

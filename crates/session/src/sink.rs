@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_media::{Joined, Joiner, JoinerOptions, Release, Unit};
+use ontempo_media::{Depacketizer, DepacketizerOptions, Release, RestoredDatagram, Unit};
 use ontempo_transport::{DeliveryOrder, FlowConfig, Reliability};
 use ontempo_udp::{
     Clock, CommandError, Datagram, Driver, DriverOptions, Next, Protocol, Socket, Transmit,
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    fn note(&mut self, joined: &Joined) {
+    fn note(&mut self, joined: &RestoredDatagram) {
         let first = self.first.unwrap_or(if self.is_midway { joined.datagram } else { 0 });
         self.first = Some(first.min(joined.datagram));
         self.next = self.next.max(joined.datagram + 1);
@@ -75,7 +75,7 @@ pub(crate) enum Sink {
         counts: Arc<Mutex<Counts>>,
     },
     Stream {
-        joiner: Box<Midway>,
+        depacketizer: Box<Midway>,
         counts: Counts,
         out: BufWriter<Output>,
         written: u64,
@@ -85,7 +85,7 @@ pub(crate) enum Sink {
 
 /// Puts datagrams together, of a stream that may have been joined midway.
 pub(crate) struct Midway {
-    joiner: Joiner,
+    depacketizer: Depacketizer,
     /// True where the first datagram to come is the first there is.
     is_midway: bool,
 }
@@ -95,9 +95,9 @@ impl Midway {
         if std::mem::take(&mut self.is_midway)
             && let Some(first) = unit.parts.first()
         {
-            self.joiner.begin_at(first.datagram);
+            self.depacketizer.begin_at(first.datagram);
         }
-        self.joiner.push(now, unit);
+        self.depacketizer.push(now, unit);
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) enum Told {
 
 /// Sends datagrams when it is their time.
 pub(crate) struct Datagrams {
-    joiner: Midway,
+    depacketizer: Midway,
     to: SocketAddr,
     counts: Arc<Mutex<Counts>>,
     waits: bool,
@@ -134,7 +134,7 @@ pub(crate) struct Datagrams {
 }
 
 /// Some of a transport stream's packets are worth having; of most else a part is not.
-fn is_usable(joined: &Joined) -> bool {
+fn is_usable(joined: &RestoredDatagram) -> bool {
     joined.is_whole || joined.data.first() == Some(&0x47)
 }
 
@@ -145,13 +145,15 @@ impl Protocol for Datagrams {
 
     fn handle_command(&mut self, now: Time, told: Told) {
         match told {
-            Told::Unit(unit) => self.joiner.push(now, &unit),
-            Told::Gone(all) => all.into_iter().for_each(|one| self.joiner.joiner.abandon(one)),
+            Told::Unit(unit) => self.depacketizer.push(now, &unit),
+            Told::Gone(all) => {
+                all.into_iter().for_each(|one| self.depacketizer.depacketizer.abandon(one))
+            }
             Told::Finish => {
                 self.finished = true;
                 // What has its time leaves then.
                 if !self.waits {
-                    self.joiner.joiner.finish();
+                    self.depacketizer.depacketizer.finish();
                 }
             }
         }
@@ -160,11 +162,11 @@ impl Protocol for Datagrams {
     fn handle_timeout(&mut self, _: Time) {}
 
     fn next_timeout(&self) -> Time {
-        self.joiner.joiner.next_timeout()
+        self.depacketizer.depacketizer.next_timeout()
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        while let Some(joined) = self.joiner.joiner.poll(now) {
+        while let Some(joined) = self.depacketizer.depacketizer.poll(now) {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).note(&joined);
             if is_usable(&joined) {
                 buffer.extend_from_slice(&joined.data);
@@ -175,7 +177,7 @@ impl Protocol for Datagrams {
     }
 
     fn is_finished(&self) -> bool {
-        self.finished && self.joiner.joiner.next_timeout() == Time::NEVER
+        self.finished && self.depacketizer.depacketizer.next_timeout() == Time::NEVER
     }
 }
 
@@ -197,15 +199,16 @@ impl Sink {
     ) -> Result<Self, Error> {
         let is_network = matches!(to, Target::Datagrams { .. });
         let release = release(config, latency, is_network);
-        let joiner = Joiner::new(JoinerOptions { release, ..JoinerOptions::default() });
-        let joiner = Midway { joiner, is_midway };
+        let depacketizer =
+            Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
+        let depacketizer = Midway { depacketizer, is_midway };
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
             Target::Datagrams { socket, to } => {
                 let counts = Arc::new(Mutex::new(counts));
                 let datagrams = Datagrams {
-                    joiner,
+                    depacketizer,
                     to,
                     counts: Arc::clone(&counts),
                     waits: matches!(release, Release::AsArrived { .. }),
@@ -218,16 +221,16 @@ impl Sink {
             Target::Bytes { to, name } => Output { to, name },
         };
         let out = BufWriter::with_capacity(64 << 10, out);
-        let joiner = Box::new(joiner);
-        Ok(Self::Stream { joiner, counts, out, written: 0, clock: Clock::new() })
+        let depacketizer = Box::new(depacketizer);
+        Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
     }
 
     /// A unit has come.
     pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
             Self::Udp { driver, .. } => tell(driver, Told::Unit(Box::new(unit))),
-            Self::Stream { joiner, clock, .. } => {
-                joiner.push(clock.now(), &unit);
+            Self::Stream { depacketizer, clock, .. } => {
+                depacketizer.push(clock.now(), &unit);
                 Ok(())
             }
         }
@@ -237,8 +240,8 @@ impl Sink {
     pub(crate) fn abandon(&mut self, gone: Vec<u64>) -> Result<(), Error> {
         match self {
             Self::Udp { driver, .. } => tell(driver, Told::Gone(gone)),
-            Self::Stream { joiner, .. } => {
-                gone.into_iter().for_each(|one| joiner.joiner.abandon(one));
+            Self::Stream { depacketizer, .. } => {
+                gone.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
                 Ok(())
             }
         }
@@ -247,11 +250,11 @@ impl Sink {
     /// Writes what is due, and answers when to be called again at the latest.
     pub(crate) fn work(&mut self, idle: bool) -> Result<Wall, Error> {
         const MAX_WAIT: Wall = Wall::from_millis(50);
-        let Self::Stream { joiner, counts, out, written, clock } = self else {
+        let Self::Stream { depacketizer, counts, out, written, clock } = self else {
             return Ok(MAX_WAIT);
         };
         let now = clock.now();
-        while let Some(joined) = joiner.joiner.poll(now) {
+        while let Some(joined) = depacketizer.depacketizer.poll(now) {
             counts.note(&joined);
             if is_usable(&joined) {
                 *written += joined.data.len() as u64;
@@ -261,13 +264,14 @@ impl Sink {
         if idle {
             out.flush().map_err(|error| full(out, &error, *written))?;
         }
-        Ok(MAX_WAIT.min(Wall::from_nanos(joiner.joiner.next_timeout().since(now).as_nanos())))
+        Ok(MAX_WAIT
+            .min(Wall::from_nanos(depacketizer.depacketizer.next_timeout().since(now).as_nanos())))
     }
 
     /// The stream is over: hands on what is left and answers what has left in all.
     pub(crate) fn finish(mut self) -> Result<Counts, Error> {
-        if let Self::Stream { joiner, .. } = &mut self {
-            joiner.joiner.finish();
+        if let Self::Stream { depacketizer, .. } = &mut self {
+            depacketizer.depacketizer.finish();
         }
         self.work(true)?;
         let mut counts = match self {

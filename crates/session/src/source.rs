@@ -6,7 +6,7 @@ use std::thread::{Builder, sleep};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
-use ontempo_media::{Chopper, Cutter, CutterOptions, PcrClock};
+use ontempo_media::{Chunker, Packetizer, PacketizerOptions, PcrClock};
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
 
 use crate::backlog::Backlog;
@@ -30,13 +30,13 @@ pub enum Source {
 
 /// Cuts the datagrams that come.
 pub struct Datagrams {
-    cutter: Cutter,
+    packetizer: Packetizer,
     backlog: Arc<Backlog>,
 }
 
 impl Datagrams {
     fn hand_on(&mut self) {
-        while let Some(unit) = self.cutter.poll() {
+        while let Some(unit) = self.packetizer.poll() {
             self.backlog.push(unit);
         }
     }
@@ -46,24 +46,24 @@ impl Protocol for Datagrams {
     type Command = ();
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
-        self.cutter.push(datagram.received, datagram.data);
+        self.packetizer.push(datagram.received, datagram.data);
         self.hand_on();
     }
 
     /// The source is to end: what is held is handed on.
     fn handle_command(&mut self, _: Time, (): ()) {
-        self.cutter.finish();
+        self.packetizer.finish();
         self.hand_on();
         self.backlog.end(None);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.cutter.handle_timeout(now);
+        self.packetizer.handle_timeout(now);
         self.hand_on();
     }
 
     fn next_timeout(&self) -> Time {
-        self.cutter.next_timeout()
+        self.packetizer.next_timeout()
     }
 
     fn poll_transmit(&mut self, _: Time, _: &mut Vec<u8>) -> Next {
@@ -77,8 +77,8 @@ impl Source {
     /// # Errors
     /// The system has no thread left.
     pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
-        let cutter = Cutter::new(CutterOptions::default());
-        let datagrams = Datagrams { cutter, backlog: Arc::clone(backlog) };
+        let packetizer = Packetizer::new(PacketizerOptions::default());
+        let datagrams = Datagrams { packetizer, backlog: Arc::clone(backlog) };
         Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
     }
 
@@ -115,8 +115,8 @@ impl Source {
 /// Reads to the end.
 fn pump(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<()> {
     let clock = Clock::new();
-    let (mut chopper, mut pace, begun) = (Chopper::new(PIECE), PcrClock::default(), Instant::now());
-    let mut cutter = Cutter::new(CutterOptions::default());
+    let (mut chunker, mut pace, begun) = (Chunker::new(PIECE), PcrClock::default(), Instant::now());
+    let mut packetizer = Packetizer::new(PacketizerOptions::default());
     let mut bytes = vec![0; READ];
     loop {
         let count = match input.read(&mut bytes) {
@@ -125,22 +125,22 @@ fn pump(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<(
             Err(error) => return Err(error),
         };
         if count == 0 {
-            chopper.finish();
+            chunker.finish();
         }
-        chopper.push(&bytes[..count]);
-        while let Some(datagram) = chopper.poll() {
+        chunker.push(&bytes[..count]);
+        while let Some(datagram) = chunker.poll() {
             if realtime {
                 let due = begun + Wall::from_nanos(pace.due(datagram).as_nanos());
                 sleep(due.saturating_duration_since(Instant::now()));
             }
-            cutter.push(clock.now(), datagram);
-            while let Some(unit) = cutter.poll() {
+            packetizer.push(clock.now(), datagram);
+            while let Some(unit) = packetizer.poll() {
                 backlog.push(unit);
             }
         }
         if count == 0 {
-            cutter.finish();
-            while let Some(unit) = cutter.poll() {
+            packetizer.finish();
+            while let Some(unit) = packetizer.poll() {
                 backlog.push(unit);
             }
             return Ok(());

@@ -35,7 +35,7 @@ pub(crate) struct Aliases {
 impl Aliases {
     /// The address to give to the stack for a datagram from `address`; `None` if it is
     /// in the discard prefix, which no peer can have.
-    pub(crate) fn told(&self, address: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn stack_address(&self, address: SocketAddr) -> Option<SocketAddr> {
         if number_of(address).is_some() {
             return None;
         }
@@ -43,10 +43,10 @@ impl Aliases {
     }
 
     /// The real address for a stack address; `None` if it was forgotten.
-    pub(crate) fn real(&self, told: SocketAddr) -> Option<SocketAddr> {
-        match number_of(told) {
+    pub(crate) fn real(&self, stack_address: SocketAddr) -> Option<SocketAddr> {
+        match number_of(stack_address) {
             Some(number) => self.addresses.get(&number).copied(),
-            None => Some(told),
+            None => Some(stack_address),
         }
     }
 
@@ -71,18 +71,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_apart_at_each_attempt_and_found_again() {
+    fn each_attempt_gets_another_alias_that_is_resolved_again() {
         let mut aliases = Aliases::default();
         for address in ["10.0.0.1:4433", "[2001:db8::1]:4433", "[::ffff:10.0.0.1]:4433"] {
             let address: SocketAddr = address.parse().unwrap();
-            let mut before = aliases.told(address).unwrap();
+            let mut before = aliases.stack_address(address).unwrap();
             assert_eq!(before, address);
             for _ in 0..3 {
                 aliases.again(address, 10);
-                let told = aliases.told(address).unwrap();
-                assert_ne!(told, before);
-                assert_eq!(aliases.real(told), Some(address));
-                before = told;
+                let alias_now = aliases.stack_address(address).unwrap();
+                assert_ne!(alias_now, before);
+                assert_eq!(aliases.real(alias_now), Some(address));
+                before = alias_now;
             }
         }
     }
@@ -92,8 +92,8 @@ mod tests {
         let mut aliases = Aliases::default();
         let address = SocketAddr::from(([10, 0, 0, 1], 4433));
         aliases.again(address, 10);
-        let told = aliases.told(address).unwrap();
-        assert_eq!(noq_proto::FourTuple::from_remote(told).remote(), told);
+        let alias_now = aliases.stack_address(address).unwrap();
+        assert_eq!(noq_proto::FourTuple::from_remote(alias_now).remote(), alias_now);
     }
 
     #[test]
@@ -102,13 +102,13 @@ mod tests {
         let address = |port| SocketAddr::from(([10, 0, 0, 1], port));
         (0..100).for_each(|port| aliases.again(address(port), 7));
         assert_eq!((aliases.numbers.len(), aliases.addresses.len()), (7, 7));
-        assert_eq!(aliases.told(address(0)), Some(address(0)));
+        assert_eq!(aliases.stack_address(address(0)), Some(address(0)));
         assert_eq!(aliases.real(alias(0)), None);
         assert_eq!(aliases.real(alias(99)), Some(address(99)));
     }
 
     #[test]
     fn nobody_sends_from_an_alias() {
-        assert_eq!(Aliases::default().told(alias(0)), None);
+        assert_eq!(Aliases::default().stack_address(alias(0)), None);
     }
 }

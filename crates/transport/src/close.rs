@@ -1,51 +1,51 @@
-//! Why a connection is over.
+//! Reasons of the end of a connection.
 
 use std::fmt;
 
-/// Why a connection is over, for programs: none has to read the sentence.
+/// Why a connection ended, so that no program has to parse the sentence.
 ///
-/// The first nine travel as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
-/// section 19.19), with a sentence for people as its reason phrase. The others are what this side
-/// finds by itself, and have no code.
+/// The first eight are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
+/// section 19.19), with a sentence for people as its reason phrase. The others are detected by this
+/// side, and have no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// Code 0: one of both programs closed it.
+    /// Code 0: closed by either application.
     Done,
-    /// Code 1: the other side broke the protocol.
+    /// Code 1: the other side violated the protocol.
     ProtocolViolation,
-    /// Code 2: the client's token is not the server's.
+    /// Code 2: wrong token.
     WrongToken,
-    /// Code 3: the greeting, or later an answer, did not come in time.
+    /// Code 3: the handshake, or later an answer, timed out.
     NoAnswer,
     /// Code 4: the receiver serves another sender.
     Busy,
-    /// Code 5: the program does not understand what it was sent.
+    /// Code 5: the program does not support what it received.
     Unsupported,
     /// Code 6: the program failed, for example because its disk is full.
     Failed,
-    /// Code 7: the receiver has processed all that was sent.
+    /// Code 7: the receiver has processed everything.
     Complete,
     /// A code that this version does not know.
     Other(u64),
-    /// The peer takes no more connections now (QUIC's CONNECTION_REFUSED).
+    /// The peer accepts no more connections now (QUIC's CONNECTION_REFUSED).
     Refused,
-    /// Both sides have no version of QUIC, or of this protocol, in common.
+    /// No common version of QUIC, or of this protocol.
     IncompatibleVersion,
     /// One side does not trust the other's certificate, or TLS failed.
     Untrusted,
-    /// Nothing was heard of the peer for as long as the configuration allows.
+    /// Idle timeout.
     TimedOut,
-    /// The peer has forgotten the connection (a stateless reset, RFC 9000, section 10.3).
+    /// The peer has no state of the connection (a stateless reset, RFC 9000, section 10.3).
     Reset,
-    /// QUIC failed in another way.
+    /// Another transport error.
     Transport,
-    /// The thread that carried the connection has ended.
+    /// The thread of the connection has ended.
     Ended,
 }
 
 impl CloseReason {
-    /// All that have a code and a name, in the order of their codes; then all without a code.
+    /// All with a code, in the order of their codes; then all without.
     pub const ALL: [Self; 15] = [
         Self::Done,
         Self::ProtocolViolation,
@@ -64,7 +64,7 @@ impl CloseReason {
         Self::Ended,
     ];
 
-    /// The application error code; `None` where this side found the reason by itself.
+    /// The application error code; `None` for a reason detected by this side.
     pub const fn code(self) -> Option<u64> {
         Some(match self {
             Self::Done => 0,
@@ -80,7 +80,7 @@ impl CloseReason {
         })
     }
 
-    /// The reason that an application error code stands for.
+    /// The reason for an application error code.
     pub fn of_code(code: u64) -> Self {
         let known = Self::ALL.into_iter().find(|reason| reason.code() == Some(code));
         known.unwrap_or(Self::Other(code))
@@ -108,47 +108,47 @@ impl CloseReason {
         }
     }
 
-    /// True where one of both programs closed the connection, and it was not lost.
+    /// True if either application closed the connection, and it was not lost.
     pub const fn is_orderly(self) -> bool {
         matches!(self, Self::Done | Self::Busy | Self::Unsupported | Self::Failed | Self::Complete)
     }
 
-    /// True where the same attempt again has no better chance: the token, the certificate or the
-    /// version is wrong, or the peer's program has ended it for good.
+    /// True if a repeated attempt cannot succeed: the token, the certificate or the
+    /// version is wrong, or the peer's application has ended it for good.
     pub const fn is_final(self) -> bool {
         self.is_misconfigured()
             || matches!(self, Self::Busy | Self::Unsupported | Self::Failed | Self::Complete)
     }
 
-    /// True where the user has to change something: the token, the certificate or the version.
+    /// True if the user has to change something: the token, the certificate or the version.
     pub const fn is_misconfigured(self) -> bool {
         matches!(self, Self::WrongToken | Self::Untrusted | Self::IncompatibleVersion)
     }
 }
 
-/// That a connection is over: why, for programs and for people.
+/// The end of a connection: its reason, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Why.
+    /// The reason.
     pub reason: CloseReason,
-    /// The peer's own words; empty where it had none. At most 200 bytes.
+    /// The peer's sentence; empty if it sent none. At most 200 bytes.
     pub said: String,
     /// A sentence for people, in lower case.
     pub sentence: String,
 }
 
 impl Closed {
-    /// What this side finds by itself.
+    /// Detected by this side.
     pub fn found(reason: CloseReason, sentence: impl Into<String>) -> Self {
         Self { reason, said: String::new(), sentence: sentence.into() }
     }
 
-    /// What this side's program has closed.
+    /// Closed by this side's application.
     pub fn by_this_side() -> Self {
         Self::found(CloseReason::Done, "it was closed by this side")
     }
 
-    /// What the peer closed with an application error code, and its words.
+    /// Closed by the peer with an application error code and a sentence.
     pub(crate) fn by_peer(code: u64, said: &[u8]) -> Self {
         let (reason, said) = (CloseReason::of_code(code), String::from_utf8_lossy(said));
         let sentence = match reason {

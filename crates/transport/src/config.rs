@@ -110,7 +110,7 @@ pub struct Configuration {
     /// Interval of keep-alive packets; `None`: none.
     pub keep_alive: Option<Duration>,
     /// Timeout of the QUIC handshake and of our own that follows it.
-    pub greeting_timeout: Duration,
+    pub handshake_timeout: Duration,
     /// Interval of clock comparisons.
     pub clock_interval: Duration,
     /// Maximum connections; more are refused.
@@ -146,7 +146,7 @@ impl Default for Configuration {
             discover_packet_size: true,
             idle_timeout: Duration::from_secs(10),
             keep_alive: Some(Duration::from_secs(3)),
-            greeting_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(5),
             clock_interval: Duration::from_secs(1),
             connections: 4096,
             half_open: 512,

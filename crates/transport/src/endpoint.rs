@@ -111,7 +111,7 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     /// Incoming connections that have not presented the token.
-    greeting: BTreeSet<usize>,
+    unadmitted: BTreeSet<usize>,
 }
 
 impl fmt::Debug for Endpoint {
@@ -149,7 +149,7 @@ impl Endpoint {
             responses: VecDeque::new(),
             scratch: Vec::new(),
             aliases: Aliases::default(),
-            greeting: BTreeSet::new(),
+            unadmitted: BTreeSet::new(),
         }
     }
 
@@ -222,8 +222,8 @@ impl Endpoint {
     /// The peer's address; `None` if the connection has ended.
     pub fn remote(&self, id: ConnectionId) -> Option<SocketAddr> {
         let kept = self.connections.get(id.place)?.as_ref()?;
-        let told = kept.connection.told_remote().filter(|_| kept.generation == id.generation)?;
-        self.aliases.real(told)
+        let remote = kept.connection.stack_remote().filter(|_| kept.generation == id.generation)?;
+        self.aliases.real(remote)
     }
 
     /// Number of connections.
@@ -235,7 +235,7 @@ impl Endpoint {
     pub fn handle(&mut self, now: Time, source: Source, datagram: BytesMut) {
         self.set_clock(now);
         let instant = self.epoch.instant(now);
-        let Some(remote) = self.aliases.told(source.remote) else { return };
+        let Some(remote) = self.aliases.stack_address(source.remote) else { return };
         let path = FourTuple::new(remote, source.local);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
@@ -245,7 +245,7 @@ impl Endpoint {
                     kept.connection.stack().handle_event(event);
                     kept.connection.after_datagram(now);
                     let unproved = kept.connection.unproved(now);
-                    if let Some(address) = unproved.and_then(|told| self.aliases.real(told)) {
+                    if let Some(address) = unproved.and_then(|remote| self.aliases.real(remote)) {
                         self.aliases.again(address, self.config.connections);
                     }
                     // It is processed together with the datagrams received with it.
@@ -356,7 +356,7 @@ impl Endpoint {
             self.respond(&transmit, scratch);
             return;
         }
-        let half_open = self.greeting.len();
+        let half_open = self.unadmitted.len();
         if half_open >= self.config.half_open {
             self.stack.ignore(incoming);
             return;
@@ -409,7 +409,7 @@ impl Endpoint {
             queued: false,
         });
         if accepted {
-            self.greeting.insert(place);
+            self.unadmitted.insert(place);
         }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
@@ -464,14 +464,14 @@ impl Endpoint {
             }
         }
         let id = ConnectionId { place, generation: kept.generation };
-        while let Some(told) = kept.connection.next_told() {
-            self.events.push_back(event(id, kept.accepted, told));
+        while let Some(event_of) = kept.connection.next_event() {
+            self.events.push_back(event(id, kept.accepted, event_of));
         }
-        if kept.accepted && !kept.connection.is_greeting() {
-            self.greeting.remove(&place);
+        if kept.accepted && !kept.connection.is_handshake() {
+            self.unadmitted.remove(&place);
         }
         if kept.connection.is_drained() {
-            self.greeting.remove(&place);
+            self.unadmitted.remove(&place);
             self.timers.remove(&(kept.wake, place));
             self.connections[place] = None;
             self.count -= 1;

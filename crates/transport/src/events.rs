@@ -1,4 +1,4 @@
-//! What an endpoint tells, and what it is told.
+//! Events of an endpoint, and what it sends and receives.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,137 +7,137 @@ use noq_proto::EcnCodepoint;
 use ontempo_foundation::Time;
 
 use crate::close::Closed;
-use crate::connection::{ReceiveStatistics, SendStatistics, Told};
+use crate::connection::{ConnectionEvent, ReceiveStatistics, SendStatistics};
 use crate::endpoint::ConnectionId;
 use crate::flow::{FlowConfig, FlowId};
 use crate::identity::IdentityError;
 use ontempo_udp::Dscp;
 
-/// What an endpoint tells.
+/// An event of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection that was asked for, or that a peer began, can be used.
+    /// A connection, outgoing or incoming, is open.
     Connected {
-        /// Which.
+        /// Its id.
         connection: ConnectionId,
-        /// True where the peer began it.
+        /// True for an incoming one.
         accepted: bool,
     },
     /// The peer opened a flow.
     FlowOpened {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which.
+        /// The flow.
         flow: FlowId,
-        /// How it is delivered.
+        /// Its configuration.
         config: FlowConfig,
     },
-    /// A flow that had nothing to receive has.
+    /// A flow without deliveries has one again.
     Readable {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which.
+        /// The flow.
         flow: FlowId,
     },
-    /// A flow that was full has room.
+    /// A full flow accepts units again.
     Writable {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which.
+        /// The flow.
         flow: FlowId,
     },
-    /// Units that this side sent were dropped at their deadline: the peer does not have them and
-    /// will not.
+    /// Units sent by this side were dropped at their deadline: the peer does not have them and
+    /// will not get them.
     Dropped {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Of which flow.
+        /// The flow.
         flow: FlowId,
         /// Their numbers.
         units: Vec<u64>,
     },
-    /// The peer finished a flow, and all of it has been received.
+    /// The peer finished a flow, and all of it was delivered.
     FlowEnded {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which.
+        /// The flow.
         flow: FlowId,
-        /// How it was received.
+        /// Its statistics.
         statistics: ReceiveStatistics,
     },
-    /// All of a flow that this side finished has arrived or been dropped; it is forgotten.
+    /// All units of a finished flow have arrived or been dropped; the flow is removed.
     FlowSettled {
-        /// On which connection.
+        /// The connection.
         connection: ConnectionId,
-        /// Which.
+        /// The flow.
         flow: FlowId,
-        /// How it was sent.
+        /// Its statistics.
         statistics: SendStatistics,
     },
-    /// A connection was closed by the peer, or lost, or never came to be. It tells nothing more.
+    /// A connection was closed by the peer, was lost, or could not be established. No event of it follows.
     Closed {
-        /// Which.
+        /// Its id.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         closed: Closed,
     },
 }
 
-/// Where a datagram came from.
+/// Origin of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The sender's address.
     pub remote: SocketAddr,
-    /// Which of this side's addresses it came to, where the driver knows.
+    /// The local address that it was sent to, if the driver knows.
     pub local: Option<IpAddr>,
-    /// Its congestion mark.
+    /// Its ECN.
     pub ecn: Option<EcnCodepoint>,
 }
 
 impl Source {
-    /// A datagram from `remote`, of which nothing else is known.
+    /// A datagram from `remote`, without further information.
     pub fn of(remote: SocketAddr) -> Self {
         Self { remote, local: None, ecn: None }
     }
 }
 
-/// What is to be sent: one datagram, or several of one size to one place.
+/// A transmission: one datagram, or several of one size to one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub destination: SocketAddr,
-    /// From which of this side's addresses; `None`: the system's choice.
+    /// Local source address; `None`: the system's choice.
     pub local: Option<IpAddr>,
-    /// The congestion mark to send with.
+    /// Its ECN.
     pub ecn: Option<EcnCodepoint>,
     /// Bytes in the buffer.
     pub size: usize,
-    /// Where there are several datagrams, the size of each but the last.
+    /// Size of each datagram but the last, if there are several.
     pub segment: Option<usize>,
-    /// The class of the connection that it is of; `None` where it has none of its own.
+    /// DSCP of its connection; `None`: the socket's.
     pub dscp: Option<Dscp>,
 }
 
-/// What an endpoint answers that is asked what to send.
+/// Result of polling an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// This, whose bytes are in the buffer. Ask again.
+    /// A transmission, in the buffer. Poll again.
     Transmit(Transmit),
     /// Nothing before this time: then call [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
     WaitUntil(Time),
-    /// Nothing before something arrives or is asked for.
+    /// Nothing before something arrives or the application acts.
     Idle,
 }
 
-/// Why no connection was begun.
+/// Why a connection could not be started.
 #[derive(Debug)]
 pub enum ConnectFailed {
-    /// What the server is known by cannot be used.
+    /// The trust configuration is unusable.
     Trust(IdentityError),
-    /// The endpoint has as many connections as it may.
+    /// The maximum number of connections is reached.
     TooMany,
-    /// The address or the name is not one.
+    /// The address or the name is invalid.
     Address(noq_proto::ConnectError),
 }
 
@@ -153,15 +153,19 @@ impl fmt::Display for ConnectFailed {
 
 impl std::error::Error for ConnectFailed {}
 
-pub(crate) fn event(connection: ConnectionId, accepted: bool, told: Told) -> Event {
-    match told {
-        Told::Open => Event::Connected { connection, accepted },
-        Told::FlowOpened(flow, config) => Event::FlowOpened { connection, flow, config },
-        Told::Readable(flow) => Event::Readable { connection, flow },
-        Told::Writable(flow) => Event::Writable { connection, flow },
-        Told::Dropped(flow, units) => Event::Dropped { connection, flow, units },
-        Told::FlowEnded(flow, statistics) => Event::FlowEnded { connection, flow, statistics },
-        Told::FlowSettled(flow, statistics) => Event::FlowSettled { connection, flow, statistics },
-        Told::Closed(closed) => Event::Closed { connection, closed },
+pub(crate) fn event(connection: ConnectionId, accepted: bool, event: ConnectionEvent) -> Event {
+    match event {
+        ConnectionEvent::Open => Event::Connected { connection, accepted },
+        ConnectionEvent::FlowOpened(flow, config) => Event::FlowOpened { connection, flow, config },
+        ConnectionEvent::Readable(flow) => Event::Readable { connection, flow },
+        ConnectionEvent::Writable(flow) => Event::Writable { connection, flow },
+        ConnectionEvent::Dropped(flow, units) => Event::Dropped { connection, flow, units },
+        ConnectionEvent::FlowEnded(flow, statistics) => {
+            Event::FlowEnded { connection, flow, statistics }
+        }
+        ConnectionEvent::FlowSettled(flow, statistics) => {
+            Event::FlowSettled { connection, flow, statistics }
+        }
+        ConnectionEvent::Closed(closed) => Event::Closed { connection, closed },
     }
 }

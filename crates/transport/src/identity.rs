@@ -351,8 +351,8 @@ impl Token {
         &self.0
     }
 
-    pub(crate) fn admits(&self, told: &[u8]) -> bool {
-        let (ours, theirs) = (digest(&SHA256, &self.0), digest(&SHA256, told));
+    pub(crate) fn admits(&self, presented: &[u8]) -> bool {
+        let (ours, theirs) = (digest(&SHA256, &self.0), digest(&SHA256, presented));
         // Constant time: the comparison does not stop at the first difference.
         let differ = ours.as_ref().iter().zip(theirs.as_ref()).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differ) == 0

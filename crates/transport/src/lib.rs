@@ -1,17 +1,17 @@
 //! Media over real networks: application data units over QUIC.
 //!
-//! An [`Endpoint`] is what stands behind one UDP socket: it connects, listens and keeps the
-//! connections. It is sans-I/O: no socket, no clock, no thread. A driver hands it what arrives and
-//! the time, and asks it what to send and when to ask again; the same endpoint runs over sockets,
+//! An [`Endpoint`] has all connections of one UDP socket: it connects, listens and demultiplexes.
+//! It is sans-I/O: no socket, no clock, no thread. A driver passes it datagrams and
+//! the time, and polls it for datagrams to send and the next timeout; the same endpoint runs over sockets,
 //! over the emulator's hosts, and in virtual time over the network of [`simulated`]. It never looks
 //! into a unit.
 //!
-//! A [`Connection`] carries flows in both directions, and a flow application data units: each has
-//! a number, and may have a deadline, a priority, and units that it depends on. What order they
-//! are delivered in, and what becomes of those that are lost, is each flow's choice
+//! A [`Connection`] carries flows in both directions, and a flow carries units: each has
+//! a number, and may have a deadline, a priority, and dependencies. The delivery order
+//! and the reliability are configured for each flow
 //! ([`FlowConfig`]).
 //!
-//! Programs that want sockets and threads rather than a state machine use [`live`].
+//! [`live`] is the blocking API with sockets and threads.
 
 mod address;
 mod close;

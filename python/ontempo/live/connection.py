@@ -128,7 +128,7 @@ def connect(
     the address's host. Where a host has several addresses, each is tried in turn.
 
     Raises `NotConnectedError` where there is no such host, no answer within
-    `Options.greeting_timeout_s`, or the peer refuses the token or is not verified; `ValueError` or
+    `Options.handshake_timeout_s`, or the peer refuses the token or is not verified; `ValueError` or
     `TypeError` for a wrong argument.
     """
     return Opening(lambda: _connect(address, trust, secret(token), name, options or Options()))

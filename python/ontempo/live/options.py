@@ -86,7 +86,7 @@ class Options:
     """A connection without packets for so long is lost, in seconds."""
     keep_alive_s: float | None = 3.0
     """How often an idle connection sends a packet to stay open, in seconds; ``None``: never."""
-    greeting_timeout_s: float = 5.0
+    handshake_timeout_s: float = 5.0
     """How long handshake and greeting may take, in seconds."""
     send_units: int = 4096
     """Send queue of one flow, in units: waiting, or sent and not acknowledged."""
@@ -113,7 +113,7 @@ class Options:
     """Send paced packets on time to the microsecond, by busy waiting on up to one core."""
 
     def __post_init__(self) -> None:
-        for name in ("idle_timeout_s", "greeting_timeout_s"):
+        for name in ("idle_timeout_s", "handshake_timeout_s"):
             seconds(name, getattr(self, name), above=True)
         if self.keep_alive_s is not None:
             seconds("keep_alive_s", self.keep_alive_s, above=True)

@@ -17,7 +17,7 @@ pub(crate) struct OptionsFields {
     acknowledge: String,
     idle_timeout_s: f64,
     keep_alive_s: Option<f64>,
-    greeting_timeout_s: f64,
+    handshake_timeout_s: f64,
     send_units: u64,
     send_bytes: u64,
     receive_flows: u64,
@@ -73,7 +73,7 @@ impl OptionsFields {
         all.acknowledge = choice("acknowledge", &self.acknowledge, &ACKNOWLEDGE)?;
         all.idle_timeout = seconds(self.idle_timeout_s);
         all.keep_alive = self.keep_alive_s.map(seconds);
-        all.greeting_timeout = seconds(self.greeting_timeout_s);
+        all.handshake_timeout = seconds(self.handshake_timeout_s);
         all.send_units = self.send_units;
         all.send_bytes = Bytes::new(self.send_bytes);
         all.limits.flows = self.receive_flows;
@@ -101,7 +101,7 @@ impl OptionsFields {
             acknowledge: name(&ACKNOWLEDGE, &all.acknowledge).to_owned(),
             idle_timeout_s: all.idle_timeout.as_secs_f64(),
             keep_alive_s: all.keep_alive.map(Duration::as_secs_f64),
-            greeting_timeout_s: all.greeting_timeout.as_secs_f64(),
+            handshake_timeout_s: all.handshake_timeout.as_secs_f64(),
             send_units: all.send_units,
             send_bytes: all.send_bytes.get(),
             receive_flows: all.limits.flows,

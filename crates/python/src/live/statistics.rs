@@ -61,10 +61,10 @@ impl SendStatistics {
             held_bytes: all.held_bytes,
             oldest_s: all.oldest.as_secs_f64(),
             settled: all.settled,
-            reported_units: all.told.units,
-            reported_bytes: all.told.bytes,
-            reported_late: all.told.late,
-            reported_delay_s: all.told.delay.as_secs_f64(),
+            reported_units: all.report.units,
+            reported_bytes: all.report.bytes,
+            reported_late: all.report.late,
+            reported_delay_s: all.report.delay.as_secs_f64(),
         }
     }
 }

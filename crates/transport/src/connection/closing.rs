@@ -1,4 +1,4 @@
-//! The end of a connection, and that the peer hears of it.
+//! Closing a connection and notifying the peer.
 
 use bytes::Bytes as Buffer;
 use noq_proto::{ConnectionError, Transmit, VarInt};
@@ -6,13 +6,13 @@ use ontempo_foundation::Time;
 
 use super::receiving::Receiving;
 use super::sending::Sending;
-use super::{Connection, Stage, Told};
+use super::{Connection, ConnectionEvent, Stage};
 use crate::close::{CloseReason, Closed};
 
 /// Probe timeouts that the closing period lasts (RFC 9000, section 10.2).
 const CLOSING_PERIOD: u64 = 3;
 
-/// Bytes of the sentence that the peer gets.
+/// Maximum size of the sentence sent to the peer, bytes.
 const MAX_SENTENCE: usize = 200;
 
 /// QUIC's error of a server that takes no connection (RFC 9000, section 20.1).
@@ -21,31 +21,31 @@ const CONNECTION_REFUSED: u64 = 0x02;
 /// The TLS alert of two ends without a protocol in common (RFC 7301, section 3.2), as QUIC's error.
 const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
 
-/// The datagram that closes a connection, and when it is sent again. In the closing period an
-/// endpoint answers what comes with the very packet that it sent (RFC 9000, section 10.2.1), and
-/// so does the stack; but a peer that waits for just this word sends nothing. It is said twice more
-/// unasked, which that section neither asks for nor forbids.
+/// The closing datagram, and when it is repeated. In the closing period an
+/// endpoint answers packets with the packet that it sent (RFC 9000, section 10.2.1), and
+/// so does the stack; but a peer that only waits sends nothing. It is therefore sent twice more
+/// without being asked, which that section neither requires nor forbids.
 #[derive(Default)]
 pub(super) struct LastWord {
     said: Option<(Transmit, Vec<u8>)>,
-    /// When it is due again, the last time first.
+    /// Times of repetition, latest first.
     times: Vec<Time>,
 }
 
 impl LastWord {
-    /// Of a closing period from `now` to `ends`: once more after each probe timeout within it.
+    /// For a closing period from `now` to `ends`: one repetition after each probe timeout within it.
     fn new(now: Time, ends: Time) -> Self {
         let probe_timeout = ends.since(now) / CLOSING_PERIOD;
         let times = (1..CLOSING_PERIOD).rev().map(|count| now + probe_timeout * count).collect();
         Self { said: None, times }
     }
 
-    /// When it is to be said again; never where it is not.
+    /// Time of the next repetition; [`Time::NEVER`] if there is none.
     pub(super) fn next(&self) -> Time {
         self.times.last().copied().unwrap_or(Time::NEVER)
     }
 
-    /// What the stack sends; after the closing that is nothing else.
+    /// Records the stack's packet; after closing there is no other.
     pub(super) fn keep(&mut self, transmit: &Transmit, datagram: &[u8]) {
         if !self.times.is_empty() {
             self.said = Some((same(transmit), datagram[..transmit.size].to_vec()));
@@ -59,8 +59,8 @@ fn same(transmit: &Transmit) -> Transmit {
 }
 
 impl Connection {
-    /// Closes the connection for a reason of the program's, with a sentence for the peer of at most
-    /// 200 bytes. A reason without a code goes as [`CloseReason::Done`].
+    /// Closes the connection for a reason of the application, with a sentence of at most
+    /// 200 bytes. A reason without a code is sent as [`CloseReason::Done`].
     pub fn close_with(&mut self, now: Time, reason: CloseReason, sentence: &str) {
         if self.stage == Stage::Closed {
             return;
@@ -80,14 +80,14 @@ impl Connection {
         self.receiving = Receiving::default();
     }
 
-    /// Ends the connection for what the peer did: its application gets `sentence`, the peer `said`.
+    /// Ends the connection because of the peer: the application gets `sentence`, the peer `said`.
     pub(super) fn end(&mut self, now: Time, reason: CloseReason, sentence: String, said: &str) {
-        self.told.push_back(Told::Closed(Closed::found(reason, sentence)));
+        self.events.push_back(ConnectionEvent::Closed(Closed::found(reason, sentence)));
         self.close_with(now, reason, said);
     }
 
-    /// The last word once more, where that is due and the peer has not closed, too.
-    pub(super) fn say_again(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+    /// Repeats the closing packet if it is due and the peer has not closed, too.
+    pub(super) fn close_again(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if now < self.last_word.next() {
             return None;
         }
@@ -101,7 +101,7 @@ impl Connection {
     }
 }
 
-/// What the stack's reason is for programs and for people.
+/// Converts the stack's reason.
 pub(super) fn closed(reason: &ConnectionError) -> Closed {
     let (found, sentence) = match reason {
         ConnectionError::ApplicationClosed(close) => {

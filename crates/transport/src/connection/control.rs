@@ -1,34 +1,34 @@
-//! The control stream: greeting, credit, what was dropped, the clocks.
+//! The control stream: handshake, credit, dropped units, clocks.
 
 use noq_proto::{Dir, StreamId, WriteError};
 use ontempo_foundation::{Duration, Time};
 
-use super::{Connection, Stage, Told, Violation};
+use super::{Connection, ConnectionEvent, Stage, Violation};
 use crate::close::CloseReason;
 use crate::flow::FlowId;
 use crate::wire::{AckRequest, Limits, MAX_MESSAGE, Message};
 
-/// What may wait to be written: a peer that asks and does not read ends there.
+/// Maximum bytes waiting to be written: a peer that requests without reading is closed there.
 const MAX_WAITING: usize = 256 << 10;
 
-/// What may wait to be read: a message and a piece of the next.
+/// Maximum bytes waiting to be parsed: a message and a part of the next.
 const MAX_READ: usize = 4 * MAX_MESSAGE;
 
-/// The control stream's two ends.
+/// Both directions of the control stream.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) stream: Option<StreamId>,
     pub(super) readable: bool,
     out: Vec<u8>,
     input: Vec<u8>,
-    /// When the clock was last asked for.
+    /// Time of the last clock request.
     asked: Option<Time>,
-    /// How often it was asked.
+    /// Number of clock requests.
     questions: u32,
     began: Time,
 }
 
-/// Questions that are asked in quick succession at the start, and how quick.
+/// Number of clock requests in quick succession at the start, and their interval.
 const FIRST_QUESTIONS: u32 = 4;
 const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -45,7 +45,7 @@ impl Control {
         }
     }
 
-    pub(super) fn say(&mut self, message: &Message) {
+    pub(super) fn send(&mut self, message: &Message) {
         message.write(&mut self.out);
     }
 
@@ -58,7 +58,7 @@ impl Control {
         self.out.is_empty()
     }
 
-    /// When the peer is next asked for its clock.
+    /// When the next clock request is due.
     pub(super) fn next_question(&self, interval: Duration) -> Time {
         let interval = if self.questions < FIRST_QUESTIONS { FIRST_INTERVAL } else { interval };
         self.asked.map_or(self.began, |asked| asked + interval.max(FIRST_INTERVAL))
@@ -68,11 +68,11 @@ impl Control {
         if now >= self.next_question(interval) {
             self.asked = Some(now);
             self.questions = self.questions.saturating_add(1);
-            self.say(&Message::Clock { asked: now });
+            self.send(&Message::Clock { asked: now });
         }
     }
 
-    /// Writes what can be written; true where something was.
+    /// Writes pending messages; true if anything was written.
     pub(super) fn write(&mut self, stack: &mut noq_proto::Connection) -> Result<bool, Violation> {
         let Some(stream) = self.stream else { return Ok(false) };
         let mut written = 0;
@@ -89,7 +89,7 @@ impl Control {
         if self.out.len() > MAX_WAITING { Err(Violation::Deaf) } else { Ok(written > 0) }
     }
 
-    /// Reads what has come; false where the peer has ended the stream.
+    /// Reads available messages; false if the peer has ended the stream.
     fn read(&mut self, stack: &mut noq_proto::Connection) -> Result<bool, Violation> {
         let Some(stream) = self.stream else { return Ok(true) };
         let mut receive = stack.recv_stream(stream);
@@ -118,20 +118,20 @@ impl Control {
 }
 
 impl Connection {
-    /// The client opens the control stream and says who it is.
+    /// The client opens the control stream and sends its hello.
     pub(super) fn greet(&mut self) {
         if !self.stack.side().is_client() {
             return;
         }
         self.control.stream = self.stack.streams().open(Dir::Bi);
         if let Some(stream) = self.control.stream {
-            // What was dropped or taken must not wait behind units.
+            // Reports of dropped or taken units must not wait behind units.
             let _ = self.stack.send_stream(stream).set_priority(i32::MAX);
         }
         let limits = self.config.limits;
         let acknowledge = self.config.acknowledge;
         let token = self.token.as_bytes().to_vec();
-        self.control.say(&Message::Hello { token, limits, acknowledge });
+        self.control.send(&Message::Hello { token, limits, acknowledge });
     }
 
     pub(super) fn read_control(&mut self, now: Time) -> Result<(), Violation> {
@@ -161,15 +161,15 @@ impl Connection {
     }
 
     fn on_message(&mut self, now: Time, message: Message) -> Result<(), Violation> {
-        if self.stage == Stage::Greeting {
-            return self.on_greeting(now, message);
+        if self.stage == Stage::Handshake {
+            return self.on_handshake(now, message);
         }
         match message {
             Message::Hello { .. } | Message::Welcome { .. } => return Err(Violation::OutOfPlace),
             Message::FlowOpened(opened) => {
                 let id = FlowId::incoming(opened.flow);
                 let config = self.receiving.open(now, opened, self.config.limits)?;
-                self.told.push_back(Told::FlowOpened(id, config));
+                self.events.push_back(ConnectionEvent::FlowOpened(id, config));
                 self.receiving.unpark(id.number);
                 self.read_units(now)?;
             }
@@ -178,7 +178,7 @@ impl Connection {
             }
             Message::Dropped { flow, units } => {
                 let arrived = self.receiving.on_dropped(now, flow, &units)?;
-                self.control.say(&Message::Settled { flow, arrived });
+                self.control.send(&Message::Settled { flow, arrived });
             }
             Message::Settled { flow, arrived } => {
                 let dropped = self.sending.on_settled(flow, &arrived)?;
@@ -186,12 +186,13 @@ impl Connection {
                     self.trace.unit(now, "dropped", FlowId::outgoing(flow), *unit, &[]);
                 }
                 if !dropped.is_empty() {
-                    self.told.push_back(Told::Dropped(FlowId::outgoing(flow), dropped));
+                    self.events
+                        .push_back(ConnectionEvent::Dropped(FlowId::outgoing(flow), dropped));
                 }
             }
             Message::Credit { flow, units, bytes } => self.sending.on_credit(flow, units, bytes)?,
             Message::Clock { asked } => {
-                self.control.say(&Message::ClockAnswer { asked, came: now, left: now });
+                self.control.send(&Message::ClockAnswer { asked, came: now, left: now });
             }
             Message::ClockAnswer { asked, came, left } => {
                 if asked > now || came > left {
@@ -199,12 +200,12 @@ impl Connection {
                 }
                 self.clocks.on_answer(asked, came, left, now);
             }
-            Message::Feedback { flow, told } => self.sending.on_feedback(flow, told)?,
+            Message::ReceiverReport { flow, report } => self.sending.on_report(flow, report)?,
         }
         Ok(())
     }
 
-    fn on_greeting(&mut self, now: Time, message: Message) -> Result<(), Violation> {
+    fn on_handshake(&mut self, now: Time, message: Message) -> Result<(), Violation> {
         match message {
             Message::Hello { token, limits, acknowledge } if self.stack.side().is_server() => {
                 if !self.token.admits(&token) {
@@ -214,7 +215,7 @@ impl Connection {
                 }
                 let ours = self.config.limits;
                 let request = self.config.acknowledge;
-                self.control.say(&Message::Welcome { limits: ours, acknowledge: request });
+                self.control.send(&Message::Welcome { limits: ours, acknowledge: request });
                 self.open(limits, acknowledge);
             }
             Message::Welcome { limits, acknowledge } if self.stack.side().is_client() => {
@@ -229,6 +230,6 @@ impl Connection {
         self.stage = Stage::Open;
         self.sending.peer = limits;
         self.acks.set(acknowledge);
-        self.told.push_back(Told::Open);
+        self.events.push_back(ConnectionEvent::Open);
     }
 }

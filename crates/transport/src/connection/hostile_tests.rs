@@ -80,7 +80,7 @@ impl World {
         self.network.endpoint(VILLAIN).connection(self.ids[VILLAIN])
     }
 
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         let Some(villain) = self.villain() else { return };
         let Some(stream) = villain.control.stream else { return };
         let _ = villain.stack.send_stream(stream).write(bytes);
@@ -91,7 +91,7 @@ impl World {
     fn message(&mut self, message: &Message) {
         let mut bytes = Vec::new();
         message.write(&mut bytes);
-        self.say(&bytes);
+        self.send(&bytes);
     }
 
     fn open_flow(&mut self, flow: u64, reliability: Reliability) {
@@ -166,14 +166,14 @@ const ATTACKS: [Attack; 16] = [
         "cannot be",
     ),
     (
-        "a second greeting",
+        "a second hello",
         |w| {
             let (limits, acknowledge) = (LIMITS, crate::AckRequest::Immediate);
             w.message(&Message::Welcome { limits, acknowledge });
         },
         "out of place",
     ),
-    ("a message of a gigabyte", |w| w.say(&[0xc0, 0, 0, 0, 0x40, 0, 0, 0]), "unreadable"),
+    ("a message of a gigabyte", |w| w.send(&[0xc0, 0, 0, 0, 0x40, 0, 0, 0]), "unreadable"),
     ("a unit of a flow far off", |w| w.stream(&unit(900, 0, 10), false), "cannot be"),
     ("a unit of a terabyte", |w| w.stream(&unit(0, 0, 1 << 40), false), "cannot be"),
     ("a number far off", |w| w.stream(&unit(0, 51, 10), false), "leave to send"),

@@ -6,7 +6,7 @@ mod control;
 mod gate;
 #[cfg(test)]
 mod hostile_tests;
-mod moved;
+mod migration;
 mod receive_flow;
 mod receiving;
 mod send_flow;
@@ -31,7 +31,7 @@ use clocks::Clocks;
 use closing::{LastWord, closed};
 use control::Control;
 use gate::{AckGate, Gate};
-use moved::Moved;
+use migration::Moved;
 use ontempo_udp::Dscp;
 use receiving::Receiving;
 use sending::Sending;
@@ -39,20 +39,20 @@ use sending::Sending;
 pub use send_flow::SendError;
 pub use statistics::{ConnectionStatistics, DelayStatistics, ReceiveStatistics, SendStatistics};
 
-/// How a peer broke the rules.
+/// How a peer violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// What cannot be read.
+    /// An unreadable message.
     Unreadable(WireError),
-    /// A message out of place.
+    /// A message in the wrong state.
     OutOfPlace,
-    /// An answer to what was not asked.
+    /// An answer without a request.
     Unasked,
-    /// What cannot be: a size, a number.
+    /// An impossible size or number.
     Absurd,
-    /// More than it was given leave to send.
+    /// More than its credit allows.
     Credit,
-    /// It asks, and does not read the answers.
+    /// Requests without reading the answers.
     Deaf,
 }
 
@@ -75,17 +75,17 @@ impl From<WireError> for Violation {
     }
 }
 
-/// Probes that a probe timeout makes the stack send (RFC 9002, section 6.2.4).
+/// Probes that the stack sends on a probe timeout (RFC 9002, section 6.2.4).
 const MAX_PROBES: u8 = 2;
 
 /// Why a flow could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowError {
-    /// The connection is not open, or no longer.
+    /// The connection is not open.
     NotOpen,
-    /// The peer takes no more flows at a time.
+    /// The peer allows no more concurrent flows.
     TooMany {
-        /// How many it takes.
+        /// Its limit.
         most: u64,
     },
     /// The label is longer than 256 bytes.
@@ -104,9 +104,9 @@ impl std::fmt::Display for FlowError {
 
 impl std::error::Error for FlowError {}
 
-/// What a connection tells its application.
+/// An event for the application.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum ConnectionEvent {
     Open,
     FlowOpened(FlowId, FlowConfig),
     Readable(FlowId),
@@ -117,23 +117,23 @@ pub(crate) enum Told {
     Closed(Closed),
 }
 
-/// How far a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// QUIC's handshake, then the greeting.
-    Greeting,
+    /// QUIC's handshake, then our own.
+    Handshake,
     Open,
-    /// Closed by either side; what is left is to tell the peer.
+    /// Closed by either side; the peer is being notified.
     Closed,
 }
 
-/// What a connection answers that is asked for a packet.
+/// Result of polling a connection for a packet.
 pub(crate) enum Step {
     /// One or more, in the buffer.
     Transmit(noq_proto::Transmit),
-    /// None before this time.
+    /// Nothing before this time.
     Wait(Time),
-    /// None before something happens.
+    /// Nothing before an event.
     Nothing,
 }
 
@@ -146,32 +146,32 @@ pub struct Connection {
     account: SharedAccount,
     trace: Trace,
     watched: Watched,
-    /// Numbers of packets opened; here to be used again.
+    /// Numbers of received packets; reused buffer.
     opened: Vec<u64>,
     stage: Stage,
-    /// By when the greeting must be over.
-    greeting_ends: Time,
+    /// Deadline of the handshake.
+    handshake_ends: Time,
     gate: Gate,
     acks: AckGate,
     clocks: Clocks,
     control: Control,
     sending: Sending,
     receiving: Receiving,
-    told: VecDeque<Told>,
-    /// True where the stack may have something to send that must not be held back.
+    events: VecDeque<ConnectionEvent>,
+    /// True if the stack may have something to send that must not be delayed.
     urgent: bool,
     /// Probes that the stack may send before anything else.
     probes: u8,
-    /// True where something happened since the last progress.
+    /// True if anything happened since the last progress.
     pub(crate) touched: bool,
-    /// The peer's address when it was last looked at, as the stack knows it.
-    told_remote: Option<std::net::SocketAddr>,
+    /// The peer's stack address at the last check.
+    stack_remote: Option<std::net::SocketAddr>,
     moved: Option<Moved>,
-    /// PATH_CHALLENGE frames that had come when these were last looked at.
+    /// PATH_CHALLENGE frames received until the last check.
     proofs_asked: u64,
-    /// When something last came, and when what is done about silence was last done.
+    /// Time of the last arrival, and of the last reaction to silence.
     heard: Time,
-    /// When the peer last said something, on a stream or in a datagram.
+    /// Time of the last stream data or datagram from the peer.
     pub(super) answered: Time,
     tried: Time,
     last_word: LastWord,
@@ -197,19 +197,19 @@ impl Connection {
         Self {
             watched,
             opened: Vec::new(),
-            stage: Stage::Greeting,
-            greeting_ends: now + config.greeting_timeout,
+            stage: Stage::Handshake,
+            handshake_ends: now + config.handshake_timeout,
             gate: Gate::new(config.pacing),
             acks: AckGate::default(),
             clocks: Clocks::default(),
             control: Control::new(now),
             sending: Sending::default(),
             receiving: Receiving::default(),
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             urgent: true,
             probes: 0,
             touched: true,
-            told_remote: None,
+            stack_remote: None,
             moved: None,
             proofs_asked: 0,
             heard: now,
@@ -229,7 +229,7 @@ impl Connection {
     /// Opens a flow to the peer.
     ///
     /// # Errors
-    /// Where the connection is not open, the peer takes no more flows, or the label is too long.
+    /// If the connection is not open, the peer allows no more flows, or the label is too long.
     pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, FlowError> {
         if self.stage != Stage::Open {
             return Err(FlowError::NotOpen);
@@ -239,11 +239,11 @@ impl Connection {
         Ok(FlowId::outgoing(number))
     }
 
-    /// Sends a unit and answers its number. It is taken for sending; when it leaves is the
-    /// congestion control's matter.
+    /// Queues a unit and returns its number. When it is sent is decided by the
+    /// congestion control.
     ///
     /// # Errors
-    /// Where the flow is full or not there, or the unit is not one; it is then not taken.
+    /// If the flow is full or does not exist, or the unit is invalid; it is then not queued.
     pub fn send(&mut self, now: Time, flow: FlowId, unit: Outgoing) -> Result<u64, SendError> {
         if self.stage != Stage::Open {
             return Err(SendError::NotOpen);
@@ -258,12 +258,12 @@ impl Connection {
         Ok(id)
     }
 
-    /// The longest unit that the peer takes and this side keeps, in bytes.
+    /// Maximum size of a unit accepted by the peer and this side, in bytes.
     pub fn longest_unit(&self) -> u64 {
         self.sending.longest_unit(&self.config)
     }
 
-    /// Says that nothing more will be sent on a flow; what was taken still arrives.
+    /// Finishes a flow: nothing more will be sent on it; queued units still arrive.
     pub fn finish_flow(&mut self, flow: FlowId) {
         if flow.outgoing {
             self.touched = true;
@@ -271,8 +271,8 @@ impl Connection {
         }
     }
 
-    /// The next unit of a flow that may be delivered; `None` where there is none now. What is
-    /// not taken keeps the peer from sending more.
+    /// The next unit of a flow to deliver; `None` if there is none now. Units that are
+    /// not taken keep the peer from sending more (backpressure).
     pub fn receive(&mut self, flow: FlowId) -> Option<Delivery> {
         if flow.outgoing {
             return None;
@@ -286,19 +286,19 @@ impl Connection {
         Some(delivery)
     }
 
-    /// Closes the connection, done, with a sentence for the peer of at most 200 bytes. What has not
-    /// arrived yet may never.
+    /// Closes the connection with [`CloseReason::Done`] and a sentence of at most 200 bytes. What has not
+    /// arrived yet may be lost.
     pub fn close(&mut self, now: Time, sentence: &str) {
         self.close_with(now, CloseReason::Done, sentence);
     }
 
-    /// True where all that was taken for sending has arrived or been dropped, and told.
+    /// True if all queued units have arrived or been dropped, and the events were polled.
     pub fn is_idle(&self) -> bool {
         self.sending.is_idle() && self.control.is_idle()
     }
 
-    pub(crate) fn is_greeting(&self) -> bool {
-        self.stage == Stage::Greeting
+    pub(crate) fn is_handshake(&self) -> bool {
+        self.stage == Stage::Handshake
     }
 
     /// True while units can be sent and received.
@@ -306,7 +306,7 @@ impl Connection {
         self.stage == Stage::Open
     }
 
-    /// Gives the packets to the peer a class of their own, whatever address it moves to.
+    /// Sets the DSCP of the packets to the peer, also after a migration.
     pub fn mark(&mut self, dscp: Dscp) {
         self.dscp = Some(dscp);
     }
@@ -315,24 +315,24 @@ impl Connection {
         self.dscp
     }
 
-    /// Changes the keys that packets are sealed with.
+    /// Updates the packet protection keys.
     pub fn update_keys(&mut self) {
         self.touched = true;
         self.urgent = true;
         self.stack.force_key_update();
     }
 
-    /// A flow that this side sends, as it stands.
+    /// Statistics of a sending flow.
     pub fn send_statistics(&mut self, now: Time, flow: FlowId) -> Option<SendStatistics> {
         if flow.outgoing { self.sending.statistics(now, flow.number) } else { None }
     }
 
-    /// A flow that the peer sends, as it stands.
+    /// Statistics of a receiving flow.
     pub fn receive_statistics(&mut self, now: Time, flow: FlowId) -> Option<ReceiveStatistics> {
         if flow.outgoing { None } else { self.receiving.statistics(now, flow.number) }
     }
 
-    /// The connection, as it stands.
+    /// Statistics of the connection.
     pub fn statistics(&mut self) -> ConnectionStatistics {
         let path = self.stack.path_stats(PathId::ZERO).unwrap_or_default();
         let all = self.stack.stats();
@@ -358,8 +358,8 @@ impl Connection {
         }
     }
 
-    /// The peer's address, as the stack was told it.
-    pub(crate) fn told_remote(&self) -> Option<std::net::SocketAddr> {
+    /// The peer's address as the stack knows it.
+    pub(crate) fn stack_remote(&self) -> Option<std::net::SocketAddr> {
         Some(self.stack.network_path(PathId::ZERO).ok()?.remote())
     }
 
@@ -376,11 +376,11 @@ impl Connection {
         self.stack.is_drained()
     }
 
-    pub(crate) fn next_told(&mut self) -> Option<Told> {
-        self.told.pop_front()
+    pub(crate) fn next_event(&mut self) -> Option<ConnectionEvent> {
+        self.events.pop_front()
     }
 
-    /// A datagram was handed to the stack.
+    /// A datagram was passed to the stack.
     pub(crate) fn after_datagram(&mut self, now: Time) {
         self.watched.take(&mut self.opened);
         if !self.opened.is_empty() {
@@ -392,7 +392,7 @@ impl Connection {
         }
     }
 
-    /// Time has passed.
+    /// Handles timeouts.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         let due = self.stack.poll_timeout().is_some_and(|at| self.epoch.time(at) <= now);
         if due {
@@ -403,16 +403,21 @@ impl Connection {
         self.try_harder(now);
     }
 
-    /// Does all that can be done now, short of sending.
+    /// Processes everything possible except sending.
     pub(crate) fn progress(&mut self, now: Time) {
         self.touched = false;
         while let Some(event) = self.stack.poll() {
             self.on_stack_event(now, event);
         }
-        if self.stage == Stage::Greeting && now >= self.greeting_ends {
-            let limit = self.config.greeting_timeout;
+        if self.stage == Stage::Handshake && now >= self.handshake_ends {
+            let limit = self.config.handshake_timeout;
             let sentence = format!("no answer came within {limit}");
-            self.end(now, CloseReason::NoAnswer, sentence, "the greeting did not come in time");
+            self.end(
+                now,
+                CloseReason::NoAnswer,
+                sentence,
+                "the handshake did not complete in time",
+            );
         }
         if self.stage == Stage::Open && now >= self.answerless_at() {
             let sentence = "the peer no longer answers".to_owned();
@@ -430,10 +435,10 @@ impl Connection {
         self.read_control(now)?;
         if self.stage == Stage::Open {
             self.read_units(now)?;
-            self.tell_receiving(now);
+            self.report_receiving(now);
             self.control.ask_time(now, self.config.clock_interval);
-            // A flow's opening goes before its units: written after them it could wait for the
-            // room that they take and, unopened, never give back.
+            // A flow's opening precedes its units: written after them it could wait for flow control
+            // credit that they use and, unopened, never release.
             self.urgent |= self.control.write(&mut self.stack)?;
             self.write_units(now);
         }
@@ -453,7 +458,7 @@ impl Connection {
             StackEvent::ConnectionLost { reason } => {
                 if self.stage != Stage::Closed {
                     self.look_once_more(now);
-                    self.told.push_back(Told::Closed(closed(&reason)));
+                    self.events.push_back(ConnectionEvent::Closed(closed(&reason)));
                 }
                 self.stage = Stage::Closed;
                 self.sending = Sending::default();
@@ -480,17 +485,17 @@ impl Connection {
         }
     }
 
-    /// What came before the end, in datagrams that were handed over together with it, counts; what
-    /// is ready of it can still be taken.
+    /// Data in datagrams received together with the end still counts; units ready by then can still
+    /// be taken.
     fn look_once_more(&mut self, now: Time) {
-        // Whoever broke the rules is gone, too.
+        // A peer that violated the protocol is gone, too.
         if self.read_control(now).is_ok() && self.read_units(now).is_ok() {
-            self.tell_receiving(now);
+            self.report_receiving(now);
         }
-        self.sending.end_flows(now, &mut self.control, &mut self.told);
+        self.sending.end_flows(now, &mut self.control, &mut self.events);
     }
 
-    /// What is to be sent at `now`, after all [progress](Self::progress), written to `out`.
+    /// Writes the next packets to send at `now` to `out`, after all [progress](Self::progress).
     pub(crate) fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Step {
         let carrying = self.stage == Stage::Open;
         if carrying
@@ -500,7 +505,7 @@ impl Connection {
         {
             return Step::Wait(until);
         }
-        let most = match self.gate.allowed(now, self.most_at_once(carrying)) {
+        let most = match self.gate.allowed(now, self.max_batch(carrying)) {
             Ok(most) => most,
             Err(_) if !carrying || self.is_to_prove() => 1,
             Err(until) => return Step::Wait(until),
@@ -509,7 +514,7 @@ impl Connection {
         let Some(transmit) = self.stack.poll_transmit(self.epoch.instant(now), most, out) else {
             self.urgent = false;
             self.acks.release();
-            return self.say_again(now, out).map_or(Step::Nothing, Step::Transmit);
+            return self.close_again(now, out).map_or(Step::Nothing, Step::Transmit);
         };
         self.last_word.keep(&transmit, out);
         self.probes = self.probes.saturating_sub(1);
@@ -521,25 +526,25 @@ impl Connection {
                 self.gate.on_sent(now, Bytes::new(size as u64), &account);
             }
         }
-        // There may be room for more units now.
+        // How many packets one transmission may have. All packets of a transmission have the size of its
         self.touched |= !self.sending.is_idle();
         Step::Transmit(transmit)
     }
 
-    /// How many packets one transmission may consist of. All of one transmission are as long as its
-    /// first; behind one that is short, a probe or an acknowledgement, the stack was seen to fill
-    /// the window with packets too short for any frame, and then to wait for ever. What may begin
-    /// with such a packet is therefore asked for one by one.
-    fn most_at_once(&self, carrying: bool) -> usize {
+    /// How many packets one transmission may have. All packets of a transmission have the size of its
+    /// first; behind a short one, a probe or an acknowledgement, the stack was observed to fill cwnd
+    /// with packets too short for any frame, and then to wait for ever. Anything that may begin with
+    /// such a packet is therefore polled one by one.
+    fn max_batch(&self, carrying: bool) -> usize {
         let short = self.probes > 0 || (carrying && self.sending.is_idle());
         if short { 1 } else { self.config.segments }
     }
 
-    /// When it wants to be woken, if nothing happens before.
+    /// The next timeout.
     pub(crate) fn wake_at(&mut self) -> Time {
         let mut wake = self.stack.poll_timeout().map_or(Time::NEVER, |at| self.epoch.time(at));
         match self.stage {
-            Stage::Greeting => wake = wake.min(self.greeting_ends),
+            Stage::Handshake => wake = wake.min(self.handshake_ends),
             Stage::Open => {
                 wake = wake.min(self.sending.next_deadline());
                 wake = wake.min(self.receiving.next_end());

@@ -10,7 +10,7 @@ use super::Violation;
 use super::clocks::Clocks;
 use super::statistics::{Delays, ReceiveStatistics, Throughput};
 use crate::flow::{Delivery, DeliveryOrder, FlowConfig, Reliability, Unit};
-use crate::wire::{DroppedUnit, Limits, Told, UnitHeader};
+use crate::wire::{DroppedUnit, Limits, ReceiverReport, UnitHeader};
 
 /// Dropped units remembered, to report them as missing dependencies.
 const MAX_DROPPED: usize = 4096;
@@ -100,12 +100,12 @@ pub(super) struct ReceiveFlow {
     units: Option<u64>,
     /// When a flow without retransmission ends, after its end was signalled.
     end: Time,
-    pub(super) end_told: bool,
+    pub(super) end_reported: bool,
     throughput: Throughput,
     delays: Delays,
     statistics: ReceiveStatistics,
     /// The last receiver report.
-    told: Told,
+    reported: ReceiverReport,
 }
 
 impl ReceiveFlow {
@@ -126,7 +126,7 @@ impl ReceiveFlow {
             floor: 0,
             units: None,
             end: Time::NEVER,
-            end_told: false,
+            end_reported: false,
             throughput: Throughput::starting(now),
             delays: Delays::default(),
             statistics: ReceiveStatistics {
@@ -143,7 +143,7 @@ impl ReceiveFlow {
                 throughput: ontempo_foundation::Rate::from_bits_per_sec(0),
                 delay: super::statistics::DelayStatistics::default(),
             },
-            told: Told::default(),
+            reported: ReceiverReport::default(),
         }
     }
 
@@ -330,7 +330,7 @@ impl ReceiveFlow {
 
     /// New credit for the peer, if it is at least an eighth of the limit.
     pub(super) fn more_credit(&mut self) -> Option<(u64, u64)> {
-        if !self.is_repaired() || self.end_told {
+        if !self.is_repaired() || self.end_reported {
             return None;
         }
         let reach = self.order.lowest_missing().saturating_add(self.limits.units);
@@ -374,14 +374,14 @@ impl ReceiveFlow {
     }
 
     /// The receiver report, if anything changed.
-    pub(super) fn tell(&mut self) -> Option<Told> {
-        let told = Told {
+    pub(super) fn report(&mut self) -> Option<ReceiverReport> {
+        let report = ReceiverReport {
             units: self.statistics.units,
             bytes: self.statistics.bytes,
             late: self.statistics.late,
             delay: self.delays.statistics.last,
         };
-        (std::mem::replace(&mut self.told, told) != told).then_some(told)
+        (std::mem::replace(&mut self.reported, report) != report).then_some(report)
     }
 
     pub(super) fn statistics(&mut self, now: Time) -> ReceiveStatistics {

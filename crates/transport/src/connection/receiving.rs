@@ -8,7 +8,7 @@ use ontempo_foundation::Time;
 
 use super::receive_flow::{Fragments, Partial, ReceiveFlow};
 use super::statistics::ReceiveStatistics;
-use super::{Connection, Flows, Told, Violation};
+use super::{Connection, ConnectionEvent, Flows, Violation};
 use crate::flow::{Delivery, FlowConfig, FlowId, Reliability};
 use crate::wire::{
     DroppedUnit, FlowOpened, FragmentHeader, Limits, MAX_UNIT_HEADER, Message, UnitHeader,
@@ -298,29 +298,29 @@ impl Connection {
     }
 
     /// Sends events to the application and reports to the peer.
-    pub(super) fn tell_receiving(&mut self, now: Time) {
+    pub(super) fn report_receiving(&mut self, now: Time) {
         let receiving = &mut self.receiving;
         let asking = now >= self.control.next_question(self.config.clock_interval);
         for (number, flow) in &mut receiving.flows {
             let id = FlowId::incoming(*number);
             if flow.is_ready() && receiving.emptied.remove(number) {
-                self.told.push_back(Told::Readable(id));
+                self.events.push_back(ConnectionEvent::Readable(id));
             }
             if let Some((units, bytes)) = flow.more_credit() {
-                self.control.say(&Message::Credit { flow: *number, units, bytes });
+                self.control.send(&Message::Credit { flow: *number, units, bytes });
             }
             // As often as the clocks are compared.
-            if asking && let Some(told) = flow.tell() {
-                self.control.say(&Message::Feedback { flow: *number, told });
+            if asking && let Some(report) = flow.report() {
+                self.control.send(&Message::ReceiverReport { flow: *number, report });
             }
-            if !flow.end_told && flow.is_over(now) {
-                flow.end_told = true;
-                if let Some(told) = flow.tell() {
-                    self.control.say(&Message::Feedback { flow: *number, told });
+            if !flow.end_reported && flow.is_over(now) {
+                flow.end_reported = true;
+                if let Some(report) = flow.report() {
+                    self.control.send(&Message::ReceiverReport { flow: *number, report });
                 }
-                self.told.push_back(Told::FlowEnded(id, flow.statistics(now)));
+                self.events.push_back(ConnectionEvent::FlowEnded(id, flow.statistics(now)));
             }
         }
-        receiving.flows.retain(|_, flow| !flow.end_told);
+        receiving.flows.retain(|_, flow| !flow.end_reported);
     }
 }

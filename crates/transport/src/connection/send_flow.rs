@@ -110,14 +110,14 @@ pub(super) struct SendFlow {
     credit_bytes: u64,
     charged: u64,
     /// Dropped and not yet reported to the peer.
-    untold: Vec<DroppedUnit>,
+    unreported: Vec<DroppedUnit>,
     /// Reported as dropped and not yet answered.
     unsettled: VecDeque<Vec<u64>>,
     /// The stream being written, and what is left to write.
     pub(super) writing: Option<(StreamId, VecDeque<Bytes>)>,
     /// The application has finished the flow.
     pub(super) finished: bool,
-    pub(super) finish_told: bool,
+    pub(super) finish_sent: bool,
     /// The application got `Full` and waits for `Writable`.
     starved: bool,
     pub(super) statistics: SendStatistics,
@@ -136,11 +136,11 @@ impl SendFlow {
             credit_units: units,
             credit_bytes: bytes,
             charged: 0,
-            untold: Vec::new(),
+            unreported: Vec::new(),
             unsettled: VecDeque::new(),
             writing: None,
             finished: false,
-            finish_told: false,
+            finish_sent: false,
             starved: false,
             statistics: SendStatistics::default(),
         }
@@ -313,12 +313,12 @@ impl SendFlow {
                     self.statistics.dropped += 1;
                     self.forget(id, size, None);
                 } else {
-                    self.untold.push(DroppedUnit { id, bytes: 0 });
+                    self.unreported.push(DroppedUnit { id, bytes: 0 });
                 }
                 Some(None)
             }
             Place::Written(stream) => {
-                self.untold.push(DroppedUnit { id, bytes: size });
+                self.unreported.push(DroppedUnit { id, bytes: size });
                 Some(Some(GivenUp { stream }))
             }
             before => {
@@ -339,23 +339,23 @@ impl SendFlow {
 
     /// Dropped units not yet reported to the peer; those of one message.
     pub(super) fn tell_dropped(&mut self) -> Option<Vec<DroppedUnit>> {
-        if self.untold.is_empty() {
+        if self.unreported.is_empty() {
             return None;
         }
-        let count = self.untold.len().min(MAX_DROPPED);
-        let told: Vec<_> = self.untold.drain(..count).collect();
-        self.unsettled.push_back(told.iter().map(|unit| unit.id).collect());
-        Some(told)
+        let count = self.unreported.len().min(MAX_DROPPED);
+        let reported: Vec<_> = self.unreported.drain(..count).collect();
+        self.unsettled.push_back(reported.iter().map(|unit| unit.id).collect());
+        Some(reported)
     }
 
     /// The peer answered the oldest report: these had arrived. Returns the others.
     pub(super) fn on_settled(&mut self, arrived: &[u64]) -> Result<Vec<u64>, Violation> {
-        let told = self.unsettled.pop_front().ok_or(Violation::Unasked)?;
-        if !arrived.iter().all(|id| told.contains(id)) {
+        let reported = self.unsettled.pop_front().ok_or(Violation::Unasked)?;
+        if !arrived.iter().all(|id| reported.contains(id)) {
             return Err(Violation::Unasked);
         }
         let mut dropped = Vec::new();
-        for id in told {
+        for id in reported {
             if arrived.contains(&id) {
                 self.statistics.arrived += 1;
             } else {
@@ -394,12 +394,12 @@ impl SendFlow {
 
     /// True if nothing of it is queued or in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.slots.is_empty() && self.untold.is_empty()
+        self.slots.is_empty() && self.unreported.is_empty()
     }
 
     /// True if everything is resolved.
     pub(super) fn is_over(&self) -> bool {
-        self.finish_told && self.is_idle()
+        self.finish_sent && self.is_idle()
     }
 
     /// Statistics of the flow.

@@ -9,11 +9,11 @@ use ontempo_foundation::{Bytes as Size, Time};
 use super::control::Control;
 use super::send_flow::{GivenUp, SendError, SendFlow, longest_unit};
 use super::statistics::SendStatistics;
-use super::{Connection, FlowError, Flows, Told, Violation};
+use super::{Connection, ConnectionEvent, FlowError, Flows, Violation};
 use crate::config::Configuration;
 use crate::flow::{FlowConfig, FlowId, Outgoing, Reliability};
 use crate::wire::{
-    FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, Told as ToldOfFlow,
+    FlowOpened, FragmentHeader, Limits, MAX_LABEL, MAX_UNIT_HEADER, Message, ReceiverReport,
     UnitHeader,
 };
 
@@ -80,7 +80,7 @@ impl Sending {
         }
         let flow = self.next;
         self.next += 1;
-        control.say(&Message::FlowOpened(FlowOpened {
+        control.send(&Message::FlowOpened(FlowOpened {
             flow,
             order: config.order,
             reliability: config.reliability,
@@ -115,7 +115,7 @@ impl Sending {
     pub(super) fn is_idle(&self) -> bool {
         self.streams.is_empty()
             && self.datagrams.is_empty()
-            && self.flows.values().all(|flow| flow.is_idle() && flow.finished == flow.finish_told)
+            && self.flows.values().all(|flow| flow.is_idle() && flow.finished == flow.finish_sent)
     }
 
     pub(super) fn next_deadline(&self) -> Time {
@@ -142,9 +142,9 @@ impl Sending {
         Ok(())
     }
 
-    pub(super) fn on_feedback(&mut self, flow: u64, told: ToldOfFlow) -> Result<(), Violation> {
+    pub(super) fn on_report(&mut self, flow: u64, report: ReceiverReport) -> Result<(), Violation> {
         if let Some(flow) = self.flow(flow)? {
-            flow.statistics.told = told;
+            flow.statistics.report = report;
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Sending {
                 }
             }
             while let Some(units) = flow.tell_dropped() {
-                control.say(&Message::Dropped { flow: flow.number, units });
+                control.send(&Message::Dropped { flow: flow.number, units });
             }
         }
     }
@@ -188,20 +188,23 @@ impl Sending {
         &mut self,
         now: Time,
         control: &mut Control,
-        told: &mut VecDeque<Told>,
+        events: &mut VecDeque<ConnectionEvent>,
     ) {
         for flow in self.flows.values_mut() {
             let all_sent = flow.config.reliability != Reliability::None || flow.head().is_none();
-            if flow.finished && !flow.finish_told && all_sent {
+            if flow.finished && !flow.finish_sent && all_sent {
                 let units = flow.next_id();
-                control.say(&Message::FlowFinished { flow: flow.number, units });
-                flow.finish_told = true;
+                control.send(&Message::FlowFinished { flow: flow.number, units });
+                flow.finish_sent = true;
             }
         }
         self.flows.retain(|number, flow| {
             let is_over = flow.is_over();
             if is_over {
-                told.push_back(Told::FlowSettled(FlowId::outgoing(*number), flow.statistics(now)));
+                events.push_back(ConnectionEvent::FlowSettled(
+                    FlowId::outgoing(*number),
+                    flow.statistics(now),
+                ));
             }
             !is_over
         });
@@ -398,9 +401,9 @@ impl Connection {
         for flow in sending.flows.values_mut() {
             flow.count_blocked(now);
             if flow.has_room_again(&sending.peer, &self.config) {
-                self.told.push_back(Told::Writable(FlowId::outgoing(flow.number)));
+                self.events.push_back(ConnectionEvent::Writable(FlowId::outgoing(flow.number)));
             }
         }
-        sending.end_flows(now, &mut self.control, &mut self.told);
+        sending.end_flows(now, &mut self.control, &mut self.events);
     }
 }

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::Snapshot;
 use ontempo_mechanisms::qos::{DelayMeter, Meter};
 
-use crate::wire::Told;
+use crate::wire::ReceiverReport;
 
 /// Measurement interval of throughput.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -71,7 +71,7 @@ pub struct SendStatistics {
     /// Every unit below this number was acknowledged or dropped.
     pub settled: u64,
     /// The last receiver report.
-    pub told: Told,
+    pub report: ReceiverReport,
     blocked_since: Option<Time>,
 }
 

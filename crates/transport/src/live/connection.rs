@@ -26,7 +26,7 @@ pub struct Pending(Connection);
 
 impl Pending {
     /// Waits until it can be used; `None` where that takes longer than `limit`. The configuration's
-    /// `greeting_timeout` ends it in any case.
+    /// `handshake_timeout` ends it in any case.
     ///
     /// # Errors
     /// The peer did not answer, refused, or is not who it should be.

@@ -208,8 +208,8 @@ fn why_not(remote: SocketAddr, trust: &Trust, token: Token, options: &Options) -
 fn a_peer_that_is_not_there_is_told_in_time() {
     let silent = UdpSocket::bind(local()).expect("bound");
     let remote = silent.local_addr().expect("an address");
-    let greeting_timeout = Duration::from_millis(300);
-    let configuration = Configuration { greeting_timeout, ..Configuration::default() };
+    let handshake_timeout = Duration::from_millis(300);
+    let configuration = Configuration { handshake_timeout, ..Configuration::default() };
     let options = Options { configuration, ..Options::default() };
     let begun = Instant::now();
     let said = why_not(remote, &Trust::Anybody, token(""), &options);

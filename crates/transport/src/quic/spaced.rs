@@ -52,7 +52,7 @@ impl ControllerFactory for SpacedFactory {
             spacing: None,
             starting: None,
             lost: false,
-            told: Report::default(),
+            last: Report::default(),
             base_rtt: None,
             counter: ReportCounter::default(),
             next: 0,
@@ -78,7 +78,7 @@ struct Spaced {
     /// The stack declared a packet lost since the last report.
     lost: bool,
     /// The last report.
-    told: Report,
+    last: Report,
     base_rtt: Option<Duration>,
     counter: ReportCounter,
     /// Number of the next packet, counted from the first under spacing.
@@ -124,8 +124,8 @@ impl Spaced {
     fn report(&mut self, now: Time) {
         let Some(base) = self.base_rtt else { return };
         let report = self.counter.report();
-        let tells = report.next > self.told.next || self.lost;
-        if now.since(self.reported) < base || !tells {
+        let has_news = report.next > self.last.next || self.lost;
+        if now.since(self.reported) < base || !has_news {
             return;
         }
         self.reported = now;
@@ -133,7 +133,7 @@ impl Spaced {
             Some(spacing) => spacing.on_report(report, self.next),
             None => self.start(report, base),
         }
-        self.told = report;
+        self.last = report;
         self.lost = false;
         self.record(None);
     }
@@ -141,8 +141,8 @@ impl Spaced {
     /// A report before the first loss.
     fn start(&mut self, report: Report, base: Duration) {
         let Some(distance) = self.starting else { return };
-        let came = (report.received - self.told.received).get();
-        let lost = self.lost || report.next - self.told.next > came;
+        let came = (report.received - self.last.received).get();
+        let lost = self.lost || report.next - self.last.next > came;
         let next = if lost { distance * 2 } else { distance / 2 };
         self.starting = Some(next.min(base));
         let least = self.parameters.first_step;

@@ -74,7 +74,7 @@ pub struct DroppedUnit {
 
 /// Receiver report of a flow, cumulative since its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ReceiverReport {
     /// Units received completely.
     pub units: u64,
     /// Their bytes.
@@ -151,11 +151,11 @@ pub enum Message {
         left: Time,
     },
     /// Receiver report.
-    Feedback {
+    ReceiverReport {
         /// The flow.
         flow: u64,
         /// The report.
-        told: Told,
+        report: ReceiverReport,
     },
 }
 
@@ -194,11 +194,11 @@ impl Message {
             Self::Hello { token, limits, acknowledge } => {
                 numbers(0, &[VERSION]);
                 write_bytes(out, token);
-                write_greeting(out, limits, *acknowledge);
+                write_hello(out, limits, *acknowledge);
             }
             Self::Welcome { limits, acknowledge } => {
                 numbers(1, &[VERSION]);
-                write_greeting(out, limits, *acknowledge);
+                write_hello(out, limits, *acknowledge);
             }
             Self::FlowOpened(opened) => {
                 numbers(2, &[opened.flow, opened.order as u64, opened.reliability as u64]);
@@ -221,9 +221,9 @@ impl Message {
             Self::ClockAnswer { asked, came, left } => {
                 numbers(8, &[micros(*asked), micros(*came), micros(*left)]);
             }
-            Self::Feedback { flow, told } => {
-                let delay = told.delay.as_nanos() / 1000;
-                numbers(9, &[*flow, told.units, told.bytes, told.late, delay]);
+            Self::ReceiverReport { flow, report } => {
+                let delay = report.delay.as_nanos() / 1000;
+                numbers(9, &[*flow, report.units, report.bytes, report.late, delay]);
             }
         }
     }
@@ -233,12 +233,12 @@ impl Message {
             0 => {
                 read_version(reader)?;
                 let token = reader.bytes(MAX_TOKEN, "a token's length")?.to_vec();
-                let (limits, acknowledge) = read_greeting(reader)?;
+                let (limits, acknowledge) = read_hello(reader)?;
                 Self::Hello { token, limits, acknowledge }
             }
             1 => {
                 read_version(reader)?;
-                let (limits, acknowledge) = read_greeting(reader)?;
+                let (limits, acknowledge) = read_hello(reader)?;
                 Self::Welcome { limits, acknowledge }
             }
             2 => Self::FlowOpened(read_flow(reader)?),
@@ -270,7 +270,7 @@ impl Message {
                 let flow = reader.number()?;
                 let (units, bytes, late) = (reader.number()?, reader.number()?, reader.number()?);
                 let delay = read_time(reader)?.since(Time::ZERO);
-                Self::Feedback { flow, told: Told { units, bytes, late, delay } }
+                Self::ReceiverReport { flow, report: ReceiverReport { units, bytes, late, delay } }
             }
             unknown => return Err(WireError::UnknownMessage(unknown)),
         })
@@ -289,14 +289,14 @@ fn read_version(reader: &mut Reader<'_>) -> Result<(), WireError> {
     if reader.number()? == VERSION { Ok(()) } else { Err(WireError::OutOfRange("the version")) }
 }
 
-fn write_greeting(out: &mut Vec<u8>, limits: &Limits, acknowledge: AckRequest) {
+fn write_hello(out: &mut Vec<u8>, limits: &Limits, acknowledge: AckRequest) {
     for number in [limits.flows, limits.units, limits.bytes, limits.unit_bytes] {
         write(out, number);
     }
     write(out, acknowledge as u64);
 }
 
-fn read_greeting(reader: &mut Reader<'_>) -> Result<(Limits, AckRequest), WireError> {
+fn read_hello(reader: &mut Reader<'_>) -> Result<(Limits, AckRequest), WireError> {
     let limits = Limits {
         flows: reader.number()?,
         units: reader.number()?,

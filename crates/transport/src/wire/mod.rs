@@ -14,7 +14,7 @@ mod unit;
 
 pub use control::{
     AckRequest, DroppedUnit, FlowOpened, Limits, MAX_DROPPED, MAX_LABEL, MAX_MESSAGE, MAX_TOKEN,
-    Message, Told,
+    Message, ReceiverReport,
 };
 pub use unit::{FragmentHeader, MAX_DEPENDENCIES, MAX_UNIT_HEADER, UnitHeader};
 

@@ -31,7 +31,7 @@ fn unit_header() -> impl Strategy<Value = UnitHeader> {
     )
 }
 
-fn greeting() -> impl Strategy<Value = (Limits, AckRequest)> {
+fn hello() -> impl Strategy<Value = (Limits, AckRequest)> {
     let limits = (number(), number(), number(), number())
         .prop_map(|(flows, units, bytes, unit_bytes)| Limits { flows, units, bytes, unit_bytes });
     let request = prop_oneof![
@@ -58,10 +58,10 @@ fn flow_opened() -> impl Strategy<Value = FlowOpened> {
 fn message() -> impl Strategy<Value = Message> {
     let dropped = (number(), number()).prop_map(|(id, bytes)| DroppedUnit { id, bytes });
     prop_oneof![
-        (proptest::collection::vec(any::<u8>(), 0..=MAX_TOKEN), greeting()).prop_map(
+        (proptest::collection::vec(any::<u8>(), 0..=MAX_TOKEN), hello()).prop_map(
             |(token, (limits, acknowledge))| Message::Hello { token, limits, acknowledge }
         ),
-        greeting().prop_map(|(limits, acknowledge)| Message::Welcome { limits, acknowledge }),
+        hello().prop_map(|(limits, acknowledge)| Message::Welcome { limits, acknowledge }),
         flow_opened().prop_map(Message::FlowOpened),
         (number(), number()).prop_map(|(flow, units)| Message::FlowFinished { flow, units }),
         (number(), proptest::collection::vec(dropped, 0..=MAX_DROPPED))
@@ -82,7 +82,10 @@ fn message() -> impl Strategy<Value = Message> {
         (number(), number(), number(), number(), time()).prop_map(
             |(flow, units, bytes, late, delay)| {
                 let delay = delay.since(Time::ZERO);
-                Message::Feedback { flow, told: Told { units, bytes, late, delay } }
+                Message::ReceiverReport {
+                    flow,
+                    report: ReceiverReport { units, bytes, late, delay },
+                }
             }
         ),
     ]

@@ -76,7 +76,7 @@ fn configuration(random: &mut RandomStream) -> Configuration {
         send_units: pick(random, &[8, 100]),
         send_bytes: Bytes::new(100_000),
         idle_timeout: Duration::from_secs(30),
-        greeting_timeout: Duration::from_secs(30),
+        handshake_timeout: Duration::from_secs(30),
         discover_packet_size: random.chance(0.3),
         retry: random.chance(0.1),
         ..Configuration::default()

@@ -1,42 +1,42 @@
-//! Streams of bytes, from files and pipes, as datagrams at their time.
+//! Streams of bytes, from files and pipes, to datagrams and their sending times.
 
 use ontempo_foundation::Duration;
 
 use super::ts::{self, PACKET, SYNC};
 
-/// Packets of a transport stream in a datagram: what an Ethernet frame holds, and what encoders do.
+/// Packets of a transport stream in a datagram: as many as an Ethernet frame holds, as encoders do.
 const PACKETS: usize = 7;
 
-/// A clock that jumps further than this has been set anew: the standard wants a reference each
+/// A PCR that jumps further than this is a discontinuity: the standard requires a reference every
 /// 100 ms (section 2.7.2).
 const MAX_STEP: Duration = Duration::from_secs(2);
 
-/// Cuts a stream of bytes into datagrams: a transport stream by seven packets, anything else by
+/// Splits a stream of bytes into datagrams: a transport stream by seven packets, anything else by
 /// size.
 #[derive(Debug)]
-pub struct Chopper {
+pub struct Chunker {
     size: usize,
     bytes: Vec<u8>,
-    /// Bytes that have been handed out.
+    /// Bytes already emitted.
     used: usize,
     finished: bool,
 }
 
-impl Chopper {
-    /// One that cuts what is no transport stream every `size` bytes, 1 to 65,535.
+impl Chunker {
+    /// A chunker that splits anything but a transport stream every `size` bytes, 1 to 65,535.
     pub fn new(size: u16) -> Self {
         Self { size: usize::from(size.max(1)), bytes: Vec::new(), used: 0, finished: false }
     }
 
-    /// More bytes have come. Then [`poll`](Self::poll) until nothing is left: what it leaves is
-    /// less than a datagram and two packets.
+    /// Takes more bytes. Call [`poll`](Self::poll) afterwards until it returns `None`; less than a
+    /// datagram and two packets stay buffered.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.used);
         self.used = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// No more is to come: the rest is handed out as it is.
+    /// End of input: the rest is emitted as it is.
     pub fn finish(&mut self) {
         self.finished = true;
     }
@@ -49,13 +49,13 @@ impl Chopper {
         self.bytes.get(start..self.used)
     }
 
-    /// Its length; `None` until there are enough bytes to tell.
+    /// Length of the next datagram; `None` until enough bytes are buffered to decide.
     fn next_length(&self) -> Option<usize> {
         let rest = self.bytes.get(self.used..)?;
         if rest.is_empty() {
             return None;
         }
-        // A packet is one whose next is one, too.
+        // A packet is recognised by the sync bytes of itself and of the next.
         let is_packet = |at: usize| {
             rest.get(at) == Some(&SYNC) && rest.get(at + PACKET).is_none_or(|&byte| byte == SYNC)
         };
@@ -69,7 +69,7 @@ impl Chopper {
         if rest.len() <= PACKET && !self.finished || packets > 0 {
             return None;
         }
-        // Up to where packets begin (again).
+        // Up to the next packet.
         let most = rest.len().min(self.size);
         let until = (1..most).find(|&at| is_packet(at) && rest.len() > at + PACKET);
         match until {
@@ -80,28 +80,25 @@ impl Chopper {
     }
 }
 
-/// When each datagram of a transport stream is due, by the stream's own clock: for sending a file
-/// at its pace.
+/// Sending times of the datagrams of a transport stream by its PCR: for sending a file in real time.
 #[derive(Debug, Default)]
 pub struct PcrClock {
-    /// The stream whose clock it is: the first that has one.
+    /// The PID whose PCR is used: the first that has one.
     pid: Option<u16>,
     multiplex: ts::Multiplex,
-    /// The last clock reference, and the time that has passed until then.
+    /// The last PCR, and the time elapsed until then.
     last: Option<(Duration, Duration)>,
     /// Bytes since the last reference.
     bytes: u64,
-    /// Time for a byte, by the last two references, s.
+    /// Seconds a byte, by the last two references.
     per_byte: f64,
-    /// What was answered last: a reference that comes earlier than its rate foretold takes nothing
-    /// back.
+    /// The time returned last; times never go back, even if a reference is earlier than predicted.
     due: Duration,
 }
 
 impl PcrClock {
-    /// How long after the first clock reference this datagram is due; zero before that. Between
-    /// two references the rate of the last two is taken to hold. A clock that jumps goes on from
-    /// where it was.
+    /// Sending time of this datagram, since the first PCR; zero before it. Between two references the
+    /// rate of the last two is assumed. After a discontinuity time continues from where it was.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
         self.due = self.due.max(self.passed());
         if ts::packet_size(datagram) == Some(PACKET) {

@@ -1,4 +1,4 @@
-//! Puts datagrams back together from units.
+//! Units to datagrams.
 
 use std::collections::BTreeMap;
 
@@ -6,66 +6,66 @@ use ontempo_foundation::{Duration, Time};
 
 use super::unit::Unit;
 
-/// How long the fastest way is remembered, in two halves: clocks of two machines drift apart.
+/// Window of the minimum clock difference, in two halves: the clocks of two machines drift.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// What is kept for a datagram beside its bytes; counted in, so that empty ones are bounded, too.
+/// Bytes counted for a datagram beside its data, so that empty datagrams are bounded too.
 const OVERHEAD: usize = 128;
 
-/// When datagrams leave.
+/// When datagrams are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// At the distances at which they came to the cutter, this much later than the fastest of the
-    /// last half minute; what has not come by then is left out.
+    /// With the spacing at which they arrived at the packetizer, `delay` later than the fastest of the
+    /// last 30 s; pieces that arrive later are omitted.
     AsArrived {
-        /// What the network may take longer than at its fastest.
+        /// Allowance over the fastest transit time.
         delay: Duration,
     },
-    /// In order, each as soon as it and all before it are whole: for files.
+    /// In order, each as soon as it and all before it are complete: for files.
     InOrder,
-    /// Each as soon as it is whole, whatever the order.
+    /// Each as soon as it is complete, in any order.
     WhenWhole,
 }
 
-/// How datagrams are put back.
+/// Options of a depacketizer.
 #[derive(Clone, Copy, Debug)]
-pub struct JoinerOptions {
-    /// When they leave.
+pub struct DepacketizerOptions {
+    /// When datagrams are emitted.
     pub release: Release,
-    /// Bytes that may wait; above it the oldest leave as they are.
-    pub most_bytes: usize,
+    /// Maximum of bytes buffered; above it the oldest datagrams are emitted incomplete.
+    pub max_bytes: usize,
 }
 
-impl Default for JoinerOptions {
+impl Default for DepacketizerOptions {
     fn default() -> Self {
         let release = Release::AsArrived { delay: Duration::from_millis(120) };
-        Self { release, most_bytes: 64 << 20 }
+        Self { release, max_bytes: 64 << 20 }
     }
 }
 
-/// A datagram as it leaves.
+/// A restored datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// Its number.
+pub struct RestoredDatagram {
+    /// Its number, counted from 0 by the packetizer.
     pub datagram: u64,
-    /// Its bytes; of one that is not whole, what has come, in order.
+    /// Its bytes; of an incomplete datagram, the received pieces in order.
     pub data: Vec<u8>,
-    /// Nothing of it is missing.
+    /// True if nothing is missing.
     pub is_whole: bool,
 }
 
-/// What has come and left.
+/// Counters of a depacketizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JoinerStatistics {
-    /// Datagrams that left whole.
+pub struct DepacketizerStatistics {
+    /// Datagrams emitted complete.
     pub whole: u64,
-    /// Datagrams that left with something missing.
+    /// Datagrams emitted with something missing.
     pub partial: u64,
-    /// Pieces that came after their datagram had left.
+    /// Pieces that arrived after their datagram had been emitted.
     pub late: u64,
-    /// Pieces that contradict others of their datagram.
+    /// Pieces that conflict with others of their datagram.
     pub conflicting: u64,
-    /// Datagrams that left early because too many bytes waited.
+    /// Datagrams emitted early because the buffer was full.
     pub forced: u64,
 }
 
@@ -73,10 +73,10 @@ pub struct JoinerStatistics {
 struct Slot {
     length: u16,
     arrived: Time,
-    /// By where they begin.
+    /// By offset.
     pieces: BTreeMap<u16, Vec<u8>>,
     have: usize,
-    /// What is missing of it will not come.
+    /// The missing pieces will not arrive.
     is_abandoned: bool,
 }
 
@@ -85,7 +85,7 @@ impl Slot {
         self.have == usize::from(self.length) && !self.pieces.is_empty()
     }
 
-    /// False where it overlaps with another.
+    /// False if it overlaps another piece.
     fn take(&mut self, offset: u16, piece: &[u8]) -> bool {
         let end = usize::from(offset) + piece.len();
         let before = self.pieces.range(..=offset).next_back();
@@ -102,24 +102,24 @@ impl Slot {
     }
 }
 
-/// Puts datagrams back together.
+/// Restores datagrams from units.
 #[derive(Debug)]
-pub struct Joiner {
-    options: JoinerOptions,
+pub struct Depacketizer {
+    options: DepacketizerOptions,
     slots: BTreeMap<u64, Slot>,
     bytes: usize,
-    /// Below it all have left, or are given up (not of [`Release::WhenWhole`]).
+    /// All datagrams below it have been emitted or abandoned (except with [`Release::WhenWhole`]).
     next: u64,
-    /// Whole ones of [`Release::WhenWhole`].
+    /// Complete datagrams, with [`Release::WhenWhole`].
     whole: Vec<u64>,
     fastest: Fastest,
     finished: bool,
-    statistics: JoinerStatistics,
+    statistics: DepacketizerStatistics,
 }
 
-impl Joiner {
-    /// One that has nothing.
-    pub fn new(options: JoinerOptions) -> Self {
+impl Depacketizer {
+    /// An empty depacketizer.
+    pub fn new(options: DepacketizerOptions) -> Self {
         Self {
             options,
             slots: BTreeMap::new(),
@@ -128,11 +128,11 @@ impl Joiner {
             whole: Vec::new(),
             fastest: Fastest::default(),
             finished: false,
-            statistics: JoinerStatistics::default(),
+            statistics: DepacketizerStatistics::default(),
         }
     }
 
-    /// A unit has come. Then [`poll`](Self::poll) until nothing more may leave.
+    /// Takes a unit. Call [`poll`](Self::poll) afterwards until it returns `None`.
     pub fn push(&mut self, now: Time, unit: &Unit) {
         for part in &unit.parts {
             self.fastest.note(now, part.arrived);
@@ -166,13 +166,12 @@ impl Joiner {
         }
     }
 
-    /// Nothing before this datagram will come, where nothing has come yet: the stream is joined
-    /// midway.
+    /// Begins with this datagram: the stream is joined midway.
     pub fn begin_at(&mut self, datagram: u64) {
         self.next = self.next.max(datagram);
     }
 
-    /// What is missing of a datagram will not come: in order, nothing waits for it any longer.
+    /// The missing pieces of a datagram will not arrive: later datagrams no longer wait for them.
     pub fn abandon(&mut self, datagram: u64) {
         if self.options.release != Release::InOrder || datagram < self.next {
             return;
@@ -190,12 +189,12 @@ impl Joiner {
         slot.is_abandoned = true;
     }
 
-    /// No more units are to come: what waits for others waits no longer.
+    /// End of input: nothing waits any longer.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// When [`poll`](Self::poll) will have something, if nothing comes before.
+    /// When [`poll`](Self::poll) returns the next datagram, if no unit arrives before.
     pub fn next_timeout(&self) -> Time {
         match (self.options.release, self.slots.first_key_value()) {
             (_, None) => Time::NEVER,
@@ -220,12 +219,12 @@ impl Joiner {
         }
     }
 
-    /// The next datagram that may leave.
-    pub fn poll(&mut self, now: Time) -> Option<Joined> {
+    /// The next datagram that is due.
+    pub fn poll(&mut self, now: Time) -> Option<RestoredDatagram> {
         let number = if let Some(whole) = self.whole.pop() {
             whole
         } else if self.next_timeout() <= now {
-            if self.bytes > self.options.most_bytes {
+            if self.bytes > self.options.max_bytes {
                 self.statistics.forced += 1;
             }
             self.slots.first_key_value().map(|(&number, _)| number)?
@@ -242,30 +241,30 @@ impl Joiner {
             if is_whole { &mut self.statistics.whole } else { &mut self.statistics.partial };
         *count += 1;
         let data = slot.pieces.into_values().flatten().collect();
-        Some(Joined { datagram: number, data, is_whole })
+        Some(RestoredDatagram { datagram: number, data, is_whole })
     }
 
-    /// Nothing may wait any longer.
+    /// Whether nothing may wait any longer.
     fn must_leave(&self) -> bool {
-        self.finished || self.bytes > self.options.most_bytes
+        self.finished || self.bytes > self.options.max_bytes
     }
 
-    /// What has come and left so far.
-    pub const fn statistics(&self) -> JoinerStatistics {
+    /// Counters so far.
+    pub const fn statistics(&self) -> DepacketizerStatistics {
         self.statistics
     }
 
-    /// Bytes that wait, with what keeping them takes.
+    /// Bytes buffered, with overhead.
     pub const fn waiting(&self) -> usize {
         self.bytes
     }
 }
 
-/// The least difference between the two clocks, which is the fastest way, of the last half minute.
+/// The minimum difference between the two clocks (the fastest transit) of the last 30 s.
 #[derive(Debug, Default)]
 struct Fastest {
     since: Time,
-    /// Of this half of the memory and of the one before, ns; the clocks begin where they like.
+    /// Minimum of this half of the window and of the one before, ns; the clocks have arbitrary zeros.
     this: Option<i128>,
     before: Option<i128>,
 }
@@ -279,7 +278,7 @@ impl Fastest {
         self.this = Some(self.this.map_or(difference, |least| least.min(difference)));
     }
 
-    /// When what came to the cutter at `arrived` is due here.
+    /// When a datagram that arrived at the packetizer at `arrived` is due here.
     fn here(&self, arrived: Time, delay: Duration) -> Time {
         let least = self.this.into_iter().chain(self.before).min().unwrap_or(0);
         let nanos = i128::from(arrived.as_nanos()) + least + i128::from(delay.as_nanos());

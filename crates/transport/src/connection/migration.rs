@@ -36,7 +36,7 @@ impl Connection {
             return None;
         }
         let remote = self.stack.network_path(PathId::ZERO).ok()?.remote();
-        let moves = *self.told_remote.get_or_insert(remote) != remote;
+        let moves = *self.stack_remote.get_or_insert(remote) != remote;
         if !moves && self.moved.is_none() {
             return None;
         }
@@ -45,7 +45,7 @@ impl Connection {
         let now_moved =
             Moved { at: now, wait: self.round_trips(ROUND_TRIPS) + BESIDE, proofs, acks };
         if moves {
-            self.told_remote = Some(remote);
+            self.stack_remote = Some(remote);
             self.moved = Some(now_moved);
         }
         self.moved = self.moved.filter(|moved| acks == moved.acks);

@@ -1,4 +1,4 @@
-//! Cuts datagrams into units.
+//! Datagrams to units.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,44 +8,44 @@ use super::rtp::{self, unwrapped};
 use super::ts::{self, Content, Multiplex};
 use super::unit::{Kind, MAX_DEPENDENCIES, Part, Span, Unit};
 
-/// Units open at once: streams of a multiplex, or frames of RTP that wait for a late packet.
+/// Incomplete units at a time: streams of a multiplex, or RTP frames that wait for a late packet.
 const MAX_OPEN: usize = 64;
 
-/// Senders of RTP that are told apart at once.
+/// RTP senders (SSRC) tracked at a time.
 const MAX_SENDERS: usize = 16;
 
-/// What datagrams hold.
+/// Format of the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// MPEG-TS: packets of 188 or 204 bytes.
     TransportStream,
     /// RTP, with MPEG-TS inside or not.
     Rtp,
-    /// Anything: each datagram is a unit.
+    /// Unknown: each datagram is a unit.
     Datagrams,
 }
 
-/// How units are cut.
+/// Options of a packetizer.
 #[derive(Clone, Copy, Debug)]
-pub struct CutterOptions {
-    /// What the datagrams hold; `None`: each is looked at.
+pub struct PacketizerOptions {
+    /// Format of the datagrams; `None`: detected for each.
     pub format: Option<Format>,
-    /// How long after its first byte a unit is handed on though its end has not come. What follows
-    /// is a unit that depends on it. Zero: each datagram is handed on at once.
+    /// How long after its first byte an incomplete unit is emitted. The rest becomes a unit that
+    /// depends on it. Zero: each datagram is emitted immediately.
     pub hold: Duration,
-    /// Bytes of a unit at most; a longer one is cut, too.
-    pub most_bytes: usize,
+    /// Maximum size of a unit, in bytes; a longer frame is split into several units.
+    pub max_bytes: usize,
 }
 
-impl Default for CutterOptions {
+impl Default for PacketizerOptions {
     fn default() -> Self {
-        // An encoder hands a frame to the network within less than that; whoever paces its packets
-        // gains nothing from waiting for the last.
-        Self { format: None, hold: Duration::from_micros(500), most_bytes: 256 << 10 }
+        // An encoder that does not pace sends a whole frame within less than this; for one that
+        // paces, waiting for the last packet gains nothing.
+        Self { format: None, hold: Duration::from_micros(500), max_bytes: 256 << 10 }
     }
 }
 
-/// What bytes belong to.
+/// The stream that a piece belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Tables,
@@ -55,15 +55,15 @@ enum Key {
     Alone,
 }
 
-/// A piece of a datagram, and what is known of it.
+/// A piece of a datagram, parsed.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     key: Key,
     span: Span,
     kind: Kind,
-    /// A unit begins with it.
+    /// It begins a unit.
     begins: bool,
-    /// A unit ends with it.
+    /// It ends a unit.
     ends: bool,
     media_time: Option<Duration>,
     slack: Option<Duration>,
@@ -83,29 +83,29 @@ impl Piece {
     }
 }
 
-/// What is remembered of an elementary stream.
+/// State of an elementary stream.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     kind: Kind,
-    /// The last unit that decoding can begin at.
+    /// The last unit at which decoding can begin.
     key: Option<u64>,
-    /// Bytes of its PES packet still to come, where it said how many.
+    /// Remaining bytes of its PES packet, if the packet has a length.
     left: Option<usize>,
     media_time: Option<Duration>,
 }
 
-/// What is remembered of a sender of RTP.
+/// State of an RTP sender.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     last_heard: Time,
     sequence: u64,
     first_timestamp: u64,
     timestamp: u64,
-    /// The sequence number after the last frame that was whole.
+    /// The sequence number after the last complete frame.
     next: Option<u64>,
 }
 
-/// Which of a frame's RTP packets have come.
+/// RTP packets of a frame received so far.
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     first: u64,
@@ -114,7 +114,7 @@ struct Sequence {
     has_end: bool,
 }
 
-/// A unit whose end has not come.
+/// An incomplete unit.
 #[derive(Debug)]
 struct Open {
     key: Key,
@@ -123,27 +123,27 @@ struct Open {
     sequence: Option<Sequence>,
 }
 
-/// Cuts datagrams into units.
+/// Turns datagrams into units.
 #[derive(Debug)]
-pub struct Cutter {
-    options: CutterOptions,
+pub struct Packetizer {
+    options: PacketizerOptions,
     next_id: u64,
     next_datagram: u64,
-    /// The oldest first.
+    /// Oldest first.
     open: Vec<Open>,
     ready: VecDeque<Unit>,
     multiplex: Multiplex,
     streams: BTreeMap<u16, Stream>,
     senders: BTreeMap<u32, Sender>,
     last_tables: Option<u64>,
-    /// Units cut before their end, by what follows belongs to.
+    /// Units emitted before their end, by the stream of their continuation.
     unfinished: BTreeMap<Key, u64>,
     pieces: Vec<Piece>,
 }
 
-impl Cutter {
-    /// One that has seen nothing.
-    pub fn new(options: CutterOptions) -> Self {
+impl Packetizer {
+    /// A packetizer without state.
+    pub fn new(options: PacketizerOptions) -> Self {
         Self {
             options,
             next_id: 0,
@@ -159,8 +159,8 @@ impl Cutter {
         }
     }
 
-    /// A datagram has come; one above 65,535 bytes, which UDP has not, is cut there. Then
-    /// [`poll`](Self::poll) until nothing more is ready.
+    /// Takes a datagram; bytes beyond 65,535, which UDP cannot carry, are ignored. Call
+    /// [`poll`](Self::poll) afterwards until it returns `None`.
     pub fn push(&mut self, now: Time, datagram: &[u8]) {
         let datagram = &datagram[..datagram.len().min(usize::from(u16::MAX))];
         self.handle_timeout(now);
@@ -178,36 +178,36 @@ impl Cutter {
         }
     }
 
-    /// The next unit that is ready.
+    /// The next unit.
     pub fn poll(&mut self) -> Option<Unit> {
         self.ready.pop_front()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is wanted; [`Time::NEVER`] where not.
+    /// When to call [`handle_timeout`](Self::handle_timeout); [`Time::NEVER`] if not at all.
     pub fn next_timeout(&self) -> Time {
         self.open.first().map_or(Time::NEVER, |open| open.since + self.options.hold)
     }
 
-    /// Hands on what has been held for long enough.
+    /// Emits units that have been incomplete for [`PacketizerOptions::hold`].
     pub fn handle_timeout(&mut self, now: Time) {
         while self.next_timeout() <= now {
             self.close(0, false);
         }
     }
 
-    /// No more is to come: hands on all that is held.
+    /// End of input: emits all incomplete units.
     pub fn finish(&mut self) {
         while !self.open.is_empty() {
             self.close(0, true);
         }
     }
 
-    /// Bytes of units that are held open.
+    /// Bytes of incomplete units.
     pub fn held(&self) -> usize {
         self.open.iter().map(|open| open.unit.data.len()).sum()
     }
 
-    /// Finds the pieces of a datagram.
+    /// Splits a datagram into pieces.
     fn look(&mut self, now: Time, datagram: &[u8], pieces: &mut Vec<Piece>) -> Option<Sequence> {
         let wanted = |format| self.options.format.is_none_or(|only| only == format);
         let may_be_ts = wanted(Format::TransportStream);
@@ -218,7 +218,7 @@ impl Cutter {
         {
             let payload = &datagram[header.payload..];
             if let Some(size) = ts::packet_size(payload) {
-                // The header stays with the first packet.
+                // The RTP header belongs to the first packet's piece.
                 self.look_at_packets(datagram, header.payload, size, pieces);
             } else {
                 return Some(self.look_at_frame(now, datagram, &header, pieces));
@@ -229,7 +229,7 @@ impl Cutter {
         None
     }
 
-    /// The packets of a transport stream, behind `start` bytes.
+    /// Pieces of the transport stream packets from offset `start`.
     fn look_at_packets(
         &mut self,
         datagram: &[u8],
@@ -272,7 +272,7 @@ impl Cutter {
         let piece =
             Piece { key, span, kind, begins: false, ends: false, media_time: None, slack: None };
         if matches!(content, Content::Tables | Content::Filler) {
-            // Tables begin with the PAT, which encoders send first.
+            // A set of tables begins with the PAT, which encoders send first.
             return Piece { begins: pid == 0 && header.begins, ..piece };
         }
         let payload = packet.get(header.payload..ts::PACKET).unwrap_or_default();
@@ -289,13 +289,13 @@ impl Cutter {
         }
         stream.left = stream.left.map(|left| left.saturating_sub(payload.len()));
         let ends = stream.left == Some(0);
-        // Room for 8,192 streams is little, and there are no more.
+        // A PID has 13 bits: at most 8,192 entries.
         self.streams.insert(pid, stream);
         let media_time = stream.media_time;
         Piece { kind: stream.kind, begins: header.begins, ends, media_time, slack, ..piece }
     }
 
-    /// A packet of RTP that carries its medium itself.
+    /// The piece of an RTP packet with an elementary stream.
     fn look_at_frame(
         &mut self,
         now: Time,
@@ -332,7 +332,7 @@ impl Cutter {
             key: Key::Frame(header.ssrc, header.timestamp),
             kind: if is_sound { Kind::Sound } else { Kind::Frame },
             begins: false,
-            // Sound has a marker where it begins after silence; each packet is a unit.
+            // In audio the marker means the start of a talkspurt; each packet is a unit.
             ends: is_sound,
             media_time,
             ..Piece::alone(datagram)
@@ -340,7 +340,7 @@ impl Cutter {
         Sequence { first: number, last: number, count: 1, has_end: header.marker && !is_sound }
     }
 
-    /// Puts a piece where it belongs.
+    /// Adds a piece to its unit.
     fn place(
         &mut self,
         now: Time,
@@ -353,7 +353,7 @@ impl Cutter {
         let length = usize::from(piece.span.length);
         let mut place = self.open.iter().position(|open| open.key == piece.key);
         if let Some(full) = place
-            && self.open[full].unit.data.len() + length > self.options.most_bytes
+            && self.open[full].unit.data.len() + length > self.options.max_bytes
         {
             self.close(full, false);
             place = None;
@@ -388,10 +388,10 @@ impl Cutter {
         }
     }
 
-    /// Closes what this piece shows to be over.
+    /// Closes the units that this piece shows to be complete.
     fn close_before(&mut self, piece: &Piece, sequence: Option<Sequence>) {
         let is_over = |open: &Open| match (open.key, piece.key) {
-            // Whatever follows tables ends them.
+            // Any other piece ends the tables.
             (Key::Tables, Key::Tables) => piece.begins,
             (Key::Tables, _) => true,
             // A packet of the next frame that follows the last of this one.
@@ -456,7 +456,7 @@ impl Cutter {
         self.open.len() - 1
     }
 
-    /// Hands on an open unit; `is_whole`: nothing of it is to follow.
+    /// Emits an open unit; `is_whole`: nothing of it follows.
     fn close(&mut self, place: usize, is_whole: bool) {
         let open = self.open.remove(place);
         if let (Key::Frame(ssrc, _), Some(all)) = (open.key, open.sequence)
