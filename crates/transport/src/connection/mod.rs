@@ -526,7 +526,7 @@ impl Connection {
                 self.gate.on_sent(now, Bytes::new(size as u64), &account);
             }
         }
-        // How many packets one transmission may have. All packets of a transmission have the size of its
+        // There may be space for more units now.
         self.touched |= !self.sending.is_idle();
         Step::Transmit(transmit)
     }
