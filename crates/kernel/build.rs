@@ -1,4 +1,4 @@
-//! Compiles the BPF program, where clang is there; without it, `ontempo kernel load` says so.
+//! Compiles the BPF program if clang is installed; otherwise `ontempo kernel load` reports that.
 
 use std::env;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rerun-if-env-changed=PATH");
-    // Where libbpf-sys lays libbpf's headers; absent without the feature `bpf`.
+    // Where libbpf-sys puts libbpf's headers; unset without the feature `bpf`.
     let (Some(headers), Some(out)) = (env::var_os("DEP_BPF_INCLUDE"), env::var_os("OUT_DIR"))
     else {
         return;
@@ -18,7 +18,7 @@ fn main() {
     let object = PathBuf::from(out).join("pert.bpf.o");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     let compiled = Command::new(&clang)
-        // -g: the types by which libbpf finds each field in the running kernel.
+        // -g: the types from which libbpf finds each field in the running kernel.
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-I"])
         .arg(&headers)
         .args(["-c", "bpf/pert.bpf.c", "-o"])
@@ -26,7 +26,7 @@ fn main() {
         .status();
     match compiled {
         Ok(status) if status.success() => println!("cargo::rustc-cfg=bpf_object"),
-        // An old clang, or one without the target: everything else can still be built.
+        // clang is old or lacks the target: everything else can still be built.
         Ok(_) => println!("cargo::warning=clang could not compile bpf/pert.bpf.c"),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => panic!("cannot start {}: {error}", clang.display()),

@@ -1,4 +1,4 @@
-"""What both receivers had drawn over time, as an animated PNG, four times slower than it was."""
+"""Animates what both receivers had drawn over time, as PNG, at a quarter of the speed."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,22 +6,22 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from .canvas import Canvas
-from .jpeg import Cut
+from .jpeg import Pieces
 
 __all__ = ["animate", "redraw"]
 
 FRAME_MS = 50
-"""Of the run, from one frame to the next."""
+"""Time of the run between two frames, in seconds."""
 SLOWER = 4
 LAST_MS = 3000
-"""How long the end is shown."""
+"""How long the last frame is shown."""
 COLOURS = 64
 WIDTH, LINE, GAP = 320, 24, 8
 INK, GROUND = (30, 30, 30), (255, 255, 255)
 
 
-def animate(pieces: Cut, drawn: Mapping[str, Sequence[tuple[float, int]]], file: Path) -> None:
-    """Draw a run again: for each delivery, after how many seconds which piece was drawn."""
+def animate(pieces: Pieces, drawn: Mapping[str, Sequence[tuple[float, int]]], file: Path) -> None:
+    """Draw a run again, from the pieces of each delivery and their times in seconds."""
     end_s = max(times[-1][0] for times in drawn.values())
     canvases = {name: (Canvas(), list(times)) for name, times in drawn.items()}
     frames = []
@@ -30,7 +30,7 @@ def animate(pieces: Cut, drawn: Mapping[str, Sequence[tuple[float, int]]], file:
         for canvas, times in canvases.values():
             redraw(canvas, pieces, times, at_s)
         frames.append(_frame({name: canvas for name, (canvas, _) in canvases.items()}, at_s))
-    # One palette for all, so that only what is drawn anew differs from frame to frame.
+    # One palette for all, so that only newly drawn parts differ from frame to frame.
     both_ends = Image.new("RGB", (frames[0].width, 2 * frames[0].height))
     both_ends.paste(frames[0])
     both_ends.paste(frames[-1], (0, frames[0].height))
@@ -42,8 +42,8 @@ def animate(pieces: Cut, drawn: Mapping[str, Sequence[tuple[float, int]]], file:
     )
 
 
-def redraw(canvas: Canvas, pieces: Cut, times: list[tuple[float, int]], until_s: float) -> None:
-    """Draw what had come by then, and take it off the list."""
+def redraw(canvas: Canvas, pieces: Pieces, times: list[tuple[float, int]], until_s: float) -> None:
+    """Draw the pieces that had arrived by then, and remove them from the list."""
     all_pieces = (pieces.tables, *pieces.intervals)
     while times and times[0][0] <= until_s:
         _, number = times.pop(0)

@@ -1,4 +1,4 @@
-"""A picture on which pieces are drawn in the order in which they come."""
+"""A picture on which pieces are drawn in the order of arrival."""
 
 import io
 import time
@@ -10,20 +10,20 @@ from .jpeg import JpegError, Layout, alone, layout
 __all__ = ["Canvas"]
 
 PAPER = (236, 236, 236)
-"""What is seen where nothing has been drawn yet."""
+"""Colour of areas not drawn yet."""
 
 
 class Canvas:
     """Draws pieces by their numbers: 0 is the tables, and *n* the interval *n* - 1.
 
-    Pieces that come before the tables wait for these; one that comes twice is drawn once.
+    Pieces that arrive before the tables wait for them; duplicates are drawn once.
     """
 
     def __init__(self) -> None:
         self.layout: Layout | None = None
         self.image = Image.new("RGB", (1, 1), PAPER)
         self.times: list[tuple[float, int]] = []
-        """When (in seconds of `time.monotonic`) which piece had come."""
+        """Arrival times (in seconds of `time.monotonic`) and the pieces that arrived."""
         self._tables = b""
         self._early: dict[int, bytes] = {}
         self._drawn: set[int] = set()
@@ -37,7 +37,7 @@ class Canvas:
     def add(self, number: int, data: bytes) -> None:
         """Draw a piece.
 
-        Raises `JpegError` for what is none; the picture is then as it was.
+        Raises `JpegError` for an invalid piece; the picture is then unchanged.
         """
         if number == 0 and self.layout is None:
             self.layout = layout(data)

@@ -1,9 +1,9 @@
-"""Both deliveries side by side over a lossy path, with real packets: needs the rights of root.
+"""Both deliveries side by side over a lossy path, with real packets: needs root.
 
 python -m examples.image.compare --runs 10 --out out/image
 
-Each delivery has a path of its own in the emulator, both alike. What each receiver has drawn when
-is recorded; of the first run an animated PNG is made, and the medians of all runs are printed.
+Each delivery has its own path in the emulator, both alike. What each receiver draws is
+recorded with its time; the first run becomes an animated PNG, and the medians of all are printed.
 """
 
 import argparse
@@ -20,15 +20,15 @@ from statistics import quantiles
 from ontempo import live
 
 from .animation import animate
-from .jpeg import Cut, JpegError, cut, layout
+from .jpeg import JpegError, Pieces, layout, split
 from .picture import chosen
 from .send import DELIVERIES
 
 __all__ = [
     "SHARES",
     "IncompleteError",
+    "NetworkPath",
     "Run",
-    "Way",
     "compare",
     "emulate",
     "reached",
@@ -40,38 +40,38 @@ ROOT = Path(__file__).resolve().parents[2]
 PORT = 4433
 
 SHARES = (0.5, 0.9, 1.0)
-"""Of the picture's area, to be drawn."""
+"""Shares of the picture's area for which times are printed."""
 
 Run = dict[str, list[tuple[float, int]]]
-"""For each delivery: so many seconds after the first piece was sent, which piece was drawn."""
+"""For each delivery: seconds since the first piece was sent, and the piece drawn then."""
 
 
 class IncompleteError(RuntimeError):
-    """A run that was over before the picture was there."""
+    """A run ended before the picture was complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """The path that each delivery has for itself."""
+class NetworkPath:
+    """The path of each delivery; they do not share it."""
 
     loss: float = 0.1
-    """Probability that a packet is lost, each way."""
+    """Probability that a packet is lost, in each direction."""
     round_trip_ms: float = 100
-    """Propagation delay, there and back."""
+    """Propagation delay of the round trip."""
     rate_mbit_s: float = 8
-    """Of the link."""
+    """Rate of the link."""
     lasts_s: int = 12
-    """How long a run is."""
+    """Duration of a run."""
 
 
-def scenario(way: Way, folder: Path, fingerprint: str) -> str:
-    """The scenario file of a run, whose programs leave what they record in `folder`."""
+def scenario(path: NetworkPath, folder: Path, fingerprint: str) -> str:
+    """The scenario file of a run, whose programs write their records to `folder`."""
     links, flows = [], []
     for name in DELIVERIES:
         links.append(
-            f'{{ from = "{name}-sender", to = "{name}-receiver", rate = "{way.rate_mbit_s} Mbit/s",'
-            f' delay = "{way.round_trip_ms / 2} ms",'
-            f' loss = {{ kind = "bernoulli", rate = {way.loss} }} }}'
+            f'{{ from = "{name}-sender", to = "{name}-receiver",'
+            f' rate = "{path.rate_mbit_s} Mbit/s", delay = "{path.round_trip_ms / 2} ms",'
+            f' loss = {{ kind = "bernoulli", rate = {path.loss} }} }}'
         )
         python = [sys.executable, "-m"]
         send = [*python, "examples.image.send", f"{{sink}}:{PORT}", "--fingerprint", fingerprint]
@@ -85,22 +85,22 @@ def scenario(way: Way, folder: Path, fingerprint: str) -> str:
             f'application = {{ kind = "command", command = {json.dumps(send)},'
             f" peer = {json.dumps(receive)} }}\n"
         )
-    head = f'title = "A picture, delivered both ways"\nduration = "{way.lasts_s} s"\n'
+    head = f'title = "A picture, with both deliveries"\nduration = "{path.lasts_s} s"\n'
     topology = f'[topology]\nkind = "graph"\nlinks = [{", ".join(links)}]\n'
     return "\n".join([head, topology, *flows])
 
 
-def emulate(way: Way, seed: int, picture: bytes, folder: Path) -> Run:
+def emulate(path: NetworkPath, seed: int, picture: bytes, folder: Path) -> Run:
     """One run, both deliveries at the same time.
 
-    Raises `RuntimeError` with the output of the emulator or a program where it fails, and
-    `IncompleteError` where a picture did not come in time.
+    Raises `RuntimeError` with the output of the emulator or a program if it fails, and
+    `IncompleteError` if a picture was not complete in time.
     """
     folder.mkdir(parents=True)
     (folder / "picture.jpg").write_bytes(picture)
     identity = live.Identity.load_or_create(folder / "receiver.pem")
     file = folder / "scenario.toml"
-    file.write_text(scenario(way, folder, identity.fingerprint))
+    file.write_text(scenario(path, folder, identity.fingerprint))
     program = shutil.which("ontempo", path=str(Path(sys.executable).parent)) or "ontempo"
     command = [program, "emulate", str(file), "--out", str(folder / "run"), "--seed", str(seed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -111,7 +111,7 @@ def emulate(way: Way, seed: int, picture: bytes, folder: Path) -> Run:
 
 
 def _recorded(folder: Path, name: str) -> list[tuple[float, int]]:
-    """What a receiver has drawn, on the axis of its sender: both have the machine's clock."""
+    """A receiver's record, with times relative to its sender: both use the machine's clock."""
     output = (folder / "run" / f"{name}.0.source.log").read_text()
     times = folder / f"{name}.json"
     if not (output.startswith("{") and times.exists()):
@@ -120,8 +120,8 @@ def _recorded(folder: Path, name: str) -> list[tuple[float, int]]:
     return [(at_s - begun_s, number) for at_s, number in json.loads(times.read_text())]
 
 
-def reached(pieces: Cut, drawn: Sequence[tuple[float, int]], share: float) -> float:
-    """After how many seconds that share of the picture was drawn."""
+def reached(pieces: Pieces, drawn: Sequence[tuple[float, int]], share: float) -> float:
+    """Seconds until that share of the picture was drawn."""
     head, units = layout(pieces.tables), 0
     for at_s, number in drawn:
         units += len(head.span(number - 1)) if number > 0 else 0
@@ -130,22 +130,22 @@ def reached(pieces: Cut, drawn: Sequence[tuple[float, int]], share: float) -> fl
     return math.inf
 
 
-def compare(way: Way, runs: int, picture: bytes, folder: Path) -> list[Run]:
-    """So many runs, whose seeds are counted from 1.
+def compare(path: NetworkPath, runs: int, picture: bytes, folder: Path) -> list[Run]:
+    """Several runs, with seeds from 1.
 
-    One in which a picture did not come is left out and reported: on a busy machine the programs may
-    not have begun.
+    A run without a complete picture is omitted and reported: on a busy machine the programs may not
+    have started.
     """
     done = []
     for seed in range(1, runs + 1):
         try:
-            done.append(emulate(way, seed, picture, folder / str(seed)))
+            done.append(emulate(path, seed, picture, folder / str(seed)))
         except IncompleteError as error:
             print(f"run {seed} is left out: {error}", file=sys.stderr, flush=True)
     return done
 
 
-def table(pieces: Cut, runs: Sequence[Run]) -> str:
+def table(pieces: Pieces, runs: Sequence[Run]) -> str:
     """Medians over runs, and the quartiles around them, in Markdown."""
     lines = [
         f"| drawn | {' | '.join(f'{name}, s' for name in DELIVERIES)} | sooner by, s |",
@@ -169,13 +169,15 @@ def _quartiles(values: Sequence[float]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    way = Way()
+    path = NetworkPath()
     parser = argparse.ArgumentParser("examples.image.compare", description=__doc__)
     parser.add_argument("--runs", type=int, default=10, help="how many, with seeds 1, 2, …")
-    parser.add_argument("--loss", type=float, default=way.loss, help="of packets, each way")
-    parser.add_argument("--round-trip", type=float, default=way.round_trip_ms, metavar="MS")
-    parser.add_argument("--rate", type=float, default=way.rate_mbit_s, metavar="MBIT_S")
-    parser.add_argument("--duration", type=int, default=way.lasts_s, metavar="S")
+    parser.add_argument(
+        "--loss", type=float, default=path.loss, help="share of packets lost, in each direction"
+    )
+    parser.add_argument("--round-trip", type=float, default=path.round_trip_ms, metavar="MS")
+    parser.add_argument("--rate", type=float, default=path.rate_mbit_s, metavar="MBIT_S")
+    parser.add_argument("--duration", type=int, default=path.lasts_s, metavar="S")
     parser.add_argument(
         "--picture", type=Path, help="a JPEG with restart markers; drawn if missing"
     )
@@ -187,10 +189,10 @@ def _main(arguments: argparse.Namespace) -> None:
     if arguments.out.exists():
         raise RuntimeError(f"{arguments.out} is there already: choose another folder for --out")
     picture, name = chosen(arguments.picture)
-    pieces = cut(picture, name)
-    way = Way(arguments.loss, arguments.round_trip, arguments.rate, arguments.duration)
+    pieces = split(picture, name)
+    path = NetworkPath(arguments.loss, arguments.round_trip, arguments.rate, arguments.duration)
     print(f"{len(picture)} bytes, {len(pieces.intervals)} restart intervals")
-    runs = compare(way, arguments.runs, picture, arguments.out.resolve())
+    runs = compare(path, arguments.runs, picture, arguments.out.resolve())
     if not runs:
         raise RuntimeError("no run was complete: give them a longer --duration")
     (arguments.out / "runs.json").write_text(json.dumps(runs))

@@ -1,14 +1,14 @@
-"""A JPEG cut at its restart markers into pieces, each of which can be decoded without the others.
+"""Splits a JPEG at its restart markers into pieces that can be decoded without each other.
 
-Between two restart markers no bit depends on what is outside (ITU-T T.81, section E.1.4): the
-predictions begin anew. What all intervals need is before them: the tables and the frame's header.
+The bits between two restart markers depend on no others (ITU-T T.81, section E.1.4): predictions
+are reset. The tables and the frame's header, which all intervals need, come first.
 """
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Cut", "JpegError", "Layout", "alone", "cut", "join", "layout"]
+__all__ = ["JpegError", "Layout", "Pieces", "alone", "join", "layout", "split"]
 
 # Markers (T.81, table B.1).
 SOI, EOI, SOS, DRI, TEM, DNL = 0xD8, 0xD9, 0xDA, 0xDD, 0x01, 0xDC
@@ -23,12 +23,12 @@ _ALL_FREQUENCIES = bytes([0, 63, 0])
 
 
 class JpegError(ValueError):
-    """A file or a piece that cannot be cut or drawn; the message says why."""
+    """A file or a piece cannot be split or drawn; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a picture is made of units (MCUs), and these of intervals."""
+    """The layout of a picture: its units (MCUs) and intervals."""
 
     width: int
     """Of the picture, in pixels."""
@@ -41,7 +41,7 @@ class Layout:
     interval: int
     """Units between two restart markers; the last interval may have fewer."""
     size_at: int
-    """Where in the tables the frame's height stands, and after it the width: two bytes each."""
+    """Offset of the frame's height in the tables; the width follows it: two bytes each."""
 
     @property
     def across(self) -> int:
@@ -64,35 +64,35 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Pieces:
     """A picture in pieces."""
 
     tables: bytes
-    """All before the first interval: what each of them needs to be decoded."""
+    """All bytes before the first interval; needed to decode each interval."""
     intervals: tuple[bytes, ...]
-    """What stands between the restart markers."""
+    """The bytes between the restart markers."""
 
 
-def cut(data: bytes, name: str = "the picture") -> Cut:
-    """Cut a JPEG; `name` stands for the file in messages.
+def split(data: bytes, name: str = "the picture") -> Pieces:
+    """Split a JPEG; `name` names the file in messages.
 
-    Raises `JpegError` for what is no JPEG, is progressive, has no restart markers or is cut short.
+    Raises `JpegError` if it is no JPEG, is progressive, has no restart markers or is truncated.
     """
     try:
         head, begin = _head(data)
         intervals = _intervals(data, begin)
         if len(intervals) != head.intervals:
             raise JpegError(
-                f"it has {len(intervals)} of {head.intervals} restart intervals: it is cut short"
+                f"it has {len(intervals)} of {head.intervals} restart intervals: it is truncated"
                 " or damaged"
             )
     except JpegError as error:
         raise JpegError(f"{name}: {error}") from None
-    return Cut(data[:begin], tuple(intervals))
+    return Pieces(data[:begin], tuple(intervals))
 
 
 def join(tables: bytes, intervals: Sequence[bytes]) -> bytes:
-    """The file again, out of all its pieces."""
+    """The file, reassembled from all its pieces."""
     parts = [tables]
     for number, interval in enumerate(intervals):
         if number > 0:
@@ -102,9 +102,9 @@ def join(tables: bytes, intervals: Sequence[bytes]) -> bytes:
 
 
 def layout(tables: bytes) -> Layout:
-    """How the picture of these tables is laid out.
+    """The layout of the picture with these tables.
 
-    Raises `JpegError` where they are not such as `cut` makes.
+    Raises `JpegError` if they are not of the form that `split` makes.
     """
     head, begin = _head(tables)
     if begin != len(tables):
@@ -113,7 +113,7 @@ def layout(tables: bytes) -> Layout:
 
 
 def alone(tables: bytes, head: Layout, number: int, interval: bytes) -> bytes:
-    """A JPEG of one interval: its units in one row, as wide as it takes."""
+    """A JPEG of one interval, with its units in one row."""
     width = len(head.span(number)) * head.unit_width
     size = struct.pack(">HH", head.unit_height, width)
     at = head.size_at
@@ -121,7 +121,7 @@ def alone(tables: bytes, head: Layout, number: int, interval: bytes) -> bytes:
 
 
 def _head(data: bytes) -> tuple[Layout, int]:
-    """The layout, and where the first interval begins."""
+    """The layout, and the offset of the first interval."""
     if data[:2] != bytes([0xFF, SOI]):
         raise JpegError("it is no JPEG: the first two bytes are not FF D8")
     at, interval = 2, 0
@@ -150,19 +150,19 @@ def _head(data: bytes) -> tuple[Layout, int]:
 
 
 def _segment(data: bytes, at: int) -> tuple[int, int, bytes]:
-    """A marker, where its segment's content begins, and that content."""
+    """Each marker, the offset of its segment's content, and that content."""
     if data[at : at + 1] not in (b"\xff", b""):
         raise JpegError(f"it is damaged: no marker at byte {at}")
     while data[at : at + 1] == b"\xff":  # any number of them may fill the space before a marker
         at += 1
     if len(data) < at + 3:
-        raise JpegError("it is cut short: it ends before its picture begins")
+        raise JpegError("it is truncated: it ends before its picture begins")
     marker, length = struct.unpack_from(">BH", data, at)
     if marker in (SOI, EOI, TEM, *RST) or length < 2:
         raise JpegError(f"it is damaged: marker FF {marker:02X} at byte {at}")
     body = data[at + 3 : at + 1 + length]
     if len(body) != length - 2:
-        raise JpegError("it is cut short: it ends before its picture begins")
+        raise JpegError("it is truncated: it ends before its picture begins")
     return marker, at + 3, body
 
 
@@ -179,7 +179,7 @@ def _layout(begin: int, frame: bytes, scan: bytes, interval: int) -> Layout:
     if len(scan) != 4 + 2 * components or scan[0] != components or scan[-3:] != _ALL_FREQUENCIES:
         raise JpegError("it has several scans: save it as a baseline JPEG with one")
     if interval == 0:
-        raise JpegError("it has no restart markers, at which it could be cut: save it with them"
+        raise JpegError("it has no restart markers, at which it could be split: save it with them"
                         " (Pillow: restart_marker_rows=1; jpegtran -restart 1)")  # fmt: skip
     factors = [(frame[at] >> 4, frame[at] & 15) for at in range(7, len(frame), 3)]
     if not all(1 <= across <= 4 and 1 <= down <= 4 for across, down in factors):
@@ -194,7 +194,7 @@ def _layout(begin: int, frame: bytes, scan: bytes, interval: int) -> Layout:
 
 
 def _intervals(data: bytes, begin: int) -> list[bytes]:
-    """What stands between the restart markers, up to the end of the picture."""
+    """The bytes between the restart markers, up to the end of the picture."""
     intervals: list[bytes] = []
     at = begin
     while (at := data.find(b"\xff", at)) >= 0:
@@ -215,4 +215,4 @@ def _intervals(data: bytes, begin: int) -> list[bytes]:
                             f" where {len(intervals) % len(RST)} should")  # fmt: skip
         else:
             raise JpegError(f"it is damaged: marker FF {follows:02X} at byte {at}")
-    raise JpegError("it is cut short: it has no end")
+    raise JpegError("it is truncated: it has no end")

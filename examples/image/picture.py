@@ -1,4 +1,4 @@
-"""A picture to be sent: drawn here, so that it is nobody's."""
+"""A picture to send: drawn here, so that nobody holds rights to it."""
 
 import io
 import math
@@ -35,7 +35,7 @@ def paint(width: int = 1280, height: int = 960) -> Image.Image:
 
 
 def make_jpeg(image: Image.Image, units: int = 10, quality: int = 90) -> bytes:
-    """The image as a JPEG with a restart marker after so many units of 16 by 16 pixels."""
+    """The image as a JPEG with a restart marker every `units` units of 16 by 16 pixels."""
     file = io.BytesIO()
     image.convert("RGB").save(
         file, "JPEG", quality=quality, subsampling="4:2:0", restart_marker_blocks=units
@@ -44,7 +44,7 @@ def make_jpeg(image: Image.Image, units: int = 10, quality: int = 90) -> bytes:
 
 
 def chosen(file: Path | None) -> tuple[bytes, str]:
-    """The bytes of a JPEG and what messages call it: a file's, or of the picture drawn here."""
+    """The bytes of a JPEG and its name in messages: of a file, or of the picture drawn here."""
     return (file.read_bytes(), str(file)) if file else (make_jpeg(paint()), "the picture")
 
 
@@ -85,7 +85,7 @@ def _clouds(image: Image.Image, random: Random, width: int, height: int) -> None
 
 
 def _grain(image: Image.Image, random: Random) -> Image.Image:
-    """What a camera adds, so that no part of the picture costs next to nothing."""
+    """Camera noise, so that every part of the picture costs bits."""
     noise = Image.frombytes("L", image.size, random.randbytes(image.width * image.height))
     return Image.blend(image, noise.convert("RGB"), GRAIN)
 

@@ -17,7 +17,7 @@ from .send import DRAWN, LABEL
 
 __all__ = ["receive"]
 
-PATIENCE_S = 3.0
+TIMEOUT_S = 3.0
 """How long the answer to a picture may take to arrive, in seconds."""
 
 FRAME_S = 0.1
@@ -27,9 +27,9 @@ FRAME_S = 0.1
 async def receive(
     connection: live.Connection, canvas: Canvas, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Draw the picture that a connection carries; `look` is called after each piece.
+    """Draw the picture received on a connection; `look` is called after each piece.
 
-    Raises `JpegError` where it is none, and `ClosedError` where the connection ends early.
+    Raises `JpegError` if it is invalid, and `ClosedError` if the connection ends early.
     """
     flow = await connection.accept_flow()
     if flow.config.label != LABEL:
@@ -43,12 +43,12 @@ async def receive(
     answer.finish()
     # The sender closes when it has the answer; its CONNECTION_CLOSE can be lost.
     with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await connection.closed()
 
 
 class Frames:
-    """The canvas as a numbered PNG now and then."""
+    """Writes the canvas as numbered PNG files at intervals."""
 
     def __init__(self, canvas: Canvas, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,9 +62,9 @@ class Frames:
 
 
 class Window:
-    """The canvas in a window, until that is closed.
+    """Shows the canvas in a window, until that is closed.
 
-    Raises `OSError` where there is no screen, `ImportError` where Python has no tkinter.
+    Raises `OSError` without a screen, `ImportError` without tkinter.
     """
 
     def __init__(self, canvas: Canvas) -> None:
@@ -84,7 +84,7 @@ class Window:
         self._is_open = False
 
     async def show(self) -> None:
-        """Draw it anew now and then."""
+        """Redraw it at intervals."""
         from PIL import ImageTk  # noqa: PLC0415
 
         while self._is_open:

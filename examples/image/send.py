@@ -1,6 +1,6 @@
 """Send a JPEG piece by piece: python -m examples.image.send HOST:PORT --fingerprint HEX.
 
-The tables go first; each restart interval is a unit of its own that depends on them alone.
+The tables go first; each restart interval is one unit that depends on them alone.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ontempo import live
 
-from .jpeg import Cut, JpegError, cut
+from .jpeg import JpegError, Pieces, split
 from .picture import chosen
 
 __all__ = ["DELIVERIES", "DRAWN", "LABEL", "send"]
@@ -24,14 +24,14 @@ DELIVERIES = {
     "in-order": live.DeliveryOrder.IN_ORDER,
     "partial-order": live.DeliveryOrder.PARTIAL_ORDER,
 }
-"""By their names: each piece after all that were sent before it, or after the tables alone."""
+"""Deliveries by name: each piece after all earlier ones, or after the tables alone."""
 
 
-async def send(connection: live.Connection, picture: Cut, order: live.DeliveryOrder) -> float:
+async def send(connection: live.Connection, picture: Pieces, order: live.DeliveryOrder) -> float:
     """Send a picture and wait until its receiver has drawn it.
 
     Returns when the first piece was sent, in seconds of `time.monotonic`. Raises
-    `ClosedError` where the connection was lost before.
+    `ClosedError` if the connection was lost before.
     """
     flow = await connection.open_flow(live.FlowConfig(order, label=LABEL))
     begun_s = time.monotonic()
@@ -61,8 +61,8 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    picture = cut(*chosen(arguments.picture))
-    options = live.Options(congestion=arguments.congestion, greeting_timeout_s=10)
+    picture = split(*chosen(arguments.picture))
+    options = live.Options(congestion=arguments.congestion, handshake_timeout_s=10)
     async with live.connect(
         arguments.to, trust=arguments.fingerprint, token=arguments.token, options=options
     ) as connection:

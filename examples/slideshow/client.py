@@ -1,10 +1,10 @@
-"""A slide show: asks for one image after another over one TCP connection, and measures each.
+"""A slide show: requests one image after another over one TCP connection, and measures each.
 
 python examples/slideshow/client.py 127.0.0.1:8000 --seconds 60
 python examples/slideshow/client.py 127.0.0.1:8000 --seconds 60 --json > slides.jsonl
 
-After an image has come whole, it pauses, and asks for the next (qosockets, III.C; the pause is not
-in the paper: with 350 ms, images of 38 kB on average over an idle link of 1.5 Mbit/s come at the
+After each complete image it pauses, then requests the next (qosockets, III.C; the pause is not
+in the paper: with 350 ms, images of 38 kB on average over an idle link of 1.5 Mbit/s arrive at the
 480 kbit/s of its profile). Delays between server and client need one clock for both; the time from
 request to image does not.
 """
@@ -19,11 +19,11 @@ import time
 from server import address
 
 PAUSE_MS = 350
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 def slide(connection: http.client.HTTPConnection, number: int) -> dict[str, int]:
-    """Ask for one image; when it was asked for, sent and there, in nanoseconds since 1970."""
+    """Request one image; returns the times of request, sending and arrival, in ns since 1970."""
     asked_ns = time.time_ns()
     connection.request("GET", f"/{number}")
     answer = connection.getresponse()
@@ -55,31 +55,31 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long: 10")
     parser.add_argument("--pause", type=float, default=PAUSE_MS, metavar="MS", help="350")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each image")
-    asked = parser.parse_args()
-    if not (asked.seconds > 0 and asked.pause >= 0):
+    arguments = parser.parse_args()
+    if not (arguments.seconds > 0 and arguments.pause >= 0):
         parser.error("--seconds: above 0; --pause: 0 or more")
     rows: list[dict[str, int]] = []
     failure = ""
-    host, port = asked.server
-    connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
-    until = time.monotonic() + asked.seconds
+    host, port = arguments.server
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    until = time.monotonic() + arguments.seconds
     try:
         while time.monotonic() < until:
             rows.append(slide(connection, len(rows)))
-            if asked.json:
+            if arguments.json:
                 print(json.dumps({"event": "image", **rows[-1]}), flush=True)
-            time.sleep(asked.pause / 1e3)
+            time.sleep(arguments.pause / 1e3)
     except KeyboardInterrupt:
         pass
     except (OSError, http.client.HTTPException) as error:
         failure = f"{host}:{port}: {error or type(error).__name__}"
-    told = summary(rows)
-    if asked.json:
-        print(json.dumps({"event": "summary", **told}), flush=True)
+    totals = summary(rows)
+    if arguments.json:
+        print(json.dumps({"event": "summary", **totals}), flush=True)
     elif rows:
         print(
-            f"{told['images']} images, {told['bytes']} bytes; {told['time_s']:.3f} s each on"
-            f" average, {told['longest_s']:.3f} s at most"
+            f"{totals['images']} images, {totals['bytes']} bytes; {totals['time_s']:.3f} s each on"
+            f" average, {totals['longest_s']:.3f} s at most"
         )
     if failure:
         sys.exit(f"error: {failure}")

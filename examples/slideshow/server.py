@@ -4,7 +4,7 @@ python examples/slideshow/server.py --listen 127.0.0.1:8000
 python examples/slideshow/server.py --listen 127.0.0.1:8000 --smallest 18000 --largest 58000
 
 Image N is at ``/N``: a picture of stripes in PGM, of a size drawn for N between the smallest and
-the largest, which any viewer shows. ``X-Sent-Ns`` tells when it was sent, in nanoseconds of this
+the largest, which any viewer shows. ``X-Sent-Ns`` is the time of sending, in nanoseconds of this
 machine's wall clock. Ctrl-C ends it. No encryption, no access control: for measurements.
 """
 
@@ -27,7 +27,7 @@ def image(number: int, seed: int, smallest: int, largest: int) -> bytes:
     size = random.Random(f"{seed} {number}").randint(smallest, largest)
     head = f"P5\n# image {number}\n{WIDTH} {size // WIDTH}\n255\n".encode()
     row = bytes((place + number) % 256 for place in range(WIDTH))
-    # What is beyond the last whole row, viewers do not look at.
+    # Viewers ignore bytes beyond the last whole row.
     return (head + row * (size // WIDTH + 1))[:size]
 
 
@@ -81,11 +81,11 @@ def main() -> None:
     parser.add_argument("--smallest", type=int, default=MIN_BYTES, metavar="BYTES")
     parser.add_argument("--largest", type=int, default=MAX_BYTES, metavar="BYTES")
     parser.add_argument("--seed", type=int, default=0, help="other sizes for the same numbers")
-    asked = parser.parse_args()
-    if not 100 <= asked.smallest <= asked.largest:  # noqa: PLR2004
+    arguments = parser.parse_args()
+    if not 100 <= arguments.smallest <= arguments.largest:  # noqa: PLR2004
         parser.error("--smallest: from 100 bytes to --largest")
     try:
-        server = Server(asked.listen, (asked.seed, asked.smallest, asked.largest))
+        server = Server(arguments.listen, (arguments.seed, arguments.smallest, arguments.largest))
     except OSError as error:
         parser.exit(3, f"--listen: {error}\n")
     host, port = server.server_address[:2]

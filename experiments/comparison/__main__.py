@@ -30,10 +30,10 @@ from .paths import paths
 from .readings import readings
 
 TOGETHER = 6
-"""Contenders that run side by side; docs/comparison.md says what that changes."""
+"""Contenders that run side by side; its effect: docs/comparison.md."""
 
 COUNTED_S = {"quick": 20, "full": 60}
-"""Seconds of the stream that are counted."""
+"""Measured seconds of the stream."""
 
 
 def batches(chosen: Sequence[Contender]) -> list[list[Contender]]:
@@ -53,7 +53,7 @@ def comparison_cells(scale: Scale, chosen: Sequence[Contender]) -> list[Cell]:
 
 
 def choose(names: Sequence[str]) -> list[Contender]:
-    """The contenders of these names; all where there are no names."""
+    """The contenders with these names; all if there are none."""
     known = [one.name for one in CONTENDERS]
     if unknown := [name for name in names if name not in known]:
         raise BadInputError(f"no contender is called {unknown[0]!r}; there are {', '.join(known)}")
@@ -95,7 +95,7 @@ def main(
         File | None, typer.Option(help="Write the measured part of this page, and its plots.")
     ] = None,
 ) -> None:
-    """Carry one live stream over emulated paths with each contender; needs the rights of root.
+    """Carry one live stream over emulated paths with each contender; needs root.
 
     Finished cells are stored: an interrupted study resumes.
     """

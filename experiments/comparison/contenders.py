@@ -24,11 +24,11 @@ Words = Callable[[Path], list[str]]
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to carry the stream.
+    """A transport for the stream, with its programs.
 
     `send` and `receive` are the commands of its two ends, none for the harness itself. `lacks`
-    returns why it cannot be run on this machine, and an empty text where it can. `buffer_ms` is how
-    long received packets may wait, in milliseconds: its own setting, or the path's rule where it
+    returns why it cannot be run on this machine, empty if it can. `buffer_ms` is how
+    long received packets may wait, in milliseconds: its own setting, or the path's rule if it
     has no buffer. `congestion` is the kernel's TCP congestion control in the hosts of both ends, by
     default the machine's.
     """
@@ -105,7 +105,7 @@ def _version(words: tuple[str, ...], pattern: str) -> str:
 
 
 def none(_path: Path) -> list[str]:
-    """No program of its own."""
+    """No separate program."""
     return []
 
 

@@ -29,14 +29,14 @@ def stream_command(seconds: int) -> list[str]:
 
 
 def stream_key(seconds: int, version: str = "") -> str:
-    """A name that follows from the command that makes it and from ffmpeg's version."""
+    """A name derived from the command that makes it and ffmpeg's version."""
     return key([stream_command(seconds)], version)
 
 
 def make_stream(seconds: int, cache: Path = CACHE) -> Path:
     """The stream, from the cache or made now.
 
-    Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
+    Raises `UnfitEnvironmentError` if ffmpeg is missing or fails.
     """
     name = f"{stream_key(seconds, ffmpeg_version())}.ts"
     return kept(cache / name, lambda made: run_ffmpeg([*stream_command(seconds), str(made)]))

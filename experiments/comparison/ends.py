@@ -1,6 +1,6 @@
 """Both ends of the comparison: the source sends a stream in real time, the sink records it.
 
-The same for all contenders. A program of its own, run in the hosts of the emulated network; it
+The same for all contenders. A separate program, run in the hosts of the emulated network; it
 needs the standard library only.
 
     python ends.py source PLAN.json PEER
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 PRIORITY = 1
-"""The lowest real-time priority, that of the emulator: both ends and the contender's programs run
-before the machine's other work, which is not to be measured."""
+"""The lowest real-time priority, that of the emulator: both ends and the contender's programs
+precede the machine's other work, which must not affect the measurement."""
 
 BUFFER_BYTES = 16 << 20
 """Receive buffer of the source's and the sink's sockets, so that they lose nothing."""
@@ -58,7 +58,7 @@ class Running:
 
 
 class ClockCheck:
-    """Detects that CLOCK_REALTIME, by which the kernel stamps packets, was set meanwhile."""
+    """Detects whether CLOCK_REALTIME, the clock of packet timestamps, was set meanwhile."""
 
     def __init__(self) -> None:
         self.before_ns = self._ahead_ns()
@@ -89,7 +89,7 @@ def udp() -> socket.socket:
 
 
 def set_congestion(plan: dict[str, Any]) -> None:
-    """Put the plan's TCP congestion control on the routes of the emulated host, where it names one.
+    """Put the plan's TCP congestion control on the routes of the emulated host, if it names one.
 
     By ``ip route ... congctl`` (ip-route(8)), since a network namespace cannot make a restricted
     congestion control its default. Raises `RuntimeError` in the machine's own network namespace.
@@ -103,7 +103,7 @@ def set_congestion(plan: dict[str, Any]) -> None:
 
 
 def check_congestion(plan: dict[str, Any]) -> None:
-    """Raise `RuntimeError` where a TCP connection of the host has another congestion control."""
+    """Raise `RuntimeError` if a TCP connection of the host has another congestion control."""
     if not (control := plan["congestion"]):
         return
     sockets = _output(["ss", "-H", "-t", "-n", "-i", "-O", "state", "established"]).splitlines()

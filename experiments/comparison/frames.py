@@ -1,7 +1,7 @@
-"""What of the stream arrived, and when: a recording compared with what was sent.
+"""The packets of the stream that arrived, and when: a recording compared with the stream.
 
-Packets are recognised by their bytes, so that a contender may cut, order and repeat them as it
-likes. The few packets of a frame that are equal (stuffing) are not counted.
+Packets are recognised by their bytes, so that contenders may split, reorder and repeat them.
+The few packets of a frame that are equal (stuffing) are not counted.
 """
 
 import math
@@ -34,7 +34,7 @@ class Arrivals:
 
 
 def entries(recording: bytes) -> Iterator[tuple[int, bytes]]:
-    """The datagrams of a recording with their times; `UnfitEnvironmentError` where it is cut."""
+    """The datagrams of a recording with their times; `UnfitEnvironmentError` if it is truncated."""
     at = 0
     while at < len(recording):
         if at + ENTRY.size > len(recording):
@@ -83,9 +83,9 @@ def distinct_units(stream: Stream) -> list[Unit]:
 
 
 def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.DataFrame:
-    """A row for each unit: when its last packet was sent, and how long until all of it was there.
+    """A row for each unit: when its last packet was sent, and the time until it was complete.
 
-    `latency_s` is null where a part never came.
+    `latency_s` is null if a part never arrived.
     """
     begin = left_ns[0]
     rows = []
@@ -109,7 +109,7 @@ def unit_table(stream: Stream, left_ns: Sequence[int], came: Arrivals) -> pl.Dat
 def packet_latencies(
     stream: Stream, left_ns: Sequence[int], came: Arrivals, from_s: float
 ) -> list[float]:
-    """Of each packet of a unit that came, sent from `from_s` on: seconds, in rising order."""
+    """Delays in seconds, ascending, of the arrived packets of units, sent from `from_s` on."""
     begin = left_ns[0] + from_s * 1e9
     counted = (place for unit in distinct_units(stream) for place in unit.packets)
     return sorted(
@@ -128,14 +128,14 @@ def pacing_errors(due_ns: Sequence[int], left_ns: Sequence[int]) -> list[float]:
 
 
 def quantile(rising: Sequence[float], share: float) -> float:
-    """The smallest value that is not exceeded by `share` of them; NaN where there is none."""
+    """The smallest value that is not exceeded by `share` of them; NaN if there is none."""
     if not rising:
         return math.nan
     return rising[max(0, math.ceil(share * len(rising)) - 1)]
 
 
 def read_times(content: bytes) -> "array[int]":
-    """Times in ns, as the source wrote them."""
+    """Times in ns, as written by the source."""
     times: array[int] = array("q")
     times.frombytes(content)
     return times

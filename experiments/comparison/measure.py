@@ -1,4 +1,4 @@
-"""One cell: some contenders carry the stream side by side, each over a path of its own, all alike.
+"""One cell: some contenders carry the stream side by side, each over its own path, all alike.
 
 python -m experiments.comparison.measure srt 0.05 100 2.0 out/one    # needs root
 """
@@ -48,7 +48,7 @@ CLOCK_MAY_MOVE_S = 0.000_5
 
 
 def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, seed: int) -> Cell:
-    """A cell: these contenders, this path, so many seconds of stream counted."""
+    """A cell: contenders, path, and the measured seconds of the stream."""
     duration_s = WARM_UP_S + LEAD_S + counted_s + DRAIN_S + CLOSE_S
     ends = [(one, f"s{number}", f"r{number}") for number, one in enumerate(together)]
     links = ", ".join(path.link(begin, end) for _, begin, end in ends)
@@ -59,7 +59,7 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
     )
     names = tuple(one.name for one in together)
     versions = ", ".join(f"{one.name} {one.version()}" for one in together)
-    way = Measurement(
+    measurement = Measurement(
         "comparison",
         partial(measure, path=path, together=together, counted_s=counted_s),
         (
@@ -86,13 +86,13 @@ def comparison_cell(path: Path, together: Sequence[Contender], counted_s: int, s
         f"topology.links=[{links}]",
         f"flows={{ {flows} }}",
     )
-    return Cell(SCENARIO, overrides, seed, labels, duration_s, way)
+    return Cell(SCENARIO, overrides, seed, labels, duration_s, measurement)
 
 
 def measure(
     cell: Cell, folder: File, *, path: Path, together: Sequence[Contender], counted_s: int
 ) -> None:
-    """Run it; leave the emulator's `links`, and `units` and `carried`, in `folder`."""
+    """Run it; write the emulator's `links`, and `units` and `carried`, to `folder`."""
     stream_file = make_stream(LEAD_S + counted_s)
     stream = read_stream(stream_file)
     places = {one.name: folder / "ends" / one.name for one in together}
@@ -206,7 +206,7 @@ def wire_bytes(links: pl.DataFrame, number: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure once, ten seconds, and print what was found."""
+    """Measure ten seconds once, and print the results."""
     *names, loss, rtt_ms, share, folder = sys.argv[1:]
     path = Path(float(loss), False, int(rtt_ms), float(share))
     together = [one for one in CONTENDERS if one.name in names]

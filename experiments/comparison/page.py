@@ -45,7 +45,7 @@ WIDTH_IN, HEIGHT_IN, DPI = 6.0, 3.6, 160
 
 
 def path_words(row: Mapping[str, Any]) -> str:
-    """A path in words."""
+    """A description of a path."""
     loss = "no loss"
     if row["loss"]:
         loss = f"{row['loss']:.0%} loss, {row['pattern']}".replace("%", " %")
@@ -132,7 +132,7 @@ BESIDE = 0.045
 """Distance of two contenders' marks at one path, so that equal ones do not hide each other."""
 
 MAX_SHOWN_S = 3.0
-"""Where a plot of latencies ends: HTTP over losses would leave no room for the others."""
+"""Upper end of latency plots: HTTP over losses would compress the others."""
 
 
 def _view(rows: pl.DataFrame, contenders: Sequence[Contender], quantity: str) -> View:

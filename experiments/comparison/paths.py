@@ -12,7 +12,7 @@ BURST_PACKETS = 4
 """Mean length of a burst of losses, in packets."""
 
 QUEUE_PACKETS = 100
-"""Of the bottleneck: 135 ms of full packets at twice the stream's rate, 340 ms at 0.8 times."""
+"""The queue limit: 135 ms of full packets at twice the stream's rate, 340 ms at 0.8 times."""
 
 MIN_LATENCY_MS, LATENCY_RTTS = 120, 4
 """The rule for receivers' buffers: as SRT's makers and users advise."""
@@ -77,7 +77,7 @@ QUICK = (
     Path(0.05, False, 20, 2.0),
     Path(0.0, False, 100, 0.8),
 )
-"""What can be read at a glance: losses, bursts, a short path, one that is too narrow."""
+"""The quick scale: losses, bursts, a short path, one that is too narrow."""
 
 
 def paths(scale: Scale) -> Sequence[Path]:

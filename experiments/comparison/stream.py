@@ -45,7 +45,7 @@ class Stream:
 def read_stream(path: Path) -> Stream:
     """Read a transport stream of constant rate with video.
 
-    Raises `BadInputError` with the file's name where it is none: it is not made of transport
+    Raises `BadInputError` with the file's name if it is invalid: it is not made of transport
     packets, packets are missing, it has no clock to send it by, or no video.
     """
     content = path.read_bytes()

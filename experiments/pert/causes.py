@@ -1,4 +1,4 @@
-"""Why a figure differs, where that was looked into; the evidence: docs/experiments-pert.md."""
+"""Causes of differing figures, where examined; the evidence: docs/experiments-pert.md."""
 
 from ontempo.lab.claims import Cause
 from ontempo.lab.judging import number
@@ -89,7 +89,7 @@ def queue_at_threshold(queue_packets: float, quarter_packets: float) -> Cause:
 
 
 PACKET_MS = 1000 * 8 / 25e6 * 1e3
-"""What a packet of 1,000 bytes takes at 25 Mbit/s."""
+"""Transmission time of 1,000 bytes at 25 Mbit/s."""
 
 FILM_OUTRUNS_LINK = Cause(
     "pictures are late where the film asks for 25 Mbit/s of a link of 15, over every controller"

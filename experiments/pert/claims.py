@@ -40,7 +40,7 @@ CHAPTER_IV = (alg1, fig16, fig17, fig18, fig20, fig21, fig25, fig26, fig27, fig2
 CHAPTER_V = (fig31, fig32)
 
 EMULATED = (*emulated.CLAIMS, table2.CLAIM, fig14.EMULATED)
-"""What is checked with real packets."""
+"""Claims checked with real packets."""
 
 PAPER = Paper(
     name="pert",

@@ -39,12 +39,12 @@ def success_series(tables: Mapping[str, pl.DataFrame]) -> list[Series]:
 
 
 def seconds(delay: float) -> str:
-    """A start-up delay in words."""
+    """The label of a start-up delay."""
     return f"{delay:g} s"
 
 
 def bin_of(place: float) -> str:
-    """A bin of T/mu in words."""
+    """The label of a bin of T/mu."""
     return T_NAMES[place]
 
 

@@ -1,7 +1,7 @@
 """The cells that are run with real packets, over the kernel's TCP, and their settings.
 
-Real time cannot be made faster: in quick a run is as short as still shows something, and
-flows start sooner. Each is simulated, too, at the same length (`with_twins`).
+They run in real time: in quick a run is as short as is still meaningful, and flows start sooner.
+Each is also simulated at the same length (`with_twins`).
 """
 
 from itertools import product
@@ -19,7 +19,7 @@ ALONE = Emulation()
 """Runs that need the kernel's PERT, and runs that do not."""
 
 VIDEOS, RTT_MS = 29, 100
-"""Figure 9's one setting: T/μ between 1.0 and 1.4, where the paper sets PERT above CUBIC."""
+"""Figure 9's one setting: T/μ between 1.0 and 1.4, where the paper has PERT above CUBIC."""
 
 
 def _ways(controller: str) -> Emulation:

@@ -1,4 +1,4 @@
-"""What chapters IV and V leave open, tried otherwise; see readings.py."""
+"""Open points of chapters IV and V, with other readings; see readings.py."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ PUT_ON: Mapping[str, Sequence[str]] = {
 
 
 def timer_of(least: str) -> Reading:
-    """Another least retransmission timeout for flows over PERT."""
+    """Another minimum retransmission timeout for flows over PERT."""
 
     def read(cell: Cell) -> Cell:
         groups = [*PUT_ON.get(cell.scenario.name, ())]
@@ -42,7 +42,7 @@ def where(scenarios: Sequence[str], override: str) -> Reading:
 
 
 def thesis_reading(cell: Cell) -> Cell:
-    """PERT as the thesis has it, where the scenario file says otherwise."""
+    """PERT as in the thesis, where the scenario file differs."""
     groups = PUT_ON.get(cell.scenario.name, ())
     more = tuple(f"flows.{group}.transport.congestion={PERT['thesis']}" for group in groups)
     inside = tuple(one.replace(PERT["reference"], PERT["thesis"]) for one in cell.overrides)
@@ -59,4 +59,4 @@ EXTENSION_READINGS: Mapping[str, Reading] = {
         ["flavours", "homogeneous"], 'topology.access.queue={ kind = "drop-tail" }'
     ),
 }
-"""What chapters IV and V leave open, tried otherwise."""
+"""Open points of chapters IV and V, with other readings."""

@@ -1,4 +1,4 @@
-"""The cells of chapters IV and V, and of what chapter II says of PERT alone."""
+"""The cells of chapters IV and V, and of chapter II's statements on PERT alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ CURES = {
     "pacing": ('flows.coalescing.transport.pacing="window"',),
     "correction": ("flows.coalescing.transport.correct-self-induced-delay=true",),
 }
-"""What is done about the self-induced delay."""
+"""Corrections of the self-induced delay."""
 
 CROSS = 5
-"""Cross flows where their number is not varied: the least of chapter V's 5 to 10."""
+"""Cross flows where their number is not varied: the minimum of chapter V's 5 to 10."""
 
 
 def lone_cells(
@@ -54,7 +54,7 @@ def lone_cells(
 
 @dataclass(frozen=True)
 class Setting:
-    """What two transfers side by side meet: cross traffic, delay and rate."""
+    """Conditions of two transfers side by side: cross traffic, delay and rate."""
 
     sweep: str
     value: int
@@ -106,7 +106,7 @@ CORRECTED_SETTINGS = (
 def coalescing_cells(
     scale: Scale, settings: Sequence[Setting], cures: Sequence[str], *more: str
 ) -> list[Cell]:
-    """Two transfers side by side in every setting, with every cure."""
+    """Two transfers side by side in every setting, with every correction."""
     duration_s, seeds = (200, range(2)) if scale == "quick" else (1000, range(20))
     return [
         Cell(
@@ -165,7 +165,7 @@ def acknowledgement_cells(_scale: Scale) -> list[Cell]:
 
 
 def scaling(cells: Callable[[Scale], Sequence[Cell]]) -> Callable[[Scale], str]:
-    """In words, how much is run: cells, seeds and their length, beside the full grid's."""
+    """A description of the runs: cells, seeds and their length, beside the full grid's."""
 
     def words(scale: Scale) -> str:
         run, full = cells(scale), cells("full")

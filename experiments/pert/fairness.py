@@ -18,14 +18,14 @@ COLOURS = {"paced": "step-4", "unpaced": "step-0"}
 SYMBOLS = {"paced": "circle", "unpaced": "square"}
 
 ALMOST_ALL = 0.9
-"""Which part of the settings "almost all" is."""
+"""The share of the settings that counts as "almost all"."""
 
 POINT = ("sweep", "at", "seed")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One of the four: its column, and whether more of it is fairer."""
+    """A measure of fairness: its column, and whether larger values are fairer."""
 
     name: str
     column: str

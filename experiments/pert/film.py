@@ -1,8 +1,8 @@
 """The film of table 2 and figure 14, made by ffmpeg: the same bytes from the same ffmpeg.
 
 The thesis plays a trailer of 286.5 MB and 210 s: 1080p, 24 pictures a second, H.264 with peaks of
-25 Mbit/s, AAC of 192 kbit/s and 48 kHz (pert, ch. III.B). It says no more of how its rate goes up
-and down. Ours repeats `ROUND`, whose scenes have each a constant rate.
+25 Mbit/s, AAC of 192 kbit/s and 48 kHz (pert, ch. III.B). It does not describe how its rate
+varies. Ours repeats `ROUND`, whose scenes have each a constant rate.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Scene:
 
 
 ROUND = (Scene(7, 4.65), Scene(6, 25), Scene(8, 4.65))
-"""What the film repeats.
+"""The scenes that the film repeats.
 
 How long the peak lasts was chosen over RENO alone: 3, 4, 5 and 6 s gave 11, 14, 23 and 30 late
 pictures in a play, of the thesis' 33.5. The rest has the rate that makes the size.
@@ -42,14 +42,14 @@ FILMS = {"short": SHORT, "whole": WHOLE, "filling": FILLING}
 
 
 def seconds(scenes: Sequence[Scene]) -> int:
-    """How long a film of these scenes is."""
+    """The duration of a film of these scenes, in seconds."""
     return sum(scene.seconds for scene in scenes)
 
 
 def scene_command(scene: Scene) -> list[str]:
-    """What makes a scene: a test picture under noise that costs bits, at a constant rate.
+    """The ffmpeg command of a scene: a test picture under costly noise, at a constant rate.
 
-    x264 is told to be quick to decode, so that the player is never late by itself.
+    x264 is set to fast decoding, so that the player is never late by itself.
     """
     picture = f"testsrc2=size=1920x1080:rate={PICTURES_PER_S}:duration={scene.seconds}"
     noise = "noise=all_seed=1:all_strength=40:all_flags=t"
@@ -63,7 +63,7 @@ def scene_command(scene: Scene) -> list[str]:
 
 
 def film_command(parts: Path, film_s: int) -> list[str]:
-    """What joins the scenes that `parts` lists and puts sound to them."""
+    """The ffmpeg command that joins the scenes listed in `parts` and adds sound."""
     sound = f"anoisesrc=sample_rate=48000:seed=1:amplitude=0.1:duration={film_s}"
     return [
         *("-f", "concat", "-i", str(parts), "-f", "lavfi", "-i", sound, "-map", "0:v"),
@@ -73,7 +73,7 @@ def film_command(parts: Path, film_s: int) -> list[str]:
 
 
 def film_key(scenes: Sequence[Scene], version: str = "") -> str:
-    """A name that follows from how a film is made, and by which ffmpeg."""
+    """A name derived from the film's commands and ffmpeg's version."""
     commands = [*map(scene_command, scenes), film_command(Path("parts"), seconds(scenes))]
     return key(commands, version)
 
@@ -81,7 +81,7 @@ def film_key(scenes: Sequence[Scene], version: str = "") -> str:
 def make_film(scenes: Sequence[Scene], cache: Path = CACHE) -> Path:
     """The film of these scenes, out of the cache or made now.
 
-    Raises `UnfitEnvironmentError` where ffmpeg is missing or cannot do it.
+    Raises `UnfitEnvironmentError` if ffmpeg is missing or fails.
     """
 
     def make(film: Path) -> None:

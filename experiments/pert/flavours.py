@@ -23,7 +23,7 @@ class Sweep:
 
 
 RATE_MBPS, RTT_MS, FLOWS = 25, 100, 40
-"""What stands in flavours.toml."""
+"""The defaults of flavours.toml."""
 
 
 def buffer_packets(factor: float, rtt_ms: float = RTT_MS) -> int:

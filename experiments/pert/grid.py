@@ -22,7 +22,7 @@ CUBIC = {
     "linux-2.6": '{ kind = "cubic", variant = "linux-2.6" }',
     "rfc9438": '{ kind = "cubic", variant = "rfc9438" }',
 }
-"""CUBIC as ns-2 carried it, and as it is standardized today."""
+"""CUBIC as in ns-2, and as standardized today."""
 
 CONTROLLERS = {"pert": PERT["reference"], "cubic": CUBIC["linux-2.6"], "reno": '"reno"'}
 """The controllers under test. Why these readings: docs/experiments-pert.md."""
@@ -60,7 +60,7 @@ QUICK = {
     1000: Block(1000, (20, 21, 22, 24, 26, 29, 31, 35), PUBLISHED_RTTS, (0, 1), 700, 0.75),
     # Fewer videos bring T/mu to 1.0 with small packets: their headers weigh more in the web users'
     # load, and 150 of them are a buffer of 10 ms only. Above T/mu 1.2 all their streams succeed, so
-    # that two numbers of videos tell what more would.
+    # that two numbers of videos show as much as more would.
     200: Block(200, (22, 26), (50, 100), (0,), 700, 4.0),
 }
 
@@ -121,7 +121,7 @@ def queue_cells(scale: Scale) -> list[Cell]:
 
 
 def video_scaling(scale: Scale, packets: Sequence[int] = (1000,)) -> str:
-    """In words, how much of the published grid is run."""
+    """A description of how much of the published grid is run."""
     parts = []
     for packet in packets:
         block, full = blocks(scale)[packet], FULL[packet]

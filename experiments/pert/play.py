@@ -23,14 +23,14 @@ from ontempo.lab.real_time import emulate
 
 from ..ffmpeg import CACHE
 from .film import FILMS, SHORT, WHOLE, Scene, film_key, make_film, seconds
-from .playlog import Ending, Event, Told, connection, control, ending, events, silences, stalls
+from .playlog import Ending, Event, LogEvent, connection, control, ending, events, silences, stalls
 
 HERE = Path(__file__).parent
 SCENARIO = HERE / "film.toml"
 PORT = 8080
 
 CACHING_MS = 1200
-"""How much VLC buffers before it plays: what VLC 1.1.4 took for HTTP."""
+"""VLC's start-up buffer: the default of VLC 1.1.4 for HTTP."""
 
 OURS = "ontempo"
 """No TCP: `ontempo send` to `ontempo receive`, PERT over QUIC, and a pipe to the player."""
@@ -42,23 +42,23 @@ LINK_MBIT_S = 15
 """The testbed's link."""
 
 FREE_MBIT_S = 100
-"""A link that never makes the film wait: what is late there is the player's own doing."""
+"""A link that never delays the film: lateness there is the player's own."""
 
 PLAYS: Mapping[Scale, tuple[int, tuple[Scene, ...]]] = {"quick": (2, SHORT), "full": (20, WHOLE)}
-"""Plays with each control, and of what."""
+"""Plays with each control, and their scenes."""
 
 MARGIN_S, MARGIN_SHARE = 8, 0.2
-"""How long a play may take beyond the film: to begin, and, as a share of it, to stand still."""
+"""How long a play may exceed the film: to start, and, as a share of the film, for stalls."""
 
 URGENT = ("chrt", "--rr", "1")
-"""Before our sender: the server's priority."""
+"""Prefix of our sender's command: the server's priority."""
 
 _COMPLAINT = re.compile(r" (stream|access|demux|decoder|input|window|player) error: ")
-"""Of VLC's errors those that a film can end by; others tell of buses and menus it does not need."""
+"""VLC's errors that can end a film; others concern buses and menus that it does not need."""
 
 
 def play_cells(scale: Scale) -> list[Cell]:
-    """Every play over the testbed's link, and one over a link that is never short."""
+    """Every play over the testbed's link, and one over a link with ample rate."""
     plays, scenes = PLAYS[scale]
     crowded = [
         play_cell(control, scenes, seed, LINK_MBIT_S)
@@ -71,7 +71,7 @@ def play_cells(scale: Scale) -> list[Cell]:
 def play_cell(control: str, scenes: tuple[Scene, ...], seed: int, rate_mbit_s: int) -> Cell:
     """One play; `seed` only numbers it, since nothing is drawn."""
     duration_s = math.ceil(seconds(scenes) * (1 + MARGIN_SHARE)) + MARGIN_S
-    way = Measurement(
+    measurement = Measurement(
         "film",
         partial(play, control=control, scenes=scenes),
         (("control", control), ("film", film_key(scenes)), ("caching_ms", CACHING_MS)),
@@ -83,16 +83,16 @@ def play_cell(control: str, scenes: tuple[Scene, ...], seed: int, rate_mbit_s: i
         seed,
         (("controller", control), ("rate_mbit_s", rate_mbit_s)),
         duration_s,
-        way,
+        measurement,
     )
 
 
 def play(
     cell: Cell, folder: Path, *, control: str, scenes: Sequence[Scene], cache: Path = CACHE
 ) -> None:
-    """Play the film once; leave the emulator's tables, `plays`, `glitches` and `tcp` in `folder`.
+    """Play the film once; write the emulator's tables, `plays`, `glitches` and `tcp` to `folder`.
 
-    Raises `UnfitEnvironmentError` where a program is missing, or the player ends before the film.
+    Raises `UnfitEnvironmentError` if a program is missing, or the player ends before the film.
     """
     if shutil.which("vlc") is None:
         raise UnfitEnvironmentError("the program vlc is missing, which plays the film")
@@ -126,35 +126,35 @@ def ends(film: Path, control: str) -> tuple[list[str], list[str]]:
 
 
 def lost_packets(served: str) -> int | None:
-    """What `ontempo send` has told last of packets that it sent again."""
-    said = [json.loads(line) for line in served.splitlines() if line.startswith("{")]
-    return max((one["packets_lost"] for one in said if one.get("packets_lost")), default=None)
+    """The last count of lost packets in the output of `ontempo send`; None without one."""
+    reports = [json.loads(line) for line in served.splitlines() if line.startswith("{")]
+    return max((one["packets_lost"] for one in reports if one.get("packets_lost")), default=None)
 
 
-def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, pl.DataFrame]:
-    """The tables of a play, out of what server and player wrote.
+def read_play(served: str, played: str, requested: str, film_s: float) -> dict[str, pl.DataFrame]:
+    """The tables of a play, from the logs of server and player.
 
-    Raises `UnfitEnvironmentError` where the film was served over another control than asked for,
-    or where the player ended before the film.
+    Raises `UnfitEnvironmentError` if the film was served over another control than `requested`, or
+    if the player ended before the film.
     """
-    if asked != OURS and (used := control(served)) != asked:
+    if requested != OURS and (used := control(served)) != requested:
         raise UnfitEnvironmentError(f"the film was served over {used or 'no connection'}")
-    told, ended = events(played), ending(played)
-    began_s = next((one.time_s for one in told if one.event is Event.PLAYING), None)
-    stalled = stalls(told)
-    _check(played, told, ended, began_s, sum(stalled), film_s)
+    logged, ended = events(played), ending(played)
+    began_s = next((one.time_s for one in logged if one.event is Event.PLAYING), None)
+    stalled = stalls(logged)
+    _check(played, logged, ended, began_s, sum(stalled), film_s)
     counted = [
-        one for one in told if one.event in (Event.LATE_PICTURE, Event.LATE_SOUND, Event.DRY)
+        one for one in logged if one.event in (Event.LATE_PICTURE, Event.LATE_SOUND, Event.DRY)
     ]
     tcp = connection(served)
     row = {
-        "late_pictures": sum(one.event is Event.LATE_PICTURE for one in told),
-        "silences": len(silences(told)),
-        "ran_dry": sum(one.event is Event.DRY for one in told),
+        "late_pictures": sum(one.event is Event.LATE_PICTURE for one in logged),
+        "silences": len(silences(logged)),
+        "ran_dry": sum(one.event is Event.DRY for one in logged),
         "stalled_s": sum(stalled, 0.0),
         "finished": ended is not None,
         "processor_s": ended.processor_s if ended else None,
-        "retransmitted": lost_packets(served) if asked == OURS else tcp["retransmitted"].max(),
+        "retransmitted": lost_packets(served) if requested == OURS else tcp["retransmitted"].max(),
         "film_s": float(film_s),
     }
     return {
@@ -174,24 +174,24 @@ def read_play(served: str, played: str, asked: str, film_s: float) -> dict[str, 
 
 def _check(
     played: str,
-    told: Sequence[Told],
+    logged: Sequence[LogEvent],
     ended: Ending | None,
     began_s: float | None,
     stalled_s: float,
     film_s: float,
 ) -> None:
-    """That the film was played to its end, or was still played when the run was over."""
+    """Raise unless the film was played to its end, or was still playing when the run ended."""
     if ended is None:
         if began_s is None:
             raise UnfitEnvironmentError("the player did not begin to play")
         return
     complaints = [line for line in played.splitlines() if _COMPLAINT.search(line)]
-    complaint = complaints[-1] if complaints else "it said nothing of why"
+    complaint = complaints[-1] if complaints else "it logged no reason"
     if ended.code != 0:
         raise UnfitEnvironmentError(f"the player ended with {ended.code}: {_bare(complaint)}")
     if began_s is None:
         raise UnfitEnvironmentError(f"the player ended without playing: {_bare(complaint)}")
-    shown_s = told[-1].time_s - began_s - stalled_s
+    shown_s = logged[-1].time_s - began_s - stalled_s
     if shown_s < film_s - 1:
         raise UnfitEnvironmentError(
             f"the player ended after {shown_s:.1f} s of a film of {film_s:g} s: {_bare(complaint)}"
@@ -204,7 +204,7 @@ def _bare(line: str) -> str:
 
 
 def main() -> None:
-    """Play once, and print what was counted."""
+    """Play once, and print the counters."""
     control, scenes, folder = sys.argv[1], FILMS[sys.argv[2]], Path(sys.argv[3])
     cell = play_cell(control, scenes, 0, LINK_MBIT_S)
     try:

@@ -1,4 +1,4 @@
-"""What the logs of a play tell: VLC's of the player, and the server's of its connection."""
+"""Reads the logs of a play: VLC's of the player, and the server's of its connection."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ from .serve import FIELDS
 
 
 class Event(StrEnum):
-    """What is read out of VLC's log."""
+    """Kinds of events in VLC's log."""
 
     LATE_PICTURE = "late picture"
-    """A picture came to the display after its time and was not shown."""
+    """A picture reached the display after its time and was not shown."""
     LATE_SOUND = "late sound"
-    """Sound came to the output after its time, or the output had none."""
+    """Sound reached the output after its time, or the output had none."""
     DRY = "dry"
-    """What should be played has not come yet: VLC stops and buffers anew."""
+    """The buffer ran empty: VLC stops and buffers again."""
     PLAYING = "playing"
-    """VLC has buffered enough and plays, or plays on."""
+    """VLC has buffered enough and starts or resumes playing."""
     ENDED = "ended"
     """The player has ended."""
 
@@ -36,16 +36,16 @@ WORDS = {
     Event.PLAYING: re.compile(r"Stream buffering done"),
     Event.ENDED: re.compile(r"^player: ended with"),
 }
-"""By which words of VLC 3.0 each is known; of VLC 1.1 the two that table 2 counts."""
+"""Messages of VLC 3.0 for each event, and the two of VLC 1.1 that table 2 counts."""
 
 _ENDED = re.compile(r"player: ended with (-?\d+) after ([\d.]+) s")
 
 APART_S = 1.0
-"""Late sound closer to the last is the same silence: VLC reports each 21 ms that it drops."""
+"""Late sound closer to the last one belongs to the same silence: VLC logs each 21 ms dropped."""
 
 
 @dataclass(frozen=True)
-class Told:
+class LogEvent:
     """An event and its time, in seconds of CLOCK_MONOTONIC."""
 
     time_s: float
@@ -60,10 +60,10 @@ class Ending:
     processor_s: float
 
 
-def events(log: str) -> list[Told]:
+def events(log: str) -> list[LogEvent]:
     """The events of a player's log, in order."""
     return [
-        Told(time_s, event)
+        LogEvent(time_s, event)
         for time_s, line in _stamped(log)
         for event, words in WORDS.items()
         if words.search(line)
@@ -71,15 +71,15 @@ def events(log: str) -> list[Told]:
 
 
 def ending(log: str) -> Ending | None:
-    """How the player ended; none where it had not when the run was over."""
+    """How the player ended; None if it still ran at the end of the run."""
     found = _ENDED.search(log)
     return Ending(int(found[1]), float(found[2])) if found else None
 
 
-def silences(told: Sequence[Told]) -> list[float]:
+def silences(logged: Sequence[LogEvent]) -> list[float]:
     """When each starvation of the sound began: VLC ran dry, or sound came too late."""
     began, last = [], -APART_S
-    for one in told:
+    for one in logged:
         if one.event in (Event.DRY, Event.LATE_SOUND):
             if one.time_s - last >= APART_S:
                 began.append(one.time_s)
@@ -87,10 +87,10 @@ def silences(told: Sequence[Told]) -> list[float]:
     return began
 
 
-def stalls(told: Sequence[Told]) -> list[float]:
-    """How long VLC stood still each time that it had run dry, in seconds."""
+def stalls(logged: Sequence[LogEvent]) -> list[float]:
+    """The duration of each stall after the buffer ran dry, in seconds."""
     lengths, since = [], None
-    for one in told:
+    for one in logged:
         if one.event is Event.DRY and since is None:
             since = one.time_s
         elif one.event is Event.PLAYING and since is not None:
@@ -100,12 +100,12 @@ def stalls(told: Sequence[Told]) -> list[float]:
 
 
 def control(log: str) -> str:
-    """The congestion control of the server's connection; empty where there was none."""
+    """The congestion control of the server's connection; empty without a connection."""
     return next((line.split()[2] for line in log.splitlines() if line.startswith("control ")), "")
 
 
 def connection(log: str) -> pl.DataFrame:
-    """The samples of the server's connection, its times from its beginning."""
+    """The samples of the server's connection; times in seconds since its first sample."""
     rows = [line.split()[1:] for line in log.splitlines() if line.startswith("tcp ")]
     names = ["time_s", *FIELDS]
     texts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")

@@ -1,4 +1,4 @@
-"""What the paper leaves open, tried both ways: which readings change which verdicts.
+"""Open points of the paper, tried both ways: which readings change which verdicts.
 
 Run from the checkout's root::
 
@@ -9,7 +9,7 @@ Run from the checkout's root::
     python -m experiments.pert.readings buffers     # figure 2's buffer, and PERT's two readings
     python -m experiments.pert.readings extensions  # chapters IV and V: timers, buffers, PERT's two
 
-Each prints a table of Markdown, as it stands in docs/experiments-pert.md. Cells are kept beside
+Each prints a table of Markdown, as in docs/experiments-pert.md. Cells are stored beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -99,7 +99,7 @@ READINGS: Mapping[str, Reading] = {
 
 
 def run(cells: Iterable[Cell], jobs: int) -> Results:
-    """Run what is not kept yet."""
+    """Run the cells that are not stored yet."""
     engine = NativeEngine()
     study = Study(engine, Store(STORE, engine.fingerprint()), jobs)
     return study.run(study.plan(cells))
@@ -245,7 +245,7 @@ def _judged(claim: Claim, results: Results) -> tuple[Verdict, int, int]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table asked for."""
+    """Print the requested table."""
     tables: Mapping[str, Callable[[int], Iterator[str]]] = {
         "load": load_table,
         "compare": comparison,

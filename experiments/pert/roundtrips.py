@@ -15,10 +15,10 @@ from ontempo.lab.study import Results
 from .trains import STEADY_S
 
 WITHIN = 0.02
-"""How near the two mean round trips must be to count as the same."""
+"""Maximum difference of two mean round trips that count as the same."""
 
 SETTING = ("sweep", "at", "cure", "seed")
-"""What tells one run from another."""
+"""The labels of a run."""
 
 SHOWN = {"none": "coalescing", "pacing": "coalescing, paced", "correction": "coalescing, corrected"}
 COLOURS = {"none": "step-0", "pacing": "step-4", "correction": "step-3"}

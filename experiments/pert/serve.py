@@ -1,6 +1,6 @@
-"""Serves one file by HTTP over a chosen congestion control, and tells its window every 10 ms.
+"""Serves one file by HTTP over a chosen congestion control, and logs its window every 10 ms.
 
-A program of its own, run in a host of the emulated network; it needs the standard library only.
+A separate program, run in a host of the emulated network; it needs the standard library only.
 
     python serve.py FILE PORT CONTROL
 
@@ -31,31 +31,31 @@ FIELDS = {
     "retransmitted": (100, "I"),
     "acked_bytes": (120, "Q"),
 }
-"""What is told of TCP_INFO: place and type in `struct tcp_info` (linux/tcp.h)."""
+"""Logged fields of TCP_INFO: offset and type in `struct tcp_info` (linux/tcp.h)."""
 
 _INFO_BYTES = 128
 
 PRIORITY = 1
-"""The least of the real-time priorities, which the emulator has, too."""
+"""The lowest real-time priority, the same as the emulator's."""
 
 
 def sample(info: bytes) -> list[int]:
-    """The numbers of `FIELDS`, out of what the kernel answers."""
+    """The numbers of `FIELDS`, from the kernel's answer."""
     return [struct.unpack_from(kind, info, place)[0] for place, kind in FIELDS.values()]
 
 
-def told(word: str, *numbers: object) -> None:
+def log(word: str, *numbers: object) -> None:
     """Write one line, with the time."""
-    # At once: the run ends this program by a signal.
+    # Flushed: the run ends this program by a signal.
     print(word, f"{time.monotonic():.4f}", *numbers, flush=True)
 
 
 def watch(connection: socket.socket, ended: threading.Event) -> None:
-    """Tell what the connection's TCP knows, until it ends."""
+    """Log the connection's TCP_INFO until it ends."""
     due = time.monotonic()
     while not ended.wait(max(0.0, due - time.monotonic())):
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        told("tcp", *sample(info))
+        log("tcp", *sample(info))
         due = max(due + EVERY_S, time.monotonic())
 
 
@@ -66,7 +66,7 @@ def unacknowledged(connection: socket.socket) -> int:
 
 
 class Server(ThreadingHTTPServer):
-    """Listens with the congestion control, which its connections take over."""
+    """Listens with the congestion control, which its connections inherit."""
 
     daemon_threads = True
 
@@ -85,9 +85,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Send the film, and tell of the connection meanwhile."""
+        """Send the film, and log the connection meanwhile."""
         name = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-        told("control", name.rstrip(b"\0").decode())
+        log("control", name.rstrip(b"\0").decode())
         ended = threading.Event()
         watcher = threading.Thread(target=watch, args=(self.connection, ended))
         watcher.start()
@@ -101,23 +101,23 @@ class Handler(BaseHTTPRequestHandler):
             while unacknowledged(self.connection):
                 time.sleep(EVERY_S)
         except ConnectionError:
-            pass  # The player has seen enough.
+            pass  # The player has closed the connection.
         finally:
             ended.set()
             watcher.join()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Tell nothing else."""
+        """Log nothing else."""
 
 
 def main() -> None:
     """Serve until ended."""
     film, port, control = sys.argv[1:]
     try:
-        # Before the machine's other work, which is not to be measured.
+        # To precede the machine's other work, which must not affect the measurement.
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     except PermissionError as error:
-        told("note", f"runs as an ordinary process: {error}")
+        log("note", f"runs as an ordinary process: {error}")
     try:
         server = Server(Path(film), int(port), control)
     except FileNotFoundError:

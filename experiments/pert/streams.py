@@ -1,4 +1,4 @@
-"""From a study's tables to what chapter III speaks of: runs, streams, bins."""
+"""From a study's tables to the runs, streams and bins of chapter III."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ STARTUP_S = 11.0
 which on, it says, success is nearly complete."""
 
 RUN = ("controller", "packet", "rtt_ms", "flows", "seed")
-"""What tells one run from another."""
+"""The labels of a run."""
 
 GROUPS = ("video", "ftp", "http")
 """The kinds of flows."""

@@ -16,29 +16,29 @@ from ontempo.lab.cells import Cell
 from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.programs import end, run_program
 
-MARKS = Path("/run/ontempo")
-"""Where the emulator looks for namespaces whose owner is dead, and removes them."""
+RUN_LOCKS = Path("/run/ontempo")
+"""Folder of run locks, in which the emulator looks for namespaces of dead processes."""
 
 DEVICE, SOURCE, SINK = "ontempo0", "10.99.0.1", "10.99.0.2"
 
 LISTENS_WITHIN_S = 5
 
 HTB_BURST = "1mb"
-"""What leaves in one piece at most: 0.8 ms at 10 Gbit/s, above the timer's step."""
+"""The longest burst: 0.8 ms at 10 Gbit/s, above the timer's step."""
 
 
 @contextmanager
 def hosts(rate_bps: int, mtu: int) -> Iterator[tuple[str, str]]:
-    """Two namespaces with a link of this rate from the first to the second; gone in the end.
+    """Two namespaces with a link of this rate from the first to the second; removed at the end.
 
-    They are named in a mark as the emulator's are, so that its next run removes them if this
+    They are listed in a run lock as the emulator's are, so that its next run removes them if this
     process is killed.
     """
     run = f"lab{os.getpid()}"
     names = f"ontempo-{run}-source", f"ontempo-{run}-sink"
-    MARKS.mkdir(exist_ok=True)
-    mark = MARKS / run
-    with mark.open("w") as file:
+    RUN_LOCKS.mkdir(exist_ok=True)
+    lock = RUN_LOCKS / run
+    with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write("".join(f"{name}\n" for name in names))
         file.flush()
@@ -48,7 +48,7 @@ def hosts(rate_bps: int, mtu: int) -> Iterator[tuple[str, str]]:
         finally:
             for name in names:
                 subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
-            mark.unlink()
+            lock.unlink()
 
 
 def _set_up(names: tuple[str, str], rate_bps: int, mtu: int) -> None:
@@ -89,10 +89,10 @@ def transfer(cell: Cell, folder: Path) -> None:
         try:
             _await_listening(sink)
             options = ("--congestion", control, "--time", str(seconds), "--omit", "2", "--json")
-            told = run_program([*inside, source, "iperf3", "--client", SINK, *options], "iperf3")
+            result = run_program([*inside, source, "iperf3", "--client", SINK, *options], "iperf3")
         finally:
             end(server)
-    _write(json.loads(told), control, folder)
+    _write(json.loads(result), control, folder)
 
 
 def _await_listening(namespace: str) -> None:
@@ -104,14 +104,14 @@ def _await_listening(namespace: str) -> None:
     raise UnfitEnvironmentError(f"iperf3 did not listen within {LISTENS_WITHIN_S} s")
 
 
-def _write(told: dict[str, dict[str, dict[str, float]]], control: str, folder: Path) -> None:
-    received = told["end"]["sum_received"]
+def _write(result: dict[str, dict[str, dict[str, float]]], control: str, folder: Path) -> None:
+    received = result["end"]["sum_received"]
     pl.DataFrame(
         {
             "control": [control],
             "received_bps": [received["bits_per_second"]],
-            "retransmitted": [int(told["end"]["sum_sent"]["retransmits"])],
-            "sender_cpu": [told["end"]["cpu_utilization_percent"]["host_total"] / 100],
-            "receiver_cpu": [told["end"]["cpu_utilization_percent"]["remote_total"] / 100],
+            "retransmitted": [int(result["end"]["sum_sent"]["retransmits"])],
+            "sender_cpu": [result["end"]["cpu_utilization_percent"]["host_total"] / 100],
+            "receiver_cpu": [result["end"]["cpu_utilization_percent"]["remote_total"] / 100],
         }
     ).write_parquet(folder / "transfer.parquet")

@@ -14,7 +14,7 @@ AQM = HERE / "aqm.toml"
 
 PACKET_BITS = 1400 * 8
 TRANSMISSION_US = 112
-"""What a sender's link of 100 Mbit/s takes for a packet. Spacing is from its end (fig. 3)."""
+"""Transmission time of a packet at a sender's 100 Mbit/s. Spacing is from its end (fig. 3)."""
 
 QUICK_SPACINGS = (0, 150, 200, 300, 500, 800, 950, 1000, 1050, 1150, 1200, 1500, 2000, 3000, 5000)
 FULL_SPACINGS = tuple(range(0, 5001, 50))
@@ -171,13 +171,13 @@ def headline_cells(scale: Scale) -> list[Cell]:
 
 
 class Scaling:
-    """In words, how much of a figure over the spacings is run."""
+    """A description of how much of a figure over the spacings is run."""
 
     def __init__(self, quick_s: int) -> None:
         self.quick_s = quick_s
 
     def __call__(self, scale: Scale) -> str:
-        """The words for a scale."""
+        """The description of a scale."""
         if scale == "quick":
             return (
                 f"{self.quick_s} of 500 s a point; {len(QUICK_SPACINGS)} spacings from 0 to"

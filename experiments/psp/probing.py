@@ -20,56 +20,56 @@ LIVE = Path(__file__).parent / "live.toml"
 PORT = 4434
 PACKET_BYTES, CARD_MBIT_S = 1500, 620
 TRANSMISSION_US = PACKET_BYTES * 8 / CARD_MBIT_S
-"""What the sender's network card takes for a packet; spacing is from its end (fig. 3)."""
+"""Transmission time of a packet at the sender's network card; spacing is from its end (fig. 3)."""
 
 CARD = (
     "tc qdisc add dev ontempo0 root handle 1: htb default 1",
     "tc class add dev ontempo0 parent 1: classid 1:1 htb"
     f" rate {CARD_MBIT_S}mbit burst 1600 cburst 1600 quantum 1500",
 )
-"""The card: without it the sender's kernel would take as many packets as its processor makes."""
+"""The emulated card: without it, only the processor limits the sender's rate."""
 
 URGENT = ("chrt", "--rr", "1")
-"""Before sender and receiver, which with others on both cores get too little of them."""
+"""Prefix of both commands: beside other load, sender and receiver would get too little time."""
 
 BETWEEN_S = 1.0
-"""What beginning a spacing takes beside its seconds, roughly."""
+"""Overhead of each spacing beside its seconds, roughly."""
 
 
 def probe_cell(spacings_us: Sequence[int], seconds: int, seed: int = 0) -> Cell:
     """A run of `ontempo probe` over `LIVE`, at one spacing after the other; its own table."""
     duration_s = 3 + round(len(spacings_us) * (seconds + BETWEEN_S))
-    way = Measurement(
+    measurement = Measurement(
         "probe",
         partial(probe, spacings_us=tuple(spacings_us), seconds=seconds),
         (("spacings", json.dumps(list(spacings_us))), ("seconds", seconds)),
     )
-    return Cell(LIVE, (f'duration="{duration_s} s"',), seed, (), duration_s, way)
+    return Cell(LIVE, (f'duration="{duration_s} s"',), seed, (), duration_s, measurement)
 
 
 def probed(cell: Cell) -> Sequence[int]:
-    """The spacings that a run of `probe_cell` was asked for; none where it is another run."""
+    """The spacings of a run of `probe_cell`, in microseconds; empty for another run."""
     parameters = dict(cell.real.parameters) if isinstance(cell.real, Measurement) else {}
     found: list[int] = json.loads(str(parameters.get("spacings", "[]")))
     return found
 
 
 def probe(cell: Cell, folder: Path, *, spacings_us: Sequence[int], seconds: int) -> None:
-    """Run it; leave the table `path` in `folder`.
+    """Run it; write the table `path` to `folder`.
 
-    Raises `UnfitEnvironmentError` where it did not come to its end.
+    Raises `UnfitEnvironmentError` if it ended early.
     """
     emulate_probe(cell, folder, ",".join(map(asked, spacings_us)), seconds)
-    said = (folder / "probe.0.source.log").read_text("utf-8")
+    log = (folder / "probe.0.source.log").read_text("utf-8")
     try:
-        told = json.loads(said[said.index("{") :])
+        report = json.loads(log[log.index("{") :])
     except ValueError as error:
-        raise UnfitEnvironmentError(f"{cell}: the probe said: {said.strip()}") from error
-    if len(told["spacings"]) < len(spacings_us):
+        raise UnfitEnvironmentError(f"{cell}: the probe's log: {log.strip()}") from error
+    if len(report["spacings"]) < len(spacings_us):
         raise UnfitEnvironmentError(
-            f"{cell}: {len(told['spacings'])} of {len(spacings_us)} spacings were measured"
+            f"{cell}: {len(report['spacings'])} of {len(spacings_us)} spacings were measured"
         )
-    path_table(told, spacings_us).write_parquet(folder / "path.parquet")
+    path_table(report, spacings_us).write_parquet(folder / "path.parquet")
 
 
 def steady(spacing: str) -> Measurement:
@@ -102,12 +102,12 @@ def emulate_probe(cell: Cell, folder: Path, spacings: str, seconds: int) -> None
 
 
 def asked(spacing_us: int) -> str:
-    """The distance that `ontempo probe` is asked for; without spacing the card alone spaces."""
+    """`ontempo probe`'s option ``--spacing``; 0 leaves the spacing to the card."""
     return f"{spacing_us + TRANSMISSION_US if spacing_us else 0:.3f} us"
 
 
-def path_table(told: Mapping[str, Any], spacings_us: Sequence[int]) -> pl.DataFrame:
-    """A row a spacing, from what `ontempo probe --json` prints."""
+def path_table(report: Mapping[str, Any], spacings_us: Sequence[int]) -> pl.DataFrame:
+    """A row a spacing, from the output of `ontempo probe --json`."""
     return pl.DataFrame(
         [
             {
@@ -117,7 +117,7 @@ def path_table(told: Mapping[str, Any], spacings_us: Sequence[int]) -> pl.DataFr
                 "loss_rate": float(row["loss"]),
                 "gap_us": row["sent_gap_mean_s"] and row["sent_gap_mean_s"] * 1e6,
             }
-            for spacing, row in zip(spacings_us, told["spacings"], strict=True)
+            for spacing, row in zip(spacings_us, report["spacings"], strict=True)
         ],
         schema_overrides={"gap_us": pl.Float64},
     )

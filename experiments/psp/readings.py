@@ -1,4 +1,4 @@
-"""What the paper leaves open, tried both ways: which readings change which verdicts.
+"""Open points of the paper, tried both ways: which readings change which verdicts.
 
 Run from the checkout's root::
 
@@ -9,9 +9,9 @@ Run from the checkout's root::
     python -m experiments.psp.readings arrivals  # the spacing at the receiver
     python -m experiments.psp.readings queues    # what FQ-CoDel leaves a TCP, and why
     python -m experiments.psp.readings path      # figures 1 and 2 with others on the path
-    python -m experiments.psp.readings live FILE # what ontempo probe --json printed, judged
+    python -m experiments.psp.readings live FILE # judge the output of ontempo probe --json
 
-Each prints a table of Markdown, as it stands in docs/experiments-psp.md. Cells are kept beside
+Each prints a table of Markdown, as in docs/experiments-psp.md. Cells are stored beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -123,7 +123,7 @@ READINGS: Mapping[str, Reading] = {
 
 
 def run(cells: Iterable[Cell], jobs: int) -> Results:
-    """Run what is not kept yet."""
+    """Run the cells that are not stored yet."""
     engine = NativeEngine()
     study = Study(engine, Store(STORE, engine.fingerprint()), jobs)
     return study.run(study.plan(cells))
@@ -242,7 +242,7 @@ TCPS: Mapping[str, Reading] = {
 
 
 def tcp_table(jobs: int) -> Iterator[str]:
-    """Figure 14 at 5000 us: what a TCP of window 800 receives, by what is open about it."""
+    """Figure 14 at 5000 us: what a TCP of window 800 receives, by its open points."""
     base = [
         replace(cell, seed=seed)
         for cell in mixed_cells("quick", 800)
@@ -322,7 +322,7 @@ QUEUES: Mapping[str, Sequence[str]] = {
 
 
 def queues_table(jobs: int) -> Iterator[str]:
-    """FQ-CoDel, 8 plain UDP and 8 TCPs: who leaves a share unused."""
+    """FQ-CoDel, 8 plain UDP and 8 TCPs: which of them leaves a share unused."""
     base = ('duration="60 s"', f"flows.media.transport={PLAIN_UDP}")
     cells = {
         name: [Cell(AQM, (*base, *more), seed, (), 1.0) for seed in range(3)]
@@ -354,7 +354,7 @@ OTHERS: Mapping[str, tuple[str, ...]] = {
         for rate in (72, 80)
     },
 }
-"""Who is on the path of figures 1 and 2."""
+"""Flows on the path of figures 1 and 2."""
 
 
 def path_table(jobs: int) -> Iterator[str]:
@@ -374,11 +374,11 @@ def path_table(jobs: int) -> Iterator[str]:
 
 def judge_live(path: Path) -> Iterator[str]:
     """Figures 1 and 2 of a live path, as `ontempo probe --json` measured it."""
-    told = json.loads(path.read_text("utf-8"))
-    told["spacings"] = [row for row in told["spacings"] if row["spacing_s"] is not None]
-    spacings = [round(row["spacing_s"] * 1e6) for row in told["spacings"]]
+    report = json.loads(path.read_text("utf-8"))
+    report["spacings"] = [row for row in report["spacings"] if row["spacing_s"] is not None]
+    spacings = [round(row["spacing_s"] * 1e6) for row in report["spacings"]]
     finding = live.judge_path(
-        probing.path_table(told, spacings), [float(us) for us in spacings], from_start=True
+        probing.path_table(report, spacings), [float(us) for us in spacings], from_start=True
     )
     yield f"{finding.verdict}"
     for check in finding.checks:
@@ -387,7 +387,7 @@ def judge_live(path: Path) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table asked for."""
+    """Print the requested table."""
     tables: Mapping[str, Callable[[int], Iterator[str]]] = {
         "compare": comparison,
         "damping": damping_table,

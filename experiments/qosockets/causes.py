@@ -1,4 +1,4 @@
-"""Why a figure differs, where that was looked into; the evidence: docs/experiments-qosockets.md."""
+"""Causes of differing figures, where examined; the evidence: docs/experiments-qosockets.md."""
 
 from ontempo.lab.claims import Cause
 

@@ -1,7 +1,7 @@
-"""A reserved video under overload is disturbed: by itself, by a router's restart, by a cut link.
+"""A reserved video under overload is disturbed: by its own rate, a router's restart, a cut link.
 
-Each is a part of its own on a fresh network; what the application is told at both ends is kept,
-with what was asked and delivered, when messages came, and what SNMP shows.
+Each part runs on a fresh network. Its tables hold what is reported to the application at both ends,
+with the values requested and delivered, the arrivals of messages, and the output of SNMP.
 """
 
 import shutil
@@ -18,18 +18,18 @@ from ontempo.lab.programs import program
 
 from .grid import HERE
 from .played import PORT, ends
-from .testbed import BOTTLENECK, PATIENCE_S, Program, Testbed
+from .testbed import BOTTLENECK, TIMEOUT_S, Program, Testbed
 
 REC_TIME_S = 5.0
-"""What NetVideo asks for: the longest that recovery may take."""
+"""NetVideo's rec_time: the longest that recovery may take."""
 
 PARTS = ("over", "restart", "short cut", "long cut")
 
 CUT_S = {"short cut": 2.0, "long cut": 8.0}
-"""Shorter than `REC_TIME_S`, and longer."""
+"""Seconds without the link: below and above `REC_TIME_S`."""
 
 LOAD_S = 3.0
-"""Until the generators have filled the line."""
+"""Seconds until the generators have filled the line."""
 
 OVER = """min_rate = "20 messages/s"
 max_rate = "30 messages/s"
@@ -39,13 +39,13 @@ loss = "5 %"
 rec_time = "5 s"
 coerced = true
 """
-"""What is asked for where 100 messages a second are sent: three times as many."""
+"""The specification of the part that sends 100 messages a second: three times as many."""
 
 COUNT_OID = "1.3.6.1.4.1.8072.9999.9999.2000.1"
 """The MIB's objects."""
 
 VIOLATED_COLUMN = ".2000.1.3.1.5."
-"""In the parameters' table: whether a parameter is violated."""
+"""OID of the column of the parameters' table that shows whether one is violated."""
 
 
 def disturbed_cells() -> list[Cell]:
@@ -65,7 +65,7 @@ def disturbed_cells() -> list[Cell]:
 
 
 def write_part(cell: Cell, folder: Path, *, part: str) -> None:
-    """Leave `told`, `arrivals`, `phases` and `snmp` in `folder`."""
+    """Write the tables `told`, `arrivals`, `phases` and `snmp` to `folder`."""
     phases: dict[str, int] = {}
 
     def mark(name: str) -> None:
@@ -89,7 +89,7 @@ def write_part(cell: Cell, folder: Path, *, part: str) -> None:
             mark("reserved again")
             time.sleep(4.0)
         mark("ended")
-        told = {"sender": sender.told(), "receiver": receiver.told()}
+        reports = {"sender": sender.reports(), "receiver": receiver.reports()}
     kinds = ("violation", "reservation")
     rows = [
         {
@@ -100,15 +100,15 @@ def write_part(cell: Cell, folder: Path, *, part: str) -> None:
             "asked": one.get("asked"),
             "delivered": one.get("delivered") or one.get("reason"),
         }
-        for end, all_told in told.items()
-        for one in all_told
+        for end, of_end in reports.items()
+        for one in of_end
         if one["event"] in kinds
     ]
     columns = ("end", "event", "parameter", "turn", "asked", "delivered")
     schema = dict.fromkeys(columns, pl.String)
     pl.DataFrame(rows, schema=schema).write_parquet(folder / "told.parquet")
-    times = [one["time_ns"] for one in told["receiver"] if one["event"] == "received"]
-    numbers = [one["number"] for one in told["receiver"] if one["event"] == "received"]
+    times = [one["time_ns"] for one in reports["receiver"] if one["event"] == "received"]
+    numbers = [one["number"] for one in reports["receiver"] if one["event"] == "received"]
     arrivals = pl.DataFrame({"time_ns": times, "number": numbers})
     arrivals.write_parquet(folder / "arrivals.parquet")
     pl.DataFrame({"phase": list(phases), "time_ns": list(phases.values())}).write_parquet(
@@ -122,17 +122,17 @@ def write_part(cell: Cell, folder: Path, *, part: str) -> None:
 def _start(testbed: Testbed, part: str) -> tuple[Program, Program]:
     """A reserved video, and two generators beside it."""
     at = f"{ends(0)[1]}:{PORT}"
-    asked = ["--reserve", "controlled-load", "--json", "--messages"]
+    options = ["--reserve", "controlled-load", "--json", "--messages"]
     rate = "60 messages/s"
     if part == "over":
         specification = testbed.folder / "over.toml"
         specification.write_text(OVER, "utf-8")
-        asked += ["--spec", str(specification)]
+        options += ["--spec", str(specification)]
         rate = "100 messages/s"
     receiver = testbed.serve(
-        "receiver", "ws0", program(), "netvideo", "receive", "--listen", at, *asked
+        "receiver", "ws0", program(), "netvideo", "receive", "--listen", at, *options
     )
-    words = [program(), "netvideo", "send", at, "--rate", rate, "--seconds", "3600", *asked]
+    words = [program(), "netvideo", "send", at, "--rate", rate, "--seconds", "3600", *options]
     sender = testbed.run("sender", "ws1", *words)
     sender.wait_for("reservation", lambda one: one["state"] == "controlled load")
     for index in range(2):
@@ -151,7 +151,7 @@ def _until_reserved(testbed: Testbed) -> None:
 
 
 def _restart(testbed: Testbed, mark: Callable[[str], None]) -> None:
-    """A router's daemon ends, and with it its classes and all it knows; it comes back."""
+    """A router's daemon ends, with its classes and its state, and is started again."""
     node, _ = BOTTLENECK
     testbed.stop_daemon(node)
     if testbed.is_reserved():
@@ -165,21 +165,21 @@ def _restart(testbed: Testbed, mark: Callable[[str], None]) -> None:
 
 
 def _cut(testbed: Testbed, seconds: float, mark: Callable[[str], None]) -> None:
-    """The line between the routers is cut, and mended."""
+    """The line between the routers is cut and restored."""
     node, interface = BOTTLENECK
     routes = testbed.look(node, "ip", "route", "show", "dev", interface).splitlines()
     testbed.look(node, "ip", "link", "set", interface, "down")
     mark("cut")
     time.sleep(seconds)
     testbed.look(node, "ip", "link", "set", interface, "up")
-    # What the kernel forgets with the interface.
+    # The kernel removes them with the interface.
     for route in routes:
         testbed.look(node, "ip", "route", "add", *route.split(), "dev", interface)
     mark("mended")
 
 
 def _walk(testbed: Testbed) -> list[str]:
-    """What a manager sees by SNMP; nothing where net-snmp is not there."""
+    """The lines of an SNMP walk; empty if net-snmp is not installed."""
     if not all(map(shutil.which, ("snmpd", "snmpwalk"))):
         return []
     folder = testbed.folder
@@ -188,12 +188,12 @@ def _walk(testbed: Testbed) -> list[str]:
         f"agentXSocket {folder}/master\n",
         "utf-8",
     )
-    # Nothing is kept between runs, and no module is looked for.
+    # No state between runs, and no MIB files.
     plain = ("env", f"SNMP_PERSISTENT_DIR={folder}/kept", "MIBS=")
     testbed.run("snmpd", "ws0", *plain, "snmpd", "-f", "-Lo", "-C", "-c", f"{folder}/snmpd.conf")
     testbed.run("export", "ws0", program(), "export", f"--agentx={folder}/master")
     ask = ("-v2c", "-c", "public", "-On", "-OQ", "-t", "1", "-r", "0", "127.0.0.1:1161", COUNT_OID)
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while True:
         try:
             lines = testbed.look("ws0", *plain, "snmpwalk", *ask).splitlines()

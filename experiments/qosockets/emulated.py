@@ -1,10 +1,10 @@
 """The cells that are run with real packets: the tests of Table 1 by the programs themselves.
 
-Each is the cell of the simulation, shorter where that is quick, and is simulated, too, at the same
-length. Real time cannot be made faster.
+Each is the cell of the simulation, shorter in quick because it runs in real time, and is also
+simulated at the same length.
 
 ``python -m experiments.qosockets.emulated nv C2 out/c2`` runs one, prints what ``tc`` counted at
-the slow link halfway, and what was measured of each flow. Needs the rights of root.
+the slow link halfway, and the measures of each flow. Needs root.
 """
 
 import sys
@@ -49,7 +49,7 @@ KERNEL_QUEUE = '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets" }'
 """As the scenarios', but that a queue of the kernel's takes packets again as soon as one left."""
 
 SET_UP_S = 4
-"""What a run takes beside, roughly."""
+"""Overhead of a run in seconds, roughly."""
 
 
 def played_cell(application: Application, name: str, scale: Scale, seed: int = 0) -> Cell:
@@ -66,10 +66,10 @@ def played_cell(application: Application, name: str, scale: Scale, seed: int = 0
 
 def measured(cell: Cell, test: Test) -> Cell:
     """A cell of the simulation, run by the programs; its twin has the queues of the kernel."""
-    way = Measurement("testbed", partial(write_tables, test=test), (("test", repr(test)),))
+    measurement = Measurement("testbed", partial(write_tables, test=test), (("test", repr(test)),))
     overrides = (*cell.overrides, f'measure.from="{test.warm_s:g} s"', links(KERNEL_QUEUE))
     cost = test.warm_s + test.measured_s + SET_UP_S
-    return replace(cell, overrides=overrides, cost=cost, real=way)
+    return replace(cell, overrides=overrides, cost=cost, real=measurement)
 
 
 def ack_cells_played(scale: Scale) -> list[Cell]:
@@ -91,7 +91,7 @@ SOCKETS = ("plain", "with quality")
 
 
 BURSTS = (None, 63_000, 16_000, 3_000)
-"""Bytes that a reservation of images may send at once: two images, as RSVP says; one; less."""
+"""Bursts of the images' reservation, in bytes: two images, as in RSVP's TSpec; one; less."""
 
 
 def burst_cells(scale: Scale) -> list[Cell]:
@@ -137,7 +137,7 @@ def played_cells(application: Application, scale: Scale) -> list[Cell]:
 
 
 def played_scaling(scale: Scale) -> str:
-    """In words, what is run."""
+    """A description of what is run."""
 
     def words(application: Application, name: str) -> str:
         normal, overload = (SPANS[scale][application, it][1] for it in (False, True))

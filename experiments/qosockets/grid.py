@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 Application = Literal["nv", "dirm"]
 
 THERE, BACK = '["r11 -> r10"]', '["r10 -> r11"]'
-"""The slow link, in the direction of video and images and against it."""
+"""The bottleneck, in the direction of video and images, and in the opposite one."""
 
 NV_RESERVED = (
     '{ flows = "nv", rate = "640 kbit/s", bucket = "13080 B", largest = "1308 B",'
@@ -52,7 +52,7 @@ class Case:
 
     @property
     def with_application(self) -> bool:
-        """Whether it is not traffic generators alone."""
+        """Whether it has more than traffic generators."""
         return not self.scenario["nv"].startswith("tg")
 
 
@@ -70,7 +70,7 @@ FLOWS = ("A1", "A2", "A3", "B1a", "B1b", "B2a", "B2b", "C1a", "C1b", "C1c", "C2a
 """The flows of Table 1, in its order: of 7 tests, 3 with one flow, 2 with two, 2 with three."""
 
 PLACES = {name: float(place) for place, name in enumerate(FLOWS)}
-"""Where each flow stands in a figure."""
+"""The place of each flow in a figure."""
 
 
 def cells(application: Application, scale: Scale) -> list[Cell]:
@@ -97,11 +97,11 @@ def test_cell(application: Application, case: Case, duration_s: int, seed: int) 
 CONVERSATIONS = (
     '{ kind = "wfq", unreserved = "by-flow", limit = "64 packets", resume = "16 packets" }'
 )
-"""The routers' queue that is chosen."""
+"""The chosen queue of the routers."""
 
 
 def links(queue: str = CONVERSATIONS, rate: str = "1.5 Mbit/s") -> str:
-    """The override that gives the slow link another queue or rate."""
+    """The override that sets another queue or rate at the bottleneck."""
     return (
         'topology.links=[{ from = "ws1", to = "r11", rate = "10 Mbit/s", delay = "50 us" },'
         f' {{ from = "r11", to = "r10", rate = "{rate}", delay = "500 us", queue = {queue} }},'
@@ -110,21 +110,21 @@ def links(queue: str = CONVERSATIONS, rate: str = "1.5 Mbit/s") -> str:
 
 
 def ack_tests() -> list[tuple[str, str, str, list[str]]]:
-    """Scenario, way back, what is reserved in words and as reservations."""
+    """Scenario, reverse direction, the reserved directions by name and as reservations."""
     both = [IMAGES_RESERVED, ACKS_RESERVED, REQUESTS_RESERVED]
     reserved = {"data only": [IMAGES_RESERVED], "data and ACKs": both, "nothing": []}
     return [
-        (scenario, way, variant, reservations)
-        for scenario, way in (("dirm-tg", "empty"), ("dirm-back", "crowded"))
+        (scenario, reverse, variant, reservations)
+        for scenario, reverse in (("dirm-tg", "empty"), ("dirm-back", "crowded"))
         for variant, reservations in reserved.items()
     ]
 
 
 def ack_cell(
-    scenario: str, way: str, variant: str, reserved: Sequence[str], duration_s: int, seed: int
+    scenario: str, reverse: str, variant: str, reserved: Sequence[str], duration_s: int, seed: int
 ) -> Cell:
     """Test C2 of DIRM, with this reserved."""
-    labels = (("application", "dirm"), ("test", "C2"), ("back", way), ("reserved", variant))
+    labels = (("application", "dirm"), ("test", "C2"), ("back", reverse), ("reserved", variant))
     return _cell(scenario, 2, reserved, labels, duration_s, seed)
 
 
@@ -153,7 +153,7 @@ def _cell(
 
 
 def scaling(scale: Scale) -> str:
-    """In words, what is run."""
+    """A description of what is run."""
     seconds = DURATION_S[scale] - 10
     return (
         f"{len(SEEDS[scale])} seeds of {seconds} s, {2 * seconds} samples of 0.5 s each; the paper"

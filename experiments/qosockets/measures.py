@@ -43,7 +43,7 @@ def totals(results: Results) -> pl.DataFrame:
     table = intervals(results)
     by_run = table.group_by("flow_name", SEED, maintain_order=True)
     if "lost_messages" in table.columns:
-        # With real packets it is known of each message whether it came.
+        # With real packets, each message is known to have arrived or not.
         sums = by_run.agg(pl.col("sent_messages").sum(), pl.col("lost_messages").sum())
         lost = 100 * pl.col("lost_messages") / pl.col("sent_messages")
         return sums.with_columns(lost.alias("loss_percent"))
@@ -81,9 +81,9 @@ def received(results: Results) -> Values:
 def loss(results: Results) -> Values:
     """Loss in per cent (3), of all messages of a run.
 
-    The mean of equation (3) over intervals is within 0.1 points of it. It is not taken, since it
-    is below zero where nothing is lost: a message that arrives in the interval after the one in
-    which it was sent counts more in a short interval than it is missed in a long one.
+    The mean of equation (3) over intervals is within 0.1 points of it. It is not used, since
+    it is below zero without losses: a message that arrives in the interval after its sending weighs
+    more in a short interval than its absence does in a long one.
     """
     return means(results.derive(totals), "loss_percent")
 

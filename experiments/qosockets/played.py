@@ -14,7 +14,7 @@ from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.programs import program
 
 from .grid import HERE
-from .testbed import Program, Testbed, Told, classes_of
+from .testbed import Program, Report, Testbed, classes_of
 
 SLIDESHOW = HERE.parents[1] / "examples" / "slideshow"
 QUALITY = HERE / "images.toml"
@@ -23,39 +23,39 @@ PORT = 5004
 GATEWAY, WEB = 7070, 8000
 
 DRAIN_S = 1.5
-"""After the end of what is measured: what was sent by then arrives, or has been lost."""
+"""After the measured time: messages sent in it arrive, or count as lost."""
 
 INTERVAL_NS = 500_000_000
 """Of equations (2) and (3)."""
 
 ENDLESS_S = 3600
-"""Programs are ended by Ctrl-C."""
+"""Programs run until SIGINT."""
 
 
 @dataclass(frozen=True)
 class Test:
-    """What runs in a test, and for how long."""
+    """The programs of a test, and its duration."""
 
     application: str
     """``nv``, ``dirm``, ``direct`` for the slide show without gateways, or empty for traffic
     generators alone."""
     over: str
-    """What carries the generators' messages: ``udp`` or ``tcp``."""
+    """The generators' transport: ``udp`` or ``tcp``."""
     generators: int
     reserved: str
-    """Empty for nothing; else the ways that are reserved: ``back`` for images or video, ``both``
-    for ACKs and requests, too."""
+    """Empty for nothing; else the reserved directions: ``back`` for images or video, ``both`` for
+    ACKs and requests, too."""
     backward: int
-    """Generators against the images."""
+    """Generators in the direction opposite to the images."""
     warm_s: float
     measured_s: float
     burst: int | None = None
-    """Bytes that the reservation may send at once at the slow link, where not what RSVP says."""
+    """Burst of the reservation at the bottleneck, in bytes, if not that of RSVP."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow's names, and the programs that tell of its messages."""
+    """A flow's names, and the programs that report its messages."""
 
     group: str
     index: int
@@ -64,7 +64,7 @@ class Flow:
 
 
 def write_tables(cell: Cell, folder: Path, *, test: Test) -> None:
-    """Run a test; leave `intervals`, `messages` and `classes` in `folder`."""
+    """Run a test; write the tables `intervals`, `messages` and `classes` to `folder`."""
     with Testbed(cell, folder) as testbed:
         flows = list(_start(testbed, test))
         for flow in flows:
@@ -79,9 +79,9 @@ def write_tables(cell: Cell, folder: Path, *, test: Test) -> None:
         until_ns = time.time_ns()
         time.sleep(DRAIN_S)
         _still_run(testbed.programs)
-        told = {flow: (flow.sender.told(), flow.receiver.told()) for flow in flows}
+        reports = {flow: (flow.sender.reports(), flow.receiver.reports()) for flow in flows}
     intervals, messages = [], []
-    for flow, (sent, received) in told.items():
+    for flow, (sent, received) in reports.items():
         pairs = _pairs(flow, sent, received)
         intervals.append(interval_rows(flow, pairs, from_ns, until_ns))
         messages.append(message_rows(flow, pairs, from_ns, until_ns))
@@ -107,7 +107,7 @@ def _start(testbed: Testbed, test: Test) -> Iterator[Flow]:
     elif test.application in ("dirm", "direct"):
         testbed.solaris()
         yield _images(testbed, test)
-        # Requests are a flow of their own in the scenario.
+        # In the scenario, requests are a separate flow.
         pair = 2
     elif test.over == "tcp":
         testbed.solaris()
@@ -129,12 +129,12 @@ def _quality(test: Test) -> list[str]:
 def _video(testbed: Testbed, test: Test) -> Flow:
     """NetVideo: 60 packets a second on average and at most 80, as the scenario says."""
     at = f"{ends(0)[1]}:{PORT}"
-    told = [*_quality(test), "--json", "--messages"]
+    options = [*_quality(test), "--json", "--messages"]
     receiver = testbed.serve(
-        "nv.0.sink", "ws0", program(), "netvideo", "receive", "--listen", at, *told
+        "nv.0.sink", "ws0", program(), "netvideo", "receive", "--listen", at, *options
     )
     rate = ["--rate", "60 messages/s", "--vary", "25 %", "--seconds", str(ENDLESS_S)]
-    sender = testbed.run("nv.0.source", "ws1", program(), "netvideo", "send", at, *rate, *told)
+    sender = testbed.run("nv.0.source", "ws1", program(), "netvideo", "send", at, *rate, *options)
     return Flow("nv", 0, sender, receiver)
 
 
@@ -142,12 +142,12 @@ def _generator(testbed: Testbed, over: str, group: str, index: int, pair: int) -
     """A traffic generator: 1024 bytes each 15.17 ms, give or take 10 %."""
     there, back = ("ws1", "ws0") if group == "tg" else ("ws0", "ws1")
     at = f"{ends(pair)[1]}:{PORT}"
-    told = ["--over", over, "--json", "--messages"]
+    options = ["--over", over, "--json", "--messages"]
     name = f"{group}.{index}"
-    receive = [program(), "tg", "receive", "--listen", at, *told]
+    receive = [program(), "tg", "receive", "--listen", at, *options]
     receiver = testbed.serve(f"{name}.sink", back, *receive)
     rate = ["--rate", "65.918 messages/s", "--vary", "10 %", "--seconds", str(ENDLESS_S)]
-    sender = testbed.run(f"{name}.source", there, program(), "tg", "send", at, *rate, *told)
+    sender = testbed.run(f"{name}.source", there, program(), "tg", "send", at, *rate, *options)
     return Flow(group, index, sender, receiver)
 
 
@@ -168,17 +168,17 @@ def _images(testbed: Testbed, test: Test) -> Flow:
 
 
 def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
-    """One beside the server, one beside the client, which takes it for the server."""
-    asked = ["--spec", str(QUALITY), "--direction", test.reserved or "receive"]
-    asked += [*_quality(test), "--json"]
+    """One gateway beside the server, one beside the client, to which the client connects."""
+    options = ["--spec", str(QUALITY), "--direction", test.reserved or "receive"]
+    options += [*_quality(test), "--json"]
     words = [program(), "gateway", "--listen"]
-    testbed.serve("gateway.source", "ws1", *words, far, "--server", web, *asked)
-    testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *asked)
+    testbed.serve("gateway.source", "ws1", *words, far, "--server", web, *options)
+    testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *options)
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message that was sent; the times in nanoseconds since 1970, no arrival if it was lost."""
+    """A sent message; times in nanoseconds since 1970; no arrival time if it was lost."""
 
     number: int
     payload: int
@@ -191,7 +191,7 @@ class Message:
         return self.received_ns is not None and from_ns <= self.received_ns < until_ns
 
 
-def _pairs(flow: Flow, sent: Sequence[Told], received: Sequence[Told]) -> list[Message]:
+def _pairs(flow: Flow, sent: Sequence[Report], received: Sequence[Report]) -> list[Message]:
     """The messages of a flow, by their number."""
     if flow.group == "images":
         return [
@@ -222,7 +222,7 @@ def _pairs(flow: Flow, sent: Sequence[Told], received: Sequence[Told]) -> list[M
 def interval_rows(
     flow: Flow, messages: Sequence[Message], from_ns: int, until_ns: int
 ) -> pl.DataFrame:
-    """A row for each interval: what was sent in it, received in it, and of what was sent lost."""
+    """A row for each interval: messages sent in it, received in it, and of those sent, lost."""
     rows = []
     for begins in range(from_ns, until_ns - INTERVAL_NS + 1, INTERVAL_NS):
         ends_ns = begins + INTERVAL_NS

@@ -1,4 +1,4 @@
-"""What the paper leaves open or says in two ways, tried: which readings change what.
+"""Open or ambiguous points of the paper, tried: which readings change which verdicts.
 
 Run from the checkout's root::
 
@@ -9,7 +9,7 @@ Run from the checkout's root::
     python -m experiments.qosockets.readings images    # reservations and sockets, for figures 10-12
     python -m experiments.qosockets.readings bursts    # cameras and crowds, for figures 7 and 9
 
-Each prints a table of Markdown, as it stands in docs/experiments-qosockets.md. Cells are kept
+Each prints a table of Markdown, as in docs/experiments-qosockets.md. Cells are stored
 beside those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -202,7 +202,7 @@ def buckets_table(jobs: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table asked for."""
+    """Print the requested table."""
     tables: Mapping[str, Callable[[int], Iterator[str]]] = {
         "routers": lambda jobs: comparison(jobs, PAPER.claims, ROUTERS),
         "limits": limits_table,

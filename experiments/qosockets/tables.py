@@ -1,8 +1,8 @@
-"""The flows of Table 1 with real packets, beside what was published and the same simulated.
+"""The flows of Table 1 with real packets, beside the published values and the same cells simulated.
 
 ``sudo python -m experiments.qosockets.tables nv`` (or ``dirm``, or ``bursts``, C2 of DIRM by the
 depth of the reservation's bucket; ``full`` after it for the paper's lengths) prints a table of
-Markdown, as it stands in docs/experiments-qosockets.md. Cells are kept beside those of
+Markdown, as in docs/experiments-qosockets.md. Cells are stored beside those of
 ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -55,7 +55,7 @@ PUBLISHED: Mapping[Application, Mapping[str, Row]] = {
         "C2c": ("below B2b", "0", "as C1c", "-"),
     },
 }
-"""What the text says; it has no table."""
+"""Values from the text; it has no table."""
 
 
 def measured(results: Results) -> Iterator[Mapping[str, str]]:
@@ -83,9 +83,9 @@ def table(application: Application, scale: Scale, jobs: int) -> Iterator[str]:
     yield "| flow | " + " | ".join(f"{head}: {' / '.join(groups)}" for head in heads) + " |"
     yield "| --- |" + " --- |" * len(heads)
     for flow in FLOWS:
-        told = PUBLISHED[application].get(flow, NOTHING)
+        published = PUBLISHED[application].get(flow, NOTHING)
         cells = [
-            " / ".join((told[place], *(world[place].get(flow, "none") for world in columns)))
+            " / ".join((published[place], *(world[place].get(flow, "none") for world in columns)))
             for place in range(len(heads))
         ]
         yield f"| {flow} | " + " | ".join(cells) + " |"
@@ -94,7 +94,7 @@ def table(application: Application, scale: Scale, jobs: int) -> Iterator[str]:
 
 
 def bursts(scale: Scale, jobs: int) -> Iterator[str]:
-    """Figures 10 to 12 of C2 by what a reservation may send at once."""
+    """Figures 10 to 12 of C2 by the burst of the reservation."""
     cells = burst_cells(scale)
     results = run(cells, jobs)
     yield "| bytes at once | C2a: kbit/s | delay, ms | jitter, ms | C2b: kbit/s | delay, ms |"
@@ -115,7 +115,7 @@ def bursts(scale: Scale, jobs: int) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table asked for."""
+    """Print the requested table."""
     if not arguments or arguments[0] not in (*APPLICATIONS, "bursts"):
         raise SystemExit(__doc__)
     scale: Scale = "full" if "full" in arguments[1:] else "quick"

@@ -1,7 +1,7 @@
 """The paper's testbed with real packets: kernels as routers, an RSVP daemon on every node.
 
 The network is that of the scenarios beside this file, carried by ``ontempo shell``; programs run in
-the namespaces of its nodes, and what they print as JSON is kept.
+the namespaces of its nodes, and their JSON output goes to files.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ INTERFACES = {
 """Nodes, and the rates of their interfaces, for RSVP."""
 
 BOTTLENECK = ("r11", "to-r10")
-"""Where what goes from ws1 to ws0 waits."""
+"""The interface at which packets from ws1 to ws0 queue."""
 
 RESERVED = "1:1001"
 """The class of the first reservation there."""
 
 REFRESH = "1 s"
-"""R of RSVP: as short as to see state end and come back within a run."""
+"""R of RSVP: short, so that state times out and comes back within a run."""
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 LOOK_EVERY_S = 0.02
 
 T = TypeVar("T")
 
-Told = dict[str, Any]
-"""One thing that a program has told, with the name of its `event`."""
+Report = dict[str, Any]
+"""One JSON document of a program's output; `event` names its kind."""
 
 
 class Program:
@@ -64,24 +64,24 @@ class Program:
                 env={**os.environ, **extra},
             )
 
-    def told(self) -> list[Told]:
-        """What it has told until now; a line that is not whole yet is left out."""
+    def reports(self) -> list[Report]:
+        """Its output so far; an incomplete last line is left out."""
         lines = self.output.read_text("utf-8").splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def of(self, event: str) -> list[Told]:
-        """What it has told of one kind."""
-        return [one for one in self.told() if one["event"] == event]
+    def of(self, event: str) -> list[Report]:
+        """Its reports of one kind."""
+        return [one for one in self.reports() if one["event"] == event]
 
-    def wait_for(self, event: str, holds: Callable[[Told], bool] = lambda _: True) -> Told:
-        """Wait until it tells of something; `UnfitEnvironmentError` where it does not."""
-        return self.until(lambda: next(filter(holds, self.of(event)), None), f"told of no {event}")
+    def wait_for(self, event: str, holds: Callable[[Report], bool] = lambda _: True) -> Report:
+        """Wait for a report; `UnfitEnvironmentError` if it does not come in time."""
+        return self.until(lambda: next(filter(holds, self.of(event)), None), f"reported no {event}")
 
     def until(self, look: Callable[[], T | None], otherwise: str) -> T:
-        """Wait until there is something; `UnfitEnvironmentError` where it ends before."""
-        until = time.monotonic() + PATIENCE_S
+        """Wait until `look` finds something; `UnfitEnvironmentError` on timeout or exit."""
+        until = time.monotonic() + TIMEOUT_S
         while True:
-            # Before the look: what it told last is there when it has ended.
+            # Before looking: once it has ended, its last report is in the file.
             is_over = self.process.poll() is not None or time.monotonic() > until
             found = look()
             if found is not None:
@@ -91,12 +91,12 @@ class Program:
             time.sleep(LOOK_EVERY_S)
 
     def complaint(self) -> str:
-        """The last that it complained of, or how it ended."""
+        """The last line of its stderr, or how it ended."""
         lines = self.complaints.read_text("utf-8").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self.process.poll()}, without a word"
+        return lines[-1] if lines else f"exit code {self.process.poll()}, without a message"
 
     def finish(self, within_s: float) -> None:
-        """Wait for its end, which must be a good one."""
+        """Wait for its end; `UnfitEnvironmentError` on timeout or a nonzero exit code."""
         try:
             code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -105,12 +105,12 @@ class Program:
             raise UnfitEnvironmentError(f"{self.name}: {self.complaint()}")
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, and wait."""
+        """Send SIGINT, and wait."""
         if self.process.poll() is None:
             end(self.process)
 
     def terminate(self) -> None:
-        """Ask it to end, and wait."""
+        """Send SIGTERM, and wait; kill it after `END_WITHIN_S`."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -121,13 +121,13 @@ class Program:
 
 
 class Testbed:
-    """The network of a cell's scenario with its daemons, from `with` to its end."""
+    """The network of a cell's scenario with its daemons; a context manager."""
 
     def __init__(self, cell: Cell, folder: Path) -> None:
         self.folder = folder / "programs"
         self.folder.mkdir()
         self.name = f"qos{os.getpid()}"
-        # What a simulation reserves is asked for by the programs here.
+        # Here the programs request the reservations, not the scenario.
         own = [one for one in cell.overrides if not one.startswith("reservations=")]
         sets = [word for one in own for word in ("--set", one)]
         words = [program(), "shell", str(cell.scenario), "ws1", "--name", self.name, *sets]
@@ -149,8 +149,8 @@ class Testbed:
         try:
             assert self.network.stdout
             if self.network.stdout.readline() != "up\n":
-                told = complaints.read_text("utf-8").strip()
-                raise UnfitEnvironmentError(f"the network: {told or 'it did not start'}")
+                message = complaints.read_text("utf-8").strip()
+                raise UnfitEnvironmentError(f"the network: {message or 'it did not start'}")
             for node in INTERFACES:
                 self.start_daemon(node)
         except BaseException:
@@ -162,7 +162,7 @@ class Testbed:
         self.take_down()
 
     def take_down(self) -> None:
-        """End all that was started, daemons after programs, the network last."""
+        """End all started processes: programs, then daemons, then the network."""
         for one in reversed(self.programs):
             one.interrupt()
         for daemon in self.daemons.values():
@@ -184,7 +184,7 @@ class Testbed:
         return ["ip", "netns", "exec", f"ontempo-{self.name}-{node}", *words]
 
     def look(self, node: str, *words: str) -> str:
-        """What a short command in a node's network prints."""
+        """The output of a short command in a node's network."""
         done = subprocess.run(
             self.inside(node, *words), capture_output=True, text=True, check=False
         )
@@ -201,13 +201,13 @@ class Testbed:
         return started
 
     def serve(self, name: str, node: str, *words: str) -> Program:
-        """The same, of a program to which others connect: wait until it listens."""
+        """Start a program to which others connect, and wait until it listens."""
         started = self.run(name, node, *words)
         started.wait_for("listening")
         return started
 
     def socket(self, node: str) -> Path:
-        """Where a node's daemon listens to applications."""
+        """The socket on which a node's daemon serves applications."""
         return self.folder / f"{node}.sock"
 
     def start_daemon(self, node: str) -> None:
@@ -226,24 +226,24 @@ class Testbed:
         self.daemons.pop(node).terminate()
 
     def classes(self, where: tuple[str, str] = BOTTLENECK) -> str:
-        """What ``tc -s class show`` prints of an interface: iproute2 6.1 has no JSON for classes."""
+        """Output of ``tc -s class show`` for an interface: iproute2 6.1 has no JSON for classes."""
         node, interface = where
         return self.look(node, "tc", "-s", "class", "show", "dev", interface)
 
     def is_reserved(self) -> bool:
-        """Whether there is a reservation at the slow link."""
+        """Whether there is a reservation at the bottleneck."""
         return f"class htb {RESERVED} " in self.classes()
 
-    def wait_for_reservation(self, wanted: bool, otherwise: str) -> None:
-        """Wait until there is one, or none; `UnfitEnvironmentError` where that does not come."""
-        until = time.monotonic() + PATIENCE_S
-        while self.is_reserved() != wanted:
+    def wait_for_reservation(self, reserved: bool, otherwise: str) -> None:
+        """Wait until there is one, or none; `UnfitEnvironmentError` on timeout."""
+        until = time.monotonic() + TIMEOUT_S
+        while self.is_reserved() != reserved:
             if time.monotonic() > until:
                 raise UnfitEnvironmentError(otherwise)
             time.sleep(LOOK_EVERY_S)
 
     def change_burst(self, burst: int) -> None:
-        """Let the reservation at the slow link send so many bytes at once."""
+        """Set the burst, in bytes, of the reservation at the bottleneck."""
         node, interface = BOTTLENECK
         rate = rate_of(self.classes(), RESERVED)
         words = (
@@ -252,7 +252,7 @@ class Testbed:
         self.look(node, *words.split(), "ceil", "1500kbit", "burst", str(burst), "cburst", "3000")
 
     def solaris(self, nodes: Sequence[str] = ("ws0", "ws1")) -> None:
-        """TCP as the scenarios of DIRM have it: Reno, windows of 8 kB, neither SACK nor stamps."""
+        """TCP as in the scenarios of DIRM: Reno, windows of 8 kB, neither SACK nor timestamps."""
         for node in nodes:
             settings = [f"{name}={value}" for name, value in SOLARIS.items()]
             self.look(node, "sysctl", "-qw", *settings)
@@ -265,7 +265,7 @@ SOLARIS: Mapping[str, str] = {
     "net.ipv4.tcp_rmem": "4096 16384 16384",
     "net.ipv4.tcp_wmem": "4096 16384 16384",
 }
-"""The nearest that Linux has to Solaris 2.5.1: half of a buffer is window."""
+"""The closest settings of Linux to Solaris 2.5.1: half of a buffer is window."""
 
 
 _CLASS = re.compile(r"class htb (?P<name>\S+) .*?rate (?P<rate>\S+) ")

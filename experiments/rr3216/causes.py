@@ -1,4 +1,4 @@
-"""Why a figure differs, with the experiment behind it; the tables: docs/experiments-rr3216.md."""
+"""Causes of differing figures, with their experiments; the tables: docs/experiments-rr3216.md."""
 
 from ontempo.lab.claims import Cause
 

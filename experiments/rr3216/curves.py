@@ -36,7 +36,7 @@ GAINS = {"gain": "of an ADU, mean", "makespan_gain": "of the whole run"}
 
 
 def ms(processing: float) -> str:
-    """A processing time in words."""
+    """The label of a processing time."""
     return f"Ta = {processing:g} ms"
 
 
@@ -118,7 +118,7 @@ def maximum_between(
 
 
 def scaling(scale: Scale) -> str:
-    """In words, how much of the published grid is run."""
+    """A description of how much of the published grid is run."""
     return (
         f"{len(SEEDS[scale])} of {len(SEEDS['full'])} runs a point;"
         f" {len(PROCESSING_MS[scale])} of {len(PROCESSING_MS['full'])} processing times."

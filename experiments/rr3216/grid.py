@@ -26,7 +26,7 @@ SEEDS = {"quick": (0, 1, 2), "full": (0, 1, 2, 3, 4)}
 """The paper averages five runs."""
 
 CORE_S = 0.02
-"""What one run takes, roughly."""
+"""Core-seconds of one run, roughly."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Setting:
     """One setting of the simulation; the defaults are those of section 3.2.
 
     Times are in milliseconds. `law` names the law of the delay, `burst` the mean number of ADUs
-    that are lost together: none stands for the paper's q = 1 - p. `lost` names the transmissions
+    that are lost together: None is the paper's q = 1 - p. `lost` names the transmissions
     that are lost instead.
     """
 
@@ -83,7 +83,7 @@ class Setting:
         return Cell(SCENARIO, tuple(overrides), seed, self.labels(order), CORE_S)
 
     def labels(self, order: str) -> tuple[tuple[str, Label], ...]:
-        """What tells a run of this setting from others."""
+        """The labels of a run of this setting."""
         return (
             ("order", order),
             ("processing_ms", float(self.processing_ms)),

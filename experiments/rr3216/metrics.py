@@ -17,7 +17,7 @@ SETTING = (
     *("processing_ms", "interval_ms", "window", "every", "delay_ms", "loss", "burst", "law"),
     *("count", "transport", "images"),
 )
-"""What tells one setting from another."""
+"""The labels of a setting."""
 
 
 def adus(results: Results) -> pl.DataFrame:
@@ -119,7 +119,7 @@ def wide(points: Curve, share: float = 0.9) -> float:
 
 
 def falls_below(points: Curve, level: float) -> float:
-    """The place from which on a curve stays below a level, interpolated; NaN where it does not."""
+    """The place from which on a curve stays below a level, interpolated; NaN if it does not."""
     places = sorted(place for place, point in points.items() if point.known)
     above = [place for place in places if points[place].value >= level]
     if not above:

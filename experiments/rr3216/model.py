@@ -2,7 +2,7 @@
 
 Times are in milliseconds throughout. `rtt_ms` is the round trip, `interval_ms` is R, `burst` is n,
 the ADUs from one loss to the next, and `processing_ms` is Ta. Fractions give exact results, which
-tell on the borders of the areas: there a rounding error decides between a gain of 0 and of 1.
+matter on the borders of the areas: there a rounding error decides between a gain of 0 and of 1.
 """
 
 from fractions import Fraction

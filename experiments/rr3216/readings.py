@@ -1,4 +1,4 @@
-"""What the paper leaves open, tried both ways, and the experiments behind the causes.
+"""Open points of the paper, tried both ways, and the experiments behind the causes.
 
 Run from the checkout's root::
 
@@ -16,7 +16,7 @@ Run from the checkout's root::
     python -m experiments.rr3216.readings steps       # small steps of Ta over forty runs
     python -m experiments.rr3216.readings model       # the model's gain at rtt/Ta = 20
 
-Each prints a table of Markdown, as it stands in docs/experiments-rr3216.md. Cells are kept beside
+Each prints a table of Markdown, as in docs/experiments-rr3216.md. Cells are stored beside
 those of ``ontempo-lab reproduce``, so nothing is run twice.
 """
 
@@ -66,7 +66,7 @@ READINGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "timer backs off": (BACK_OFF, "gain"),
     "ADUs overtake": (OVERTAKING, "gain"),
 }
-"""Overrides, and the column that G is read from: each differs in one thing from what is chosen."""
+"""Overrides, and the column that G is read from: each differs in one thing from the chosen ones."""
 
 MANY = range(200)
 SHORT_MS = (1.0, 5.0, 10.0, 15.0, 20.0)
@@ -94,7 +94,7 @@ class _ReadAs:
 
 
 def run(wanted: Iterable[Cell], jobs: int = 2) -> Results:
-    """Run what is not kept yet."""
+    """Run the cells that are not stored yet."""
     engine = NativeEngine()
     study = Study(engine, Store(STORE, engine.fingerprint()), jobs)
     return study.run(study.plan(wanted))
@@ -103,7 +103,7 @@ def run(wanted: Iterable[Cell], jobs: int = 2) -> Results:
 def run_settings(
     settings: Iterable[Setting], more: Sequence[str] = (), seeds: Iterable[int] = SEEDS["full"]
 ) -> Results:
-    """Settings in both orders, with more overrides."""
+    """Settings in both orders, with further overrides."""
     return run(with_more(cells("full", settings, seeds=tuple(seeds)), more))
 
 
@@ -396,7 +396,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the table asked for."""
+    """Print the requested table."""
     if len(arguments) != 1 or arguments[0] not in TABLES:
         raise SystemExit(__doc__)
     for line in TABLES[arguments[0]]():

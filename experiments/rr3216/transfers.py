@@ -1,7 +1,7 @@
 """ADUs as real packets: `ontempo adus` between hosts of the emulator, several transfers at a time.
 
-Each has hosts and links of its own, so that they share nothing but this machine; a hundred packets
-a second are little for it, and a run's clock is the real one.
+Each has its own hosts and links, so that they share nothing but this machine; a hundred packets
+a second are a small load, and runs take place in real time.
 """
 
 import json
@@ -36,14 +36,14 @@ PUBLISHED_BYTES = 512
 """An ADU otherwise (appendix)."""
 
 CONNECT_S = 6
-"""What a transfer may take beyond its ADUs: to connect over a path that loses, and to repair its
-last ones by a timer."""
+"""Extra time of a transfer beyond its ADUs: to connect over a lossy path, and to repair its last
+ADUs by a timer."""
 
 SLOWEST_S = {PUBLISHED: 0.026}
-"""What an ADU takes in order at most, roughly, where processing is quick."""
+"""Maximum time of an ADU in order, roughly, with short processing."""
 
 CONTROLLED_S = 0.05
-"""The same where a congestion control answers one loss in ten."""
+"""The same with a congestion control and a loss of one in ten."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Transfer:
     protocol: str = PUBLISHED
 
     def sender(self) -> list[str]:
-        """The words of the sender's program, but for the program."""
+        """Arguments of the sender's program."""
         setting = self.setting
         published = self.protocol == PUBLISHED
         return [
@@ -74,7 +74,7 @@ class Transfer:
         ]
 
     def receiver(self) -> list[str]:
-        """The words of the receiver's."""
+        """Arguments of the receiver's program."""
         window = f"{self.setting.window * ALONE_BYTES} B"
         return [
             *("adus", "receive", "--listen", f":{PORT}"),
@@ -84,12 +84,12 @@ class Transfer:
 
     @property
     def most_s(self) -> float:
-        """How long it may take."""
+        """The time limit, in seconds."""
         each = max(SLOWEST_S.get(self.protocol, CONTROLLED_S), self.setting.processing_ms * 1.15e-3)
         return CONNECT_S + self.setting.count * each
 
     def links(self, number: int) -> Iterator[str]:
-        """There, where ADUs are lost, and back."""
+        """The links: forward, where ADUs are lost, and back."""
         setting = self.setting
         sender, receiver = f"sender{number}", f"receiver{number}"
         law = delay_law(setting.law, setting.delay_ms)
@@ -116,24 +116,26 @@ def runs_of(transfers: Sequence[Transfer], seed: int) -> list[Cell]:
 
 
 def transfers_in(cell: Cell) -> Sequence[Transfer]:
-    """The transfers that a run with real packets was asked for; none where it is another run."""
-    way = cell.real.write_tables if isinstance(cell.real, Measurement) else None
-    found: Sequence[Transfer] = way.keywords["transfers"] if isinstance(way, partial) else ()
+    """The transfers of a run with real packets; empty for another run."""
+    write = cell.real.write_tables if isinstance(cell.real, Measurement) else None
+    found: Sequence[Transfer] = write.keywords["transfers"] if isinstance(write, partial) else ()
     return found
 
 
 def together(transfers: Sequence[Transfer], seed: int) -> Cell:
-    """One run of several transfers, as long as the longest may take."""
+    """One run of several transfers, as long as the longest time limit."""
     duration_s = math.ceil(max(transfer.most_s for transfer in transfers))
-    said = json.dumps([[one.sender(), one.receiver(), one.seed] for one in transfers])
-    way = Measurement("adus", partial(deliver, transfers=transfers), (("transfers", said),))
-    return Cell(SCENARIO, (f'duration="{duration_s} s"',), seed, (), duration_s, way)
+    listed = json.dumps([[one.sender(), one.receiver(), one.seed] for one in transfers])
+    measurement = Measurement(
+        "adus", partial(deliver, transfers=transfers), (("transfers", listed),)
+    )
+    return Cell(SCENARIO, (f'duration="{duration_s} s"',), seed, (), duration_s, measurement)
 
 
 def deliver(cell: Cell, folder: Path, *, transfers: Sequence[Transfer]) -> None:
-    """Run the transfers; leave the tables `adus` and `connections` in `folder`.
+    """Run the transfers; write the tables `adus` and `connections` to `folder`.
 
-    Raises `UnfitEnvironmentError` where one does not come to its end.
+    Raises `UnfitEnvironmentError` if one ends early.
     """
     ours = program()
     links = ", ".join(link for at, one in enumerate(transfers) for link in one.links(at))
@@ -177,14 +179,14 @@ def _name(number: int) -> str:
 
 
 def _read(path: Path, cell: Cell) -> list[dict[str, Any]]:
-    """What one end printed: a line for each ADU, and one of how it ended."""
+    """The output of one end: a line for each ADU, and one on how it ended."""
     text = path.read_text("utf-8")
     try:
         lines = [json.loads(line) for line in text.splitlines()]
     except json.JSONDecodeError:
         lines = []
     if not lines or "complete" not in lines[-1]:
-        raise UnfitEnvironmentError(f"{cell}: {path.name}: {text.strip() or 'it said nothing'}")
+        raise UnfitEnvironmentError(f"{cell}: {path.name}: {text.strip() or 'it logged nothing'}")
     return lines
 
 
@@ -198,6 +200,6 @@ def times(sent: Sequence[dict[str, Any]], taken: Sequence[dict[str, Any]]) -> pl
             ((pl.col(f"{name}_ns") - first) / 1e9).alias(f"{name}_s")
             for name in ("emitted", "arrived", "delivered", "processed")
         ),
-        # QUIC sends what a packet held again, and does not tell of which ADU.
+        # QUIC retransmits a packet's data without reporting its ADU.
         pl.lit(None, pl.Int64).alias("retransmissions"),
     )

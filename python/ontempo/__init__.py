@@ -36,7 +36,7 @@ A `Table` has Arrow's PyCapsule protocol: polars, DuckDB and pyarrow read it wit
 does pandas through pyarrow.
 
 The other packages are imported by their own names: `ontempo.live` carries media between programs,
-`ontempo.qos` has sockets with a quality of service, `ontempo.media` cuts transport streams into
+`ontempo.qos` has sockets with a quality of service, `ontempo.media` splits transport streams into
 frames, and `ontempo.lab` runs studies (its command is ``ontempo-lab``).
 """
 

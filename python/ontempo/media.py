@@ -1,6 +1,6 @@
-r"""MPEG transport streams cut into units: frames, sound, tables.
+r"""MPEG transport streams as units: frames, sound, tables.
 
-The packetizer of `ontempo send`, for programs that examine a stream or measure what of it arrived.
+The packetizer of `ontempo send`, for programs that examine a stream or measure how much arrived.
 `read_transport_stream` lists the units of a stream with the packets that carry them, when each
 packet is due by the stream's clock, and where packets are missing. An example that needs no file,
 a stream of two stuffing packets::

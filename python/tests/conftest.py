@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Shared by all tests."""
 
 import os
 import signal
@@ -33,9 +33,9 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C even where whoever started the tests ignores it, as a shell's background does.
+    """Handle SIGINT even if the parent process ignores it, as a shell's background job does.
 
-    Programs that the tests start then have its default, too: what is ignored is inherited.
+    Programs started by the tests then handle it, too: an ignored signal is inherited.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

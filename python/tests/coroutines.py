@@ -1,4 +1,4 @@
-"""What tests of connections for asyncio share."""
+"""Shared by the tests of connections for asyncio."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,11 @@ from ontempo import live, qos
 __all__ = ["GARBAGE", "refused", "run", "there"]
 
 GARBAGE: Any = 9
-"""What is of no type that is taken."""
+"""A value of no accepted type."""
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a test's coroutine; what takes long has hung."""
+    """Run a test's coroutine; it fails after 30 s."""
 
     async def within() -> None:
         async with asyncio.timeout(30):
@@ -25,7 +25,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def refused(call: Callable[[], Any], error: type[Exception], sentence: str) -> None:
-    """Await what a call answers, which must fail with a sentence."""
+    """Await a call, which must fail with a sentence."""
 
     async def main() -> None:
         with pytest.raises(error, match=sentence):
@@ -35,5 +35,5 @@ def refused(call: Callable[[], Any], error: type[Exception], sentence: str) -> N
 
 
 def there(listener: live.Listener | qos.Listener) -> str:
-    """Where a listener of this machine is reached."""
+    """The address of a listener on this machine."""
     return f"127.0.0.1:{listener.local[1]}"

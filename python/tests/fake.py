@@ -50,7 +50,7 @@ class FakeStop:
 
 
 class FakeEngine:
-    """Answers at once; counts its runs; can be told to stall or to fail at a run."""
+    """Answers at once; counts its runs; can stall or fail at a given run."""
 
     def __init__(self, version: str = "engine-1") -> None:
         self.version = version

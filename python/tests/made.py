@@ -1,4 +1,4 @@
-"""Made-up tables of the scenarios of chapters II, IV and V, as the thesis would have them."""
+"""Made-up tables of the scenarios of chapters II, IV and V, as in the thesis."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ SAMPLE = ("time_s", "subject", "quantity", "value")
 
 
 class Made(Results):
-    """Results whose cells are made up when they are asked for."""
+    """Results whose cells are made up on request."""
 
     def __init__(self, cells: tuple[Cell, ...], make: Callable[[Cell], Tables]) -> None:
         super().__init__(Store.__new__(Store), {}, cells)
@@ -169,4 +169,4 @@ ANY: Mapping[str, Callable[[], Tables]] = {
     "lone": lone,
     "movie": lambda: windows(0.1),
 }
-"""Tables of each scenario, whatever is asked of it."""
+"""Tables of each scenario, the same for all its cells."""

@@ -1,4 +1,4 @@
-"""Tables made to order, so that a claim can be shown to hold and to fail."""
+"""Made-up tables with which a claim holds or fails."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ STREAMS = 200
 
 
 class Given(Results):
-    """Results whose tables are at hand instead of in a store; `cells` are those asked for."""
+    """Results whose tables are in memory instead of in a store; `cells` are the requested ones."""
 
     def __init__(self, cells: Sequence[Cell] = (), /, **tables: pl.DataFrame) -> None:
         super().__init__(_no_store(), {}, tuple(cells))
@@ -37,7 +37,7 @@ def _no_store() -> Store:
 
 @dataclass(frozen=True)
 class Run:
-    """A run: what is asked of it, and the outcome that is wanted."""
+    """A made-up run: its parameters, and its outcome."""
 
     controller: str = "pert"
     packet: int = 1000

@@ -1,4 +1,4 @@
-"""Cells on a Dask cluster: every one once, whoever dies."""
+"""Cells on a Dask cluster: every one once, even if workers die."""
 
 import os
 import signal
@@ -88,7 +88,7 @@ def test_a_killed_workers_cells_run_again_and_each_is_found_once(
     assert not study.plan(cells).missing
 
 
-def test_ctrl_c_keeps_what_came_back(tmp_path: Path, runner: DaskRunner) -> None:
+def test_ctrl_c_keeps_received_results(tmp_path: Path, runner: DaskRunner) -> None:
     class PressWhenSome(KillOneWorker):
         def finished(self, planned: Planned) -> None:
             self.seen[planned.key] += 1
@@ -106,13 +106,13 @@ def test_ctrl_c_keeps_what_came_back(tmp_path: Path, runner: DaskRunner) -> None
 
 
 class OtherEngine(NativeEngine):
-    """A simulator that a worker takes for another one than the machine that asks."""
+    """A simulator whose fingerprint differs on the workers."""
 
     def __init__(self) -> None:
-        self.asked = os.getpid()
+        self.owner = os.getpid()
 
     def fingerprint(self) -> str:
-        return f"{super().fingerprint()}{'' if os.getpid() == self.asked else '-other'}"
+        return f"{super().fingerprint()}{'' if os.getpid() == self.owner else '-other'}"
 
 
 def test_workers_with_another_simulator_are_refused(tmp_path: Path, runner: DaskRunner) -> None:
@@ -136,7 +136,7 @@ def test_an_address_that_does_not_answer_is_an_environment_error(
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://x:1", "tcp://host", ""])
-def test_what_is_no_address_is_bad_input(address: str) -> None:
+def test_an_invalid_address_is_bad_input(address: str) -> None:
     with (
         pytest.raises(BadInputError, match="write one such as tcp://host:8786"),
         DaskRunner(address, 2).connected(),
@@ -144,17 +144,17 @@ def test_what_is_no_address_is_bad_input(address: str) -> None:
         pass
 
 
-def test_a_scheduler_without_workers_is_told_of_and_waited_for(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_scheduler_without_workers_is_reported_and_waited_for(tmp_path: Path) -> None:
+    notices: list[str] = []
     with distributed.LocalCluster(
         n_workers=0, processes=False, protocol="tcp://", dashboard_address=None
     ) as empty:
         coming = threading.Timer(0.5, lambda: empty.scale(1))
         coming.start()
         study = a_study(tmp_path / "cells", 1)
-        with DaskRunner(empty.scheduler_address, 2, told.append).connected() as runner:
+        with DaskRunner(empty.scheduler_address, 2, notices.append).connected() as runner:
             study.runner = runner
             study.run(study.plan(small_cells(tmp_path, 3)))
         coming.join()
-    assert "has no workers yet" in told[0]
+    assert "has no workers yet" in notices[0]
     assert not study.plan(small_cells(tmp_path, 3)).missing

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it refuses, what it exits with."""
+"""The command line: output, errors, exit codes."""
 
 import errno
 import json
@@ -29,7 +29,7 @@ def reproduce(out: Path, *more: str) -> Result:
     return runner.invoke(main.app, ["reproduce", "--no-open", "--out", str(out), *more])
 
 
-def test_a_reproduction_writes_a_report_and_says_where(tmp_path: Path) -> None:
+def test_a_reproduction_writes_a_report_and_prints_its_path(tmp_path: Path) -> None:
     result = reproduce(tmp_path, "--only", "pert/fig4", "--only", "pert/fig5")
     assert result.exit_code == 0
     assert "pert/fig4" in result.output
@@ -123,7 +123,7 @@ def test_an_interrupted_sweep_keeps_its_cells_and_goes_on(
     assert engine.runs == 6
 
 
-def test_figures_are_written_as_pdf_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_figures_are_written_as_pdf_on_request(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     page = tmp_path / "differences.md"
     result = reproduce(
@@ -136,7 +136,7 @@ def test_figures_are_written_as_pdf_where_that_is_asked_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "many"])
-def test_a_number_of_jobs_that_is_none_is_refused(tmp_path: Path, jobs: str) -> None:
+def test_an_invalid_number_of_jobs_is_refused(tmp_path: Path, jobs: str) -> None:
     assert reproduce(tmp_path, "--jobs", jobs).exit_code == BAD_INPUT
 
 
@@ -211,7 +211,9 @@ def test_a_damaged_cell_is_reported_and_run_again(tmp_path: Path, engine: FakeEn
     assert engine.runs == runs + 1
 
 
-def test_ctrl_c_says_what_is_kept_and_how_to_go_on(tmp_path: Path, engine: FakeEngine) -> None:
+def test_ctrl_c_prints_how_many_cells_are_kept_and_how_to_resume(
+    tmp_path: Path, engine: FakeEngine
+) -> None:
     engine.stall_after = 5
 
     def press() -> None:

@@ -63,7 +63,7 @@ def comparison() -> Comparison:
     return compare("Bulk & more", tables(8e6, 0), tables(9e6, 2))
 
 
-def test_each_quantity_that_both_worlds_know_is_held_against_the_other(
+def test_each_quantity_of_both_worlds_is_compared(
     comparison: Comparison,
 ) -> None:
     found = {(one.subject, one.quantity): one for one in comparison.differences}
@@ -87,7 +87,7 @@ def test_both_worlds_are_drawn_on_the_same_axes(comparison: Comparison) -> None:
     assert not re.search(r'(src|href)="assets/', text), "the page needs other files"
 
 
-def test_a_scenario_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
+def test_a_missing_scenario_is_bad_input(tmp_path: Path) -> None:
     words = ["compare", str(tmp_path / "none.toml"), "--out", str(tmp_path / "out"), "--no-open"]
     assert CliRunner().invoke(app, words).exit_code == 2
 

@@ -141,8 +141,8 @@ def test_the_media_packetizer_finds_the_frames_that_ffprobe_finds(tmp_path: File
     found = media.read_transport_stream(film.read_bytes())
     assert found.continuity_errors == []
     entries = "packet=codec_type,pts,size,pos,flags"
-    asked = ["ffprobe", "-v", "error", "-show_entries", entries, "-of", "json", str(film)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    command = ["ffprobe", "-v", "error", "-show_entries", entries, "-of", "json", str(film)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     probed = json.loads(done.stdout)["packets"]
     frames = [
         (int(one["pos"]), int(one["pts"]), int(one["size"]), "K" in one["flags"])
@@ -189,7 +189,7 @@ def test_a_datagram_leaves_when_its_last_packet_is_due(stream: Stream) -> None:
         (counted([tables()[0], *made_stream()[2:]]), "no video in its program map"),
     ],
 )
-def test_what_is_no_stream_is_named(tmp_path: File, packets: list[bytes], sentence: str) -> None:
+def test_an_invalid_stream_is_named(tmp_path: File, packets: list[bytes], sentence: str) -> None:
     with pytest.raises(BadInputError, match=rf"made.ts: .*{sentence}"):
         read_stream(written(tmp_path, packets))
 
@@ -202,7 +202,7 @@ def sent_and_delayed(stream: Stream, delay_ns: int) -> tuple[list[int], list[tup
     return [left for left, _ in sent], [(left + delay_ns, content) for left, content in sent]
 
 
-def test_what_comes_whole_is_as_late_as_its_last_packet(stream: Stream) -> None:
+def test_a_complete_frame_is_as_late_as_its_last_packet(stream: Stream) -> None:
     left, came = sent_and_delayed(stream, 50_000_000)
     found = arrivals(stream, recorded(came))
     table = unit_table(stream, left, found)

@@ -1,8 +1,8 @@
-"""What the documentation shows is what happens, and its links lead somewhere.
+"""The examples of the documentation run and print what it shows; its links exist.
 
-The blocks of a page are run in order, in a folder of their own: TOML with a file's name is saved
+The blocks of a page are run in order, in a separate folder: TOML with a file's name is saved
 under it, shell and Python are run, and a text block right below one is what it must print. With
-``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) those texts are written anew instead.
+``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) those texts are rewritten instead.
 """
 
 import importlib
@@ -36,7 +36,7 @@ SKIPPED = ".venv", "target", "node_modules", "out"
 
 @dataclass
 class Block:
-    """A fenced block: its language, what else its first line says, and where it stands."""
+    """A fenced block: its language, the rest of its first line, and its line number."""
 
     language: str
     argument: str

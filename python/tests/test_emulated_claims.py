@@ -122,7 +122,7 @@ def test_what_lies_beyond_a_gap_ends_with_the_packet_that_fills_it() -> None:
     ("pert", "cubic", "ok"),
     [(9.4e9, 9.4e9, True), (7e9, 6.8e9, None), (5e9, 9.5e9, False)],
 )
-def test_a_link_that_cubic_does_not_fill_either_tells_nothing_of_pert(
+def test_a_link_that_cubic_does_not_fill_either_leaves_pert_undecided(
     pert: float, cubic: float, *, ok: bool | None
 ) -> None:
     rows = [
@@ -166,7 +166,7 @@ def agents(study: Study, share: float, gap_us: float) -> Finding:
     return finding
 
 
-def test_agents_that_do_not_keep_up_tell_nothing(study: Study) -> None:
+def test_agents_that_do_not_keep_up_leave_checks_undecided(study: Study) -> None:
     assert all(check.ok for check in agents(study, 1.0, 112).checks[3:])
     busy = agents(study, 0.6, 900)
     assert busy.verdict is Verdict.UNDECIDED

@@ -1,4 +1,4 @@
-"""The example of a picture: cut, joined, drawn in any order, carried, and compared."""
+"""The example of a picture: split, reassembled, drawn in any order, delivered, compared."""
 
 import asyncio
 import io
@@ -13,8 +13,8 @@ from random import Random
 import pytest
 from examples.image.animation import animate
 from examples.image.canvas import PAPER, Canvas
-from examples.image.compare import Way, emulate, reached, scenario, table
-from examples.image.jpeg import Cut, JpegError, cut, join, layout
+from examples.image.compare import NetworkPath, emulate, reached, scenario, table
+from examples.image.jpeg import JpegError, Pieces, join, layout, split
 from examples.image.picture import make_jpeg, paint
 from examples.image.receive import receive
 from examples.image.send import DELIVERIES, send
@@ -61,7 +61,7 @@ def decoded(jpeg: bytes) -> Image.Image:
         return image.convert("RGB")
 
 
-def drawn(pieces: Cut, numbers: list[int]) -> Canvas:
+def drawn(pieces: Pieces, numbers: list[int]) -> Canvas:
     canvas = Canvas()
     all_pieces = (pieces.tables, *pieces.intervals)
     for number in numbers:
@@ -70,18 +70,18 @@ def drawn(pieces: Cut, numbers: list[int]) -> Canvas:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_picture_joined_again_is_the_file_that_was_cut(seed: int) -> None:
+def test_a_reassembled_picture_equals_the_file(seed: int) -> None:
     jpeg = some_jpeg(Random(seed))
-    pieces = cut(jpeg)
+    pieces = split(jpeg)
     assert len(pieces.intervals) == layout(pieces.tables).intervals
     assert join(pieces.tables, pieces.intervals) == jpeg
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_pieces_in_any_order_draw_just_their_part(seed: int) -> None:
+def test_any_pieces_in_any_order_draw_only_their_part(seed: int) -> None:
     random = Random(seed)
     jpeg = some_jpeg(random)
-    pieces = cut(jpeg)
+    pieces = split(jpeg)
     head = layout(pieces.tables)
     numbers = random.sample(range(1, head.intervals + 1), random.randint(0, head.intervals))
     order = [0, *numbers, *numbers[:2]]  # some come twice
@@ -116,9 +116,9 @@ def test_any_pieces_in_any_order_draw_just_their_part(seed: int) -> None:
         assert blank.getbbox() is None
 
 
-def test_a_whole_picture_looks_as_its_file() -> None:
+def test_a_complete_picture_looks_like_its_file() -> None:
     jpeg = make_jpeg(paint(320, 240), units=7)
-    pieces = cut(jpeg)
+    pieces = split(jpeg)
     canvas = drawn(pieces, [*range(len(pieces.intervals), -1, -1)])
     difference = ImageChops.difference(canvas.image, decoded(jpeg)).convert("L")
     levels = difference.histogram()
@@ -129,35 +129,37 @@ def test_a_whole_picture_looks_as_its_file() -> None:
     ("options", "sentence"),
     [
         ({"progressive": True}, "picture.jpg: it is progressive, and its rows cannot be drawn"),
-        ({}, "picture.jpg: it has no restart markers, at which it could be cut: save it with"),
+        ({}, "picture.jpg: it has no restart markers, at which it could be split: save it with"),
     ],
 )
-def test_a_jpeg_that_cannot_be_cut_says_why(options: dict[str, object], sentence: str) -> None:
+def test_a_jpeg_that_cannot_be_split_is_refused_with_a_reason(
+    options: dict[str, object], sentence: str
+) -> None:
     with pytest.raises(JpegError, match=sentence):
-        cut(encode(paint(64, 48), **options), "picture.jpg")
+        split(encode(paint(64, 48), **options), "picture.jpg")
 
 
-def test_what_is_no_jpeg_or_cut_short_says_so() -> None:
+def test_a_truncated_or_foreign_file_is_refused_with_a_reason() -> None:
     jpeg = make_jpeg(paint(64, 48), units=1)
     for data in (b"", b"GIF89a", jpeg[1:], bytes(100)):
         with pytest.raises(JpegError, match="the picture: it is no JPEG: the first two bytes"):
-            cut(data)
+            split(data)
     for end in (2, 3, 20, 200, 500):
-        with pytest.raises(JpegError, match="it is cut short: it ends before its picture begins"):
-            cut(jpeg[:end])
-    for end in range(len(cut(jpeg).tables) + 1, len(jpeg)):
-        with pytest.raises(JpegError, match="it is cut short"):
-            cut(jpeg[:end])
+        with pytest.raises(JpegError, match="it is truncated: it ends before its picture begins"):
+            split(jpeg[:end])
+    for end in range(len(split(jpeg).tables) + 1, len(jpeg)):
+        with pytest.raises(JpegError, match="it is truncated"):
+            split(jpeg[:end])
 
 
 def test_an_interval_that_is_missing_from_the_file_is_noticed() -> None:
-    pieces = cut(make_jpeg(paint(64, 48), units=1))
+    pieces = split(make_jpeg(paint(64, 48), units=1))
     short = join(pieces.tables, pieces.intervals[:-1])
     with pytest.raises(JpegError, match="it has 11 of 12 restart intervals"):
-        cut(short)
+        split(short)
     swapped = join(pieces.tables, pieces.intervals).replace(b"\xff\xd1", b"\xff\xd5", 1)
     with pytest.raises(JpegError, match=r"restart marker 5 at byte \d+ stands where 1 should"):
-        cut(swapped)
+        split(swapped)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -167,15 +169,15 @@ def test_damage_is_refused_with_a_sentence_or_drawn(seed: int) -> None:
     for _ in range(random.randint(1, 20)):
         damaged[random.randrange(len(damaged))] = random.randrange(256)
     with suppress(JpegError):
-        pieces = cut(bytes(damaged))
+        pieces = split(bytes(damaged))
         canvas = Canvas()
         for number, piece in enumerate([pieces.tables, *pieces.intervals]):
             canvas.add(number, piece)
         assert canvas.share == 1
 
 
-def test_a_piece_that_is_none_leaves_the_picture_as_it_was() -> None:
-    pieces = cut(make_jpeg(paint(64, 48), units=4))
+def test_an_invalid_piece_leaves_the_picture_unchanged() -> None:
+    pieces = split(make_jpeg(paint(64, 48), units=4))
     canvas = drawn(pieces, [0, 1])
     before = canvas.image.copy()
     with pytest.raises(JpegError, match="piece 2 is damaged"):
@@ -188,8 +190,8 @@ def test_a_piece_that_is_none_leaves_the_picture_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
-def test_a_picture_is_carried_and_drawn(delivery: str) -> None:
-    pieces = cut(make_jpeg(paint(320, 240)))
+def test_a_picture_is_delivered_and_drawn(delivery: str) -> None:
+    pieces = split(make_jpeg(paint(320, 240)))
 
     async def main() -> Canvas:
         canvas = Canvas()
@@ -247,7 +249,7 @@ def test_a_sender_names_the_file_that_cannot_be_sent(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"{tmp_path / 'flat.jpg'}: it is progressive")
 
 
-def test_a_window_without_a_screen_is_refused_before_anybody_comes() -> None:
+def test_a_window_without_a_screen_is_refused_before_anyone_connects() -> None:
     command = [sys.executable, "-m", "examples.image.receive", "--listen", "127.0.0.1:0"]
     blind = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
     done = subprocess.run(
@@ -258,8 +260,8 @@ def test_a_window_without_a_screen_is_refused_before_anybody_comes() -> None:
     assert done.stderr.startswith("--window: ")
 
 
-def test_times_are_told_by_area_and_quartiles(tmp_path: Path) -> None:
-    pieces = cut(make_jpeg(paint(160, 64), units=10))  # four rows of ten units
+def test_times_are_summarised_by_area_and_quartiles(tmp_path: Path) -> None:
+    pieces = split(make_jpeg(paint(160, 64), units=10))  # four rows of ten units
     in_order = [(0.1 * number, number) for number in range(5)]
     late = [(0.0, 0), (0.2, 4), (0.3, 3), (0.5, 1), (1.0, 2)]
     assert reached(pieces, in_order, 0.5) == 0.2
@@ -272,7 +274,7 @@ def test_times_are_told_by_area_and_quartiles(tmp_path: Path) -> None:
 
 
 def test_the_scenario_of_a_run_is_valid(tmp_path: Path) -> None:
-    text = scenario(Way(), tmp_path, "0" * 64)
+    text = scenario(NetworkPath(), tmp_path, "0" * 64)
     assert ot.parse(text).duration_s == 12
 
 
@@ -280,8 +282,8 @@ def test_the_scenario_of_a_run_is_valid(tmp_path: Path) -> None:
 def test_both_deliveries_draw_the_whole_picture_over_a_lossy_path(tmp_path: Path) -> None:
     assert os.geteuid() == 0
     jpeg = make_jpeg(paint(320, 240))
-    run = emulate(Way(lasts_s=6), 1, jpeg, tmp_path / "run")
-    pieces = cut(jpeg)
+    run = emulate(NetworkPath(lasts_s=6), 1, jpeg, tmp_path / "run")
+    pieces = split(jpeg)
     for times in run.values():
         assert reached(pieces, times, 1.0) < 6
     numbers = [number for _, number in run["in-order"]]

@@ -12,6 +12,7 @@ from ontempo.lab.judging import (
     above_everywhere,
     all_counted,
     counted,
+    distinguishable,
     enough,
     every,
     is_above,
@@ -20,7 +21,6 @@ from ontempo.lab.judging import (
     monotone,
     never_below_zero,
     number,
-    told_apart,
     within_everywhere,
 )
 from ontempo.lab.plots import exact
@@ -48,7 +48,7 @@ def test_above_holds_only_if_strictly_above_at_every_place() -> None:
     assert above(curve(2, 1, 4), curve(1, 2, 3)).ok is False
 
 
-def test_above_tells_a_tie_from_a_reversal() -> None:
+def test_above_distinguishes_a_tie_from_a_reversal() -> None:
     text = above(curve(2, 1, 3, half=0.0), curve(1, 2, 3, half=0.0)).measured
     assert "Below at 1 of 3: A 1, B 2 at 2" in text
     assert "Equal at 1 of 3: 3 at 3" in text
@@ -72,7 +72,7 @@ def test_an_interval_neither_helps_a_value_over_a_bound_nor_takes_it_back() -> N
 
 @pytest.mark.parametrize("places", [[], [1.0, 2.0], [1.0, 2.0, 3.0]])
 def test_without_places_or_without_values_nothing_holds(places: list[float]) -> None:
-    """What is asked for decides: an empty question and an empty answer are both undecided."""
+    """Without requested places, or without values, a check is undecided."""
     empty: Curve = {}
     for points in (empty, curve(math.nan, math.nan, math.nan)):
         checks = [
@@ -110,11 +110,11 @@ def test_a_place_that_is_missing_is_named_and_one_that_fails_decides() -> None:
         (Interval(2, 2, 2, 9), Interval(1, 0, 3, 9), False),
     ],
 )
-def test_estimates_are_told_apart_by_intervals_that_do_not_touch(
+def test_estimates_are_distinguishable_if_their_intervals_do_not_touch(
     one: Interval, other: Interval, apart: bool
 ) -> None:
-    assert told_apart(one, other) is apart
-    assert told_apart(other, one) is apart
+    assert distinguishable(one, other) is apart
+    assert distinguishable(other, one) is apart
     assert is_above(one, other) is ((one.value > other.value) if apart else None)
 
 
@@ -125,7 +125,7 @@ def test_of_two_exact_values_a_tie_is_known() -> None:
     assert is_above(two, MISSING) is is_above(MISSING, two) is None
 
 
-def test_a_paired_difference_is_held_against_zero_by_its_interval() -> None:
+def test_a_paired_difference_is_compared_with_zero_by_its_interval() -> None:
     assert is_positive(Interval(1, 0.1, 1.9, 5)) is True
     assert is_positive(Interval(-1, -1.9, -0.1, 5)) is False
     assert is_positive(Interval(1, -0.1, 2.1, 5)) is None
@@ -146,7 +146,7 @@ def test_a_gain_that_may_be_a_loss_is_undecided_and_named() -> None:
     assert "Outside at 1 of 3: -2 at 3" in failing.measured
 
 
-def test_curves_that_cannot_be_told_apart_are_neither_above_nor_below() -> None:
+def test_indistinguishable_curves_are_neither_above_nor_below() -> None:
     near = above(curve(2.1, 3, 4), curve(2, 2, 2))
     assert near.ok is None
     assert near.measured == "Cannot be told apart at 1 of 3: A 2.1, B 2 at 1"
@@ -155,7 +155,7 @@ def test_curves_that_cannot_be_told_apart_are_neither_above_nor_below() -> None:
     assert above(curve(2.1, 3, 4, half=0.0), curve(2, 2, 2, half=0.0)).ok is True
 
 
-def test_a_step_whose_ends_cannot_be_told_apart_is_neither_up_nor_down() -> None:
+def test_a_step_with_indistinguishable_ends_is_neither_up_nor_down() -> None:
     for strictly in (True, False):
         for second in (1.9, 2.0, 2.1):
             check = monotone("", "", curve(1, 2, second), AT, rising=True, strictly=strictly)
@@ -231,7 +231,7 @@ def test_about_reaches_one_tenth_and_no_further() -> None:
     ("value", "text"),
     [(0.0, "0"), (0.12345, "0.123"), (1234.0, "1,230"), (math.nan, "none"), (2e-5, "2.0·10⁻⁵")],
 )
-def test_numbers_read_as_people_write_them(value: float, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 

@@ -1,4 +1,4 @@
-"""Causes bound to what was measured, and verdicts as a file."""
+"""Causes bound to measured values, and verdicts as a file."""
 
 import math
 from collections.abc import Sequence

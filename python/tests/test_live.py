@@ -84,7 +84,7 @@ def test_units_arrive_in_every_order_and_reliability(
     run(main)
 
 
-def test_a_flow_out_of_sequence_does_not_wait_for_a_unit_that_is_held_up() -> None:
+def test_an_out_of_order_flow_does_not_wait_for_a_delayed_unit() -> None:
     # What matters more overtakes a long unit on the way.
     async def main() -> None:
         async with pair() as (near, far):
@@ -125,7 +125,7 @@ def test_late_units_are_dropped_and_both_sides_agree_which() -> None:
     run(main)
 
 
-def test_a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() -> None:
+def test_a_receiver_that_does_not_read_exerts_backpressure_and_loses_nothing() -> None:
     async def main() -> None:
         async with pair() as (near, far):
             flow = await near.open_flow()
@@ -166,7 +166,7 @@ def test_a_receiver_waits_for_a_slow_sender_and_others_run_meanwhile() -> None:
     run(main)
 
 
-def test_who_is_cancelled_while_receiving_loses_no_unit() -> None:
+def test_cancelling_a_receive_loses_no_unit() -> None:
     async def main() -> None:
         async with pair() as (near, far):
             flow = await near.open_flow()
@@ -198,7 +198,7 @@ def test_who_is_cancelled_while_receiving_loses_no_unit() -> None:
     run(main)
 
 
-def test_who_is_cancelled_while_sending_has_sent_nothing() -> None:
+def test_cancelling_a_send_sends_nothing() -> None:
     async def main() -> None:
         async with pair(far=live.Options(receive_bytes=64 << 10)) as (near, far):
             flow = await near.open_flow()
@@ -264,7 +264,7 @@ def test_a_hundred_flows_at_once() -> None:
     run(main)
 
 
-def test_more_flows_than_the_peer_takes_are_refused() -> None:
+def test_more_flows_than_the_peer_allows_are_refused() -> None:
     async def main() -> None:
         async with pair(far=live.Options(receive_flows=2)) as (near, _):
             held = [await near.open_flow() for _ in range(2)]
@@ -275,7 +275,7 @@ def test_more_flows_than_the_peer_takes_are_refused() -> None:
     run(main)
 
 
-def test_statistics_tell_what_was_carried() -> None:
+def test_statistics_count_delivered_units() -> None:
     async def main() -> None:
         async with pair() as (near, far):
             flow = await near.open_flow()
@@ -301,7 +301,7 @@ def test_statistics_tell_what_was_carried() -> None:
     run(main)
 
 
-def test_closing_is_told_to_the_peer_and_ends_all_waiting() -> None:
+def test_closing_is_reported_to_the_peer_and_ends_all_waiting() -> None:
     async def main() -> None:
         async with pair() as (near, far):
             flow = await near.open_flow()
@@ -312,10 +312,10 @@ def test_closing_is_told_to_the_peer_and_ends_all_waiting() -> None:
                 asyncio.create_task(work)
                 for work in (incoming.receive(), far.accept_flow(), near.accept_flow())
             ]
-            told = asyncio.create_task(far.closed())
+            closed = asyncio.create_task(far.closed())
             await asyncio.sleep(0.05)
             await near.close("enough")
-            assert await told == "the peer closed: enough"
+            assert await closed == "the peer closed: enough"
             assert far.close_reason is live.CloseReason.DONE
             for error in await asyncio.gather(*waiting, return_exceptions=True):
                 assert isinstance(error, live.ClosedError)
@@ -354,10 +354,12 @@ def test_a_closed_listener_ends_its_loop_and_leaves_connections_alone() -> None:
     run(main)
 
 
-def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
+def test_a_wrong_token_or_fingerprint_is_reported_on_both_sides() -> None:
     async def main() -> None:
         async with live.listen("127.0.0.1:0", token="open") as listener:
-            with pytest.raises(live.NotConnectedError, match="the peer refused our token") as failed:
+            with pytest.raises(
+                live.NotConnectedError, match="the peer refused our token"
+            ) as failed:
                 await live.connect(there(listener), trust=listener.fingerprint, token="guess")
             assert failed.value.close_reason is live.CloseReason.WRONG_TOKEN
             refused = await listener.arrival()
@@ -375,7 +377,7 @@ def test_a_wrong_token_or_fingerprint_is_told_on_both_sides() -> None:
     run(main)
 
 
-def test_a_peer_that_is_not_there_is_told_in_time() -> None:
+def test_an_absent_peer_is_reported_in_time() -> None:
     async def main() -> None:
         options = live.Options(handshake_timeout_s=0.3)
         with pytest.raises(live.NotConnectedError, match="no answer came within 300 ms"):
@@ -386,7 +388,7 @@ def test_a_peer_that_is_not_there_is_told_in_time() -> None:
     run(main)
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     async def main() -> None:
         async with live.listen("127.0.0.1:0") as listener:
             with pytest.raises(live.BindError, match=f"{listener.local[1]} is taken by another"):
@@ -395,7 +397,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     run(main)
 
 
-def test_an_identity_is_kept_in_a_file_and_trusted_by_its_root(tmp_path: Path) -> None:
+def test_an_identity_is_loaded_or_created_and_trusted_by_its_root(tmp_path: Path) -> None:
     path = tmp_path / "player.pem"
     identity = live.Identity.load_or_create(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -450,7 +452,7 @@ def test_bytes_like_data_is_taken_as_it_is_now() -> None:
         ({"data": bytes(5 << 20)}, live.UnitError, "longer than the 4194304 bytes that the peer"),
     ],
 )
-def test_what_is_no_unit_is_refused(
+def test_an_invalid_unit_is_refused(
     arguments: dict[str, Any], error: type[Exception], sentence: str
 ) -> None:
     async def main() -> None:
@@ -519,7 +521,7 @@ def test_options_out_of_range_are_named(
         live.Options(**values)
 
 
-def test_a_flow_that_is_none_is_refused() -> None:
+def test_an_invalid_flow_is_refused() -> None:
     with pytest.raises(ValueError, match="order is 'random': one of sequence, arrival, partial"):
         live.FlowConfig(order="random")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="label has 257 bytes: at most 256"):
@@ -577,7 +579,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 3), ("fail", 1)])
-def test_the_interpreter_ends_though_all_is_open_and_busy(how: str, code: int) -> None:
+def test_the_interpreter_ends_with_open_and_busy_connections(how: str, code: int) -> None:
     begun_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", LEAVES_ALL_OPEN, how],

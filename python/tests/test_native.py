@@ -138,7 +138,7 @@ def test_another_thread_advances_while_a_run_goes_on() -> None:
     assert steps > 1000
 
 
-def test_two_runs_at_once_give_what_each_gives_alone(tmp_path: Path) -> None:
+def test_two_concurrent_runs_give_the_results_of_each_alone(tmp_path: Path) -> None:
     def work(seed: int) -> None:
         ot.run(scenario(), seed).save(tmp_path / f"together-{seed}")
 

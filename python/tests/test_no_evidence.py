@@ -1,4 +1,4 @@
-"""No claim says anything of tables without rows."""
+"""Tables without rows leave every claim undecided."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -23,7 +23,7 @@ SIMULATED: list[Claim] = [
 ]
 
 SHORT = ('duration="1 s"', 'measure.from="0 s"')
-"""What makes a run short: only the columns of its tables are asked for."""
+"""Overrides for short runs: only the columns of their tables are needed."""
 
 
 @cache

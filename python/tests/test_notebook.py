@@ -1,6 +1,6 @@
 """The notebook of the documentation runs from top to bottom, and shows what it prints.
 
-With ``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) its outputs are written anew.
+With ``ONTEMPO_UPDATE_DOCS=1`` (as in ``make docs``) its outputs are rewritten.
 """
 
 import os
@@ -19,7 +19,7 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "notebooks" / "first-s
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.filterwarnings("ignore")  # the kernel's libraries warn of what is not ours
+@pytest.mark.filterwarnings("ignore")  # warnings of the kernel's libraries
 def test_the_first_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -30,14 +30,14 @@ def test_the_first_study_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     client.execute(cwd=str(tmp_path))
     if os.environ.get("ONTEMPO_UPDATE_DOCS"):
         for cell in notebook.cells:
-            cell.metadata.pop("execution", None)  # when it ran, which nobody needs
+            cell.metadata.pop("execution", None)  # time stamps
         nbformat.write(notebook, NOTEBOOK)
     else:
         assert [texts(cell) for cell in notebook.cells] == shown, "run `make docs`"
 
 
 def texts(cell: Any) -> list[str]:
-    """What a cell shows as text; pictures depend on fonts."""
+    """The text output of a cell; pictures depend on fonts."""
     outputs = cell.get("outputs", [])
     printed = [one["text"] for one in outputs if one["output_type"] == "stream"]
     values = [one["data"].get("text/plain", "") for one in outputs if "data" in one]

@@ -324,7 +324,7 @@ def test_fig12_fails_where_another_is_higher() -> None:
     fails("fig12", moderate(contest(level)), "PERT is above RENO")
 
 
-def test_fig12_judges_by_the_captions_range_and_tells_of_the_proses() -> None:
+def test_fig12_judges_by_the_captions_range_and_notes_the_range_of_the_text() -> None:
     runs = moderate(contest(ordered, loss=0.03))
     finding = judge("fig12", results(runs))
     assert finding.verdict is Verdict.REPRODUCED

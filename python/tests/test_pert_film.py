@@ -40,18 +40,18 @@ MACHINE = pl.DataFrame(
 )
 
 
-# What the logs tell.
+# Events in the logs.
 
 
 def test_vlcs_late_pictures_and_dry_buffers_are_found() -> None:
-    told = events(RAN_DRY)
-    kinds = [one.event for one in told]
+    logged = events(RAN_DRY)
+    kinds = [one.event for one in logged]
     assert kinds.count(Event.LATE_PICTURE) == 3
     assert kinds.count(Event.DRY) == 2
     assert kinds.count(Event.PLAYING) == 3
     assert kinds[-1] is Event.ENDED
-    assert stalls(told) == pytest.approx([2.1512, 0.8108])
-    assert len(silences(told)) == 2
+    assert stalls(logged) == pytest.approx([2.1512, 0.8108])
+    assert len(silences(logged)) == 2
 
 
 def test_sound_that_is_dropped_block_by_block_is_one_silence() -> None:
@@ -62,7 +62,7 @@ def test_sound_that_is_dropped_block_by_block_is_one_silence() -> None:
     assert silences(events(dropped + later)) == [100.0, 105.0]
 
 
-def test_the_ending_tells_code_and_processor_time() -> None:
+def test_the_ending_has_exit_code_and_processor_time() -> None:
     ended = ending(RAN_DRY)
     assert ended is not None
     assert (ended.code, ended.processor_s) == (0, 2.65)
@@ -96,7 +96,7 @@ def test_a_play_over_our_transport_has_its_losses_and_no_tcp() -> None:
     assert tables["tcp"].is_empty()
 
 
-def test_a_play_that_the_runs_end_cuts_off_is_not_finished() -> None:
+def test_a_play_interrupted_by_the_end_of_the_run_is_not_finished() -> None:
     cut = "".join(line for line in RAN_DRY.splitlines(keepends=True) if "player:" not in line)
     row = read_play(SERVED, cut, "pert", 60)["plays"].row(0, named=True)
     assert row["finished"] is False
@@ -114,7 +114,7 @@ def test_a_play_that_the_runs_end_cuts_off_is_not_finished() -> None:
         ("", RAN_DRY, "served over no connection"),
     ],
 )
-def test_a_play_that_is_none_is_refused(served: str, played: str, sentence: str) -> None:
+def test_an_invalid_play_is_refused(served: str, played: str, sentence: str) -> None:
     with pytest.raises(UnfitEnvironmentError, match=sentence):
         read_play(served, played, "pert", 60)
 

@@ -32,9 +32,9 @@ def failing(finding: Finding) -> list[str]:
 def agents(
     count: int, us: int, link_mbit: float = 155.0, overload: float = 0.0
 ) -> list[dict[str, object]]:
-    """What agents of 1,400-byte packets fare on a link that loses what does not fit.
+    """Made-up results of agents with 1,400-byte packets on a link that drops the excess.
 
-    `overload` is the part of the link that is lost where nothing of what is offered fits.
+    `overload` is the share of the link that is lost under full overload.
     """
     offered = 1400 * 8 / (us + 112)
     fits = min(offered, link_mbit / count)
@@ -198,7 +198,7 @@ def outcomes(finding: Finding) -> set[bool | None]:
     return {check.ok for check in finding.checks}
 
 
-def test_fig10_11_asks_for_what_the_link_has_no_room_for() -> None:
+def test_fig10_11_asks_for_more_than_the_link_capacity() -> None:
     def published(cell: Cell) -> Tables:
         best = 1000 <= spacing(cell) <= 1050
         return flows(("psa", 11.0 if best else 5.0, 0.0 if best else 0.2))
@@ -290,7 +290,7 @@ def test_the_headline_asks_for_little_loss_at_the_same_rate(
     assert outcomes(judged_by("headline", make)) == ok
 
 
-def test_who_sends_nothing_loses_nothing_and_proves_nothing() -> None:
+def test_an_agent_that_sends_nothing_leaves_loss_undecided() -> None:
     def silent(_cell: Cell) -> Tables:
         table = flows(("psa", 0.0, 0.0), ("media", 0.0, 0.0), ("tcp", 1.0, 0.0))["flows"]
         return {"flows": table.with_columns(sent_packets=0, dropped_packets=0)}

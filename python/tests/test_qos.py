@@ -38,7 +38,7 @@ async def pair(
 
 
 @each_carrier
-def test_messages_arrive_both_ways_with_their_number_and_delay(carrier: Carrier) -> None:
+def test_messages_arrive_in_both_directions_with_their_number_and_delay(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier) as (near, far):
             for number in range(50):
@@ -58,7 +58,7 @@ def test_messages_arrive_both_ways_with_their_number_and_delay(carrier: Carrier)
 
 
 @each_carrier
-def test_both_ends_agree_and_know_it(carrier: Carrier) -> None:
+def test_both_ends_agree_and_report_it(carrier: Carrier) -> None:
     async def main() -> None:
         asked = qos.Specification(max_rate=70, coerced=("max_rate",))
         async with pair(
@@ -80,24 +80,24 @@ def test_both_ends_agree_and_know_it(carrier: Carrier) -> None:
 
 
 @each_carrier
-def test_a_disagreement_is_told_at_both_ends(carrier: Carrier) -> None:
+def test_a_disagreement_is_reported_at_both_ends(carrier: Carrier) -> None:
     async def main() -> None:
         more = qos.QosOptions(send=qos.Specification(max_rate=80))
         firm = qos.QosOptions(receive=qos.Specification(max_rate=70))
         async with qos.listen("127.0.0.1:0", firm, carrier=carrier) as listener:
             trust = listener.fingerprint
-            with pytest.raises(qos.DisagreementError, match="sending: max_rate") as told:
+            with pytest.raises(qos.DisagreementError, match="sending: max_rate") as raised:
                 await qos.connect(there(listener), more, carrier=carrier, trust=trust)
             refused = await listener.arrival()
             assert isinstance(refused, qos.Refused)
             assert "receiving: max_rate" in refused.reason
-            assert str(told.value).startswith("the two ends do not agree: sending: max_rate")
+            assert str(raised.value).startswith("the two ends do not agree: sending: max_rate")
 
     run(main)
 
 
 @each_carrier
-def test_a_violation_begins_and_ends_and_is_told_at_both_ends(carrier: Carrier) -> None:
+def test_a_violation_begins_and_ends_and_is_reported_at_both_ends(carrier: Carrier) -> None:
     async def main() -> None:
         asked = qos.Specification(max_rate=20, size=100)
         async with pair(carrier, qos.QosOptions(send=asked)) as (near, far):
@@ -142,7 +142,7 @@ def test_a_violation_begins_and_ends_and_is_told_at_both_ends(carrier: Carrier) 
 
 
 @each_carrier
-def test_a_change_is_agreed_on_and_told(carrier: Carrier) -> None:
+def test_a_change_is_agreed_on_and_reported(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier, qos.QosOptions(send=VIDEO)) as (near, far):
             events = far.events()
@@ -159,7 +159,7 @@ def test_a_change_is_agreed_on_and_told(carrier: Carrier) -> None:
 
 
 @each_that_loses_nothing
-def test_a_program_that_takes_nothing_holds_the_sender_back(carrier: Carrier) -> None:
+def test_a_receiver_that_does_not_read_exerts_backpressure(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier) as (near, far):
             size = min(near.max_send_size, 60_000)
@@ -180,7 +180,7 @@ def test_a_program_that_takes_nothing_holds_the_sender_back(carrier: Carrier) ->
 
 
 @each_carrier
-def test_who_is_cancelled_while_receiving_loses_no_message(carrier: Carrier) -> None:
+def test_cancelling_a_receive_loses_no_message(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier) as (near, far):
 
@@ -231,7 +231,7 @@ def test_closing_ends_the_other_end_s_loop_and_all_waiting(carrier: Carrier) -> 
 
 
 @each_that_loses_nothing
-def test_closing_with_patience_waits_until_all_has_come(carrier: Carrier) -> None:
+def test_closing_with_a_timeout_waits_until_all_has_arrived(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier) as (near, far):
             for _ in range(200):
@@ -251,7 +251,7 @@ def test_closing_with_patience_waits_until_all_has_come(carrier: Carrier) -> Non
 
 
 @each_that_loses_nothing
-def test_two_ends_that_close_with_patience_do_not_wait_for_each_other(carrier: Carrier) -> None:
+def test_two_ends_that_close_with_a_timeout_do_not_wait_for_each_other(carrier: Carrier) -> None:
     async def main() -> None:
         async with pair(carrier) as (near, far):
             for _ in range(200):
@@ -263,7 +263,7 @@ def test_two_ends_that_close_with_patience_do_not_wait_for_each_other(carrier: C
     run(main)
 
 
-def test_over_quic_the_ends_know_each_other() -> None:
+def test_over_quic_the_ends_authenticate_each_other() -> None:
     async def main() -> None:
         identity = qos.Identity.self_signed(["film.example"])
         listening = qos.listen("127.0.0.1:0", carrier="quic", identity=identity, token="open")
@@ -285,7 +285,7 @@ def test_over_quic_the_ends_know_each_other() -> None:
     run(main)
 
 
-def test_over_quic_who_sends_to_an_end_that_has_closed_is_told() -> None:
+def test_over_quic_sending_to_a_closed_end_is_an_error() -> None:
     async def main() -> None:
         async with pair("quic") as (near, far):
             await far.close()
@@ -301,7 +301,7 @@ def test_over_quic_who_sends_to_an_end_that_has_closed_is_told() -> None:
     run(main)
 
 
-def test_over_quic_a_name_counts_where_trust_looks_at_it(tmp_path: Path) -> None:
+def test_over_quic_the_server_name_matters_if_trust_verifies_it(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "identity.pem"
         identity = qos.Identity.load_or_create(path)  # for localhost
@@ -348,7 +348,7 @@ def test_a_closed_listener_ends_its_loop_and_frees_its_port(carrier: Carrier) ->
     run(main)
 
 
-def test_nobody_there_and_a_port_that_is_taken_are_told() -> None:
+def test_an_absent_peer_and_a_port_in_use_are_errors() -> None:
     async def main() -> None:
         options = qos.QosOptions(patience_s=0.3)
         for carrier in CARRIERS:
@@ -397,7 +397,7 @@ def test_a_specification_is_read_from_a_file(tmp_path: Path) -> None:
         ({"size": 1.5}, TypeError, "size is 1.5: a whole number"),
     ],
 )
-def test_what_is_no_specification_is_refused(
+def test_an_invalid_specification_is_refused(
     values: dict[str, Any], error: type[Exception], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):

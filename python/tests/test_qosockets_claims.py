@@ -93,12 +93,12 @@ def test_what_was_published_of_the_video_is_reproduced_by_itself() -> None:
     assert finding.verdict is Verdict.REPRODUCED, failing(finding)
 
 
-def test_a_reserved_video_that_loses_messages_is_told_of() -> None:
+def test_a_reserved_video_that_loses_messages_is_reported() -> None:
     finding = CLAIMS["fig7"].judge(published(lost={"C2a": 3.0}))
     assert failing(finding) == ["Reserved: no loss."]
 
 
-def test_an_unreserved_video_that_receives_more_than_published_is_told_of() -> None:
+def test_an_unreserved_video_that_receives_more_than_published_is_reported() -> None:
     finding = CLAIMS["fig6"].judge(published(received={"C1a": 262.0}))
     assert failing(finding) == ["Unreserved: about 250 kbit/s in C1a, received."]
 
@@ -115,7 +115,7 @@ def test_a_reserved_video_without_jitter_has_not_the_published_one() -> None:
     assert failing(finding) == ["The reserved video's is about 5 ms under overload."]
 
 
-def test_a_reserved_video_that_waits_is_told_of() -> None:
+def test_a_reserved_video_that_waits_is_reported() -> None:
     finding = CLAIMS["fig8"].judge(published(delay={"B2a": 31.0}))
     assert failing(finding) == ["Reserved: under 30 ms under any load."]
 
@@ -204,7 +204,7 @@ def test_a_flow_that_is_missing_is_named_and_leaves_its_checks_undecided() -> No
             assert check.ok is not False
 
 
-def test_flows_that_cannot_be_told_apart_are_neither_more_nor_less() -> None:
+def test_indistinguishable_flows_are_neither_more_nor_less() -> None:
     seeds = [published(received={"C1b": 410.0 + more, "C2b": 410.0 - more}) for more in (-9, 0, 10)]
     given = Given(
         **{

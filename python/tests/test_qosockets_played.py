@@ -1,4 +1,4 @@
-"""The testbed with real packets: what is made of what programs tell, and how it is judged."""
+"""The testbed with real packets: tables from programs' reports, and how they are judged."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +52,7 @@ def test_every_row_of_the_paper_is_checked_with_real_packets_in_the_time_that_th
     assert sum(runs.values()) <= QUICK_REAL_S
 
 
-def test_what_both_ends_tell_makes_pairs_and_what_did_not_come_is_lost() -> None:
+def test_reports_of_both_ends_are_paired_and_missing_messages_are_lost() -> None:
     sent = [{"event": "sent", "number": n, "bytes": 100, "time_ns": n * 250 * MS} for n in range(8)]
     received = [
         {"event": "received", "number": n, "time_ns": n * 250 * MS + 20 * MS + n, "delay_ns": 7 + n}
@@ -72,11 +72,11 @@ def test_what_both_ends_tell_makes_pairs_and_what_did_not_come_is_lost() -> None
 
 
 def test_an_image_is_delayed_from_its_sending_to_its_last_byte() -> None:
-    told = [
+    reports = [
         {"event": "image", "number": 0, "bytes": 9, "asked_ns": 1, "sent_ns": 5, "received_ns": 25},
         {"event": "summary"},
     ]
-    assert played._pairs(flow("images"), told, told) == [played.Message(0, 9, 5, 25, 20)]
+    assert played._pairs(flow("images"), reports, reports) == [played.Message(0, 9, 5, 25, 20)]
 
 
 def test_tc_is_read_as_it_prints() -> None:
@@ -95,7 +95,7 @@ def test_a_number_of_tc_that_cannot_be_read_is_an_error_with_its_text(bad: str) 
         "class htb 1:1001 parent 1:1 leaf c92e: prio 7 rate 852480bit ceil 1500Kbit burst 2664b\n"
         f" {bad} 510 pkt (dropped 3, overlimits 0 requeues 0) \n"
     )
-    with pytest.raises(UnfitEnvironmentError, match="tc class show: (bytes|Sent): "):
+    with pytest.raises(UnfitEnvironmentError, match=r"tc class show: (bytes|Sent): "):
         list(classes_of(text))
 
 
@@ -111,7 +111,7 @@ def agreements(peak: str) -> pl.DataFrame:
     )
 
 
-def test_both_ends_must_learn_the_smaller_rate() -> None:
+def test_both_ends_must_agree_on_the_smaller_rate() -> None:
     judge = CLAIMS["coercion"].judge
     good = Given(agreements=agreements("60 messages/s"), machine=MACHINE)
     assert judge(good).verdict is Verdict.REPRODUCED
@@ -125,7 +125,7 @@ def back_at(silent_s: float, *, back: bool) -> list[float]:
     return [first + step for step in range(round(16 - first) + 1)] if back else []
 
 
-def disturbed(*, silent_s: float, told: bool, back: bool = True, before: bool = True) -> Given:
+def disturbed(*, silent_s: float, notified: bool, back: bool = True, before: bool = True) -> Given:
     """Three disturbances; the flow comes `back` after the long cut, or never does."""
     second = 1_000_000_000
     parts = ("restart", "short cut", "long cut")
@@ -134,7 +134,7 @@ def disturbed(*, silent_s: float, told: bool, back: bool = True, before: bool = 
         for end in ("sender", "receiver")
         for name in ("loss", "max_delay")
     ]
-    if told:
+    if notified:
         rows += [
             ("long cut", end, "violation", "rec_time", "begins", "5 s", "5.2 s")
             for end in ("sender", "receiver")
@@ -160,42 +160,42 @@ def disturbed(*, silent_s: float, told: bool, back: bool = True, before: bool = 
     )
 
 
-def test_a_flow_recovers_in_time_or_its_application_is_told() -> None:
+def test_a_flow_recovers_in_time_or_its_application_is_notified() -> None:
     judge = CLAIMS["violation"].judge
-    assert judge(disturbed(silent_s=8.0, told=True)).verdict is Verdict.REPRODUCED
-    assert judge(disturbed(silent_s=3.0, told=False)).verdict is Verdict.REPRODUCED
-    silent = judge(disturbed(silent_s=8.0, told=False))
+    assert judge(disturbed(silent_s=8.0, notified=True)).verdict is Verdict.REPRODUCED
+    assert judge(disturbed(silent_s=3.0, notified=False)).verdict is Verdict.REPRODUCED
+    silent = judge(disturbed(silent_s=8.0, notified=False))
     assert [check.ok for check in silent.checks] == [True] * 5 + [False]
 
 
 def test_a_flow_that_never_returns_does_not_recover() -> None:
     judge = CLAIMS["violation"].judge
-    gone = judge(disturbed(silent_s=3.0, told=False, back=False))
+    gone = judge(disturbed(silent_s=3.0, notified=False, back=False))
     assert [check.ok for check in gone.checks] == [True] * 3 + [False] * 3
     assert "longest silence 15 s" in gone.checks[3].measured
 
 
-def test_of_a_flow_that_never_came_nothing_can_be_said() -> None:
+def test_a_flow_that_never_arrived_is_undecided() -> None:
     judge = CLAIMS["violation"].judge
-    unseen = judge(disturbed(silent_s=3.0, told=False, before=False))
+    unseen = judge(disturbed(silent_s=3.0, notified=False, before=False))
     assert [check.ok for check in unseen.checks] == [True] * 3 + [None] * 3
-    whole = disturbed(silent_s=3.0, told=False)
+    whole = disturbed(silent_s=3.0, notified=False)
     empty = Given(**{n: t.clear() for n, t in whole._given.items()} | {"machine": MACHINE})
     assert {check.ok for check in judge(empty).checks} == {None}
 
 
-def test_what_neither_end_said_is_undecided() -> None:
+def test_an_agreement_without_reports_is_undecided() -> None:
     none = Given(agreements=agreements("60 messages/s").clear(), machine=MACHINE)
     assert {check.ok for check in CLAIMS["coercion"].judge(none).checks} == {None}
 
 
-def test_a_program_that_ends_too_soon_is_told_of_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_ends_too_soon_is_reported_with_its_last_message(tmp_path: Path) -> None:
     from ontempo_experiments.qosockets.testbed import Program  # noqa: PLC0415
 
     words = ["sh", "-c", 'echo \'{"event": "listening"}\'; echo no port >&2; exit 3']
     one = Program("nv.0.sink", words, tmp_path, {})
     assert one.wait_for("listening") == {"event": "listening"}
-    with pytest.raises(Exception, match=r"nv\.0\.sink told of no received: no port"):
+    with pytest.raises(Exception, match=r"nv\.0\.sink reported no received: no port"):
         one.wait_for("received")
 
 

@@ -42,7 +42,7 @@ def measured(seed: int, write: Callable[[Cell, Path], None] = written, name: str
     return Cell(Path("video.toml"), (), seed, (("kind", "a"),), 30.0, real)
 
 
-def test_a_measurement_is_kept_beside_simulated_cells_and_not_run_again(
+def test_a_measurement_is_stored_beside_simulated_cells_and_not_run_again(
     study: Study, engine: FakeEngine, cells: list[Cell]
 ) -> None:
     real = [measured(seed) for seed in range(3)]
@@ -91,7 +91,7 @@ def test_a_measurement_that_fails_names_its_cell(study: Study) -> None:
         study.run(study.plan([measured(0, fails)]))
 
 
-def test_a_programs_complaint_is_raised_by_its_exit_code() -> None:
+def test_a_programs_error_message_is_raised_by_its_exit_code() -> None:
     assert run_program(["sh", "-c", "echo fine"], "it") == "fine\n"
     with pytest.raises(UnfitEnvironmentError, match="it: no tun"):
         run_program(["sh", "-c", "echo no tun >&2; exit 3"], "it")
@@ -99,7 +99,7 @@ def test_a_programs_complaint_is_raised_by_its_exit_code() -> None:
         run_program(["sh", "-c", "echo error: a mistake >&2; exit 2"], "it")
 
 
-def test_ctrl_c_lets_a_program_take_down_what_it_set_up(tmp_path: Path) -> None:
+def test_ctrl_c_lets_a_program_clean_up(tmp_path: Path) -> None:
     up, down = tmp_path / "up", tmp_path / "down"
     script = f"trap 'touch {down}; exit 130' INT; touch {up}; while :; do sleep 0.05; done"
 
@@ -117,11 +117,11 @@ def test_ctrl_c_lets_a_program_take_down_what_it_set_up(tmp_path: Path) -> None:
 def test_a_congestion_control_with_other_parameters_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def answers(changed: list[str]) -> Callable[[list[str], str], str]:
         def run(command: list[str], _what: str) -> str:
-            asked.append(command[1:])
+            commands.append(command[1:])
             return json.dumps({"loaded": [{"name": "pert", "changed": changed}]})
 
         return run
@@ -130,7 +130,7 @@ def test_a_congestion_control_with_other_parameters_is_refused(
     monkeypatch.setattr(real_time, "run_program", answers([]))
     assert not load_control("pert")
     assert load_control("other")
-    assert asked[-1] == ["kernel", "load", "other"]
+    assert commands[-1] == ["kernel", "load", "other"]
     monkeypatch.setattr(real_time, "run_program", answers(["t-min=20 ms"]))
     with pytest.raises(UnfitEnvironmentError, match="loaded with t-min=20 ms: unload it first"):
         load_control("pert")
@@ -149,7 +149,7 @@ def test_what_the_machine_lacks_hinders_real_cells_only(monkeypatch: pytest.Monk
     assert hindrances(needed) == {"real": "needs the rights of root: run with sudo"}
 
 
-def test_a_claim_that_the_machine_cannot_check_is_not_yet_and_says_why(
+def test_a_claim_that_the_machine_cannot_check_is_not_yet_with_a_reason(
     tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main, "make_engine", lambda: engine)
@@ -161,8 +161,8 @@ def test_a_claim_that_the_machine_cannot_check_is_not_yet_and_says_why(
     assert "not yet: needs the rights of root: run with sudo" in result.output
     page = (tmp_path / "report" / "pert.html").read_text("utf-8")
     assert "Needs the rights of root: run with sudo." in page
-    told = json.loads(CliRunner().invoke(main.app, [*command, "--json"]).stdout)
-    assert [one["id"] for one in told["hindered"]] == ["pert/homogeneous-emulated"]
+    output = json.loads(CliRunner().invoke(main.app, [*command, "--json"]).stdout)
+    assert [one["id"] for one in output["hindered"]] == ["pert/homogeneous-emulated"]
 
     without = CliRunner().invoke(main.app, ["reproduce", *only])
     assert without.exit_code == BadInputError.exit_code

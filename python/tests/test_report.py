@@ -27,7 +27,7 @@ ASSETS = {"assets/report.css", "assets/report.js", "assets/plotly.js"}
 
 
 class Page(HTMLParser):
-    """Collects what a test asks about; fails on tags that do not match."""
+    """Collects the parts of a page that tests check; fails on mismatched tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def page(report: Report, name: str = "pert.html") -> str:
 
 
 def pert() -> Paper:
-    """The paper, but for what takes real time."""
+    """The paper, without its real-time claims."""
     paper = next(paper for paper in load_papers(EXPERIMENTS) if paper.name == "pert")
     simulated = [claim for claim in paper.claims if claim.world is not World.EMULATION]
     return replace(paper, claims=simulated)
@@ -113,7 +113,7 @@ FAILS = Check("It doubles.", "2.0", "1.5 times", False, "a short run")
 UNDECIDED = Check("It stays.", "stays", "no data", None)
 
 
-def test_the_page_says_what_was_published_what_was_found_and_how_to_rerun_it() -> None:
+def test_the_page_shows_published_and_measured_values_and_the_command() -> None:
     words = Page(page(make(HOLDS, FAILS, UNDECIDED))).words
     for expected in (
         "something",
@@ -144,7 +144,7 @@ def test_verdicts_are_counted(checks: tuple[Check, ...], counts: tuple[int, ...]
     assert tuple(report.count(verdict) for verdict in Verdict) == counts
 
 
-def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_it() -> None:
+def test_a_difference_shows_its_cause_and_experiment_or_that_there_is_none() -> None:
     unknown = Check("It doubles.", "2.0", "1.5 times", False)
     assert "Likely cause: not found yet" in Page(page(make(unknown))).words
     tried = Check("It doubles.", "2.0", "1.5 times", False, Cause("a short run", "make longer"))
@@ -154,7 +154,7 @@ def test_a_difference_without_a_cause_says_so_and_one_with_an_experiment_names_i
     assert "It rises." not in Page(page(make(tried, HOLDS), "differences.html")).words
 
 
-def test_a_cause_that_checks_share_is_told_once() -> None:
+def test_a_cause_that_checks_share_is_shown_once() -> None:
     other = Check("It triples.", "3.0", "1.5 times", False, "a short run")
     words = Page(page(make(FAILS, HOLDS, other))).words
     assert words.count("Likely cause: a short run") == 1
@@ -188,7 +188,7 @@ def test_pages_load_their_assets_alone_and_forbid_the_rest(tmp_path: Path) -> No
     assert "@import" not in style
 
 
-def test_the_index_counts_what_was_judged_what_was_left_out_and_what_nobody_wrote() -> None:
+def test_the_index_counts_judged_omitted_and_unwritten_claims() -> None:
     rows, papers = load_rows(EXPERIMENTS), [pert()]
     every = listings(rows, papers)
     claim = papers[0].claims[0]

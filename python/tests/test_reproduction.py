@@ -117,12 +117,12 @@ def test_ctrl_c_keeps_finished_cells_of_the_real_engine(tmp_path: Path) -> None:
                 assert running.poll() is None
             time.sleep(0.3)
             running.send_signal(signal.SIGINT)
-            _, told = running.communicate(timeout=20)
+            _, output = running.communicate(timeout=20)
         finally:
             running.kill()
     assert running.returncode == 130
-    assert "0 of 6 cells are kept" in told
-    assert "to go on: ontempo-lab reproduce" in told
+    assert "0 of 6 cells are kept" in output
+    assert "to go on: ontempo-lab reproduce" in output
     assert len(list(out.rglob("*.zip"))) == kept
     assert not list(out.rglob(".tmp-*"))
 

@@ -14,7 +14,7 @@ SLIDESHOW = Path(__file__).parents[2] / "examples" / "slideshow"
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """Where a server listens that has images of 18 to 58 kB."""
+    """The address of a server with images of 18 to 58 kB."""
     words = [sys.executable, str(SLIDESHOW / "server.py"), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout
@@ -27,13 +27,13 @@ def show(server: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
 
 
-def told(text: str) -> list[dict[str, Any]]:
+def reports(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
 def test_each_image_is_measured_and_the_same_again(server: str) -> None:
     options = ("--seconds", "1", "--pause", "5", "--json")
-    first, again = told(show(server, *options).stdout), told(show(server, *options).stdout)
+    first, again = reports(show(server, *options).stdout), reports(show(server, *options).stdout)
     images = [row for row in first if row["event"] == "image"]
     assert len(images) > 10
     assert all(18_000 <= row["bytes"] <= 58_000 for row in images)
@@ -60,14 +60,14 @@ def test_an_image_is_a_picture_that_viewers_know(server: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["127.0.0.1"], 2, "is no address; write 127.0.0.1:8000"),
         (["127.0.0.1:1"], 1, "error: 127.0.0.1:1: "),
         (["127.0.0.1:1", "--seconds", "0"], 2, "--seconds: above 0"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(words: list[str], code: int, said: str) -> None:
+def test_errors_are_one_sentence(words: list[str], code: int, message: str) -> None:
     ran = show(*words)
-    assert (ran.returncode, said in ran.stderr) == (code, True), ran.stderr
+    assert (ran.returncode, message in ran.stderr) == (code, True), ran.stderr
     assert "Traceback" not in ran.stderr

@@ -1,4 +1,4 @@
-"""Cells on disk: whole or not there."""
+"""Cells on disk: complete or absent."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ KEY = cell_key('{"duration": "1 s"}', 3, "engine-1")
 TABLES = {"flows": pl.DataFrame({"flow": [0, 1], "goodput_bps": [1.5, 2.5]})}
 
 
-def test_a_kept_cell_reads_back_equal(store: Store) -> None:
+def test_a_stored_cell_reads_back_equal(store: Store) -> None:
     assert not store.has(KEY)
     assert store.read(KEY) is None
     store.keep(KEY, TABLES, {"seed": 3})
@@ -86,7 +86,7 @@ def test_cells_of_another_engine_lie_apart(tmp_path: Path) -> None:
     assert new.others() == [old.folder]
 
 
-def test_a_full_disk_leaves_nothing_and_says_so(
+def test_a_full_disk_leaves_nothing_and_is_reported(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, data: bytes) -> int:
@@ -102,13 +102,15 @@ def test_a_full_disk_leaves_nothing_and_says_so(
     assert not list(store.folder.rglob(".tmp-*"))
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnfitEnvironmentError, match="cannot write here"):
         Store(tmp_path / "file" / "cells", "engine-1")
 
 
-def test_what_a_dead_process_left_is_swept_and_a_live_ones_is_not(store: Store) -> None:
+def test_temporary_files_of_dead_processes_are_removed_and_of_live_ones_are_not(
+    store: Store,
+) -> None:
     dead, live = store.folder / ".tmp-1-a", store.folder / ".tmp-2-b"
     dead.write_text("half")
     live.write_text("half")

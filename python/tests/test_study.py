@@ -1,4 +1,4 @@
-"""Studies: every cell once, kept at once, resumed where they stopped."""
+"""Studies: every cell runs once, is stored at once, and an interrupted study resumes."""
 
 import os
 import signal
@@ -146,7 +146,9 @@ def test_a_mistake_in_any_scenario_is_found_before_any_runs(
     assert engine.runs == 0
 
 
-def test_dear_cells_start_first_and_progress_counts_all(engine: FakeEngine, store: Store) -> None:
+def test_expensive_cells_start_first_and_progress_counts_all(
+    engine: FakeEngine, store: Store
+) -> None:
     seen: list[float] = []
 
     class Watch:

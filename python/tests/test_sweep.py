@@ -1,4 +1,4 @@
-"""Sweeps: the study file, which cells it makes, when it stops, what it leaves behind."""
+"""Sweeps: the study file, its cells, its stopping rule, its results."""
 
 import errno
 import fcntl
@@ -102,13 +102,13 @@ def test_values_that_belong_together_make_one_axis(tmp_path: Path) -> None:
         ("axes.flows.ftp.count = { from = 1, to = 9 }" + COLUMNS, "a step or a number of points"),
         ("axes.flows.ftp.count = { from = 1, to = 9, step = 0 }" + COLUMNS, "not a number above 0"),
         ("axes.seed = [1, 2]" + COLUMNS, "a column has this name"),
-        ("set.flows.ftp.count = 2" + AXES + COLUMNS, "flows.ftp.count stands in set, too"),
+        ("set.flows.ftp.count = 2" + AXES + COLUMNS, "flows.ftp.count is already set in set"),
         ("seeds = 0" + COLUMNS, "seeds: 0 is neither a number"),
         ("seeds = [1, 1]" + COLUMNS, "different seeds"),
-        ("", "nothing is asked of the runs"),
+        ("", "nothing is computed of the runs"),
         ("columns.late = 3", "columns.late: 3 is not a query"),
         (COLUMNS + "[stop]\ncolumn = 'late'\nrelative = 0.1", "stop.column: 'late' is no column"),
-        (COLUMNS + "[stop]\ncolumn = 'videos'", "stop: says no width"),
+        (COLUMNS + "[stop]\ncolumn = 'videos'", "stop: has no width"),
         (COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 'wide'", "stop.relative: 'wide' is not"),
         (COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 0.1\nleast = 1", "stop.least: 1 is not"),
         ("seeds = 4" + COLUMNS + "[stop]\ncolumn = 'videos'\nrelative = 0.1", "leave the number"),
@@ -191,7 +191,7 @@ def test_a_sweep_leaves_parquet_by_cell_and_a_summary(tmp_path: Path) -> None:
     path = write(tmp_path, 'seeds = 3\ntables = ["links"]' + AXES + COLUMNS)
     result = run(path, "--json", "--jobs", "2")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
+    output = json.loads(result.stdout)
     out = tmp_path / "out"
     runs = pl.read_parquet(out / "results" / "**" / "*.parquet", hive_partitioning=True)
     assert runs.height == 12
@@ -203,7 +203,7 @@ def test_a_sweep_leaves_parquet_by_cell_and_a_summary(tmp_path: Path) -> None:
         "flows.video.transport.congestion",
         "seeds",
     ]
-    for row, cell in zip(summary.iter_rows(named=True), told["cells"], strict=True):
+    for row, cell in zip(summary.iter_rows(named=True), output["cells"], strict=True):
         values = runs.filter(pl.col("cell") == row["cell"])["videos"].to_list()
         interval = mean_interval(values)
         assert row["videos"] == pytest.approx(interval.value)
@@ -215,11 +215,11 @@ def test_a_sweep_leaves_parquet_by_cell_and_a_summary(tmp_path: Path) -> None:
 
     again = run(path, "--json")
     assert "nothing to run" in again.stderr
-    assert json.loads(again.stdout) == told
+    assert json.loads(again.stdout) == output
 
 
 @pytest.mark.parametrize(("relative", "most", "narrow"), [(0.03, 40, True), (0.0001, 8, False)])
-def test_points_run_until_their_intervals_are_narrow_or_as_often_as_may_be(
+def test_points_run_until_their_intervals_are_narrow_or_seeds_run_out(
     tmp_path: Path, relative: float, most: int, narrow: bool
 ) -> None:
     text = f"""
@@ -238,8 +238,8 @@ def test_points_run_until_their_intervals_are_narrow_or_as_often_as_may_be(
     file = read(tmp_path, text)
     engine = NativeEngine()
     study = Study(engine, Store(tmp_path / "cells", engine.fingerprint()), 2)
-    told: list[str] = []
-    swept = sweep(file, study, tell=told.append)
+    notices: list[str] = []
+    swept = sweep(file, study, notify=notices.append)
     counts = [len(outcome.cells) for outcome in swept.outcomes]
     for outcome in swept.outcomes:
         interval = mean_interval(outcome.rows["ftp"].to_list(), 0.9)
@@ -251,7 +251,7 @@ def test_points_run_until_their_intervals_are_narrow_or_as_often_as_may_be(
         assert 3 < max(counts) < most
     else:
         assert counts == [most, most]
-    assert any("not narrow enough yet" in words for words in told)
+    assert any("not narrow enough yet" in words for words in notices)
     one = Study(engine, Store(tmp_path / "one", engine.fingerprint()), 1)
     assert sweep(file, one).summary().equals(swept.summary())
 
@@ -269,8 +269,8 @@ def test_one_long_run_gives_an_interval_by_batches(tmp_path: Path) -> None:
         batches = 6
     """
     path = write(tmp_path, text)
-    told = json.loads(run(path, "--json").stdout)
-    (cell,) = told["cells"]
+    output = json.loads(run(path, "--json").stdout)
+    (cell,) = output["cells"]
     assert cell["columns"]["queue"]["n"] == 6
     assert -1 <= cell["lag_one"]["queue"] <= 1
     runs = pl.read_parquet(tmp_path / "out" / "results" / "**" / "*.parquet")
@@ -342,7 +342,7 @@ def test_two_runs_on_one_folder_are_kept_apart(tmp_path: Path) -> None:
     assert run(path).exit_code == 0
 
 
-def test_a_damaged_cell_runs_again_and_is_told_of(tmp_path: Path) -> None:
+def test_a_damaged_cell_runs_again_and_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "seeds = 2" + COLUMNS)
     before = json.loads(run(path, "--json").stdout)
     broken = sorted((tmp_path / "out" / "cells").rglob("*.zip"))[0]

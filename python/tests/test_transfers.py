@@ -1,4 +1,4 @@
-"""ADUs and probes as real packets: what programs are asked for, how what they say is judged."""
+"""ADUs and probes as real packets: the programs' options, and how their output is judged."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ PUBLISHED_PATH = {
 }
 
 
-def test_every_figure_of_the_experiment_has_a_row_of_its_own_by_each_protocol() -> None:
+def test_every_figure_of_the_experiment_has_a_row_for_each_protocol() -> None:
     (paper,) = (paper for paper in PAPERS if paper.name == "rr3216")
     real = [claim for claim in paper.claims if claim.world is World.EMULATION]
     assert [claim.id.partition("/")[2] for claim in real] == [
@@ -45,13 +45,13 @@ def test_every_figure_of_the_experiment_has_a_row_of_its_own_by_each_protocol() 
 def test_a_transfer_by_the_published_protocol_has_its_window_and_its_acknowledgements() -> None:
     setting = Setting(processing_ms=5, interval_ms=0, window=32, every=4, count=100)
     one = transfers.Transfer(setting, "out-of-order", 0)
-    asked = " ".join(one.sender())
-    assert "--count 100 --size 1000 B --interval 0 ms --delivery out-of-order" in asked
-    assert "--uncontrolled --ack-every 4" in asked
+    command = " ".join(one.sender())
+    assert "--count 100 --size 1000 B --interval 0 ms --delivery out-of-order" in command
+    assert "--uncontrolled --ack-every 4" in command
     assert " ".join(one.receiver()).endswith("--processing 5 ms --window 32000 B")
 
 
-def test_a_transfer_by_default_is_asked_for_nothing_but_its_control() -> None:
+def test_a_default_transfer_sets_only_its_congestion_control() -> None:
     one = transfers.Transfer(Setting(count=100), "in-order", 0, "pert")
     assert one.sender()[-2:] == ["--congestion", "pert"]
     assert "--window" not in one.receiver()
@@ -79,14 +79,14 @@ def test_times_are_counted_from_the_first_unit_sent() -> None:
     assert table["processed_s"].to_list() == pytest.approx([0.05, 0.03])
 
 
-def test_a_program_that_tells_of_no_units_is_quoted(tmp_path: Path) -> None:
+def test_a_program_that_reports_no_units_is_quoted(tmp_path: Path) -> None:
     cell = transfers.together([transfers.Transfer(Setting(count=3), "in-order", 0)], 0)
     log = tmp_path / "adus0.0.sink.log"
     lines = [{"adu": 0}, {"event": "ended", "complete": False}]
     log.write_text("\n".join(map(json.dumps, lines)))
     assert transfers._read(log, cell) == lines
-    for said, words in (("error: no such name", "no such name"), ("", "it said nothing")):
-        log.write_text(said)
+    for text, words in (("error: no such name", "no such name"), ("", "it logged nothing")):
+        log.write_text(text)
         with pytest.raises(UnfitEnvironmentError, match=words):
             transfers._read(log, cell)
 
@@ -104,8 +104,8 @@ def test_figure_5_asks_for_a_third_up_to_r_and_nothing_from_40_ms_on() -> None:
 
 
 def rows(path: Mapping[int, tuple[float, float]], late: float = 1.0) -> pl.DataFrame:
-    """A path's table, every packet sent `late` times as far from the one before as asked."""
-    told = [
+    """A path's table, every packet sent `late` times the requested distance from the one before."""
+    spacings = [
         {
             "sent_bps": received * 1e6 / (1 - loss),
             "received_bps": received * 1e6,
@@ -114,7 +114,7 @@ def rows(path: Mapping[int, tuple[float, float]], late: float = 1.0) -> pl.DataF
         }
         for us, (received, loss) in path.items()
     ]
-    table: pl.DataFrame = probing.path_table({"spacings": told}, list(path))
+    table: pl.DataFrame = probing.path_table({"spacings": spacings}, list(path))
     return table
 
 
@@ -128,7 +128,7 @@ def test_figures_1_and_2_hold_for_what_was_published() -> None:
     ]
 
 
-def test_a_probe_that_could_not_send_as_asked_tells_nothing() -> None:
+def test_a_probe_that_missed_its_spacing_leaves_checks_undecided() -> None:
     finding = live.judge_path(rows(PUBLISHED_PATH, late=1.1), list(PUBLISHED_PATH))
     assert {check.ok for check in finding.checks} == {None}
     assert finding.verdict is Verdict.UNDECIDED
@@ -149,7 +149,7 @@ def test_the_places_of_a_real_run_are_those_of_its_transfers() -> None:
         assert emulated.asked(results, 20.0) == []
 
 
-def test_the_spacings_of_a_probe_are_those_it_was_asked_for() -> None:
+def test_the_spacings_of_a_probe_are_the_requested_ones() -> None:
     (cell,) = [cell for cell in live.cells("quick") if cell.real]
     assert list(probing.probed(cell)) == list(live.SPACINGS_US["quick"])
     unmeasured = live.judge_path(rows({0: (62.0, 0.9)}), [0.0, 200.0, 500.0])

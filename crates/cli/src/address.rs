@@ -1,4 +1,4 @@
-//! Addresses as the command line names them, and sockets at them.
+//! Addresses of the command line, and sockets bound to them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -6,7 +6,7 @@ use ontempo_udp::{Socket, SocketOptions};
 
 use crate::failure::{Failure, environment};
 
-/// The first address of a name.
+/// The first address of `HOST:PORT`.
 pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
     let wrong = |what: &str| Failure::Input(format!("{option}{text}: {what}"));
     let Some((host, port)) = text.rsplit_once(':') else {
@@ -26,18 +26,18 @@ pub(crate) fn resolve(text: &str, option: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-/// A socket at `[ADDRESS]:PORT`; without an address, at every one. Who writes no port is shown the
-/// command's `usual` one.
+/// A socket bound to `[ADDRESS]:PORT`, or to all addresses. The error for a missing port suggests
+/// `example_port`.
 pub(crate) fn socket_at(
     at: &str,
     option: &str,
-    usual: u16,
+    example_port: u16,
     options: SocketOptions,
 ) -> Result<Socket, Failure> {
     let socket = match at.strip_prefix(':').or_else(|| (!at.contains(':')).then_some(at)) {
         Some(port) => {
             let port = port.parse().map_err(|_| {
-                Failure::Input(format!("{option} {at}: `{port}` is no port: write :{usual}"))
+                Failure::Input(format!("{option} {at}: `{port}` is no port: write :{example_port}"))
             })?;
             Socket::bind_any(port, options)
         }

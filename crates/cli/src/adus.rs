@@ -1,9 +1,9 @@
 //! `ontempo adus`: application data units over the endpoint, and a log of each one's times.
 //!
 //! The experiment of rr3216 (appendix): a sender of numbered units and a receiver whose application
-//! takes a fixed time for each. As there, the protocol goes before the application, which uses no
-//! processor: it is a timer on the protocol's own thread. Times are of the wall clock, so that those
-//! of both ends on one machine can be compared.
+//! processes each for a fixed time. As in the paper, the protocol has priority over the
+//! application, which uses no CPU time: it is a timer on the protocol's thread. Times are of the
+//! wall clock, so that both ends can be compared on one machine.
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -28,22 +28,22 @@ use crate::failure::{Failure, environment};
 use crate::output::emit;
 use crate::signals::stop_flag;
 
-/// The port that is written where none was.
-const USUAL: u16 = 4435;
+/// The port that error messages suggest.
+const EXAMPLE_PORT: u16 = 4435;
 
-/// How long the last words of a connection are given.
-const ENDING: Duration = Duration::from_millis(500);
+/// Time for the closing packets of a connection.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether all is done.
-const STEP: Wall = Wall::from_millis(20);
+/// Interval at which the end is checked.
+const POLL_INTERVAL: Wall = Wall::from_millis(20);
 
-/// How long a unit that the transport did not take waits before it is offered again.
-const AGAIN: Duration = Duration::from_millis(1);
+/// Delay before a unit is offered again to a full transport.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Longer than any round trip: the transport cuts it to one.
+/// Longer than any RTT: the transport limits it to one RTT.
 const NO_ACK_TIMER: Duration = Duration::from_secs(60);
 
-/// More packets than any receiver's window lets be under way.
+/// More packets than any receive window allows in flight.
 const NO_CONGESTION: Packets = Packets::new(4_096);
 
 pub(crate) fn adus(command: &AdusCommand) -> Result<(), Failure> {
@@ -53,39 +53,39 @@ pub(crate) fn adus(command: &AdusCommand) -> Result<(), Failure> {
     }
 }
 
-/// One end: what it does when something happens, and when time has passed.
-trait Part: Send + 'static {
+/// The application at one end of the connection.
+trait Application: Send + 'static {
     fn on_event(&mut self, now: Time, endpoint: &mut Endpoint, event: Event);
-    /// Does what is due.
+    /// Handles timers that are due.
     fn advance(&mut self, now: Time, endpoint: &mut Endpoint);
-    /// When something will be due.
+    /// The time of the next timer.
     fn next(&self) -> Time;
-    /// How it ended; `None` before that.
+    /// The result; `None` while running.
     fn outcome(&self) -> Option<&Result<(), String>>;
 }
 
-/// An endpoint and what uses it, under the UDP driver.
-struct Carried<P> {
+/// An endpoint and its application, run by the UDP driver.
+struct EndpointDriver<P> {
     endpoint: Endpoint,
-    part: P,
+    application: P,
     wake: Time,
-    /// When the thread ends.
+    /// Time at which the thread ends.
     ends: Time,
 }
 
-impl<P: Part> Carried<P> {
+impl<P: Application> EndpointDriver<P> {
     fn advance(&mut self, now: Time) {
         while let Some(event) = self.endpoint.poll_event() {
-            self.part.on_event(now, &mut self.endpoint, event);
+            self.application.on_event(now, &mut self.endpoint, event);
         }
-        self.part.advance(now, &mut self.endpoint);
-        if self.part.outcome().is_some() && self.ends == Time::NEVER {
-            self.ends = now + ENDING;
+        self.application.advance(now, &mut self.endpoint);
+        if self.application.outcome().is_some() && self.ends == Time::NEVER {
+            self.ends = now + CLOSE_TIME;
         }
     }
 }
 
-impl<P: Part> Protocol for Carried<P> {
+impl<P: Application> Protocol for EndpointDriver<P> {
     type Command = ();
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
@@ -105,7 +105,7 @@ impl<P: Part> Protocol for Carried<P> {
     }
 
     fn next_timeout(&self) -> Time {
-        self.wake.min(self.ends).min(self.part.next())
+        self.wake.min(self.ends).min(self.application.next())
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
@@ -131,9 +131,9 @@ impl<P: Part> Protocol for Carried<P> {
     }
 }
 
-/// Carries one end until it is done or is asked to end, and answers it with what the wall clock
-/// showed at its zero of time.
-fn carry<P: Part>(
+/// Runs one end until it is done or stopped; returns it with the wall clock time (ns) of
+/// `Time::ZERO`.
+fn run<P: Application>(
     socket: Socket,
     configuration: Configuration,
     begin: impl FnOnce(Time, &mut Endpoint) -> Result<P, Failure>,
@@ -142,28 +142,33 @@ fn carry<P: Part>(
     let clock = Clock::new();
     let origin = Clock::wall();
     let mut seed = [0; 32];
-    seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random().to_ne_bytes()));
+    seed.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random().to_ne_bytes()));
     let mut endpoint = Endpoint::new(configuration, seed);
-    let part = begin(clock.now(), &mut endpoint)?;
-    let carried = Carried { endpoint, part, wake: Time::NEVER, ends: Time::NEVER };
-    let driver = Driver::spawn(socket, carried, clock, DriverOptions::default());
+    let application = begin(clock.now(), &mut endpoint)?;
+    let endpoint_driver =
+        EndpointDriver { endpoint, application, wake: Time::NEVER, ends: Time::NEVER };
+    let driver = Driver::spawn(socket, endpoint_driver, clock, DriverOptions::default());
     let driver = driver.map_err(environment)?;
     while !driver.has_ended() && !stopped.load(Ordering::Relaxed) {
-        sleep(STEP);
+        sleep(POLL_INTERVAL);
     }
-    let carried = driver.end().map_err(environment)?;
-    Ok((carried.part, origin))
+    let endpoint_driver = driver.end().map_err(environment)?;
+    Ok((endpoint_driver.application, origin))
 }
 
-/// Prints what is known of each unit, and then how it ended.
-fn tell<P: Part>(part: &P, units: impl Iterator<Item = Value>, more: Value) -> Result<(), Failure> {
+/// Prints the times of each unit, then the result.
+fn print_log<P: Application>(
+    application: &P,
+    units: impl Iterator<Item = Value>,
+    more: Value,
+) -> Result<(), Failure> {
     let mut lines: Vec<_> = units.map(|unit| unit.to_string()).collect();
-    let complete = matches!(part.outcome(), Some(Ok(())));
+    let complete = matches!(application.outcome(), Some(Ok(())));
     lines.push(json!({ "event": "ended", "complete": complete, "connection": more }).to_string());
     emit(&lines.join("\n"))?;
-    match part.outcome() {
+    match application.outcome() {
         Some(Err(reason)) => Err(environment(reason)),
-        // Where it was asked to end before, that is said in the last line.
+        // If stopped early, the last line has `complete: false`.
         Some(Ok(())) | None => Ok(()),
     }
 }
@@ -172,37 +177,37 @@ fn nanoseconds(origin: u64, at: Time) -> u64 {
     origin + at.since(Time::ZERO).as_nanos()
 }
 
-/// The sending end.
+/// The sender's application.
 struct Sender {
     count: u64,
     data: Bytes,
     interval: Duration,
     config: FlowConfig,
     flow: Option<(ConnectionId, FlowId)>,
-    /// When the next unit may leave.
+    /// The earliest time of the next unit.
     due: Time,
     /// Units offered to the transport.
     offered: u64,
-    /// When each was taken from there into a packet.
+    /// When the transport put each unit into a packet.
     emitted: Vec<Time>,
-    /// The connection when it was last seen.
+    /// The latest statistics of the connection.
     statistics: Option<ConnectionStatistics>,
     outcome: Option<Result<(), String>>,
 }
 
 impl Sender {
-    /// Notes that the transport has taken so many units to send.
-    fn note(&mut self, now: Time, written: u64) {
+    /// Records the send time of units, of which the transport has sent `written`.
+    fn on_written(&mut self, now: Time, written: u64) {
         while (self.emitted.len() as u64) < written {
             self.emitted.push(now);
             let next = self.due + self.interval;
-            // After a wait the interval begins anew: units never leave closer together.
+            // After a wait the interval starts anew: units are never closer together.
             self.due = if next < now { now + self.interval } else { next };
         }
     }
 }
 
-impl Part for Sender {
+impl Application for Sender {
     fn on_event(&mut self, now: Time, endpoint: &mut Endpoint, event: Event) {
         match event {
             Event::Connected { connection, .. } => {
@@ -216,7 +221,7 @@ impl Part for Sender {
                     None => {}
                 }
             }
-            Event::FlowSettled { statistics, .. } => self.note(now, statistics.written),
+            Event::FlowSettled { statistics, .. } => self.on_written(now, statistics.written),
             Event::Closed { closed, .. } => {
                 let done = closed.reason == CloseReason::Complete;
                 self.outcome = Some(if done { Ok(()) } else { Err(closed.sentence) });
@@ -230,7 +235,7 @@ impl Part for Sender {
         let Some(found) = endpoint.connection(connection) else { return };
         self.statistics = Some(found.statistics());
         if let Some(statistics) = found.send_statistics(now, flow) {
-            self.note(now, statistics.written);
+            self.on_written(now, statistics.written);
         }
         if self.next() > now {
             return;
@@ -242,7 +247,7 @@ impl Part for Sender {
                     found.finish_flow(flow);
                 }
             }
-            Err(SendError::Full) => self.due = now + AGAIN,
+            Err(SendError::Full) => self.due = now + RETRY_INTERVAL,
             Err(error) => self.outcome = Some(Err(error.to_string())),
         }
     }
@@ -263,7 +268,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
     let config = FlowConfig { order: arguments.delivery.of_flow(), ..FlowConfig::default() };
     let begin = |now, endpoint: &mut Endpoint| {
         let token = Token::new(b"").map_err(environment)?;
-        // What is sent are zeros.
+        // Without verification: the payload is only zeros.
         endpoint.connect(now, destination, "adus", &Trust::Anybody, token).map_err(environment)?;
         Ok(Sender {
             count: arguments.count,
@@ -278,7 +283,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
             outcome: None,
         })
     };
-    let (sender, origin) = carry(socket_for(destination)?, sending(arguments)?, begin)?;
+    let (sender, origin) = run(socket_for(destination)?, sender_configuration(arguments)?, begin)?;
     let units = sender.emitted.iter().enumerate();
     let units =
         units.map(|(number, at)| json!({ "adu": number, "emitted_ns": nanoseconds(origin, *at) }));
@@ -291,16 +296,17 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
             "round_trip_s": all.round_trip.map(Duration::as_secs_f64),
         })
     });
-    tell(&sender, units, connection.unwrap_or(Value::Null))
+    print_log(&sender, units, connection.unwrap_or(Value::Null))
 }
 
-/// What the sender's end of the connection is asked for.
+/// The sender's transport configuration.
 ///
 /// # Errors
-/// Names the parameter of the congestion control that cannot be set.
-fn sending(arguments: &AdusSend) -> Result<Configuration, Failure> {
+/// A parameter of the congestion control is unknown or out of range; the error names it.
+fn sender_configuration(arguments: &AdusSend) -> Result<Configuration, Failure> {
     let congestion = arguments.congestion.chosen().map_err(Failure::Input)?;
-    let mut configuration = Configuration { congestion, ..patient(Configuration::default()) };
+    let mut configuration =
+        Configuration { congestion, ..with_long_timeouts(Configuration::default()) };
     if let Some(every) = arguments.ack_every {
         configuration.acknowledge = AckRequest::Delayed;
         configuration.delayed_acks =
@@ -309,17 +315,17 @@ fn sending(arguments: &AdusSend) -> Result<Configuration, Failure> {
     if arguments.uncontrolled {
         configuration.static_window = Some(NO_CONGESTION);
         configuration.pacing = None;
-        // The least that the transport knows.
+        // The minimum of the transport.
         configuration.packet_threshold = 3;
-        // A unit is a packet.
+        // One unit per packet.
         configuration.batch = Size::ZERO;
         configuration.discover_packet_size = false;
     }
     Ok(configuration)
 }
 
-/// A path that loses much must not end a connection.
-fn patient(configuration: Configuration) -> Configuration {
+/// Long timeouts, so that heavy loss does not end the connection.
+fn with_long_timeouts(configuration: Configuration) -> Configuration {
     Configuration {
         idle_timeout: Duration::from_secs(30),
         handshake_timeout: Duration::from_secs(20),
@@ -328,25 +334,25 @@ fn patient(configuration: Configuration) -> Configuration {
 }
 
 /// A unit's times at the receiver.
-struct Taken {
+struct UnitTimes {
     number: u64,
     arrived: Time,
     delivered: Time,
     processed: Time,
 }
 
-/// The receiving end.
+/// The receiver's application.
 struct Receiver {
     processing: Duration,
     flow: Option<(ConnectionId, FlowId)>,
-    /// Until when the application is busy.
+    /// The application is busy until this time.
     busy: Option<Time>,
-    taken: Vec<Taken>,
+    units: Vec<UnitTimes>,
     ended: bool,
     outcome: Option<Result<(), String>>,
 }
 
-impl Part for Receiver {
+impl Application for Receiver {
     fn on_event(&mut self, _: Time, _: &mut Endpoint, event: Event) {
         match event {
             Event::FlowOpened { connection, flow, .. } if self.flow.is_none() => {
@@ -372,10 +378,10 @@ impl Part for Receiver {
                 Some(Delivery::Unit(unit)) => {
                     let (number, arrived, processed) =
                         (unit.id, unit.arrived, now + self.processing);
-                    self.taken.push(Taken { number, arrived, delivered: now, processed });
+                    self.units.push(UnitTimes { number, arrived, delivered: now, processed });
                     self.busy = Some(processed);
                 }
-                // Nothing has a deadline.
+                // Cannot happen: the units have no deadline.
                 Some(Delivery::Dropped(_)) => {}
                 None => break,
             }
@@ -396,8 +402,8 @@ impl Part for Receiver {
 }
 
 fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
-    let socket = socket_at(&arguments.listen, "--listen", USUAL, SocketOptions::default())?;
-    let mut configuration = patient(Configuration::default());
+    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, SocketOptions::default())?;
+    let mut configuration = with_long_timeouts(Configuration::default());
     if let Some(window) = arguments.window {
         configuration.limits.bytes = window.get();
     }
@@ -406,11 +412,11 @@ fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
         let token = Token::new(b"").map_err(environment)?;
         endpoint.listen(&identity, token).map_err(environment)?;
         let processing = arguments.processing;
-        let (flow, busy, taken) = (None, None, Vec::new());
-        Ok(Receiver { processing, flow, busy, taken, ended: false, outcome: None })
+        let (flow, busy, units) = (None, None, Vec::new());
+        Ok(Receiver { processing, flow, busy, units, ended: false, outcome: None })
     };
-    let (receiver, origin) = carry(socket, configuration, begin)?;
-    let units = receiver.taken.iter().map(|unit| {
+    let (receiver, origin) = run(socket, configuration, begin)?;
+    let units = receiver.units.iter().map(|unit| {
         json!({
             "adu": unit.number,
             "arrived_ns": nanoseconds(origin, unit.arrived),
@@ -418,5 +424,5 @@ fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
             "processed_ns": nanoseconds(origin, unit.processed),
         })
     });
-    tell(&receiver, units, Value::Null)
+    print_log(&receiver, units, Value::Null)
 }

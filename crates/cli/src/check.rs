@@ -1,4 +1,4 @@
-//! `ontempo check`: a scenario in words, or what is wrong with it.
+//! `ontempo check`: describes a scenario, or lists its errors.
 
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, ScenarioError, load_with};
@@ -6,12 +6,12 @@ use ontempo_simulator::{SetupError, Simulation};
 
 use crate::arguments::{Check, Input};
 use crate::failure::Failure;
-use crate::output::{emit, refuse};
+use crate::output::{emit, scenario_failure};
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
-    // What only its network elements could refuse.
-    let other_world = match Simulation::new(&scenario, scenario.seed) {
+    // What only its network elements could scenario_failure.
+    let not_simulated = match Simulation::new(&scenario, scenario.seed) {
         Err(error @ SetupError::NotSimulated { .. }) => Some(error.to_string()),
         Err(error) => return Err(error.into()),
         Ok(_) => None,
@@ -19,14 +19,14 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     if arguments.input.json {
         return emit(&scenario.canonical());
     }
-    let only = other_world.map(|sentence| format!("\n{sentence}\n")).unwrap_or_default();
+    let only = not_simulated.map(|sentence| format!("\n{sentence}\n")).unwrap_or_default();
     emit(&(scenario.explain() + &only))
 }
 
-/// The scenario that the command line asks for.
+/// Loads the scenario file with its overrides.
 pub(crate) fn load(input: &Input) -> Result<Scenario, Failure> {
     let read = || -> Result<Scenario, ScenarioError> {
         load_with(&input.file, &Overrides::parse(&input.set)?)
     };
-    read().map_err(|error| refuse(error, input.json))
+    read().map_err(|error| scenario_failure(error, input.json))
 }

@@ -9,12 +9,12 @@ use ontempo_simulator::ResultTable;
 
 /// The columns of one table.
 ///
-/// A table that was read back has been held against its schema, and one fresh from a run
-/// follows it, so that a column that is asked for is there.
+/// Tables that were read back are checked against their schema, and tables of a run follow it, so
+/// that every requested column exists.
 pub(crate) struct Columns<'a>(&'a RecordBatch);
 
 impl<'a> Columns<'a> {
-    /// Those of the table `name`, where it is among `tables`.
+    /// The columns of the table `name`, if it is among `tables`.
     pub(crate) fn of(tables: &'a [ResultTable], name: &str) -> Option<Self> {
         tables.iter().find(|table| table.name == name).map(|table| Self(&table.batch))
     }
@@ -42,8 +42,8 @@ impl<'a> Columns<'a> {
         Texts { keys: column.keys(), values: column.values().as_string::<i32>() }
     }
 
-    /// The different texts of a column, without a look at every row.
-    pub(crate) fn different(&self, name: &str) -> Arc<dyn Array> {
+    /// The distinct texts of a column, from its dictionary.
+    pub(crate) fn distinct(&self, name: &str) -> Arc<dyn Array> {
         self.column(name).as_dictionary::<Int32Type>().values().clone()
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// The text in `row`; `None` where there is none.
+    /// The text in `row`; `None` if null.
     pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
         if self.keys.is_null(row) {
             return None;
@@ -64,7 +64,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The number in `row`; `None` where there is none.
+/// The number in `row`; `None` if null.
 pub(crate) fn optional(numbers: &Float64Array, row: usize) -> Option<f64> {
     numbers.is_valid(row).then(|| numbers.value(row))
 }

@@ -1,4 +1,4 @@
-//! `ontempo emulate`: a scenario with real packets, in real time.
+//! `ontempo emulate` and `ontempo shell`: a scenario with real packets, in real time.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,8 +16,8 @@ use crate::arguments::{Emulate, Hosts, Shell};
 use crate::check::load;
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
-use crate::output::{complain, emit, emit_json};
-use crate::progress::Clockwork;
+use crate::output::{emit, emit_json, write_stderr};
+use crate::progress::RealTimeProgress;
 use crate::runs::Finished;
 use crate::show::show;
 use crate::signals::set_by;
@@ -32,13 +32,13 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let writing = |error| Failure::writing(&error);
     let options = options(seed, &arguments.hosts);
     let emulation = Emulation::new(&scenario, options)?;
-    emulation.warnings().iter().for_each(|warning| complain(warning));
+    emulation.warnings().iter().for_each(|warning| write_stderr(warning));
     let mut files = RunFolder::begin(&arguments.out).map_err(writing)?;
-    let progress = Clockwork::start(&scenario);
+    let progress = RealTimeProgress::start(&scenario);
     let results = emulation.run(&control);
     progress.end();
     let Results { tables, report, logs } = results?;
-    report.warnings().iter().for_each(|warning| complain(warning));
+    report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
         file.write_all(&log.text).map_err(writing)?;
@@ -66,40 +66,45 @@ fn options(seed: u64, hosts: &Hosts) -> Options {
     Options { seed, version, name: hosts.name.clone() }
 }
 
-/// Removes what killed runs have left. That it cannot be done is no reason not to run.
+/// Removes namespaces of killed runs. A failure is only a warning.
 fn remove_leftovers() {
     match ontempo_emulator::remove_leftovers() {
         Ok(removed) if removed.is_empty() => {}
-        Ok(removed) => complain(&format!("removed what a killed run left: {}", removed.join(", "))),
-        Err(error) => complain(&format!("cannot look for what killed runs left: {error}")),
+        Ok(removed) => {
+            write_stderr(&format!("removed what a killed run left: {}", removed.join(", ")))
+        }
+        Err(error) => write_stderr(&format!("cannot look for leftovers of killed runs: {error}")),
     }
 }
 
-/// Ctrl-C and the signal to terminate end the run, which then takes down what it set up.
+/// SIGINT, SIGTERM and SIGHUP end the run, which then removes its namespaces.
 fn stop_on_signal() -> Result<Control, Failure> {
     let control = Control::default();
     set_by(&[SIGINT, SIGTERM, SIGHUP], &control.flag())?;
     Ok(control)
 }
 
-/// `ontempo shell`: a program in the network of one host.
+/// `ontempo shell`: runs a program on one host of the network.
 pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     let overrides = Overrides::parse(&arguments.set)?;
     let scenario = load_with(&arguments.file, &overrides)?;
     remove_leftovers();
     let control = Control::default();
-    // A Ctrl-C is for the program.
+    // Ignore Ctrl-C: the program receives it from the terminal.
     set_by(&[SIGINT], &Arc::default())?;
     set_by(&[SIGTERM, SIGHUP], &control.flag())?;
     let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
-    emulation.warnings().iter().for_each(|warning| complain(warning));
+    emulation.warnings().iter().for_each(|warning| write_stderr(warning));
     let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-    let words =
+    let command =
         if arguments.command.is_empty() { vec![shell()] } else { arguments.command.clone() };
     if arguments.command.is_empty() {
-        complain(&format!("{}\nThis shell's end takes everything down.", hosts(&emulation)));
+        write_stderr(&format!(
+            "{}\nWhen this shell exits, the network is removed.",
+            hosts(&emulation)
+        ));
     }
-    let status = emulation.shell(&arguments.host, &words, &control)?;
+    let status = emulation.shell(&arguments.host, &command, &control)?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
@@ -120,11 +125,11 @@ fn work(report: &ForwardingReport) -> WorkEntry {
     }
 }
 
-/// How well the packets were carried, in one sentence.
+/// One sentence about the emulator's own delay of packets.
 fn forwarded(report: &ForwardingReport) -> String {
     let late = |share| report.lateness.quantile(share);
     format!(
-        "{} packets were carried; half of them left within {} of their time, 99 % within {}.",
+        "{} packets forwarded; lateness of the emulator: median {}, 99th percentile {}.",
         report.packets,
         late(0.5),
         late(0.99)

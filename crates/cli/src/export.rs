@@ -1,5 +1,5 @@
-//! `ontempo export`: the figures of this host's QoS sockets for SNMP and Prometheus, and what its
-//! RSVP daemon knows for SNMP.
+//! `ontempo export`: statistics of this host's QoS sockets for SNMP and Prometheus, and the state
+//! of its RSVP daemon for SNMP.
 
 mod daemon;
 
@@ -21,17 +21,17 @@ use self::daemon::Daemon;
 use crate::arguments::Export;
 use crate::failure::Failure;
 use crate::monitor::{folders, since_1970_ms};
-use crate::output::{complain, emit};
+use crate::output::{emit, write_stderr};
 use crate::signals::stop_flag;
 
-/// Reports are written twice a second; nothing is newer than this.
-const FRESH: Duration = Duration::from_millis(250);
-/// How long a master agent that went away is left alone.
+/// Maximum age of collected reports; processes write theirs every 500 ms.
+const MAX_AGE: Duration = Duration::from_millis(250);
+/// Interval between attempts to connect to the master agent.
 const RETRY: Duration = Duration::from_secs(2);
 
 pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
-    let told = arguments.folder.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some();
-    if !told && rustix::process::geteuid().is_root() {
+    let has_folder = arguments.folder.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some();
+    if !has_folder && rustix::process::geteuid().is_root() {
         make_shared(Path::new(HOST_FOLDER))?;
     }
     let stopped = stop_flag()?;
@@ -43,21 +43,21 @@ pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
         }
         if let Some(address) = &arguments.agentx {
             let daemon = Daemon::new(arguments.rsvp.as_deref());
-            serve_snmp(address, Figures::new(&sockets, daemon, &stopped));
+            serve_snmp(address, SnmpSource::new(&sockets, daemon, &stopped));
         }
         while !stopped.load(Ordering::Relaxed) {
-            thread::sleep(FRESH);
+            thread::sleep(MAX_AGE);
         }
     });
     Ok(())
 }
 
-/// A folder where everybody may write, and remove only what is his.
+/// Creates a folder where all users may write and remove their own files (sticky bit).
 fn make_shared(folder: &Path) -> Result<(), Failure> {
     let made = fs::create_dir_all(folder)
         .and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)));
     made.map_err(|error| {
-        Failure::Environment(format!("cannot make the folder {}: {error}", folder.display()))
+        Failure::Environment(format!("cannot create the folder {}: {error}", folder.display()))
     })
 }
 
@@ -76,74 +76,74 @@ fn serve_pages(listener: &TcpListener, sockets: &Mutex<Sockets>, stopped: &Atomi
             thread::sleep(Duration::from_millis(50));
             continue;
         };
-        let page = || prometheus::text(look(sockets).to_vec());
-        // Whoever asked has gone; there is nobody to tell.
+        let page = || prometheus::text(current(sockets).to_vec());
+        // The client has closed the connection.
         let _ =
             connection.set_nonblocking(false).and_then(|()| prometheus::answer(connection, page));
     }
 }
 
-/// The sockets of the host, with the same numbers for whoever asks.
+/// The sockets of the host, with the same indices for SNMP and Prometheus.
 struct Sockets {
     folder: Option<PathBuf>,
     collector: Collector,
     collected: Arc<Vec<Collected>>,
-    at: Option<Instant>,
+    collected_at: Option<Instant>,
 }
 
 impl Sockets {
     fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, collector: Collector::new(), collected: Arc::default(), at: None }
+        Self { folder, collector: Collector::new(), collected: Arc::default(), collected_at: None }
     }
 }
 
-/// The sockets as they are, or were a moment ago; the same ones until they are looked at anew.
-fn look(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
-    // Nobody panics while he holds it.
+/// The sockets, collected at most `MAX_AGE` ago; the same `Arc` until collected again.
+fn current(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
+    // No code panics while it holds the lock.
     let mut known = sockets.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.at.is_none_or(|at| at.elapsed() >= FRESH) {
+    if known.collected_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
         let folders = folders(known.folder.as_ref());
         let (collected, skipped) = known.collector.collect(&folders);
-        skipped.iter().for_each(|one| complain(&one.to_string()));
+        skipped.iter().for_each(|one| write_stderr(&one.to_string()));
         known.collected = Arc::new(collected);
-        known.at = Some(Instant::now());
+        known.collected_at = Some(Instant::now());
     }
     Arc::clone(&known.collected)
 }
 
-/// Serves one master after another until the program is stopped; says when that changes.
-fn serve_snmp(address: &Address, mut figures: Figures<'_>) {
-    let mut told = String::new();
-    while !figures.stopped() {
-        let Err(ended) = agentx::serve(address, &mut figures) else { return };
-        let why = format!("{address}: {ended}; trying again every {} s", RETRY.as_secs());
-        if figures.served || why != told {
-            complain(&why);
+/// Serves the master agent until stopped, and reconnects when the connection ends.
+fn serve_snmp(address: &Address, mut source: SnmpSource<'_>) {
+    let mut last_error = String::new();
+    while !source.stopped() {
+        let Err(ended) = agentx::serve(address, &mut source) else { return };
+        let error = format!("{address}: {ended}; trying again every {} s", RETRY.as_secs());
+        if source.served || error != last_error {
+            write_stderr(&error);
         }
-        told = why;
-        figures.served = false;
+        last_error = error;
+        source.served = false;
         let wait = Instant::now();
-        while wait.elapsed() < RETRY && !figures.stopped() {
+        while wait.elapsed() < RETRY && !source.stopped() {
             thread::sleep(Duration::from_millis(50));
         }
     }
 }
 
-/// The figures of the host as a sub-agent serves them.
-struct Figures<'a> {
+/// The host's MIB objects, as the AgentX subagent serves them.
+struct SnmpSource<'a> {
     sockets: &'a Mutex<Sockets>,
     stopped: &'a AtomicBool,
     daemon: Daemon,
-    /// The sockets that the objects are of.
+    /// The sockets from which the objects were made.
     served_of: Option<Arc<Vec<Collected>>>,
     objects: Objects,
     started_ms: u64,
-    /// The number of the last violation of each socket that was told of.
-    told: BTreeMap<u32, u64>,
+    /// By socket index: number of the last violation that was notified.
+    notified: BTreeMap<u32, u64>,
     served: bool,
 }
 
-impl<'a> Figures<'a> {
+impl<'a> SnmpSource<'a> {
     fn new(sockets: &'a Mutex<Sockets>, daemon: Daemon, stopped: &'a AtomicBool) -> Self {
         Self {
             sockets,
@@ -152,13 +152,13 @@ impl<'a> Figures<'a> {
             served_of: None,
             objects: Objects::default(),
             started_ms: since_1970_ms(),
-            told: BTreeMap::new(),
+            notified: BTreeMap::new(),
             served: false,
         }
     }
 }
 
-impl Source for Figures<'_> {
+impl Source for SnmpSource<'_> {
     fn begun(&mut self, up: Duration) {
         self.served = true;
         let up_ms = u64::try_from(up.as_millis()).unwrap_or(u64::MAX);
@@ -167,26 +167,26 @@ impl Source for Figures<'_> {
     }
 
     fn objects(&mut self) -> &Objects {
-        let now = look(self.sockets);
+        let now = current(self.sockets);
         if self.served_of.as_ref().is_none_or(|before| !Arc::ptr_eq(before, &now)) {
             self.objects.set_sockets(&now, self.started_ms);
             self.served_of = Some(now);
         }
-        if let Some(reservations) = self.daemon.look(self.started_ms) {
+        if let Some(reservations) = self.daemon.query(self.started_ms) {
             self.objects.set_reservations(reservations);
         }
         &self.objects
     }
 
     fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
-        let told = std::mem::take(&mut self.told);
+        let notified = std::mem::take(&mut self.notified);
         let mut notifications = Vec::new();
-        for one in look(self.sockets).iter() {
-            let before = told.get(&one.index).copied().unwrap_or(0);
+        for one in current(self.sockets).iter() {
+            let before = notified.get(&one.index).copied().unwrap_or(0);
             let new = one.socket.violations.iter().filter(|found| found.number > before);
             notifications.extend(new.map(|found| notification(one, found)));
             let last = one.socket.violations.last().map_or(before, |found| found.number);
-            self.told.insert(one.index, last.max(before));
+            self.notified.insert(one.index, last.max(before));
         }
         notifications
     }

@@ -1,4 +1,4 @@
-//! Why the program ends early, and with which exit code.
+//! Errors of the command line program and their exit codes.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -7,21 +7,21 @@ use ontempo_kernel::{KernelError, SettingError};
 use ontempo_scenario::ScenarioError;
 use ontempo_simulator::{ReadError, SetupError};
 
-use crate::output::complain;
+use crate::output::write_stderr;
 
-/// A failure of the environment, in the words of `error`.
+/// A failure of the environment with the message of `error`.
 pub(crate) fn environment(error: impl Display) -> Failure {
     Failure::Environment(error.to_string())
 }
 
-/// Why the program ends early; each kind has its exit code.
+/// An error that ends the program; each kind has its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The scenario or the command line is wrong.
     Input(String),
-    /// The disk, a file's version, or whatever else is none of the input's fault.
+    /// The disk, the network, rights, or a file's version.
     Environment(String),
-    /// The user wants no more.
+    /// Ctrl-C.
     Interrupted(String),
 }
 
@@ -32,7 +32,7 @@ impl Failure {
     }
 
     pub(crate) fn report(&self) {
-        complain(match self {
+        write_stderr(match self {
             Self::Input(what) | Self::Environment(what) | Self::Interrupted(what) => what,
         });
     }
@@ -45,7 +45,7 @@ impl Failure {
         })
     }
 
-    /// The same, with `more` said behind it.
+    /// Appends the line `more`.
     pub(crate) fn and(self, more: &str) -> Self {
         let both = |what: String| format!("{what}\n{more}");
         match self {

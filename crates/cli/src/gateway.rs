@@ -1,5 +1,4 @@
-//! `ontempo gateway`: TCP connections carried over connections with a quality of service, as the
-//! paper's DIRM does.
+//! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -13,31 +12,31 @@ use serde_json::json;
 
 use crate::address::resolve;
 use crate::arguments::{FlowDirection, Gateway};
+use crate::event_log::{EventLog, direction_name};
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::write_stderr;
 use crate::quality::{failed, options};
 use crate::signals::{stop_flag, unless_stopped};
-use crate::telling::{Teller, word};
 
-/// Connections carried at once.
-const MAX_CARRIED: usize = 512;
+/// Maximum number of simultaneous connections.
+const MAX_CONNECTIONS: usize = 512;
 
-/// The connections that are carried, by their number.
+/// Relays connections, which are numbered from 1.
 #[derive(Clone)]
-struct Carrying {
+struct Relay {
     as_json: bool,
     all: Arc<Mutex<Connections>>,
 }
 
 #[derive(Default)]
 struct Connections {
-    /// The number of the last one.
+    /// Number of the latest connection.
     last: u64,
     /// `None` until the other gateway has agreed.
-    now: BTreeMap<u64, Option<QosStream>>,
+    open: BTreeMap<u64, Option<QosStream>>,
 }
 
-/// Which directions a gateway asks something of.
+/// The directions for which a gateway requests its specification.
 fn directions(which: FlowDirection, is_near_client: bool) -> Vec<Direction> {
     let (there, back) = if is_near_client {
         (Direction::Sending, Direction::Receiving)
@@ -58,46 +57,46 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let at = resolve(listen, "--listen ")?;
     let named = format!("--listen {listen}");
     let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    let carrying = Carrying { as_json: arguments.json, all: Arc::default() };
+    let relay = Relay { as_json: arguments.json, all: Arc::default() };
     let stopped = stop_flag()?;
-    let (local, work): (SocketAddr, Box<dyn FnOnce(Carrying) -> io::Error + Send>) =
+    let (local, work): (SocketAddr, Box<dyn FnOnce(Relay) -> io::Error + Send>) =
         match (&arguments.to, &arguments.server) {
             (Some(to), _) => {
                 let to = resolve(to, "--to ")?;
                 let listener = TcpListener::bind(at).map_err(environment)?;
                 let local = listener.local_addr().map_err(environment)?;
-                (local, Box::new(move |carrying| near_clients(&listener, to, &options, &carrying)))
+                (local, Box::new(move |relay| near_clients(&listener, to, &options, &relay)))
             }
             (None, Some(server)) => {
                 let server = resolve(server, "--server ")?;
                 let listener = QosListener::bind(at, options).map_err(failed(&named))?;
                 let local = listener.local_address().map_err(environment)?;
-                (local, Box::new(move |carrying| near_server(&listener, server, &carrying)))
+                (local, Box::new(move |relay| near_server(&listener, server, &relay)))
             }
-            // The parser sees to it that one of them is there.
+            // The parser requires one of them.
             (None, None) => return Err(Failure::Input("--to or --server is needed".to_owned())),
         };
     let text = format!("listening at {local}; Ctrl-C ends it");
-    carrying.teller(None).say("listening", json!({ "local": local.to_string() }), &text)?;
-    let carried_by = carrying.clone();
-    let failed = unless_stopped(&stopped, move || work(carried_by));
-    carrying.summaries()?;
+    relay.log(None).write("listening", json!({ "local": local.to_string() }), &text)?;
+    let worker_relay = relay.clone();
+    let failed = unless_stopped(&stopped, move || work(worker_relay));
+    relay.summaries()?;
     failed.map_or(Ok(()), |error| Err(environment(error)))
 }
 
-/// Carries plain connections to the other gateway.
+/// Relays TCP clients to the other gateway. Returns when accepting fails.
 fn near_clients(
     listener: &TcpListener,
     to: SocketAddr,
     options: &QosOptions,
-    carrying: &Carrying,
+    relay: &Relay,
 ) -> io::Error {
     loop {
         match listener.accept() {
-            Ok((plain, remote)) => {
+            Ok((tcp, remote)) => {
                 let options = options.clone();
-                carrying.begin(remote, move || {
-                    Ok((plain, QosStream::connect(to, &options).map_err(io::Error::from)?))
+                relay.begin(remote, move || {
+                    Ok((tcp, QosStream::connect(to, &options).map_err(io::Error::from)?))
                 });
             }
             Err(error) => return error,
@@ -105,121 +104,124 @@ fn near_clients(
     }
 }
 
-/// Carries what comes from the other gateway to the server.
-fn near_server(listener: &QosListener, server: SocketAddr, carrying: &Carrying) -> io::Error {
+/// Relays connections of the other gateway to the server. Returns when accepting fails.
+fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io::Error {
     loop {
         match listener.accept_or_refuse() {
             Ok(Accepted::Connection(far, remote)) => {
-                carrying.begin(remote, move || Ok((TcpStream::connect(server)?, far)));
+                relay.begin(remote, move || Ok((TcpStream::connect(server)?, far)));
             }
-            Ok(Accepted::Refused(remote, why)) => complain(&format!("{remote}: {why}")),
+            Ok(Accepted::Refused(remote, why)) => write_stderr(&format!("{remote}: {why}")),
             Err(error) => return error,
         }
     }
 }
 
-impl Carrying {
-    fn teller(&self, connection: Option<u64>) -> Teller {
-        Teller { as_json: self.as_json, to_stderr: false, connection }
+impl Relay {
+    fn log(&self, connection: Option<u64>) -> EventLog {
+        EventLog { as_json: self.as_json, to_stderr: false, connection }
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
-        // Whoever panicked with it has left it whole.
+        // No code that holds the lock leaves the map inconsistent.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries in a thread of its own; what fails is told.
+    /// Connects and relays in a new thread; an error is written to standard error.
     fn begin(
         &self,
         remote: SocketAddr,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
         let mut all = self.lock();
-        if all.now.len() >= MAX_CARRIED {
-            complain(&format!("{remote}: {MAX_CARRIED} connections are carried already"));
+        if all.open.len() >= MAX_CONNECTIONS {
+            write_stderr(&format!(
+                "{remote}: refused: the limit of {MAX_CONNECTIONS} connections is reached"
+            ));
             return;
         }
         all.last += 1;
         let number = all.last;
-        all.now.insert(number, None);
+        all.open.insert(number, None);
         drop(all);
-        let carrying = self.clone();
-        let named = thread::Builder::new().name("carry".to_owned());
-        let begun = named.spawn(move || {
-            if let Err(error) = carrying.carry(number, remote, connect) {
-                complain(&format!("{remote}: {error}"));
+        let relay = self.clone();
+        let named = thread::Builder::new().name("relay".to_owned());
+        let spawned = named.spawn(move || {
+            if let Err(error) = relay.relay(number, remote, connect) {
+                write_stderr(&format!("{remote}: {error}"));
             }
-            carrying.end(number);
+            relay.end(number);
         });
-        if let Err(error) = begun {
+        if let Err(error) = spawned {
             self.end(number);
-            complain(&format!("{remote}: {error}"));
+            write_stderr(&format!("{remote}: {error}"));
         }
     }
 
-    /// Both ways, until both have ended.
-    fn carry(
+    /// Relays both directions until both have ended.
+    fn relay(
         &self,
         number: u64,
         remote: SocketAddr,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)>,
     ) -> io::Result<()> {
-        let (plain, far) = connect()?;
-        plain.set_nodelay(true)?;
-        let teller = self.teller(Some(number));
-        // Where the output is gone, connections are carried all the same; here and below.
-        let _ = teller.say(
+        let (tcp, far) = connect()?;
+        tcp.set_nodelay(true)?;
+        let log = self.log(Some(number));
+        // A closed output does not end the relay; here and below.
+        let _ = log.write(
             "connection",
             json!({ "remote": remote.to_string() }),
             &format!("from {remote}"),
         );
-        let telling = teller.follow(far.events());
+        let event_thread = log.follow(far.events());
         for direction in [Direction::Sending, Direction::Receiving] {
-            let _ = teller.agreed(direction, &far.agreed(direction));
+            let _ = log.agreed(direction, &far.agreed(direction));
         }
-        self.lock().now.insert(number, Some(far.clone()));
-        let (plain_back, far_back) = (plain.try_clone()?, far.clone());
-        let back = thread::spawn(move || backward(&far_back, &plain_back));
-        let there = forward(&plain, &far);
-        let back = back.join().unwrap_or_else(|_| Err(io::Error::other("carrying back has ended")));
-        let _ = summary(teller, &far);
+        self.lock().open.insert(number, Some(far.clone()));
+        let (tcp_back, far_back) = (tcp.try_clone()?, far.clone());
+        let back = thread::spawn(move || backward(&far_back, &tcp_back));
+        let there = forward(&tcp, &far);
+        let back =
+            back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
+        let _ = summary(log, &far);
         drop(far);
         self.end(number);
-        // It ends with the connection.
-        let _ = telling.join();
+        // The thread ends with the connection.
+        let _ = event_thread.join();
         there.and(back)
     }
 
     fn end(&self, number: u64) {
-        // What is dropped with it looks after itself; not while others wait for the lock.
-        let ended = self.lock().now.remove(&number);
+        // Dropped after the lock is released, as closing may take long.
+        let ended = self.lock().open.remove(&number);
         drop(ended);
     }
 
-    /// Of the connections that are carried when it ends.
+    /// Writes the summaries of all open connections.
     fn summaries(&self) -> Result<(), Failure> {
-        let all = std::mem::take(&mut self.lock().now);
+        let all = std::mem::take(&mut self.lock().open);
         all.iter()
             .filter_map(|(number, far)| Some((number, far.as_ref()?)))
-            .try_for_each(|(number, far)| summary(self.teller(Some(*number)), far))
+            .try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
     }
 }
 
-/// What was delivered in both directions.
-fn summary(teller: Teller, far: &QosStream) -> Result<(), Failure> {
-    [Direction::Sending, Direction::Receiving]
-        .into_iter()
-        .try_for_each(|of| teller.summary(&far.delivery(of), json!({ "direction": word(of) })))
+/// Writes the delivery statistics of both directions.
+fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
+    [Direction::Sending, Direction::Receiving].into_iter().try_for_each(|of| {
+        log.summary(&far.delivery(of), json!({ "direction": direction_name(of) }))
+    })
 }
 
-/// What comes at once is a message.
-fn forward(mut plain: &TcpStream, far: &QosStream) -> io::Result<()> {
-    let mut room = vec![0; far.most_sent().min(64 * 1024)];
-    let carried = loop {
-        match plain.read(&mut room) {
+/// Sends the data of each read as one message.
+fn forward(mut tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
+    let mut buffer = vec![0; far.most_sent().min(64 * 1024)];
+    let result = loop {
+        match tcp.read(&mut buffer) {
             Ok(0) => break Ok(()),
-            Ok(got) => {
-                if let Err(error) = far.send_message(&room[..got]) {
+            Ok(length) => {
+                if let Err(error) = far.send_message(&buffer[..length]) {
                     break Err(error);
                 }
             }
@@ -227,13 +229,13 @@ fn forward(mut plain: &TcpStream, far: &QosStream) -> io::Result<()> {
             Err(error) => break Err(error),
         }
     };
-    // The other side may have ended already.
+    // The peer may have closed already.
     let _ = far.shutdown(Shutdown::Write);
-    carried
+    result
 }
 
-fn backward(mut far: &QosStream, mut plain: &TcpStream) -> io::Result<()> {
-    let carried = io::copy(&mut far, &mut plain).map(drop);
-    let _ = plain.shutdown(Shutdown::Write);
-    carried
+fn backward(mut far: &QosStream, mut tcp: &TcpStream) -> io::Result<()> {
+    let result = io::copy(&mut far, &mut tcp).map(drop);
+    let _ = tcp.shutdown(Shutdown::Write);
+    result
 }

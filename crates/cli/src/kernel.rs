@@ -1,4 +1,4 @@
-//! `ontempo kernel`: congestion control of this machine's kernel.
+//! `ontempo kernel`: congestion control in this machine's kernel.
 
 use ontempo_foundation::{Duration, Rate};
 use ontempo_kernel::{Loaded, Mode, Settings, SocketStatus};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::arguments::{KernelCommand, Load, Mechanism, Status, Unload};
 use crate::failure::Failure;
-use crate::output::{complain, emit, emit_json, table};
+use crate::output::{emit, emit_json, table, write_stderr};
 
 pub(crate) fn kernel(command: &KernelCommand) -> Result<(), Failure> {
     match command {
@@ -21,7 +21,7 @@ fn load(arguments: &Load) -> Result<(), Failure> {
     let Mechanism::Pert = arguments.mechanism;
     let settings = Settings::parse(arguments.set.iter().map(String::as_str))?;
     if ontempo_kernel::load(&arguments.name, &settings)? {
-        complain("the BPF file system was missing: mounted at /sys/fs/bpf");
+        write_stderr("the BPF file system was missing: mounted at /sys/fs/bpf");
     }
     emit(&format!("loaded `{}`", arguments.name))
 }
@@ -59,21 +59,21 @@ fn status(arguments: &Status) -> Result<(), Failure> {
     if all.is_empty() {
         return emit("nothing is loaded");
     }
-    let parts: Vec<String> = all.iter().map(shown).collect();
+    let parts: Vec<String> = all.iter().map(sockets_table).collect();
     emit(&parts.join("\n\n"))
 }
 
 fn unload(arguments: &Unload) -> Result<(), Failure> {
     let users = ontempo_kernel::unload(&arguments.name, arguments.force)?;
-    let still = match users {
+    let note = match users {
         0 => String::new(),
         1 => "; 1 socket keeps it until it closes".to_owned(),
         _ => format!("; {users} sockets keep it until they close"),
     };
-    emit(&format!("unloaded `{}`{still}", arguments.name))
+    emit(&format!("unloaded `{}`{note}", arguments.name))
 }
 
-/// The settings that are not the defaults, as they are written.
+/// The settings that differ from the defaults, as KEY=VALUE.
 fn changed(settings: Settings) -> Vec<String> {
     let defaults = Settings::default().described();
     let pairs = settings.described().into_iter().zip(defaults);
@@ -82,7 +82,7 @@ fn changed(settings: Settings) -> Vec<String> {
 }
 
 /// One congestion control and its sockets, as a table.
-fn shown(loaded: &Loaded) -> String {
+fn sockets_table(loaded: &Loaded) -> String {
     let title = format!("{}: {} sockets", loaded.name, loaded.sockets.len());
     if loaded.sockets.is_empty() {
         return title;

@@ -3,11 +3,11 @@
 mod address;
 mod adus;
 mod arguments;
-mod carried;
 mod check;
 mod columns;
 mod deliver;
 mod emulate;
+mod event_log;
 mod export;
 mod failure;
 mod gateway;
@@ -28,7 +28,7 @@ mod signals;
 mod simulate;
 mod stored;
 mod summary;
-mod telling;
+mod transports;
 mod wrap;
 
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Reference => emit(&ontempo_scenario::reference()),
-        // Their code is that of the command that they run.
+        // These exit with the code of the command that they run.
         Command::Shell(arguments) => return emulate::shell(&arguments),
         Command::Qos(arguments) => return wrap::qos(&arguments.command),
     };

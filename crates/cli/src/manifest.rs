@@ -1,4 +1,4 @@
-//! `run.json`: what a folder of results holds, and what it came from.
+//! `run.json`: the contents of a run's folder, its scenario and seed.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What a folder holds. The same scenario and seed, simulated, give the same text, so that there is
-/// no word of when, where and how fast.
+/// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
+/// no time stamp, host or wall clock duration.
 #[derive(Serialize)]
 pub(crate) struct Manifest<'a> {
     pub(crate) title: &'a str,
@@ -22,7 +22,7 @@ pub(crate) struct Manifest<'a> {
     tables: Vec<TableEntry<'a>>,
     work: WorkEntry,
     traces: &'a [TraceEntry],
-    /// With its defaults filled in.
+    /// With defaults filled in.
     scenario: &'a Scenario,
 }
 
@@ -32,7 +32,7 @@ struct Engine<'a> {
     version: &'a str,
 }
 
-/// What the run took, by the world that ran it.
+/// Amount of work of the run, by world.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum WorkEntry {
@@ -102,7 +102,7 @@ impl<'a> Manifest<'a> {
     }
 }
 
-/// What is read back of a manifest.
+/// The fields that are read from a manifest.
 #[derive(Deserialize)]
 pub(crate) struct StoredManifest {
     #[serde(default)]
@@ -119,11 +119,11 @@ struct StoredTrace {
 }
 
 impl StoredManifest {
-    /// That of the run in `folder`; `None` where there is none.
+    /// Reads the manifest in `folder`; `None` if it does not exist.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
         let path = folder.join(MANIFEST);
         let text = match fs::read_to_string(&path) {
-            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) if is_not_found(&error) => return Ok(None),
             read => read,
         };
         let failure = |error: &dyn std::fmt::Display| {
@@ -133,19 +133,19 @@ impl StoredManifest {
         serde_json::from_str(&text).map(Some).map_err(|error| failure(&error))
     }
 
-    /// Removes from `folder` what this run traced and `traces` did not.
+    /// Removes the traces of this run from `folder`, except those in `traces`.
     pub(crate) fn remove_other_traces(&self, folder: &Path, traces: &[TraceEntry]) {
         for old in &self.traces {
-            // A name that leads elsewhere was not written by us.
+            // A name with a path was not written by us.
             let is_ours = old.file.ends_with(".pcapng") && !old.file.contains('/');
             if is_ours && traces.iter().all(|new| new.file != old.file) {
-                // No run names it any more; that it cannot be removed changes nothing.
+                // No manifest lists it any more; a failure to remove it does no harm.
                 let _ = fs::remove_file(folder.join(&old.file));
             }
         }
     }
 }
 
-fn is_absence(error: &io::Error) -> bool {
+fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

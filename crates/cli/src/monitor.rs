@@ -1,4 +1,4 @@
-//! `ontempo monitor`: what the QoS sockets of this host ask for and get.
+//! `ontempo monitor`: specification, delivery and reservation of this host's QoS sockets.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use serde_json::json;
 
 use crate::arguments::Monitor;
 use crate::failure::Failure;
-use crate::output::{complain, emit, table};
+use crate::output::{emit, table, write_stderr};
 use crate::signals::stop_flag;
 
-/// Clears the terminal and goes to its corner.
+/// Clears the terminal and moves the cursor to the top left.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
-    let drawn = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
-    let again = drawn || (arguments.json && !arguments.once);
+    let is_interactive = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
+    let repeat = is_interactive || (arguments.json && !arguments.once);
     let stopped = stop_flag()?;
     let mut collector = Collector::new();
     let every = StdDuration::from_nanos(arguments.every.as_nanos());
@@ -27,36 +27,39 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         let (sockets, skipped) = collector.collect(&folders(arguments.folder.as_ref()));
         if arguments.json {
             emit(
-                &json!({ "sockets": sockets.iter().map(described).collect::<Vec<_>>() })
-                    .to_string(),
+                &json!({ "sockets": sockets.iter().map(to_json).collect::<Vec<_>>() }).to_string(),
             )?;
         } else {
-            emit(&format!("{}{}", if drawn { CLEAR } else { "" }, shown(&sockets)))?;
+            emit(&format!(
+                "{}{}",
+                if is_interactive { CLEAR } else { "" },
+                sockets_table(&sockets)
+            ))?;
         }
-        skipped.iter().for_each(|one| complain(&one.to_string()));
-        if !again || stopped.load(Ordering::Relaxed) {
+        skipped.iter().for_each(|one| write_stderr(&one.to_string()));
+        if !repeat || stopped.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // A signal ends the sleep late by one turn at most.
+        // A signal takes effect after at most one interval.
         std::thread::sleep(every);
     }
 }
 
-/// Milliseconds since 1970, as reports have their times.
+/// Milliseconds since 1970, the time stamps of reports.
 pub(crate) fn since_1970_ms() -> u64 {
     Clock::wall() / 1_000_000
 }
 
-/// Where reports are looked for.
+/// The folders that reports are read from.
 pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<PathBuf> {
     only.map_or_else(folders_to_collect, |folder| vec![folder.clone()])
 }
 
-fn described(one: &Collected) -> serde_json::Value {
+fn to_json(one: &Collected) -> serde_json::Value {
     json!({ "index": one.index, "process": one.process, "socket": one.socket })
 }
 
-fn shown(sockets: &[Collected]) -> String {
+fn sockets_table(sockets: &[Collected]) -> String {
     if sockets.is_empty() {
         return "no process of this host has a QoS socket".to_owned();
     }
@@ -88,7 +91,7 @@ fn shown(sockets: &[Collected]) -> String {
     table.trim_fmt()
 }
 
-/// How a reservation stands, in words.
+/// The state of a reservation as text.
 pub(crate) fn reserved(reservation: Reservation, reason: &str) -> String {
     let state = match reservation {
         Reservation::None => "no",

@@ -1,4 +1,4 @@
-//! `ontempo netvideo` and `ontempo tg`: messages at a rate, with and without a quality of service.
+//! `ontempo netvideo` and `ontempo tg`: messages at a rate, with and without a QoS specification.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,14 +11,14 @@ use ontempo_qos::{AnySocket, Direction, QosOptions};
 use ontempo_udp::Clock;
 use serde_json::json;
 
-use crate::arguments::{At, NetvideoCommand, Printed, Receiver, TgCommand};
-use crate::carried::{Listening, connect};
+use crate::arguments::{At, NetvideoCommand, OutputOptions, Receiver, TgCommand};
+use crate::event_log::EventLog;
 use crate::failure::Failure;
 use crate::quality::options;
 use crate::signals::{stop_flag, unless_stopped};
-use crate::telling::Teller;
+use crate::transports::{MessageListener, connect};
 
-/// What the paper's NetVideo asks for (qosockets, III.B.1), all of it coerced.
+/// The specification of the paper's NetVideo (qosockets, III.B.1); all values may be coerced.
 fn video() -> Specification {
     Specification {
         min_rate: Term::coerced(MessageRate::per_second(60)),
@@ -37,15 +37,15 @@ fn video() -> Specification {
 
 pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
     match command {
-        NetvideoCommand::Send { receiver, rate, vary, size, seconds, stdin, quality, printed } => {
+        NetvideoCommand::Send { receiver, rate, vary, size, seconds, stdin, quality, output } => {
             let options = options("netvideo", quality, video(), &[Direction::Sending])?;
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: *stdin };
-            send(receiver, &options, &source, *printed)
+            send(receiver, &options, &source, *output)
         }
-        NetvideoCommand::Receive { at, stdout, quality, printed } => {
+        NetvideoCommand::Receive { at, stdout, quality, output } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive(at, options, *stdout, *printed)
+            receive(at, options, *stdout, *output)
         }
     }
 }
@@ -53,19 +53,19 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
 pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
     let options = QosOptions { name: "tg".to_owned(), ..QosOptions::default() };
     match command {
-        TgCommand::Send { receiver, rate, vary, size, seconds, printed } => {
+        TgCommand::Send { receiver, rate, vary, size, seconds, output } => {
             let (rate, vary, size) = (*rate, *vary, *size as usize);
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: false };
-            send(receiver, &options, &source, *printed)
+            send(receiver, &options, &source, *output)
         }
-        TgCommand::Receive { at, printed } => receive(at, options, false, *printed),
+        TgCommand::Receive { at, output } => receive(at, options, false, *output),
     }
 }
 
-/// What is sent.
+/// The messages to send.
 struct Source {
     rate: MessageRate,
-    /// By how much each interval may be off.
+    /// Largest random variation of an interval.
     vary: Percent,
     size: usize,
     seconds: u64,
@@ -76,38 +76,38 @@ fn send(
     receiver: &Receiver,
     options: &QosOptions,
     source: &Source,
-    printed: Printed,
+    output: OutputOptions,
 ) -> Result<(), Failure> {
     if source.rate.as_thousandths() == 0 {
         return Err(Failure::Input("--rate: a rate above 0 is needed".to_owned()));
     }
-    let teller = Teller { as_json: printed.json, to_stderr: false, connection: None };
+    let log = EventLog { as_json: output.json, to_stderr: false, connection: None };
     let stopped = stop_flag()?;
-    let carried = connect(receiver, options)?;
-    let telling = teller.follow(carried.events());
-    teller.agreed(Direction::Sending, &carried.agreed(Direction::Sending))?;
-    let sent = send_all(&carried, source, &stopped, printed.messages.then_some(teller));
-    // The receiver tells of the last interval once that is over.
+    let socket = connect(receiver, options)?;
+    let event_thread = log.follow(socket.events());
+    log.agreed(Direction::Sending, &socket.agreed(Direction::Sending))?;
+    let sent = send_all(&socket, source, &stopped, output.messages.then_some(log));
+    // The receiver reports the last interval after its end.
     thread::sleep(Wall::from_millis(1_200));
-    let delivery = carried.delivery(Direction::Sending);
-    let closed = carried.close(Wall::from_secs(5));
-    // It ends with the connection.
-    let _ = telling.join();
-    teller.summary(&delivery, json!({}))?;
+    let delivery = socket.delivery(Direction::Sending);
+    let closed = socket.close(Wall::from_secs(5));
+    // The thread ends with the connection.
+    let _ = event_thread.join();
+    log.summary(&delivery, json!({}))?;
     sent.and(closed).map_err(|error| Failure::Environment(format!("{}: {error}", receiver.to)))
 }
 
 fn send_all(
-    carried: &AnySocket,
+    socket: &AnySocket,
     source: &Source,
     stopped: &AtomicBool,
-    each: Option<Teller>,
+    each: Option<EventLog>,
 ) -> io::Result<()> {
     let mut frame = vec![0; source.size];
-    let began = Instant::now();
+    let start = Instant::now();
     let gap = 1_000_000_000_000 / source.rate.as_thousandths();
-    let most_off = source.vary.as_f64() / 100.0;
-    // Two generators must not vary alike.
+    let max_variation = source.vary.as_f64() / 100.0;
+    // Seeded with the clock, so that two generators vary differently.
     let mut random = RandomStream::new(Clock::wall(), "intervals");
     let mut due = Wall::ZERO;
     for number in 0u64.. {
@@ -126,21 +126,21 @@ fn send_all(
             frame.fill(0x10);
             frame[place] = 0xeb;
         }
-        thread::sleep(due.saturating_sub(began.elapsed()));
+        thread::sleep(due.saturating_sub(start.elapsed()));
         let time = Clock::wall();
-        carried.send_message(&frame[..filled])?;
-        if let Some(teller) = each {
-            let what = json!({ "number": number, "bytes": filled, "time_ns": time });
-            // Where the output is gone, the summary says so.
-            let _ = teller.say("sent", what, "");
+        socket.send_message(&frame[..filled])?;
+        if let Some(log) = each {
+            let fields = json!({ "number": number, "bytes": filled, "time_ns": time });
+            // A closed output is reported by the summary.
+            let _ = log.write("sent", fields, "");
         }
-        let share = random.uniform_between(1.0 - most_off, 1.0 + most_off);
-        due += Wall::from_nanos(gap).mul_f64(share);
+        let variation = random.uniform_between(1.0 - max_variation, 1.0 + max_variation);
+        due += Wall::from_nanos(gap).mul_f64(variation);
     }
     Ok(())
 }
 
-/// Fills a frame from standard input, but for the last.
+/// Fills a frame from standard input and returns its length; only the last may be shorter.
 fn fill(frame: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < frame.len() {
@@ -154,54 +154,59 @@ fn fill(frame: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-fn receive(at: &At, options: QosOptions, to_stdout: bool, printed: Printed) -> Result<(), Failure> {
+fn receive(
+    at: &At,
+    options: QosOptions,
+    to_stdout: bool,
+    output: OutputOptions,
+) -> Result<(), Failure> {
     let stopped = stop_flag()?;
-    let teller = Teller { as_json: printed.json, to_stderr: to_stdout, connection: None };
-    let listening = Listening::bind(at, options)?;
-    listening.tell(teller)?;
+    let log = EventLog { as_json: output.json, to_stderr: to_stdout, connection: None };
+    let listener = MessageListener::bind(at, options)?;
+    listener.log_address(log)?;
     let environment =
         |error: io::Error| Failure::Environment(format!("--listen {}: {error}", at.listen));
-    let carried = unless_stopped(&stopped, move || listening.accept(teller));
-    let carried = carried.transpose().map_err(environment)?;
-    let Some(carried) = carried else {
-        return Err(Failure::Interrupted("interrupted; nobody has sent anything".to_owned()));
+    let socket = unless_stopped(&stopped, move || listener.accept(log));
+    let socket = socket.transpose().map_err(environment)?;
+    let Some(socket) = socket else {
+        return Err(Failure::Interrupted("interrupted; no sender connected".to_owned()));
     };
-    let telling = teller.follow(carried.events());
-    teller.agreed(Direction::Receiving, &carried.agreed(Direction::Receiving))?;
-    carried.set_read_timeout(Some(Wall::from_millis(500))).map_err(environment)?;
-    let each = printed.messages.then_some(teller);
-    let received = receive_all(&carried, to_stdout, &stopped, each);
-    let delivery = carried.delivery(Direction::Receiving);
-    drop(carried);
-    // It ends with the connection.
-    let _ = telling.join();
-    teller.summary(&delivery, json!({}))?;
+    let event_thread = log.follow(socket.events());
+    log.agreed(Direction::Receiving, &socket.agreed(Direction::Receiving))?;
+    socket.set_read_timeout(Some(Wall::from_millis(500))).map_err(environment)?;
+    let each = output.messages.then_some(log);
+    let received = receive_all(&socket, to_stdout, &stopped, each);
+    let delivery = socket.delivery(Direction::Receiving);
+    drop(socket);
+    // The thread ends with the connection.
+    let _ = event_thread.join();
+    log.summary(&delivery, json!({}))?;
     received.map_err(environment)
 }
 
 fn receive_all(
-    carried: &AnySocket,
+    socket: &AnySocket,
     to_stdout: bool,
     stopped: &AtomicBool,
-    each: Option<Teller>,
+    each: Option<EventLog>,
 ) -> io::Result<()> {
-    let mut room = vec![0; 65_536];
+    let mut buffer = vec![0; 65_536];
     while !stopped.load(Relaxed) {
-        match carried.receive_message(&mut room) {
+        match socket.receive_message(&mut buffer) {
             Ok(None) => break,
             Ok(Some(message)) => {
-                if let Some(teller) = each {
-                    let what = json!({
+                if let Some(log) = each {
+                    let fields = json!({
                         "number": message.sequence,
                         "bytes": message.length,
                         "time_ns": Clock::wall(),
                         "delay_ns": message.delay.as_nanos(),
                     });
-                    // Where the output is gone, the summary says so.
-                    let _ = teller.say("received", what, "");
+                    // A closed output is reported by the summary.
+                    let _ = log.write("received", fields, "");
                 }
                 if to_stdout {
-                    io::stdout().write_all(&room[..message.length])?;
+                    io::stdout().write_all(&buffer[..message.length])?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -1,4 +1,4 @@
-//! Writing to the terminal, or to whatever stands in its place.
+//! Writing to standard output and standard error.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 
-/// Writes `text` to standard output. A reader that has seen enough is no failure.
+/// Writes `text` to standard output. A closed pipe is not an error.
 pub(crate) fn emit(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let ending = if text.ends_with('\n') { "" } else { "\n" };
@@ -29,13 +29,13 @@ pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
     emit(&text)
 }
 
-/// Writes `text` to standard error; where that is impossible, there is nobody to tell.
-pub(crate) fn complain(text: &str) {
+/// Writes `text` to standard error; errors are ignored.
+pub(crate) fn write_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// The failure that `error` is; where JSON is wanted, its problems are printed as that, too.
-pub(crate) fn refuse(error: ScenarioError, json: bool) -> Failure {
+/// Converts `error` to a failure; with `json`, also prints its problems as JSON.
+pub(crate) fn scenario_failure(error: ScenarioError, json: bool) -> Failure {
     if json {
         let problems: Vec<_> = error.problems().iter().map(describe).collect();
         if let Err(failure) = emit_json(&json!({ "problems": problems })) {
@@ -54,7 +54,7 @@ fn describe(problem: &Problem) -> serde_json::Value {
     json!({ "file": file, "line": line, "set": set, "field": problem.field, "what": problem.what })
 }
 
-/// A table without lines under these heads; the columns `right` are aligned to the right.
+/// A table without borders; the columns `right` are aligned to the right.
 pub(crate) fn table(heads: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(heads.iter().copied());

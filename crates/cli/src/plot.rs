@@ -1,39 +1,39 @@
-//! Two curves over the same places, in letters.
+//! A text plot of two curves.
 
-/// Lines between a plot's axes: one of them stands in the middle.
+/// Height of the plot in lines; odd, so that one is in the middle.
 const LINES: usize = 13;
 
-/// Where the points of both curves are.
+/// Marks points that both curves share.
 const BOTH: char = '*';
 
-/// Letters beside the plot, for the numbers of either axis.
+/// Characters for the labels of an axis.
 const MARGIN: usize = 9;
 
-/// Letters that a place on the axis takes at least.
+/// Minimum characters per point on the horizontal axis.
 const MIN_WIDTH: usize = 4;
 
-/// A curve, from 0 to `most`.
+/// A curve, from 0 to `max`.
 pub(crate) struct Curve<'a> {
-    /// What it shows.
+    /// Name of the measure.
     pub(crate) name: &'a str,
     /// Its unit.
     pub(crate) unit: &'a str,
-    /// What its points are drawn with, and the line between them.
+    /// Characters for points, and for the line between them.
     pub(crate) letters: (char, char),
-    /// Its values, one a place.
+    /// One value per point.
     pub(crate) values: Vec<f64>,
     /// The upper end of its axis, above 0.
-    pub(crate) most: f64,
+    pub(crate) max: f64,
 }
 
 impl Curve<'_> {
-    /// On which line a value is, counted from the top.
+    /// The line of a value, from the top.
     fn line(&self, value: f64) -> usize {
-        let share = (value / self.most).clamp(0.0, 1.0);
+        let share = (value / self.max).clamp(0.0, 1.0);
         ((1.0 - share) * (LINES - 1) as f64).round() as usize
     }
 
-    /// The axis' number on a line: at both ends and in the middle.
+    /// The axis label of a line: only the ends and the middle have one.
     fn number(&self, line: usize) -> String {
         let share = match line {
             0 => 1.0,
@@ -41,13 +41,13 @@ impl Curve<'_> {
             line if line == LINES - 1 => 0.0,
             _ => return String::new(),
         };
-        let value = self.most * share;
+        let value = self.max * share;
         if value >= 10.0 || value == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") }
     }
 }
 
-/// Draws two curves over the `places` of an `axis`, which stand at even distances, at most `width`
-/// letters wide: the first by the scale on the left, the second by that on the right.
+/// Draws two curves over the `places` of an `axis`, at equal distances, at most `width` characters
+/// wide: the first on the left scale, the second on the right.
 pub(crate) fn two_curves(
     axis: &str,
     places: &[String],
@@ -59,7 +59,7 @@ pub(crate) fn two_curves(
     let gap = inner / places.len().max(1);
     let column = |place: usize| gap / 2 + place * gap;
     let mut field = vec![vec![' '; inner]; LINES];
-    // The second curve's points are not hidden by the first one's line.
+    // Lines first, so that they hide no points.
     for curve in [left, right] {
         draw_line(&mut field, curve, column);
     }
@@ -88,7 +88,7 @@ pub(crate) fn two_curves(
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// Joins a curve's points: in each column as many letters as it rises or falls there.
+/// Draws the line between a curve's points.
 fn draw_line(field: &mut [Vec<char>], curve: &Curve<'_>, column: impl Fn(usize) -> usize) {
     for (place, pair) in curve.values.windows(2).enumerate() {
         let (from, to) = (column(place), column(place + 1));
@@ -97,7 +97,7 @@ fn draw_line(field: &mut [Vec<char>], curve: &Curve<'_>, column: impl Fn(usize) 
             let share = (at - from) as f64 / (to - from).max(1) as f64;
             let now = curve.line(pair[0] + (pair[1] - pair[0]) * share);
             let (top, bottom) = (now.min(before), now.max(before));
-            // The line that it comes from is drawn in the column before.
+            // The previous column already has the line it starts from.
             let begin = if before < now { top + 1 } else { top };
             let end = if before > now { bottom - 1 } else { bottom };
             field[begin.min(end)..=end].iter_mut().for_each(|line| line[at] = curve.letters.1);
@@ -106,15 +106,15 @@ fn draw_line(field: &mut [Vec<char>], curve: &Curve<'_>, column: impl Fn(usize) 
     }
 }
 
-/// Names under the places; where they are wider than the distance, on two lines in turn.
+/// Labels of the places; if too wide for one line, alternating on two.
 fn labels(places: &[String], gap: usize, inner: usize) -> Vec<String> {
     let lines = if places.iter().all(|name| name.len() < gap) { 1 } else { 2 };
-    let room = gap * lines;
+    let width = gap * lines;
     (0..lines.min(places.len()))
         .map(|line| {
             let mut text = " ".repeat(MARGIN);
             for (place, name) in places.iter().enumerate().skip(line).step_by(lines) {
-                let name: String = name.chars().take(room.saturating_sub(1).max(1)).collect();
+                let name: String = name.chars().take(width.saturating_sub(1).max(1)).collect();
                 let middle = MARGIN + gap / 2 + place * gap;
                 let begin = middle.saturating_sub(name.len() / 2).min(MARGIN + inner);
                 let free = begin.saturating_sub(text.len());
@@ -137,14 +137,14 @@ mod tests {
             unit: "Mbit/s",
             letters: ('o', '.'),
             values: vec![62.0, 64.0, 62.0, 11.0],
-            most: 64.0,
+            max: 64.0,
         };
         let loss = Curve {
             name: "loss",
             unit: "%",
             letters: ('x', ','),
             values: vec![90.0, 60.0, 35.0, 0.0],
-            most: 100.0,
+            max: 100.0,
         };
         two_curves("spacing", &places, &rate, &loss, width)
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn one_place_and_none_are_drawn() {
-        let curve = |values| Curve { name: "a", unit: "b", letters: ('o', '.'), values, most: 1.0 };
+        let curve = |values| Curve { name: "a", unit: "b", letters: ('o', '.'), values, max: 1.0 };
         assert!(
             two_curves("a", &["x".to_owned()], &curve(vec![1.0]), &curve(vec![0.0]), 60)
                 .contains('x')

@@ -1,7 +1,9 @@
 //! `ontempo probe`: throughput and loss of a live path against the spacing of packets.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver as Results, RecvTimeoutError, Sender as Tell, channel};
+use std::sync::mpsc::{
+    Receiver as EventReceiver, RecvTimeoutError, Sender as EventSender, channel,
+};
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Bytes, Duration};
@@ -17,32 +19,32 @@ use serde_json::{Value, json};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
-use crate::output::{complain, emit, emit_json, table};
+use crate::output::{emit, emit_json, table, write_stderr};
 use crate::plot::{Curve, two_curves};
 
-/// The port that is written where none was.
-const USUAL: u16 = 4434;
+/// The port that error messages suggest.
+const EXAMPLE_PORT: u16 = 4434;
 
-/// Width of the plot where the terminal's is not known, and the most of it, in letters.
+/// Default and maximum width of the plot, in characters.
 const WIDTH: usize = 80;
-const WIDEST: usize = 120;
+const MAX_WIDTH: usize = 120;
 
-/// What ends the waiting for results.
-enum News {
+/// Events of the probe's threads.
+enum ProbeEvent {
     Outcome(Box<Result<StepResult, Refusal>>),
-    Heard(Event),
+    Session(Event),
     Interrupted,
 }
 
 pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
-    let (tell, news) = channel();
-    let interrupt = tell.clone();
-    ctrlc::set_handler(move || drop(interrupt.send(News::Interrupted)))
-        .map_err(|error| Failure::Environment(format!("cannot listen to Ctrl-C: {error}")))?;
+    let (event_sender, events) = channel();
+    let interrupt = event_sender.clone();
+    ctrlc::set_handler(move || drop(interrupt.send(ProbeEvent::Interrupted)))
+        .map_err(|error| Failure::Environment(format!("cannot catch Ctrl-C: {error}")))?;
     match (&arguments.listen, &arguments.receiver) {
-        (Some(at), _) => listen(arguments, at, tell, &news),
-        (None, Some(receiver)) => measure(arguments, receiver, tell, &news),
-        // The parser sees to it that one of them is there.
+        (Some(at), _) => listen(arguments, at, event_sender, &events),
+        (None, Some(receiver)) => measure(arguments, receiver, event_sender, &events),
+        // The parser requires one of them.
         (None, None) => Err(Failure::Input("HOST:PORT or --listen is needed".to_owned())),
     }
 }
@@ -50,18 +52,18 @@ pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
 fn listen(
     arguments: &Arguments,
     at: &str,
-    tell: Tell<News>,
-    news: &Results<News>,
+    event_sender: EventSender<ProbeEvent>,
+    events: &EventReceiver<ProbeEvent>,
 ) -> Result<(), Failure> {
     let options = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let socket = socket_at(at, "--listen", USUAL, options)?;
+    let socket = socket_at(at, "--listen", EXAMPLE_PORT, options)?;
     let local = socket.local_address().map_err(environment)?;
     let token = arguments.token.as_deref().map(Token::new);
     let secret = u128::from(random()) << 64 | u128::from(random());
     let receiver = Receiver::new(
         ReceiverOptions { token, ..ReceiverOptions::default() },
         secret,
-        move |event| drop(tell.send(News::Heard(event))),
+        move |event| drop(event_sender.send(ProbeEvent::Session(event))),
     );
     let driver = Driver::spawn(socket, receiver, Clock::new(), DriverOptions::default())
         .map_err(environment)?;
@@ -71,10 +73,10 @@ fn listen(
         emit(&format!("listening at {local}; Ctrl-C ends it"))?;
     }
     loop {
-        match news.recv_timeout(Wall::from_secs(1)) {
-            Ok(News::Heard(event)) => emit(&heard(&event, arguments.json))?,
-            Ok(News::Interrupted) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(News::Outcome(_)) => {}
+        match events.recv_timeout(Wall::from_secs(1)) {
+            Ok(ProbeEvent::Session(event)) => emit(&event_line(&event, arguments.json))?,
+            Ok(ProbeEvent::Interrupted) | Err(RecvTimeoutError::Disconnected) => break,
+            Ok(ProbeEvent::Outcome(_)) => {}
             Err(RecvTimeoutError::Timeout) if driver.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -82,12 +84,12 @@ fn listen(
     driver.end().map(drop).map_err(environment)
 }
 
-/// One line of a listener's output.
-fn heard(event: &Event, as_json: bool) -> String {
+/// The output line of a receiver's event.
+fn event_line(event: &Event, as_json: bool) -> String {
     let (what, peer, more) = match event {
         Event::Began { peer, .. } => ("began", peer, String::new()),
         Event::Ended { peer, totals, .. } => {
-            ("ended", peer, format!("; {} packets of its last spacing came", totals.received))
+            ("ended", peer, format!("; {} packets of its last spacing received", totals.received))
         }
         Event::Refused { peer, reason } => {
             ("refused", peer, format!(": {}", Refusal::Refused(*reason)))
@@ -103,8 +105,8 @@ fn heard(event: &Event, as_json: bool) -> String {
 fn measure(
     arguments: &Arguments,
     receiver: &str,
-    tell: Tell<News>,
-    news: &Results<News>,
+    event_sender: EventSender<ProbeEvent>,
+    events: &EventReceiver<ProbeEvent>,
 ) -> Result<(), Failure> {
     let destination = resolve(receiver, "")?;
     let socket = socket_for(destination)?;
@@ -112,7 +114,7 @@ fn measure(
         && arguments.packet > mtu.get()
     {
         return Err(Failure::Input(format!(
-            "--packet {}: this machine's way to {destination} takes at most {} bytes",
+            "--packet {}: the path MTU to {destination} is {} bytes",
             arguments.packet,
             mtu.get()
         )));
@@ -129,54 +131,54 @@ fn measure(
         },
     };
     let probe = Probe::new(options, random(), move |outcome| {
-        drop(tell.send(News::Outcome(Box::new(outcome))));
+        drop(event_sender.send(ProbeEvent::Outcome(Box::new(outcome))));
     });
     let precise = DriverOptions { precise: true, ..DriverOptions::default() };
     let driver = Driver::spawn(socket, probe, Clock::new(), precise).map_err(environment)?;
     let mut all = Vec::new();
-    let ended = collect(&driver, news, &mut all, |measured| {
+    let ended = collect(&driver, events, &mut all, |measured| {
         if !arguments.json {
-            complain(&format!("{}: done", name(arguments.spacing[measured.place])));
+            write_stderr(&format!("{}: done", name(arguments.spacing[measured.place])));
         }
     });
     driver.wait().map_err(environment)?;
     if arguments.json {
         emit_json(&document(destination, arguments, &all))?;
     } else if !all.is_empty() {
-        emit(&shown(arguments, &all))?;
+        emit(&text(arguments, &all))?;
     }
     ended.map_err(|failure| match failure {
         Some(refusal @ Refusal::Refused(_)) => Failure::Input(format!("{destination}: {refusal}")),
         Some(refusal) => Failure::Environment(format!("{destination}: {refusal}")),
-        None => Failure::Interrupted("interrupted; what was measured is above".to_owned()),
+        None => Failure::Interrupted("interrupted; finished measurements are above".to_owned()),
     })
 }
 
-/// Gathers what is measured until all is; the error is `None` where the user wants no more.
+/// Collects results until the last step; the error is `None` on Ctrl-C.
 fn collect(
     driver: &Driver<Probe>,
-    news: &Results<News>,
+    events: &EventReceiver<ProbeEvent>,
     all: &mut Vec<StepResult>,
     mut done: impl FnMut(&StepResult),
 ) -> Result<(), Option<Refusal>> {
     let mut ended = Ok(());
     loop {
-        // The channel stays open for Ctrl-C: the driver's end is looked for.
+        // Poll for the driver's end: the Ctrl-C handler keeps the channel open.
         let over = driver.has_ended();
-        match news.recv_timeout(Wall::from_millis(if over { 0 } else { 50 })) {
-            Ok(News::Outcome(outcome)) => match *outcome {
+        match events.recv_timeout(Wall::from_millis(if over { 0 } else { 50 })) {
+            Ok(ProbeEvent::Outcome(outcome)) => match *outcome {
                 Ok(measured) => {
                     done(&measured);
                     all.push(measured);
                 }
                 Err(refusal) => ended = Err(Some(refusal)),
             },
-            Ok(News::Interrupted) => {
+            Ok(ProbeEvent::Interrupted) => {
                 ended = Err(None);
-                // Where the driver has ended by itself, there is nothing to end.
+                // Fails only if the driver has already ended.
                 let _ = driver.command(());
             }
-            Ok(News::Heard(_)) => {}
+            Ok(ProbeEvent::Session(_)) => {}
             Err(_) if over => return ended,
             Err(_) => {}
         }
@@ -201,7 +203,7 @@ fn name(spacing: ProbeSpacing) -> String {
 }
 
 /// The table, and a plot of throughput and loss.
-fn shown(arguments: &Arguments, all: &[StepResult]) -> String {
+fn text(arguments: &Arguments, all: &[StepResult]) -> String {
     let heads = [
         "spacing",
         "as sent",
@@ -231,12 +233,12 @@ fn shown(arguments: &Arguments, all: &[StepResult]) -> String {
         ]);
     }
     let terminal = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    let width = if terminal == 0 { WIDTH } else { terminal.min(WIDEST) };
+    let width = if terminal == 0 { WIDTH } else { terminal.min(MAX_WIDTH) };
     format!("{}\n\n{}", table.trim_fmt(), plot(arguments, all, width))
 }
 
-/// Throughput and loss over the spacings, which stand at even distances: their steps are of very
-/// different sizes, and those that adapt are none.
+/// Plots throughput and loss. Spacings are at equal distances on the axis: they differ by orders of
+/// magnitude, and adaptive ones have no fixed value.
 fn plot(arguments: &Arguments, all: &[StepResult], width: usize) -> String {
     let places: Vec<_> = all.iter().map(|one| name(arguments.spacing[one.place])).collect();
     let rates: Vec<_> = all.iter().map(|one| one.received_rate().as_mbit_per_sec()).collect();
@@ -244,14 +246,14 @@ fn plot(arguments: &Arguments, all: &[StepResult], width: usize) -> String {
         name: "received",
         unit: "Mbit/s",
         letters: ('o', '.'),
-        most: rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max),
+        max: rates.iter().copied().fold(f64::MIN_POSITIVE, f64::max),
         values: rates,
     };
     let loss = Curve {
         name: "loss",
         unit: "%",
         letters: ('x', ','),
-        most: 100.0,
+        max: 100.0,
         values: all.iter().map(|one| one.loss() * 100.0).collect(),
     };
     two_curves("spacing", &places, &rate, &loss, width)

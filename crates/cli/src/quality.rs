@@ -1,4 +1,4 @@
-//! What the command line asks of QoS sockets.
+//! Options of QoS sockets from the command line.
 
 use std::path::Path;
 
@@ -13,16 +13,17 @@ pub(crate) fn read(path: &Path) -> Result<Specification, Failure> {
     qos::read(path).map_err(|error| Failure::Input(error.to_string()))
 }
 
-/// What is asked for in these directions; `otherwise` where no file is named.
+/// Requests the specification in these directions: the file's, or `default` without a file.
 pub(crate) fn options(
     name: &str,
     quality: &Quality,
-    otherwise: Specification,
+    default: Specification,
     directions: &[Direction],
 ) -> Result<QosOptions, Failure> {
-    let asked = quality.spec.as_deref().map_or(Ok(otherwise), read)?;
-    let of =
-        |direction| if directions.contains(&direction) { asked } else { Specification::default() };
+    let specification = quality.spec.as_deref().map_or(Ok(default), read)?;
+    let of = |direction| {
+        if directions.contains(&direction) { specification } else { Specification::default() }
+    };
     Ok(QosOptions {
         name: name.to_owned(),
         send: of(Direction::Sending),
@@ -37,7 +38,7 @@ pub(crate) fn options(
     })
 }
 
-/// Why there is no connection, or nowhere to listen.
+/// Converts an error of connecting or listening to a failure.
 pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
     move |error| match error {
         SetupError::Contradiction(_) | SetupError::Disagreement(_) => {

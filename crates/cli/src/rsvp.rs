@@ -13,11 +13,11 @@ use crate::arguments::{
     Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,
 };
 use crate::failure::Failure;
-use crate::output::{complain, emit, emit_json, table};
+use crate::output::{emit, emit_json, table, write_stderr};
 use crate::signals::{stop_flag, stop_stream};
 
-/// Ctrl-C is looked for at this interval.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Interval at which Ctrl-C is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Self {
@@ -42,7 +42,7 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     if arguments.check {
         return emit(&format!("{}: the configuration is valid", arguments.file.display()));
     }
-    ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut complain)?;
+    ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut write_stderr)?;
     Ok(())
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
     let mut client = Client::connect(&path).map_err(|error| {
         Failure::Environment(format!(
             "{}: the RSVP daemon cannot be reached ({error}); is `ontempo rsvpd` running, and may \
-             this user talk to it?",
+             this user access its socket?",
             path.display()
         ))
     })?;
@@ -60,7 +60,11 @@ pub(crate) fn rsvp(arguments: &Rsvp) -> Result<(), Failure> {
             let Answer::Status(status) = client.ask(Request::Status)? else {
                 return Err(Failure::Environment("the daemon has sent no status".into()));
             };
-            if output.json { emit_json(&serde_json::json!(status)) } else { emit(&shown(&status)) }
+            if output.json {
+                emit_json(&serde_json::json!(status))
+            } else {
+                emit(&status_text(&status))
+            }
         }
         RsvpCommand::Send(send) => announce(&mut client, send),
         RsvpCommand::Reserve(reserve) => reserve_flows(&mut client, reserve),
@@ -101,18 +105,18 @@ fn reserve_flows(client: &mut Client, reserve: &Reserve) -> Result<(), Failure> 
 /// Prints events until Ctrl-C or the end of the duration.
 fn follow(client: &mut Client, options: &FlowOptions) -> Result<(), Failure> {
     let stopped = stop_flag()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let span = options.span.map(|span| Duration::from_nanos(span.as_nanos()));
     while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-        let left = span.map(|span| span.saturating_sub(begun.elapsed()));
+        let left = span.map(|span| span.saturating_sub(started.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
         }
-        let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
-        // A signal may end the wait.
-        let event = client.event(Some(patience))?;
+        let timeout = left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL));
+        // A signal may end the wait early.
+        let event = client.event(Some(timeout))?;
         if let Some(event) = event {
-            let at = begun.elapsed().as_secs_f64();
+            let at = started.elapsed().as_secs_f64();
             emit(&if options.json {
                 serde_json::json!({ "at_s": at, "event": event }).to_string()
             } else {
@@ -153,7 +157,7 @@ fn sentence(event: &Notice) -> String {
         }
         Notice::PathGone { sender, .. } => format!("{} no longer sends", from(sender)),
         Notice::Reserved { flows, .. } if flows.is_empty() => "nothing is reserved".to_owned(),
-        Notice::Reserved { flows, .. } => format!("reserved: {}", described(flows)),
+        Notice::Reserved { flows, .. } => format!("reserved: {}", flows_text(flows)),
         Notice::PathError { failure, .. } => {
             format!("PATH failed at {}: {}", failure.node, failure.reason)
         }
@@ -161,16 +165,16 @@ fn sentence(event: &Notice) -> String {
             "RESV failed at {}: {} ({}){}",
             failure.node,
             failure.reason,
-            described(std::slice::from_ref(flow)),
+            flows_text(std::slice::from_ref(flow)),
             if failure.in_place { "; the reservation before stays in place" } else { "" }
         ),
         Notice::Confirmed { flows, node, .. } => {
-            format!("confirmed by {node}: {}", described(flows))
+            format!("confirmed by {node}: {}", flows_text(flows))
         }
     }
 }
 
-fn described(flows: &[Descriptor]) -> String {
+fn flows_text(flows: &[Descriptor]) -> String {
     let one =
         |flow: &Descriptor| format!("{} for {}", service(&flow.flowspec), senders(&flow.filters));
     flows.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -208,7 +212,7 @@ fn kilobits(bits: f64) -> String {
     format!("{:.0} kbit/s", bits / 1e3)
 }
 
-fn shown(status: &Status) -> String {
+fn status_text(status: &Status) -> String {
     let mut interfaces =
         table(&["interface", "addresses", "rate", "reservable", "reserved", "key"], &[2, 3, 4]);
     let mut classes = table(&["interface", "class", "to", "from", "rate"], &[4]);
@@ -222,13 +226,13 @@ fn shown(status: &Status) -> String {
             kilobits(one.reserved as f64),
             if one.authenticated { "yes" } else { "no" }.to_owned(),
         ]);
-        for known in &one.enforced {
+        for reservation in &one.enforced {
             classes.add_row([
                 one.name.clone(),
-                known.class.clone(),
-                to(&known.session),
-                senders(&known.senders),
-                kilobits(known.rate as f64),
+                reservation.class.clone(),
+                to(&reservation.session),
+                senders(&reservation.senders),
+                kilobits(reservation.rate as f64),
             ]);
         }
     }
@@ -236,12 +240,12 @@ fn shown(status: &Status) -> String {
         table(&["session", "sender", "TSpec rate", "PHOP", "next hops", "flowspecs"], &[2]);
     for session in &status.sessions {
         for path in &session.paths {
-            let matching = session
-                .reservations
-                .iter()
-                .filter(|known| known.senders.is_empty() || known.senders.contains(&path.sender));
-            let (by, what): (Vec<_>, Vec<_>) =
-                matching.map(|known| (known.next.to_string(), service(&known.flowspec))).unzip();
+            let matching = session.reservations.iter().filter(|reservation| {
+                reservation.senders.is_empty() || reservation.senders.contains(&path.sender)
+            });
+            let (by, what): (Vec<_>, Vec<_>) = matching
+                .map(|reservation| (reservation.next.to_string(), service(&reservation.flowspec)))
+                .unzip();
             flows.add_row([
                 to(&session.session),
                 from(&path.sender),

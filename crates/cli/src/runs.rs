@@ -1,4 +1,4 @@
-//! Running a scenario with many seeds at once, each run into a folder of its own.
+//! Runs a scenario with many seeds in parallel, each run into its own folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use crate::manifest::{Manifest, StoredManifest, TraceEntry, WorkEntry};
 use crate::progress::Progress;
 use crate::summary::Summary;
 
-/// How often progress is shown.
-const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// Interval between progress updates.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is to be run.
+/// The runs of one command.
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
-    /// Each seed with its folder.
+    /// Seed and folder of each run.
     pub(crate) runs: Vec<(u64, PathBuf)>,
-    /// Each link that is traced, with its file.
+    /// Link and file of each trace.
     pub(crate) traces: Vec<(String, String)>,
     pub(crate) jobs: usize,
 }
 
-/// A run that is finished and written.
+/// A run whose results are written.
 pub(crate) struct Finished {
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
     pub(crate) summary: Summary,
 }
 
-/// What became of a plan: the runs that were finished, in its order, and why not all were.
+/// The finished runs, in the order of the plan, and why others are missing.
 pub(crate) struct Outcome {
     pub(crate) finished: Vec<Finished>,
     pub(crate) stopped: Option<Failure>,
 }
 
-/// Runs everything. An interrupt or a failure ends all runs, and those finished are kept.
+/// Runs the plan. An interrupt or a failure ends all runs; finished ones are kept.
 pub(crate) fn run_all(plan: &Plan) -> Result<Outcome, Failure> {
     let jobs = plan.jobs.min(plan.runs.len()).max(1);
     let controls: Arc<[Control]> = (0..jobs).map(|_| Control::default()).collect();
@@ -67,7 +67,7 @@ pub(crate) fn run_all(plan: &Plan) -> Result<Outcome, Failure> {
         }
         drop(report);
         loop {
-            match reports.recv_timeout(SHOW_EVERY) {
+            match reports.recv_timeout(PROGRESS_INTERVAL) {
                 Ok((place, Ok(Some(run)))) => finished.push((place, run)),
                 Ok((_, Ok(None))) | Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Err(error))) => {
@@ -82,13 +82,14 @@ pub(crate) fn run_all(plan: &Plan) -> Result<Outcome, Failure> {
     progress.end();
     finished.sort_by_key(|(place, _)| *place);
     let finished: Vec<Finished> = finished.into_iter().map(|(_, run)| run).collect();
-    // An interrupt after the last run has come too late to matter.
-    let cut = interrupted.load(Ordering::Relaxed) && finished.len() < plan.runs.len();
-    let stopped = failure.or_else(|| cut.then(|| Failure::Interrupted("interrupted".to_owned())));
+    // An interrupt after the last run has no effect.
+    let is_partial = interrupted.load(Ordering::Relaxed) && finished.len() < plan.runs.len();
+    let stopped =
+        failure.or_else(|| is_partial.then(|| Failure::Interrupted("interrupted".to_owned())));
     Ok(Outcome { finished, stopped })
 }
 
-/// The first Ctrl-C ends the runs, a second one the program at once.
+/// The first Ctrl-C ends the runs, the second one the program.
 fn stop_on_interrupt(controls: &Arc<[Control]>) -> Result<Arc<AtomicBool>, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let (controls, flag) = (controls.clone(), interrupted.clone());
@@ -102,7 +103,7 @@ fn stop_on_interrupt(controls: &Arc<[Control]>) -> Result<Arc<AtomicBool>, Failu
     Ok(interrupted)
 }
 
-/// One run into `folder`; `None` where it was cancelled.
+/// One run, written to `folder`; `None` if cancelled.
 fn run(
     plan: &Plan,
     seed: u64,
@@ -134,7 +135,7 @@ fn run(
         most_packets_under_way: results.work.most_packets_under_way,
     };
     let manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces).to_text()?;
-    // Whatever cannot be read there was not written by us, and names no trace of ours.
+    // An unreadable manifest is not ours, so it lists no traces of ours.
     let earlier = StoredManifest::read(folder).ok().flatten();
     files.keep(Some(&manifest)).map_err(writing)?;
     if let Some(earlier) = earlier {

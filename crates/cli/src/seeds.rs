@@ -1,8 +1,8 @@
-//! Lists of seeds: `0..19`, or `0,3,5..7`; a range holds both its ends.
+//! Lists of seeds: `0..19`, or `0,3,5..7`; ranges are inclusive.
 
 use std::str::FromStr;
 
-/// The most seeds of one study.
+/// Maximum number of seeds of one study.
 const MAX_SEEDS: u64 = 1_000_000;
 
 /// Seeds, each once, in the order in which they were written.
@@ -35,7 +35,7 @@ impl FromStr for Seeds {
 
 fn seed(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    text.parse().map_err(|_| format!("`{text}` is no seed; write 0..19, or 0,3,5..7"))
+    text.parse().map_err(|_| format!("`{text}` is not a seed; write 0..19, or 0,3,5..7"))
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_hold_seeds_and_ranges_with_both_ends() {
+    fn a_list_may_contain_seeds_and_inclusive_ranges() {
         assert_eq!(parse("4").unwrap(), [4]);
         assert_eq!(parse("0..3").unwrap(), [0, 1, 2, 3]);
         assert_eq!(parse("0, 3,5..7").unwrap(), [0, 3, 5, 6, 7]);
@@ -56,8 +56,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_answered_with_what_one_is() {
-        let form = "is no seed; write 0..19, or 0,3,5..7";
+    fn the_error_for_an_invalid_list_shows_the_format() {
+        let form = "is not a seed; write 0..19, or 0,3,5..7";
         for (text, part) in [("", ""), ("1,", ""), ("a", "a"), ("-1", "-1"), ("1...3", ".3")] {
             assert_eq!(parse(text).unwrap_err(), format!("`{part}` {form}"));
         }

@@ -1,4 +1,4 @@
-//! Summaries as tables for people.
+//! Summaries as text tables.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::summary::{Group, Link, Playout, Summary};
 
-/// The most links that are shown.
+/// Maximum number of links shown.
 const MAX_LINKS: usize = 12;
 
-/// One run's figures, or the means of several runs'.
+/// Statistics of one run, or the means over several runs.
 pub(crate) fn show(summaries: &[Summary]) -> String {
     let Some(first) = summaries.first() else { return String::new() };
     let mut flows = table(&[
@@ -66,7 +66,7 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
     text
 }
 
-/// Figures of one link, added up over runs.
+/// Statistics of one link, summed over runs.
 #[derive(Default)]
 struct LinkSums<'a> {
     name: &'a str,
@@ -87,7 +87,7 @@ impl LinkSums<'_> {
     }
 }
 
-/// The links, at most so many: those with the longest queues.
+/// The links, at most `MAX_LINKS`: those with the longest queues.
 fn links(summaries: &[Summary]) -> String {
     let mut rows: Vec<LinkSums<'_>> = Vec::new();
     let mut places = HashMap::new();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_are_shown_by_their_means_over_those_that_have_the_figure() {
+    fn means_are_taken_over_the_runs_that_have_the_value() {
         let text = show(&[run(1e6, 0, 1), run(2e6, 1, 1)]);
         assert!(text.starts_with("Means of 2 runs\n"), "{text}");
         let bulk = ["bulk", "3", "tcp", "1.500", "Mbit/s", "0.00", "%", "1.50", "%"];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_links_those_with_the_longest_queues_are_shown_and_the_rest_counted() {
+    fn only_the_links_with_the_longest_queues_are_shown_and_the_rest_counted() {
         let text = show(&[run(1e6, 0, MAX_LINKS + 5)]);
         assert_eq!(text.lines().filter(|line| line.starts_with("hop")).count(), MAX_LINKS);
         assert!(words(&text, "hop 4 ").is_empty() && !words(&text, "hop 5 ").is_empty());

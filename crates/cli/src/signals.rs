@@ -1,4 +1,4 @@
-//! Ctrl-C and the signals to terminate.
+//! SIGINT (Ctrl-C) and SIGTERM.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -12,24 +12,24 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
 
-/// Ctrl-C, and the signal to terminate.
-const TO_END: [i32; 2] = [SIGINT, SIGTERM];
+/// The signals that stop a command.
+const STOP_SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// How often it is looked whether to stop.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the stop flag is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 fn failed(error: io::Error) -> Failure {
-    Failure::Environment(format!("cannot watch for signals: {error}"))
+    Failure::Environment(format!("cannot handle signals: {error}"))
 }
 
-/// A flag that Ctrl-C and a signal to terminate set.
+/// A flag that SIGINT and SIGTERM set.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    set_by(&TO_END, &flag)?;
+    set_by(&STOP_SIGNALS, &flag)?;
     Ok(flag)
 }
 
-/// Has each of these signals set `flag`, and do nothing else.
+/// Makes each of these signals set `flag`, in place of its default action.
 pub(crate) fn set_by(signals: &[i32], flag: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in signals {
         signal_hook::flag::register(*signal, Arc::clone(flag)).map_err(failed)?;
@@ -37,27 +37,27 @@ pub(crate) fn set_by(signals: &[i32], flag: &Arc<AtomicBool>) -> Result<(), Fail
     Ok(())
 }
 
-/// A stream that can be read once Ctrl-C or a signal to terminate has come.
+/// A stream that becomes readable on SIGINT or SIGTERM.
 pub(crate) fn stop_stream() -> Result<UnixStream, Failure> {
     let (stop, signalled) = UnixStream::pair().map_err(failed)?;
-    for signal in TO_END {
+    for signal in STOP_SIGNALS {
         let end = signalled.try_clone().map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, end).map_err(failed)?;
     }
     Ok(stop)
 }
 
-/// What `work` answers; `None` where it is to stop before that. For what no signal ends, such as to
-/// wait for a connection: it has a thread of its own, which ends with the process.
+/// The result of `work`, or `None` if stopped before. For calls that no signal interrupts, such as
+/// accept: `work` runs in a thread, which ends with the process.
 pub(crate) fn unless_stopped<T: Send + 'static>(
     stopped: &AtomicBool,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let (give, take) = mpsc::sync_channel(1);
-    thread::spawn(move || give.send(work()));
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || sender.send(work()));
     loop {
-        match take.recv_timeout(LOOK_EVERY) {
-            Ok(answer) => return Some(answer),
+        match receiver.recv_timeout(POLL_INTERVAL) {
+            Ok(result) => return Some(result),
             Err(RecvTimeoutError::Timeout) if !stopped.load(Relaxed) => {}
             Err(_) => return None,
         }

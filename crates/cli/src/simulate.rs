@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::arguments::Simulate;
 use crate::check::load;
 use crate::failure::Failure;
-use crate::output::{emit, emit_json, refuse};
+use crate::output::{emit, emit_json, scenario_failure};
 use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::show::show;
 
@@ -27,7 +27,7 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
         emit(&text(&plan, &finished, &arguments.out))
     };
     match stopped {
-        Some(failure) => Err(failure.and(&kept(&plan, &finished))),
+        Some(failure) => Err(failure.and(&kept_runs(&plan, &finished))),
         None => printed,
     }
 }
@@ -47,7 +47,7 @@ fn plan(arguments: &Simulate, scenario: Scenario) -> Result<Plan, Failure> {
     Ok(Plan { scenario, runs, traces, jobs })
 }
 
-/// The links that are traced and their files' names, in which a `/` has no place.
+/// The traced links and their file names, in which `_` replaces `/`.
 fn traces(
     scenario: &Scenario,
     links: &[String],
@@ -55,7 +55,7 @@ fn traces(
 ) -> Result<Vec<(String, String)>, Failure> {
     let mut by_file: BTreeMap<String, String> = BTreeMap::new();
     for link in links {
-        scenario.check_link(link, "--trace").map_err(|error| refuse(error, json))?;
+        scenario.check_link(link, "--trace").map_err(|error| scenario_failure(error, json))?;
         let file = format!("{}.pcapng", link.replace('/', "_"));
         let other = by_file.insert(file.clone(), link.clone());
         if let Some(other) = other.filter(|other| other != link) {
@@ -68,7 +68,7 @@ fn traces(
     Ok(by_file.into_iter().map(|(file, link)| (link, file)).collect())
 }
 
-/// What is printed for people.
+/// The text output.
 fn text(plan: &Plan, finished: &[Finished], out: &Path) -> String {
     let summaries: Vec<_> = finished.iter().map(|run| run.summary.clone()).collect();
     let title = &plan.scenario.title;
@@ -80,7 +80,7 @@ fn text(plan: &Plan, finished: &[Finished], out: &Path) -> String {
     format!("{title}{}\n\nWritten to {place}", show(&summaries))
 }
 
-/// What is printed for programs; of a study that was stopped, the runs that are whole.
+/// The JSON output; `complete` is false if the study was stopped.
 pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> serde_json::Value {
     let entry = |run: &Finished| {
         let folder = run.folder.to_string_lossy();
@@ -90,8 +90,8 @@ pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> se
     json!({ "title": title, "complete": complete, "runs": runs })
 }
 
-/// Says what is left of a plan that was stopped.
-fn kept(plan: &Plan, finished: &[Finished]) -> String {
+/// The message after a stop: which runs are finished and kept.
+fn kept_runs(plan: &Plan, finished: &[Finished]) -> String {
     const MAX_NAMED: usize = 10;
     if finished.is_empty() {
         return "no run was finished; nothing was written".to_owned();

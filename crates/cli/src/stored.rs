@@ -1,4 +1,4 @@
-//! `ontempo summary`: what finished runs came to, read back from their tables.
+//! `ontempo summary`: the summary of finished runs, read back from their tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(crate) fn summary(arguments: &arguments::Summary) -> Result<(), Failure> {
     emit(&format!("{title}{}", show(&summaries)))
 }
 
-/// The run in `folder`, or those in its folders `seed-N`, by seed.
+/// The run in `folder`, or the runs in its folders `seed-N`, by seed.
 fn find(folder: &Path) -> Result<Vec<(PathBuf, StoredManifest)>, Failure> {
     if let Some(manifest) = StoredManifest::read(folder)? {
         return Ok(vec![(folder.to_owned(), manifest)]);
@@ -46,8 +46,7 @@ fn find(folder: &Path) -> Result<Vec<(PathBuf, StoredManifest)>, Failure> {
     }
     if runs.is_empty() {
         return Err(Failure::Input(format!(
-            "{}: no whole run is here: there is no {MANIFEST}, neither in it nor in a folder \
-             seed-N of it",
+            "{}: no complete run here: {MANIFEST} is missing, also in its folders seed-N",
             folder.display()
         )));
     }
@@ -67,7 +66,7 @@ fn read(folder: PathBuf, manifest: &StoredManifest) -> Result<Finished, Failure>
     for table in [&FLOWS, &LINKS, &QUEUES, &PLAYOUT] {
         tables.push(read_table(&folder, table)?);
     }
-    // It may be long, and only its links' names are needed.
+    // The packet table may be large, and only the link names are needed.
     tables.push(read_column(&folder, &PACKETS, "link")?);
     Ok(Finished { seed: manifest.seed, summary: Summary::of(&tables), folder })
 }

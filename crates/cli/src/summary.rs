@@ -1,4 +1,4 @@
-//! What a run came to, computed from its tables alone.
+//! The summary of a run, computed from its tables.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::columns::{Columns, optional};
 
-/// What a run came to.
+/// The summary of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) flows: Vec<Group>,
@@ -22,13 +22,13 @@ pub(crate) struct Group {
     pub(crate) transport: String,
     pub(crate) congestion: Option<String>,
     pub(crate) flows: u64,
-    /// Of all flows together.
+    /// Sum over all flows.
     pub(crate) goodput_bps: f64,
     pub(crate) sent_packets: u64,
     pub(crate) dropped_packets: u64,
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
-    /// Mean over the flows that have one.
+    /// Mean over the flows with a measured RTT.
     pub(crate) srtt_s: Option<f64>,
     /// Smallest of all flows.
     pub(crate) min_rtt_s: Option<f64>,
@@ -36,12 +36,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Packets lost in the network, of those sent.
+    /// Share of sent packets lost in the network, 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         share(self.dropped_packets, self.sent_packets)
     }
 
-    /// Packets sent again, of those sent.
+    /// Share of retransmissions in the sent packets, 0 to 1.
     pub(crate) fn retransmissions(&self) -> f64 {
         share(self.retransmitted, self.sent_packets)
     }
@@ -69,7 +69,7 @@ pub(crate) struct Link {
     pub(crate) busy: f64,
     pub(crate) arrivals: u64,
     pub(crate) dropped: u64,
-    /// Packets waiting, averaged over time.
+    /// Mean queue length over time.
     pub(crate) mean_packets: f64,
 }
 
@@ -79,7 +79,7 @@ impl Link {
     }
 }
 
-/// `part` of `whole`; nothing of nothing is none.
+/// `part` / `whole`; 0 if `whole` is 0.
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -92,7 +92,7 @@ impl Summary {
     }
 }
 
-/// Rows of one group follow one another in the table.
+/// The groups; rows of one group are adjacent in the table.
 fn groups(tables: &[ResultTable]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let Some(flows) = Columns::of(tables, "flows") else { return groups };
@@ -126,7 +126,7 @@ fn groups(tables: &[ResultTable]) -> Vec<Group> {
             group.srtt_s = Some(mean + (rtt - mean) / timed);
         }
         if let Some(rtt) = optional(minimum, row) {
-            group.min_rtt_s = Some(group.min_rtt_s.map_or(rtt, |least| least.min(rtt)));
+            group.min_rtt_s = Some(group.min_rtt_s.map_or(rtt, |min| min.min(rtt)));
         }
     }
     groups
@@ -151,8 +151,8 @@ fn add_playout(tables: &[ResultTable], groups: &mut [Group]) {
     }
 }
 
-/// Links between routers, and those between a host and its router where somebody watched or
-/// where packets were dropped.
+/// Links between routers; links between a host and its router only if traced or if packets were
+/// dropped there.
 fn links(tables: &[ResultTable]) -> Vec<Link> {
     let Some(links) = Columns::of(tables, "links") else { return Vec::new() };
     let watched = watched(tables);
@@ -176,7 +176,7 @@ fn links(tables: &[ResultTable]) -> Vec<Link> {
     links.rows().filter_map(summarise).collect()
 }
 
-/// The layout names a flow's own hosts `GROUP.INDEX.source` and `GROUP.INDEX.sink`.
+/// The hosts of a flow are named `GROUP.INDEX.source` and `GROUP.INDEX.sink`.
 fn is_host(node: &str) -> bool {
     node.ends_with(".source") || node.ends_with(".sink")
 }
@@ -184,7 +184,7 @@ fn is_host(node: &str) -> bool {
 /// The links whose queues or packets were measured.
 fn watched(tables: &[ResultTable]) -> BTreeSet<String> {
     let measured = ["queues", "packets"].into_iter().filter_map(|name| Columns::of(tables, name));
-    let names = measured.map(|columns| columns.different("link"));
+    let names = measured.map(|columns| columns.distinct("link"));
     names
         .flat_map(|names| {
             let names: Vec<String> =

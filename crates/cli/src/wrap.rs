@@ -1,8 +1,8 @@
-//! `ontempo qos run`: marking, reservation and monitoring for a program that knows nothing of them.
+//! `ontempo qos run`: marking, reservation and monitoring for an unmodified program.
 //!
-//! Nothing is put into the program. Its sockets are found in `/proc`; each is fetched by
-//! `pidfd_getfd`, marked and given back at once, so that it still ends when the program closes it.
-//! What its connections carry is read from the kernel by `ss`.
+//! Nothing is injected into the program. Its sockets are found in `/proc`; each is duplicated with
+//! `pidfd_getfd`, marked and the duplicate closed at once, so that the socket still closes with the
+//! program's descriptor. Traffic counters are read with `ss`.
 
 mod reports;
 mod reservations;
@@ -25,14 +25,14 @@ use self::reservations::Reservations;
 use self::sockets::Marker;
 use crate::arguments::{FlowDirection, QosCommand, WrappedRun};
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::write_stderr;
 use crate::quality::read;
 use crate::signals::set_by;
 
-/// How often new sockets are looked for: what leaves earlier is not marked.
-const TURN: Duration = Duration::from_millis(20);
-/// How often traffic is measured and told, as QoS sockets do it.
-const INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between scans for new sockets; packets sent before the first scan are not marked.
+const SOCKET_SCAN_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval between measurements and reports, as for QoS sockets.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn qos(command: &QosCommand) -> Result<ExitCode, Failure> {
     match command {
@@ -41,23 +41,23 @@ pub(crate) fn qos(command: &QosCommand) -> Result<ExitCode, Failure> {
 }
 
 fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
-    let asked = read(&arguments.spec)?;
-    let dscp = mapping::dscp(&asked).bits();
+    let specification = read(&arguments.spec)?;
+    let dscp = mapping::dscp(&specification).bits();
     let mut marker = Marker::new(dscp);
-    let mut reservations = Reservations::new(arguments, &asked)?;
-    let Some((program, words)) = arguments.command.split_first() else {
+    let mut reservations = Reservations::new(arguments, &specification)?;
+    let Some((program, program_arguments)) = arguments.command.split_first() else {
         return Err(Failure::Input("no command is given".to_owned()));
     };
     let mut reports = Reports::new(program, dscp, arguments.direction);
-    // A Ctrl-C is for the program, which has it from the terminal.
+    // Ignore Ctrl-C: the program receives it from the terminal.
     set_by(&[SIGINT], &Arc::default())?;
-    let ended = Arc::default();
-    set_by(&[SIGTERM, SIGHUP], &ended)?;
-    // What the program leaves behind when it is not waited for stays in the family.
+    let terminated = Arc::default();
+    set_by(&[SIGTERM, SIGHUP], &terminated)?;
+    // Orphaned descendants become children of this process, so that their sockets are still found.
     set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| Failure::Environment(format!("cannot adopt processes: {error}")))?;
     let mut child = Command::new(program)
-        .args(words)
+        .args(program_arguments)
         .spawn()
         .map_err(|error| Failure::Input(format!("{program}: cannot be run: {error}")))?;
     let failed = |error: io::Error| Failure::Environment(format!("{program}: {error}"));
@@ -66,36 +66,36 @@ fn run(arguments: &WrappedRun) -> Result<ExitCode, Failure> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(code_of(status));
         }
-        if ended.swap(false, Ordering::Relaxed) {
+        if terminated.swap(false, Ordering::Relaxed) {
             terminate(&child);
         }
-        let open = marker.look(child.id());
-        if measured.elapsed() >= INTERVAL {
+        let open = marker.mark_new(child.id());
+        if measured.elapsed() >= REPORT_INTERVAL {
             measured = Instant::now();
             match traffic::established() {
                 Ok(mut flows) => {
                     flows.retain(|flow| open.contains(&flow.inode));
                     reservations.follow(&flows);
-                    reports.tell(&flows, &reservations);
+                    reports.publish(&flows, &reservations);
                 }
-                Err(why) => reports.complain_once(&why),
+                Err(error) => reports.warn_once(&error),
             }
         }
-        std::thread::sleep(TURN);
+        std::thread::sleep(SOCKET_SCAN_INTERVAL);
     }
 }
 
-/// Passes the wish to end on.
+/// Passes SIGTERM on to the program.
 fn terminate(child: &Child) {
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(process) = process
         && let Err(error) = kill_process(process, Signal::TERM)
     {
-        complain(&format!("cannot end process {}: {error}", child.id()));
+        write_stderr(&format!("cannot end process {}: {error}", child.id()));
     }
 }
 
-/// The program's own code; as shells have it, 128 and the number of the signal that ended it.
+/// The program's exit code, or 128 + the number of the signal that ended it, as in shells.
 fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

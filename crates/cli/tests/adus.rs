@@ -1,4 +1,4 @@
-//! `ontempo adus` over loopback: what both ends tell of each unit.
+//! `ontempo adus` over loopback: the logs of both ends.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Place, Ran, SCENARIO, free_port, json_lines};
 use serde_json::Value;
 
 #[test]
-fn both_ends_tell_of_every_unit_in_the_order_of_its_times() {
+fn both_ends_log_every_unit_with_times_in_order() {
     let place = Place::new("adus-both", SCENARIO);
     let at = format!("127.0.0.1:{}", free_port());
     let receiver = ["adus", "receive", "--listen", &at, "--processing", "2 ms", "--window", "8 kB"];
@@ -17,9 +17,9 @@ fn both_ends_tell_of_every_unit_in_the_order_of_its_times() {
     let sent = place.run(&words);
     let received = Ran::of(receiver.wait_with_output().expect("it ends"));
     let (sent, received) = (json_lines(&sent.succeeds().out), json_lines(&received.succeeds().out));
-    for told in [&sent, &received] {
-        assert_eq!(told.len(), 21);
-        assert_eq!(told[20]["complete"], true);
+    for events in [&sent, &received] {
+        assert_eq!(events.len(), 21);
+        assert_eq!(events[20]["complete"], true);
     }
     for (left, came) in sent.iter().zip(&received).take(20) {
         assert_eq!(left["adu"], came["adu"], "over loopback nothing is overtaken");

@@ -1,5 +1,5 @@
 //! Emulated networks, checked by tools that are not ours: ping, iperf3, tshark. Needs the rights of
-//! root; the tests say so where they are skipped.
+//! root; skipped tests are reported.
 
 mod common;
 mod emulated;
@@ -50,7 +50,7 @@ fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
 }
 
 #[test]
-fn a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip() {
+fn a_ping_takes_the_rtt_of_its_path_over_ipv4_and_ipv6() {
     if !can_emulate() || !require_programs(&["ping"]) {
         return;
     }
@@ -58,10 +58,10 @@ fn a_ping_takes_twice_the_delays_of_its_way_in_both_versions_of_ip() {
     for address in ["10.0.0.3", "fd6f:6e74:656d:706f::3"] {
         let ping = ["ping", "-c", "20", "-i", "0.02", "-q", "-s", "16", address];
         let ran = shell(&place, "a.0.source", &ping);
-        // 2 + 10 + 2 ms each way, and the time that small packets take on the links.
-        let least = milliseconds(&ran.out, "rtt min/avg/max/mdev = ", 0);
+        // 2 + 10 + 2 ms in each direction, and the transmission time of small packets.
+        let min = milliseconds(&ran.out, "rtt min/avg/max/mdev = ", 0);
         let mean = milliseconds(&ran.out, "rtt min/avg/max/mdev = ", 1);
-        assert!((28.0..28.5).contains(&least), "{}", ran.out);
+        assert!((28.0..28.5).contains(&min), "{}", ran.out);
         assert!((28.0..29.5).contains(&mean), "{}", ran.out);
     }
 }
@@ -83,7 +83,7 @@ fn iperf3_fills_a_link_to_what_its_headers_allow() {
 }
 
 #[test]
-fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
+fn udp_loses_the_packets_of_the_loss_model_and_is_not_reordered() {
     if !can_emulate() {
         return;
     }
@@ -113,7 +113,7 @@ fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
     assert!(sent > 19_000.0, "{sent} of 20,000 packets were sent");
     let deviation = (sent * 0.05 * 0.95).sqrt();
     assert!((dropped - sent * 0.05).abs() < 4.0 * deviation, "{dropped} of {sent} were lost");
-    // What was neither lost nor under way at the end has arrived, in order.
+    // Packets neither lost nor in flight at the end have arrived in order.
     let numbers = counts(&table(&place, "out", "messages"), "message");
     let under_way = sent - dropped - numbers.len() as f64;
     assert!((0.0..200.0).contains(&under_way), "{under_way} are missing");
@@ -121,7 +121,7 @@ fn udp_loses_what_the_loss_model_takes_and_keeps_its_order() {
 }
 
 #[test]
-fn tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network() {
+fn emulation_and_simulation_write_the_same_columns_and_agree_on_an_idle_network() {
     if !can_emulate() {
         return;
     }
@@ -140,7 +140,7 @@ fn tables_have_the_columns_of_a_simulation_and_say_the_same_of_a_quiet_network()
             assert!(emulated.num_rows() > 0, "{name} has no rows");
         }
     }
-    // Of 150 packets, the last few are under way, and a connection takes a round trip to open.
+    // Of 150 packets, the last few are in flight, and opening a connection takes a round trip.
     let flows = table(&place, "emulate", "flows");
     let delivered = counts(&flows, "delivered_packets");
     let [a, answers, asks, b, pages] = delivered[..] else { panic!("{delivered:?}") };
@@ -196,7 +196,7 @@ fn a_command_runs_in_its_host_and_its_packets_are_counted() {
 }
 
 #[test]
-fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
+fn constant_spacing_is_kept_and_adaptive_spacing_converges() {
     if !can_emulate() {
         return;
     }
@@ -230,7 +230,7 @@ fn spaced_packets_keep_their_distance_and_a_controller_finds_one() {
 }
 
 #[test]
-fn marks_of_a_queue_reach_the_kernels_congestion_control() {
+fn ecn_marks_of_a_queue_reach_the_kernels_congestion_control() {
     if !can_emulate() {
         return;
     }

@@ -15,7 +15,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 #[test]
-fn an_output_that_cannot_be_a_folder_is_named_before_anything_runs() {
+fn an_unusable_output_folder_is_named_before_the_run_starts() {
     let place = Place::new("unwritable", &endless());
     fs::write(place.path("file"), "in the way").unwrap();
     for out in ["file", "file/out", "/proc/ontempo"] {
@@ -25,7 +25,7 @@ fn an_output_that_cannot_be_a_folder_is_named_before_anything_runs() {
 }
 
 #[test]
-fn a_full_standard_output_is_no_success() {
+fn a_full_standard_output_is_an_error() {
     let place = Place::new("stdout", SCENARIO);
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = place.command(&["reference"]).stdout(full).output().unwrap();
@@ -36,7 +36,7 @@ fn a_full_standard_output_is_no_success() {
 struct TinyDisk(PathBuf);
 
 impl TinyDisk {
-    /// `None` where this user may not mount one; the test is then recorded as skipped.
+    /// `None` if this user may not mount one; the test is then recorded as skipped.
     fn mount(folder: PathBuf, size: &str) -> Option<Self> {
         fs::create_dir_all(&folder).expect("a place to mount at");
         let size = format!("size={size}");
@@ -58,7 +58,7 @@ impl Drop for TinyDisk {
 }
 
 #[test]
-fn a_disk_that_fills_while_tables_are_written_keeps_the_run_before_it() {
+fn a_disk_that_fills_while_tables_are_written_keeps_the_previous_run() {
     let place = Place::new("full-tables", SCENARIO);
     let Some(disk) = TinyDisk::mount(place.path("disk"), "100k") else { return };
     place.run(&["simulate", "s.toml", "--out", "disk/out"]).succeeds();
@@ -75,7 +75,7 @@ fn a_disk_that_fills_while_tables_are_written_keeps_the_run_before_it() {
 }
 
 #[test]
-fn a_disk_that_fills_in_mid_run_ends_the_run() {
+fn a_disk_that_fills_during_a_run_ends_the_run() {
     let place = Place::new("full-trace", &endless());
     let Some(disk) = TinyDisk::mount(place.path("disk"), "256k") else { return };
     let arguments = ["simulate", "s.toml", "--out", "disk/out", "--trace", "bottleneck"];
@@ -86,7 +86,7 @@ fn a_disk_that_fills_in_mid_run_ends_the_run() {
 }
 
 #[test]
-fn a_disk_that_fills_in_a_study_keeps_the_runs_that_are_whole() {
+fn a_disk_that_fills_during_a_study_keeps_the_complete_runs() {
     let place = Place::new("full-study", SCENARIO);
     let Some(disk) = TinyDisk::mount(place.path("disk"), "400k") else { return };
     let ran = place.run(&["simulate", "s.toml", "--out", "disk/out", "--seeds", "0..99"]);
@@ -99,16 +99,16 @@ fn a_disk_that_fills_in_a_study_keeps_the_runs_that_are_whole() {
     drop(disk);
 }
 
-/// Writes the table at `path` anew, as `version` would have.
+/// Rewrites the table at `path` with this version.
 fn write_as(path: &Path, version: Option<&str>) {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).expect("a table"))
         .and_then(|builder| builder.build())
         .expect("a whole table");
     let batches: Vec<_> = reader.map(|batch| batch.expect("a whole table")).collect();
-    let said = version.map(|version| ("ontempo.tables".to_owned(), version.to_owned()));
+    let metadata = version.map(|version| ("ontempo.tables".to_owned(), version.to_owned()));
     let schema = Schema::new(batches[0].schema().fields().clone());
     let schema = Arc::new(
-        schema.with_metadata(said.into_iter().collect::<std::collections::HashMap<_, _>>()),
+        schema.with_metadata(metadata.into_iter().collect::<std::collections::HashMap<_, _>>()),
     );
     let file = File::create(path).expect("a table to write");
     let mut writer = ArrowWriter::try_new(file, schema.clone(), None).expect("a writer");

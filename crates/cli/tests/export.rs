@@ -44,7 +44,7 @@ fn publish(place: &Place, violations: u64) {
 }
 
 #[test]
-fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
+fn snmpd_serves_every_object_and_snmptrapd_receives_violations() {
     if !require_programs(&["snmpd", "snmptrapd", "snmpwalk"]) {
         return;
     }
@@ -55,14 +55,14 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     let to = master.to();
     let exporting = Killed(master.place.spawn(&["export", &to, "--folder", "reports"]));
     let count = format!("{ROOT}.1.1.0");
-    wait_until("the sub-agent", || master.ask("snmpget", &count).contains("= 1"));
+    wait_until("the sub-agent", || master.query("snmpget", &count).contains("= 1"));
 
-    let walked = master.ask("snmpwalk", ROOT);
+    let walked = master.query("snmpwalk", ROOT);
     assert_eq!(walked.lines().count(), 1 + 21 + 6, "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.2.1 = \"film\"")), "{walked}");
     assert!(walked.contains(&format!(".{ROOT}.1.2.1.19.1 = 12500")), "{walked}");
     // GetBulk finds what GetNext finds.
-    assert_eq!(master.ask("snmpbulkwalk", ROOT), walked);
+    assert_eq!(master.query("snmpbulkwalk", ROOT), walked);
 
     publish(&master.place, 1);
     let begun = format!(".{ROOT}.0.1");
@@ -70,15 +70,15 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
     publish(&master.place, 2);
     let ended = format!(".{ROOT}.0.2");
     wait_until("its end", || master.log("snmptrapd").contains(&ended));
-    let told = master.log("snmptrapd");
-    assert_eq!(told.matches(&begun).count(), 1, "told twice: {told}");
-    assert!(told.contains(&format!(".{ROOT}.1.3.1.4.1.6 = Gauge32: 320000")), "{told}");
+    let trap_log = master.log("snmptrapd");
+    assert_eq!(trap_log.matches(&begun).count(), 1, "notified twice: {trap_log}");
+    assert!(trap_log.contains(&format!(".{ROOT}.1.3.1.4.1.6 = Gauge32: 320000")), "{trap_log}");
 
     // A master that restarts is found again.
     drop(agent);
     let _ = fs::remove_file(master.place.path("master"));
     let _agent = master.agent();
-    wait_until("the sub-agent again", || master.ask("snmpget", &count).contains("= 1"));
+    wait_until("the sub-agent again", || master.query("snmpget", &count).contains("= 1"));
 
     interrupt(&exporting.0);
     let mut exporting = exporting;
@@ -86,7 +86,7 @@ fn snmpd_serves_every_object_and_snmptrapd_hears_of_violations() {
 }
 
 #[test]
-fn the_module_has_no_fault_that_smilint_finds() {
+fn smilint_finds_no_errors_in_the_mib() {
     if !require_programs(&["smilint"]) {
         return;
     }
@@ -99,12 +99,12 @@ fn the_module_has_no_fault_that_smilint_finds() {
         .env("SMIPATH", &base)
         .output()
         .expect("smilint starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let ours: Vec<_> = said.lines().filter(|line| line.contains("ONTEMPO-QOS-MIB")).collect();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let ours: Vec<_> = printed.lines().filter(|line| line.contains("ONTEMPO-QOS-MIB")).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 }
 
-/// What the exporter prints of a report with all figures, to who accepts `kind`.
+/// The exporter's page for a report with all values, requested with `Accept: kind`.
 fn page(test: &str, kind: &str) -> String {
     let place = Place::new(test, "");
     publish(&place, 1);
@@ -114,7 +114,7 @@ fn page(test: &str, kind: &str) -> String {
 }
 
 #[test]
-fn prometheus_reads_the_same_figures() {
+fn prometheus_reads_the_same_values() {
     let page = page("prometheus", "application/openmetrics-text");
     assert!(page.contains("ontempo_qos_violated{") && page.contains("parameter=\"max_delay\"} 1"));
     assert!(page.contains("ontempo_qos_delay_seconds{"), "{page}");
@@ -122,7 +122,7 @@ fn prometheus_reads_the_same_figures() {
 }
 
 #[test]
-fn promtool_finds_no_fault_with_the_figures() {
+fn promtool_finds_no_errors_in_the_metrics() {
     // Debian's package prometheus has it.
     if !require_programs(&["promtool"]) {
         return;
@@ -138,9 +138,9 @@ fn promtool_finds_no_fault_with_the_figures() {
     let mut to = promtool.stdin.take().expect("its input");
     to.write_all(page.as_bytes()).expect("it reads");
     drop(to);
-    let said = promtool.wait_with_output().expect("it ends");
-    let words = [said.stdout, said.stderr].concat();
-    assert!(said.status.success(), "{}\n{page}", String::from_utf8_lossy(&words));
+    let printed = promtool.wait_with_output().expect("it ends");
+    let words = [printed.stdout, printed.stderr].concat();
+    assert!(printed.status.success(), "{}\n{page}", String::from_utf8_lossy(&words));
 }
 
 /// The metrics that a text names.
@@ -172,7 +172,7 @@ fn dashboard() -> Value {
 }
 
 #[test]
-fn the_dashboard_shows_what_is_printed_and_all_that_is_printed_is_documented() {
+fn the_dashboard_uses_exported_metrics_and_all_of_them_are_documented() {
     let page = page("dashboard", "*/*");
     let samples: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).collect();
     let printed = metrics(&samples.join("\n"));
@@ -189,7 +189,7 @@ fn the_dashboard_shows_what_is_printed_and_all_that_is_printed_is_documented() {
 }
 
 #[test]
-fn the_dashboard_is_one_that_grafana_can_lay_out() {
+fn grafana_can_load_the_dashboard() {
     let dashboard = dashboard();
     assert_eq!(dashboard["schemaVersion"], 39, "Grafana 11; later ones migrate it");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -225,7 +225,7 @@ fn the_dashboard_is_one_that_grafana_can_lay_out() {
 }
 
 #[test]
-fn monitor_shows_what_is_violated() {
+fn monitor_shows_violated_parameters() {
     let place = Place::new("monitor", "");
     publish(&place, 1);
     let ran = place.run(&["monitor", "--folder", "reports"]);
@@ -238,7 +238,7 @@ fn monitor_shows_what_is_violated() {
 }
 
 #[test]
-fn where_to_export_to_is_checked() {
+fn export_targets_are_validated() {
     let place = Place::new("where", "");
     place.run(&["export"]).fails(2, &["--agentx", "--prometheus"]);
     place.run(&["export", "--agentx=here"]).fails(2, &["`here` is neither a path"]);

@@ -1,4 +1,4 @@
-//! What a user can get wrong, and what is then said: exit code 2.
+//! Input errors and their messages: exit code 2.
 
 mod common;
 
@@ -21,19 +21,19 @@ fn refused(test: &str, old: &str, new: &str, words: &[&str]) {
 }
 
 #[test]
-fn an_unknown_field_is_answered_with_the_one_that_was_meant() {
+fn the_error_for_an_unknown_field_suggests_the_right_one() {
     let words = ["s.toml:21: flows.video.cuont", "unknown field", "did you mean `count`?"];
     refused("unknown", "count = 2", "cuont = 2", &words);
 }
 
 #[test]
-fn a_missing_unit_is_answered_with_one() {
+fn the_error_for_a_missing_unit_suggests_one() {
     let words = ["s.toml:8: topology.bottleneck.rate: missing unit", "\"2 Mbit/s\""];
     refused("unitless", "\"2 Mbit/s\"", "2", &words);
 }
 
 #[test]
-fn a_unit_of_another_kind_is_answered_with_the_right_kind() {
+fn the_error_for_a_wrong_unit_names_the_right_kind() {
     let words = ["s.toml:9: topology.bottleneck.delay", "ms"];
     refused("kind", "\"20 ms\"", "\"20 Mbit/s\"", &words);
 }
@@ -44,13 +44,13 @@ fn a_negative_value_is_refused() {
 }
 
 #[test]
-fn an_absurd_value_is_answered_with_what_is_possible() {
+fn the_error_for_an_absurd_value_gives_the_range() {
     let words = ["s.toml:21: flows.video.count", "1 to 1000000"];
     refused("absurd", "count = 2", "count = 2000000000", &words);
 }
 
 #[test]
-fn a_node_that_no_way_leads_to_is_named() {
+fn an_unreachable_node_is_named() {
     let text = r#"duration = "20 s"
 [topology]
 kind = "graph"
@@ -69,7 +69,7 @@ transport = { kind = "tcp" }
 }
 
 #[test]
-fn files_that_include_one_another_are_shown_as_a_chain() {
+fn circular_includes_are_shown_as_a_chain() {
     let place = Place::new("loop", "include = [\"other.toml\"]\n");
     fs::write(place.path("other.toml"), "include = [\"s.toml\"]\n").unwrap();
     let words = ["other.toml:1: include: s.toml includes other.toml includes s.toml"];
@@ -77,22 +77,24 @@ fn files_that_include_one_another_are_shown_as_a_chain() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let place = Place::new("absent", SCENARIO);
     place.run(&["check", "absent.toml"]).fails(2, &["cannot read absent.toml"]);
 }
 
 #[test]
-fn a_wrong_value_on_the_command_line_is_named_as_it_was_given() {
+fn a_wrong_value_on_the_command_line_is_quoted_as_given() {
     let place = Place::new("set", SCENARIO);
     let arguments = ["check", "s.toml", "--set", "flows.vidio.count=3"];
     place.run(&arguments).fails(2, &["--set flows.vidio.count=3", "known: `bulk`, `video`"]);
 }
 
 #[test]
-fn seeds_that_are_none_are_refused() {
+fn invalid_seeds_are_refused() {
     let place = Place::new("seeds", SCENARIO);
-    for (seeds, words) in [("5..2", "write 2..5"), ("a", "`a` is no seed"), ("", "is no seed")] {
+    for (seeds, words) in
+        [("5..2", "write 2..5"), ("a", "`a` is not a seed"), ("", "is not a seed")]
+    {
         place.run(&["simulate", "s.toml", "--out", "out", "--seeds", seeds]).fails(2, &[words]);
     }
     let both = ["simulate", "s.toml", "--out", "out", "--seeds", "1", "--seed", "1"];
@@ -102,7 +104,7 @@ fn seeds_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_trace_of_a_link_that_is_not_there_is_answered_with_the_one_that_was_meant() {
+fn the_error_for_a_trace_of_an_unknown_link_suggests_the_right_one() {
     let place = Place::new("link", SCENARIO);
     let arguments = ["simulate", "s.toml", "--out", "out", "--trace", "botleneck"];
     place.run(&arguments).fails(2, &["--trace: there is no link `botleneck`", "`bottleneck`?"]);
@@ -110,9 +112,9 @@ fn a_trace_of_a_link_that_is_not_there_is_answered_with_the_one_that_was_meant()
 }
 
 #[test]
-fn a_folder_without_a_whole_run_has_no_summary() {
+fn a_folder_without_a_complete_run_has_no_summary() {
     let place = Place::new("unwhole", SCENARIO);
-    place.run(&["summary", "."]).fails(2, &["no whole run", "run.json"]);
+    place.run(&["summary", "."]).fails(2, &["no complete run", "run.json"]);
     place.run(&["summary", "absent"]).fails(2, &["cannot read absent"]);
 }
 
@@ -142,7 +144,7 @@ fn check_help(place: &Place, words: &[&str]) -> usize {
 }
 
 #[test]
-fn each_command_explains_itself_with_an_example() {
+fn the_help_of_each_command_has_an_example() {
     let place = Place::new("help", SCENARIO);
     let count = check_help(&place, &[]);
     assert!(count > 30, "{count} commands");

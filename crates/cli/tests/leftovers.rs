@@ -60,7 +60,7 @@ fn scenario(congestion: &str, command: &str) -> String {
     SCENARIO.replace("CONGESTION", congestion).replace("COMMAND", command)
 }
 
-/// Runs `script` in a network and a `/run` of its own; `None` where that is not possible here.
+/// Runs `script` in its own network namespace and `/run`; `None` if this is not possible here.
 fn alone(test: &str, scenario: &str, script: &str) -> Option<Ran> {
     if !can_emulate() || !require_programs(&["unshare", "tc"]) {
         return None;
@@ -85,7 +85,7 @@ fn nothing_is_left_after_success() {
 }
 
 #[test]
-fn nothing_is_left_after_a_command_that_is_not_there() {
+fn nothing_is_left_after_a_missing_command() {
     let script = "$ontempo emulate s.toml --out out; code=$?; same; exit $code";
     let scenario = scenario("reno", r#"["no-such-program"]"#);
     let Some(ran) = alone("left-missing", &scenario, script) else { return };
@@ -103,7 +103,7 @@ fn nothing_is_left_after_a_command_that_fails() {
 
 #[test]
 fn nothing_is_left_of_a_command_that_never_ends() {
-    // It does not listen when it is asked to end.
+    // It ignores SIGTERM.
     let stubborn = r#"["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]"#;
     let script = "$ontempo emulate s.toml --out out && same";
     let Some(ran) = alone("left-endless", &scenario("reno", stubborn), script) else { return };
@@ -111,7 +111,7 @@ fn nothing_is_left_of_a_command_that_never_ends() {
 }
 
 #[test]
-fn nothing_is_left_after_ctrl_c_and_after_a_signal_to_terminate() {
+fn nothing_is_left_after_sigint_and_after_sigterm() {
     let script = "for signal in INT TERM; do
         $ontempo emulate long.toml --out out & started; sleep 0.3; kill -$signal $!
         wait $!; code=$?; [ $code = 130 ] || exit $code
@@ -124,8 +124,8 @@ fn nothing_is_left_after_ctrl_c_and_after_a_signal_to_terminate() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
-    // A namespace that only looks like ours, and a run that is under way, are left alone.
+fn leftovers_of_a_killed_run_are_removed_by_the_next_run_and_nothing_else() {
+    // A namespace with a similar name and a running run stay.
     let script = "ip netns add ontempo-mine-a; state > before
         $ontempo emulate long.toml --name killed --out out & killed=$!; busy ontempo-killed-a; kill -9 $killed
         wait $! 2>/dev/null
@@ -148,7 +148,7 @@ fn what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else_is() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused_and_what_has_it_stays() {
+fn a_run_name_in_use_is_refused_and_the_other_run_continues() {
     let script = "ip netns add ontempo-demo-b; state > before
         $ontempo emulate s.toml --name demo --out out; code=$?; same
         $ontempo emulate long.toml --name twice --out out & started
@@ -172,7 +172,7 @@ fn nothing_is_left_where_the_kernel_lacks_the_congestion_control() {
 }
 
 #[test]
-fn what_only_a_simulation_can_run_is_refused_part_by_part() {
+fn each_part_that_only_a_simulation_supports_is_refused() {
     let script = "$ontempo emulate s.toml --out out; code=$?; same; exit $code";
     let scenario = scenario("reno", r#"["true"]"#).replace(
         "transport = { kind = \"tcp\", congestion = \"reno\" }",
@@ -190,7 +190,7 @@ fn what_only_a_simulation_can_run_is_refused_part_by_part() {
 struct Pert(String);
 
 impl Pert {
-    /// `None`, with a reason shown, where this machine cannot.
+    /// `None`, with the reason printed, if this machine does not support it.
     fn load() -> Option<Self> {
         if !can_emulate() || !require_programs(&["bpftool"]) {
             return None;
@@ -241,7 +241,7 @@ fn nothing_of_a_run_holds_a_congestion_control_of_bpf_however_the_run_ends() {
 }
 
 #[test]
-fn what_the_machine_calls_its_own_interfaces_and_addresses_is_in_nobodys_way() {
+fn interface_names_and_addresses_of_the_machine_do_not_conflict() {
     // A run's are in namespaces of its own.
     let script = "ip link add ontempo0 type dummy && ip address add 10.0.0.2/8 dev ontempo0
         ip link set ontempo0 up; state > before
@@ -253,7 +253,7 @@ fn what_the_machine_calls_its_own_interfaces_and_addresses_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_kernel_without_tun_devices_and_a_machine_without_ip_are_told_of() {
+fn missing_tun_devices_and_a_missing_ip_command_are_reported() {
     let script = "mount -t tmpfs none /dev/net
         $ontempo emulate s.toml --out out; code=$?; same
         PATH=/nowhere $ontempo emulate s.toml --set 'flows.two.application.command=[\"/bin/true\"]' \
@@ -264,12 +264,12 @@ fn a_kernel_without_tun_devices_and_a_machine_without_ip_are_told_of() {
 }
 
 #[test]
-fn who_is_not_root_is_told_so() {
+fn missing_root_rights_are_reported() {
     if !can_emulate() || !require_programs(&["setpriv"]) {
         return;
     }
     let place = Place::new("nobody", &scenario("reno", r#"["true"]"#));
-    // Nobody may not be allowed to look where the program was built.
+    // The user `nobody` may have no access to the build folder.
     let copy = place.path("ontempo");
     fs::copy(env!("CARGO_BIN_EXE_ontempo"), &copy).expect("a copy of the program");
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];

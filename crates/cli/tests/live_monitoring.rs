@@ -21,7 +21,7 @@ max_delay = "2 s"
 int_delay = "20 ms"
 "#;
 
-/// A counter of the receiving socket, by the way that it is asked for.
+/// A counter of the receiving socket, read through each interface.
 trait Asked {
     fn counter(&self, counter: Counter) -> u64;
 }
@@ -42,9 +42,9 @@ struct BySnmp<'a>(&'a Master, u32);
 
 impl Asked for BySnmp<'_> {
     fn counter(&self, Counter(column, ..): Counter) -> u64 {
-        let said = self.0.ask("snmpget", &format!("{ROOT}.1.2.1.{column}.{}", self.1));
-        let value = said.rsplit(' ').next().unwrap_or_default().trim();
-        value.parse().unwrap_or_else(|_| panic!("no counter: {said}"))
+        let printed = self.0.query("snmpget", &format!("{ROOT}.1.2.1.{column}.{}", self.1));
+        let value = printed.rsplit(' ').next().unwrap_or_default().trim();
+        value.parse().unwrap_or_else(|_| panic!("no counter: {printed}"))
     }
 }
 
@@ -122,7 +122,7 @@ fn check_counters(master: &Master, address: &str, index: u32) {
     ];
     for counter in COUNTERS {
         let read = ways.map(|way| {
-            // What the exporter has read is at most 250 ms older than the report.
+            // The exporter's values are at most 250 ms older than the report.
             std::thread::sleep(std::time::Duration::from_millis(300));
             way.counter(counter)
         });
@@ -135,8 +135,8 @@ fn check_what_was_agreed(master: &Master, index: u32) {
     // What was agreed does not change.
     let socket = ByMonitor(master, "receiver").socket().expect("the socket");
     let column = |column: u32| {
-        let said = master.ask("snmpget", &format!("{ROOT}.1.2.1.{column}.{index}"));
-        said.split_once(" = ").map(|(_, value)| value.trim().trim_matches('"').to_owned())
+        let printed = master.query("snmpget", &format!("{ROOT}.1.2.1.{column}.{index}"));
+        printed.split_once(" = ").map(|(_, value)| value.trim().trim_matches('"').to_owned())
     };
     assert_eq!(column(6).as_deref(), socket["socket"]["local"].as_str());
     assert_eq!(column(7).as_deref(), socket["socket"]["remote"].as_str());
@@ -144,7 +144,7 @@ fn check_what_was_agreed(master: &Master, index: u32) {
 }
 
 #[test]
-fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
+fn a_live_socket_has_the_same_values_in_snmp_prometheus_and_monitor() {
     if !require_programs(&["snmpd", "snmptrapd", "snmpget", "snmptable"]) {
         return;
     }
@@ -163,9 +163,9 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
         monitor.socket().is_some_and(|one| one["socket"]["messages"].as_u64() > Some(0))
     });
     let count = format!("{ROOT}.1.1.0");
-    wait_until("both sockets", || master.ask("snmpget", &count).contains("= 2"));
+    wait_until("both sockets", || master.query("snmpget", &count).contains("= 2"));
     // The number that the exporter gave the socket, the same for both of its readers.
-    let role = |index: u32| master.ask("snmpget", &format!("{ROOT}.1.2.1.4.{index}"));
+    let role = |index: u32| master.query("snmpget", &format!("{ROOT}.1.2.1.4.{index}"));
     let index = if role(1).contains("= 2") { 1 } else { 2 };
     assert!(role(index).contains("= 2"), "no receiver: {}", role(index));
 
@@ -175,9 +175,9 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     // The sender is too slow for what was agreed: `int_delay` is the seventh parameter.
     let begun = format!(".{ROOT}.0.1");
     wait_until("the notification", || master.log("snmptrapd").contains(&begun));
-    let told = master.log("snmptrapd");
+    let trap_log = master.log("snmptrapd");
     let asked = format!(".{ROOT}.1.3.1.2.{index}.7 = Gauge32: 20000");
-    assert!(told.contains(&asked), "{asked} is not in {told}");
+    assert!(trap_log.contains(&asked), "{asked} is not in {trap_log}");
     let violated = |page: &str| {
         page.lines().any(|line| {
             line.starts_with("ontempo_qos_violated{")
@@ -193,7 +193,7 @@ fn a_live_socket_is_the_same_by_snmp_prometheus_and_monitor() {
     assert_eq!(exporting.0.wait().expect("it ends").code(), Some(0));
 }
 
-/// The tables by their names, where the modules that ours imports are there.
+/// The tables by name, if the MIB modules that ours imports are installed.
 fn table(master: &Master) {
     let Some(modules) = modules() else {
         skip!("the modules SNMPv2-SMI, -TC and -CONF are missing; npm fetches them");

@@ -1,5 +1,5 @@
-//! `ontempo netvideo`, `tg` and `gateway` over loopback, where there is no RSVP daemon: what they
-//! carry, what they tell, and what they say when they cannot.
+//! `ontempo netvideo`, `tg` and `gateway` over loopback without an RSVP daemon: delivery, events and
+//! error messages.
 
 mod common;
 
@@ -7,14 +7,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
-use common::{Listening, Place, Ran, interrupt, json_lines};
+use common::{ListeningProgram, Place, Ran, interrupt, json_lines};
 use serde_json::Value;
 
-fn of<'a>(told: &'a [Value], event: &str) -> Vec<&'a Value> {
-    told.iter().filter(|one| one["event"] == event).collect()
+fn of<'a>(events: &'a [Value], event: &str) -> Vec<&'a Value> {
+    events.iter().filter(|one| one["event"] == event).collect()
 }
 
-/// Runs a program where no RSVP daemon is.
+/// Runs a program without an RSVP daemon.
 fn run(place: &Place, arguments: &[&str]) -> Ran {
     let mut command = place.command(arguments);
     command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
@@ -22,28 +22,30 @@ fn run(place: &Place, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_video_is_carried_and_both_ends_tell_of_each_message_and_of_the_agreement() {
+fn both_ends_of_a_video_log_each_message_and_the_agreed_specification() {
     let place = Place::new("qos-video", "");
-    let receiver =
-        Listening::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0", "--messages"]);
+    let receiver = ListeningProgram::start(
+        &place,
+        &["netvideo", "receive", "--listen", "127.0.0.1:0", "--messages"],
+    );
     let rate = ["--rate", "60 messages/s", "--vary", "25 %", "--seconds", "1"];
     let to = ["netvideo", "send", receiver.local.as_str()];
     let ran = run(&place, &[&to[..], &rate, &["--json", "--messages"]].concat());
     let sent = json_lines(&ran.succeeds().out);
     let (received, code) = receiver.end();
     assert_eq!(code, Some(0));
-    let numbers = |told: &[Value], event| -> Vec<u64> {
-        of(told, event).iter().filter_map(|one| one["number"].as_u64()).collect()
+    let numbers = |events: &[Value], event| -> Vec<u64> {
+        of(events, event).iter().filter_map(|one| one["number"].as_u64()).collect()
     };
     let numbered = numbers(&sent, "sent");
     assert!((45..=80).contains(&numbered.len()), "{numbered:?}");
     assert_eq!(numbered, numbers(&received, "received"));
     assert!(of(&received, "received").iter().all(|one| one["bytes"] == 1_280
         && one["delay_ns"].as_u64().is_some_and(|delay| delay < 1_000_000_000)));
-    for told in [&sent, &received] {
-        let [agreed] = of(told, "agreed")[..] else { panic!("{told:?}") };
+    for events in [&sent, &received] {
+        let [agreed] = of(events, "agreed")[..] else { panic!("{events:?}") };
         assert_eq!(agreed["specification"]["max_rate"], "80 messages/s");
-        let [summary] = of(told, "summary")[..] else { panic!("{told:?}") };
+        let [summary] = of(events, "summary")[..] else { panic!("{events:?}") };
         assert_eq!(
             (&summary["lost_messages"], &summary["messages"]),
             (&0.into(), &numbered.len().into())
@@ -56,7 +58,7 @@ fn generators_load_a_path_over_tcp_and_over_udp() {
     let place = Place::new("qos-tg", "");
     for over in ["tcp", "udp"] {
         let listen = ["tg", "receive", "--listen", "127.0.0.1:0", "--over", over];
-        let receiver = Listening::start(&place, &listen);
+        let receiver = ListeningProgram::start(&place, &listen);
         let to = ["tg", "send", &receiver.local, "--over", over, "--seconds", "1"];
         let ran = run(&place, &[&to[..], &["--rate", "200 messages/s"]].concat());
         let text = &ran.succeeds().out;
@@ -65,29 +67,29 @@ fn generators_load_a_path_over_tcp_and_over_udp() {
         assert_eq!(code, Some(0), "{over}");
         let [summary] = of(&received, "summary")[..] else { panic!("{received:?}") };
         assert_eq!(summary["bytes"], 200 * 1_024, "{over}");
-        assert!(of(&received, "received").is_empty(), "nobody has asked for them");
+        assert!(of(&received, "received").is_empty(), "only with --messages");
     }
 }
 
 #[test]
-fn without_an_rsvp_daemon_a_flow_goes_on_and_says_so_unless_it_must_reserve() {
+fn without_an_rsvp_daemon_a_flow_continues_with_a_message_unless_it_must_reserve() {
     let place = Place::new("qos-unreserved", "");
-    let asked = ["--reserve", "controlled-load"];
-    let listen = [&["netvideo", "receive", "--listen", "127.0.0.1:0"][..], &asked].concat();
-    let receiver = Listening::start(&place, &listen);
+    let reserve = ["--reserve", "controlled-load"];
+    let listen = [&["netvideo", "receive", "--listen", "127.0.0.1:0"][..], &reserve].concat();
+    let receiver = ListeningProgram::start(&place, &listen);
     let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
-    let ran = run(&place, &[&send[..], &asked, &["--must-reserve"]].concat());
+    let ran = run(&place, &[&send[..], &reserve, &["--must-reserve"]].concat());
     ran.fails(3, &["no RSVP daemon at", "no.sock"]);
     drop(receiver);
-    let receiver = Listening::start(&place, &listen);
+    let receiver = ListeningProgram::start(&place, &listen);
     let send = ["netvideo", "send", receiver.local.as_str(), "--seconds", "1"];
-    let ran = run(&place, &[&send[..], &asked, &["--json"]].concat());
-    let told = json_lines(&ran.succeeds().out);
-    assert_eq!(of(&told, "summary")[0]["lost_messages"], 0);
+    let ran = run(&place, &[&send[..], &reserve, &["--json"]].concat());
+    let events = json_lines(&ran.succeeds().out);
+    assert_eq!(of(&events, "summary")[0]["lost_messages"], 0);
 }
 
 #[test]
-fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
+fn two_gateways_relay_any_client_and_server_and_print_summaries_at_ctrl_c() {
     let place = Place::new("qos-gateway", "");
     let server = TcpListener::bind("127.0.0.1:0").expect("a port");
     let web = server.local_addr().expect("an address").to_string();
@@ -100,28 +102,28 @@ fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
     });
     fs::write(place.path("q.toml"), "max_rate = \"80 messages/s\"\nsize = \"1000 bytes\"\n")
         .expect("a specification");
-    let asked = ["--spec", "q.toml", "--direction", "receive"];
+    let options = ["--spec", "q.toml", "--direction", "receive"];
     let near = ["gateway", "--listen", "127.0.0.1:0", "--server", &web];
-    let near_server = Listening::start(&place, &[&near[..], &asked].concat());
+    let near_server = ListeningProgram::start(&place, &[&near[..], &options].concat());
     let near = ["gateway", "--listen", "127.0.0.1:0", "--to", &near_server.local];
-    let near_client = Listening::start(&place, &[&near[..], &asked].concat());
+    let near_client = ListeningProgram::start(&place, &[&near[..], &options].concat());
     let mut client = TcpStream::connect(&near_client.local).expect("a connection");
     let sent: Vec<u8> = (0..50_000u32).map(|byte| (byte % 251) as u8).collect();
     client.write_all(&sent).expect("written");
     let mut back = vec![0; sent.len()];
     client.read_exact(&mut back).expect("it comes back");
-    assert!(back == sent, "what comes back is what was sent");
+    assert!(back == sent, "the echo is unchanged");
     // The connection is still there.
     for (gateway, sending) in [(near_client, false), (near_server, true)] {
         interrupt(&gateway.child.0);
-        let (told, code) = gateway.end();
-        assert_eq!(code, Some(0), "{told:?}");
-        // Of the way back only, each message no longer than was asked for.
-        let [agreed] = of(&told, "agreed")[..] else { panic!("{told:?}") };
+        let (events, code) = gateway.end();
+        assert_eq!(code, Some(0), "{events:?}");
+        // Only the direction back has a specification.
+        let [agreed] = of(&events, "agreed")[..] else { panic!("{events:?}") };
         assert_eq!(agreed["direction"], if sending { "sending" } else { "receiving" });
-        let summaries = of(&told, "summary");
-        assert_eq!(summaries.len(), 2, "{told:?}");
-        assert!(summaries.iter().all(|one| one["connection"] == 1), "{told:?}");
+        let summaries = of(&events, "summary");
+        assert_eq!(summaries.len(), 2, "{events:?}");
+        assert!(summaries.iter().all(|one| one["connection"] == 1), "{events:?}");
         let back = &summaries[usize::from(!sending)];
         if !sending {
             assert_eq!((&back["direction"], &back["bytes"]), (&"receiving".into(), &50_000.into()));
@@ -134,12 +136,13 @@ fn a_pair_of_gateways_carries_any_client_and_server_and_sums_up_at_ctrl_c() {
 }
 
 #[test]
-fn ctrl_c_ends_who_waits_and_leaves_what_was_counted() {
+fn ctrl_c_ends_a_waiting_receiver_and_still_prints_the_summary() {
     let place = Place::new("qos-interrupt", "");
-    let waiting = Listening::start(&place, &["tg", "receive", "--listen", "127.0.0.1:0"]);
+    let waiting = ListeningProgram::start(&place, &["tg", "receive", "--listen", "127.0.0.1:0"]);
     interrupt(&waiting.child.0);
     assert_eq!(waiting.end(), (Vec::new(), Some(130)));
-    let receiver = Listening::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0"]);
+    let receiver =
+        ListeningProgram::start(&place, &["netvideo", "receive", "--listen", "127.0.0.1:0"]);
     let send = ["netvideo", "send", &receiver.local, "--seconds", "3600", "--json", "--messages"];
     let mut sending = place.spawn(&send);
     let mut out = BufReader::new(sending.stdout.take().expect("its output"));
@@ -158,7 +161,7 @@ fn ctrl_c_ends_who_waits_and_leaves_what_was_counted() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_a_sentence() {
+fn errors_are_reported_in_a_sentence() {
     let place = Place::new("qos-refusals", "");
     fs::write(place.path("other.toml"), "rate = 3\n").expect("a file");
     fs::write(
@@ -176,7 +179,7 @@ fn what_is_wrong_is_told_in_a_sentence() {
         "max_rate = \"80 messages/s\"\npeak_rate = \"95 messages/s\"\n",
     )
     .expect("a file");
-    let receiver = Listening::start(
+    let receiver = ListeningProgram::start(
         &place,
         &["netvideo", "receive", "--listen", "127.0.0.1:0", "--spec", "firm.toml"],
     );

@@ -1,14 +1,14 @@
-//! `ontempo probe` over loopback: what it measures, and what it says when it cannot.
+//! `ontempo probe` over loopback: measurements and error messages.
 
 mod common;
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Listening, Place, Ran, SCENARIO, interrupt};
+use common::{ListeningProgram, Place, Ran, SCENARIO, interrupt};
 
-fn listener(place: &Place, more: &[&str]) -> Listening {
-    Listening::start(place, &[&["probe", "--listen", "127.0.0.1:0"], more].concat())
+fn listener(place: &Place, more: &[&str]) -> ListeningProgram {
+    ListeningProgram::start(place, &[&["probe", "--listen", "127.0.0.1:0"], more].concat())
 }
 
 #[test]
@@ -19,8 +19,8 @@ fn throughput_and_loss_are_measured_for_each_spacing() {
     let more =
         ["--spacing", "1 ms,2 ms,psp-damped", "--seconds", "1", "--token", "secret", "--json"];
     let ran = place.run(&[&["probe", to], &more[..]].concat());
-    let said = ran.succeeds().json();
-    let rows = said["spacings"].as_array().expect("rows");
+    let printed = ran.succeeds().json();
+    let rows = printed["spacings"].as_array().expect("rows");
     assert_eq!(rows.len(), 3);
     for (row, spacing) in rows.iter().zip([1e-3, 2e-3]) {
         let number = |name: &str| row[name].as_f64().expect("a number");
@@ -46,7 +46,7 @@ fn throughput_and_loss_are_measured_for_each_spacing() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_a_sentence() {
+fn errors_are_reported_in_a_sentence() {
     let place = Place::new("probe-refusals", SCENARIO);
     let listener = listener(&place, &["--token", "secret"]);
     let to = listener.local.as_str();
@@ -66,7 +66,7 @@ fn what_is_wrong_is_told_in_a_sentence() {
 }
 
 #[test]
-fn ctrl_c_leaves_what_was_measured() {
+fn ctrl_c_still_prints_finished_measurements() {
     let place = Place::new("probe-interrupt", SCENARIO);
     let listener = listener(&place, &[]);
     let to = listener.local.as_str();

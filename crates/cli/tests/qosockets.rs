@@ -1,5 +1,5 @@
-//! QoSockets beside live daemons: two hosts and two routers, real packets, real classes. Needs the
-//! rights of root; the tests say so where they are skipped.
+//! QoSockets with live RSVP daemons: two hosts and two routers, real packets, HTB classes. Needs
+//! root; skipped tests are reported.
 
 mod common;
 mod reserved;
@@ -22,9 +22,9 @@ loss = "5 %"
 coerced = true
 "#;
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// `ontempo netvideo` at a host, and what it tells.
+/// `ontempo netvideo` at a host, and its events.
 struct Program {
     child: Killed,
     lines: Receiver<Value>,
@@ -37,9 +37,9 @@ impl Program {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Killed(command.spawn().expect("it starts"));
         let (sender, lines) = channel();
-        let told = BufReader::new(child.0.stdout.take().expect("a pipe"));
+        let stdout = BufReader::new(child.0.stdout.take().expect("a pipe"));
         std::thread::spawn(move || {
-            for line in told.lines().map_while(Result::ok) {
+            for line in stdout.lines().map_while(Result::ok) {
                 let Ok(value) = serde_json::from_str(&line) else { continue };
                 if sender.send(value).is_err() {
                     return;
@@ -53,7 +53,7 @@ impl Program {
     #[track_caller]
     fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if let Ok(value) = self.lines.recv_timeout(Duration::from_millis(200)) {
                 self.seen.push(value.clone());
                 if is_it(&value) {
@@ -61,10 +61,10 @@ impl Program {
                 }
             }
         }
-        panic!("in vain waited for a line; seen: {:?}", self.seen);
+        panic!("timeout waiting for a line; seen: {:?}", self.seen);
     }
 
-    /// Waits until the reservation is told to be in a state, for a reason that begins so.
+    /// Waits for a reservation event with this state and a reason that starts with `reason`.
     #[track_caller]
     fn until_reserved(&mut self, state: &str, reason: &str) {
         self.until(|value| {
@@ -74,7 +74,7 @@ impl Program {
         });
     }
 
-    /// Its summary, and how it ended.
+    /// Its summary, and whether it succeeded.
     #[track_caller]
     fn end(mut self) -> (Value, bool) {
         let summary = self.until(|value| value["event"] == "summary");
@@ -99,10 +99,11 @@ fn sender(network: &Network, (over, fingerprint): (&str, &str), more: &[&str]) -
     Program::start(network, "h1", &words)
 }
 
-/// Packets that have passed the one class of a flow at the first router.
+/// Packets sent by the flow's class at the first router.
 fn passed(network: &Network) -> u64 {
-    let shown = run("tc", &["-n", &network.space("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
-    let (_, of_flow) = shown.split_once("class htb 1:1001").expect("a class of the flow's");
+    let shown =
+        run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
+    let (_, of_flow) = shown.split_once("class htb 1:1001").expect("the flow's class");
     let (_, sent) = of_flow.split_once("bytes ").expect("a count");
     sent.split(' ').next().and_then(|count| count.parse().ok()).expect("a number")
 }
@@ -155,7 +156,7 @@ fn network(test: &str) -> Network {
 }
 
 #[test]
-fn a_reserved_flow_passes_an_overload_over_each_carrier_and_leaves_no_trace() {
+fn a_reserved_flow_passes_an_overload_over_each_transport_and_leaves_no_state() {
     if !can_reserve() {
         return;
     }
@@ -170,7 +171,7 @@ fn a_reserved_flow_passes_an_overload_over_each_carrier_and_leaves_no_trace() {
 }
 
 #[test]
-fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_ends() {
+fn a_reservation_beyond_the_link_rate_is_refused_and_the_flow_continues_or_ends() {
     if !can_reserve() {
         return;
     }
@@ -194,16 +195,16 @@ fn more_than_the_link_has_is_refused_with_its_reason_and_the_flow_goes_on_or_end
         let mut here = sender(&network, (over, ""), &[&more[..], &["--must-reserve"]].concat());
         there.until_reserved("refused", "10.0.1.1");
         assert_eq!(here.child.0.wait().expect("it ends").code(), Some(3), "over {over}");
-        let mut said = String::new();
-        here.child.0.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-        let told = format!("nothing is reserved: at the receiver: {reason}");
-        assert!(said.contains(&told), "{said}");
+        let mut printed = String::new();
+        here.child.0.stderr.take().expect("a pipe").read_to_string(&mut printed).expect("text");
+        let expected = format!("nothing is reserved: at the receiver: {reason}");
+        assert!(printed.contains(&expected), "{printed}");
     }
     network.end();
 }
 
 #[test]
-fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
+fn a_restarted_daemon_has_the_reservation_again() {
     if !can_reserve() {
         return;
     }
@@ -217,7 +218,7 @@ fn a_daemon_that_is_killed_and_started_anew_has_the_reservation_again() {
         there.until_reserved("controlled load", "");
         let class = network.classes("r1", BOTTLENECK);
         assert_eq!(class.len(), 1);
-        // A router's: it is told anew by refreshes. Hosts': by the applications.
+        // A router's state is restored by refreshes, a host's by its applications.
         network.signal("r1", "-KILL");
         network.start("r1");
         wait_until("the router's state", || network.status("r1").census.enforced == 1);

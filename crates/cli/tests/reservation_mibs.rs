@@ -27,9 +27,9 @@ impl Walk {
     fn of(master: &Master) -> Self {
         let mut objects = BTreeMap::new();
         for root in [RSVP, INT_SRV] {
-            let said = master.ask("snmpwalk", root);
-            // Of a tree without objects the tools say so, with its name.
-            let lines = said.lines().filter(|line| !line.contains("No Such "));
+            let printed = master.query("snmpwalk", root);
+            // For a tree without objects, the tools print a message with its name.
+            let lines = printed.lines().filter(|line| !line.contains("No Such "));
             let lines = lines.filter_map(|line| line.split_once(" = "));
             let below = |name: &str| name.strip_prefix(".1.3.6.1.2.1.").map(str::to_owned);
             objects.extend(
@@ -81,7 +81,7 @@ fn export(network: &Network, node: &str, master: &Master) -> Killed {
     command.current_dir(&master.place.0).stdout(Stdio::null());
     let exporting = Killed(command.spawn().expect("ip is there"));
     let bad_packets = format!(".{RSVP}.2.1.0");
-    wait_until("the sub-agent", || master.ask("snmpwalk", RSVP).contains(&bad_packets));
+    wait_until("the sub-agent", || master.query("snmpwalk", RSVP).contains(&bad_packets));
     exporting
 }
 
@@ -104,7 +104,7 @@ fn check_what_rsvp_knows(walk: &Walk, from: &str, by: &str) {
     let path = walk.only_row("51.1.2");
     assert_eq!((path[&4], path[&9], path[&11]), (&*h1, &*source, &*h1), "{path:?}");
     assert_eq!((path[&13], path[&14], path[&15], path[&16]), (from, "500000", "0", "4000"));
-    // R = 500 ms; the previous IP hop is an RSVP hop; nothing on the way is broken.
+    // R = 500 ms; the previous IP hop is an RSVP hop; no break on the path.
     assert_eq!((path[&19], path[&20], path[&23]), ("500", "1", "2"));
     assert_eq!((path[&28], path[&38], path[&44]), ("1", "1", "1"));
     assert_ne!(path[&21], "0:0:00:00.00", "the time of the last change");
@@ -154,7 +154,7 @@ fn check_what_goes_beyond(network: &Network, master: &Master) {
 }
 
 #[test]
-fn a_router_serves_what_it_has_reserved() {
+fn a_router_serves_its_reservations() {
     if !can_ask() {
         return;
     }
@@ -176,7 +176,7 @@ fn a_router_serves_what_it_has_reserved() {
 
     // GetBulk finds what GetNext finds.
     for root in [RSVP, INT_SRV] {
-        assert_eq!(master.ask("snmpbulkwalk", root), master.ask("snmpwalk", root));
+        assert_eq!(master.query("snmpbulkwalk", root), master.query("snmpwalk", root));
     }
     drop(receiver);
     until(&mut sender, |event| !is_reserved(event));

@@ -1,5 +1,5 @@
-//! Reservations end to end: daemons on two hosts and two routers, real packets, real classes. Needs
-//! the rights of root; the tests say so where they are skipped.
+//! Reservations end to end: daemons on two hosts and two routers, real packets, HTB classes. Needs
+//! root; skipped tests are reported.
 
 mod common;
 mod reserved;
@@ -18,20 +18,20 @@ use reserved::{BOTTLENECK, NODES, Network, SPARE, can_reserve, is_reserved, run,
 
 /// The round trip between the hosts.
 fn round_trip(network: &Network, to: &str) -> f64 {
-    let said = network.exec("h1", &format!("ping -q -c 5 -i 0.02 {to}"));
-    let (_, times) = said.split_once("mdev = ").expect("times");
+    let printed = network.exec("h1", &format!("ping -q -c 5 -i 0.02 {to}"));
+    let (_, times) = printed.split_once("mdev = ").expect("times");
     times.split('/').nth(1).and_then(|mean| mean.parse().ok()).expect("a mean")
 }
 
 #[test]
-fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
+fn a_reservation_over_two_routers_protects_a_flow_and_leaves_no_state() {
     if !can_reserve() {
         return;
     }
     let network = Network::running("protects", false);
     let rtt = round_trip(&network, "10.0.3.2");
     let mut sender = network.announced(500);
-    let mut receiver = network.heard();
+    let mut receiver = network.subscribed_client();
     let mut took = Vec::new();
     for _ in 0..5 {
         let begun = Instant::now();
@@ -39,7 +39,7 @@ fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
         until(&mut sender, is_reserved);
         took.push(begun.elapsed().as_secs_f64() * 1e3);
         until(&mut receiver, |event| matches!(event, Notice::Confirmed { .. }));
-        // What is asked is no more than what is sent.
+        // The requested rate is at most the sending rate.
         assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
         receiver
             .ask(ontempo_reservation::local::Request::Release { session: network.session() })
@@ -63,7 +63,8 @@ fn a_reservation_over_two_routers_protects_a_flow_and_ends_without_a_trace() {
     network.reserve(&mut receiver, 600);
     until(&mut sender, is_reserved);
     let (protected, flood) = overloaded();
-    let shown = run("tc", &["-n", &network.space("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
+    let shown =
+        run("tc", &["-n", &network.namespace("r1"), "-s", "class", "show", "dev", BOTTLENECK]);
     eprintln!(
         "sent and got: {open:?} without a reservation, {protected:?} with one, beside {flood:?}\n{shown}"
     );
@@ -97,13 +98,13 @@ fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut receiver = network.heard();
+    let mut receiver = network.subscribed_client();
     network.reserve(&mut receiver, 500);
-    let mut told = String::new();
-    BufReader::new(sender.stdout.as_mut().expect("a pipe")).read_line(&mut told).expect("a line");
-    assert!(told.contains("reserved") && told.contains("62500"), "{told}");
+    let mut line = String::new();
+    BufReader::new(sender.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.contains("reserved") && line.contains("62500"), "{line}");
     assert_eq!(network.classes("r1", BOTTLENECK), ["1:1001 500Kbit"]);
-    let filters = run("tc", &["-n", &network.space("r1"), "filter", "show", "dev", BOTTLENECK]);
+    let filters = run("tc", &["-n", &network.namespace("r1"), "filter", "show", "dev", BOTTLENECK]);
     assert!(filters.contains("protocol ipv6") && filters.contains("0fa0138c/ffffffff at 40"));
     let status = network.status("r2");
     assert_eq!((status.census.paths, status.census.enforced), (1, 1), "{status:?}");
@@ -116,13 +117,13 @@ fn ipv6_reserves_as_ipv4_does_and_a_crashed_sender_is_torn_down() {
 }
 
 #[test]
-fn more_than_the_link_has_is_refused_with_the_reason_and_what_stood_stays() {
+fn a_reservation_beyond_the_link_rate_is_refused_and_existing_ones_stay() {
     if !can_reserve() {
         return;
     }
     let network = Network::running("refused", false);
     let mut sender = network.announced(2000);
-    let mut receiver = network.heard();
+    let mut receiver = network.subscribed_client();
     // 90 % of 1.5 Mbit/s may be reserved.
     network.reserve(&mut receiver, 1400);
     let refused = |event: &Notice| match event {
@@ -146,14 +147,14 @@ fn more_than_the_link_has_is_refused_with_the_reason_and_what_stood_stays() {
 }
 
 #[test]
-fn a_killed_routers_daemon_leaves_no_gap_and_state_comes_back_from_refreshes() {
+fn a_killed_router_daemon_causes_no_gap_and_refreshes_restore_its_state() {
     if !can_reserve() {
         return;
     }
     let mut network = Network::running("killed", false);
     let (_sender, _receiver) = network.reserved(500);
     let before = network.classes("r1", BOTTLENECK);
-    // A class that nobody will ask for again.
+    // A class that no reservation will claim.
     let stale = "tc class add dev l1 parent 1:fff0 classid 1:1007 htb rate 100kbit ceil 1500kbit; \
                  tc filter add dev l1 parent 1: protocol ip prio 14 u32 match ip dst 10.0.3.2/32 \
                  match ip protocol 17 0xff match ip dport 9 0xffff flowid 1:1007";
@@ -185,7 +186,7 @@ fn a_killed_routers_daemon_leaves_no_gap_and_state_comes_back_from_refreshes() {
 }
 
 #[test]
-fn a_flow_takes_its_reservation_along_when_routes_change_and_links_break() {
+fn a_reservation_follows_its_flow_when_routes_change_and_links_break() {
     if !can_reserve() {
         return;
     }
@@ -211,7 +212,7 @@ fn a_flow_takes_its_reservation_along_when_routes_change_and_links_break() {
 }
 
 #[test]
-fn what_is_not_sealed_is_dropped_and_counted_where_a_key_is_set() {
+fn unauthenticated_messages_are_dropped_and_counted_if_a_key_is_set() {
     if !can_reserve() {
         return;
     }
@@ -255,11 +256,11 @@ fn tshark_finds_nothing_malformed_in_a_real_reservation() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("tshark");
-        let mut said = BufReader::new(capture.stderr.take().expect("a pipe")).lines();
+        let mut printed = BufReader::new(capture.stderr.take().expect("a pipe")).lines();
         let ready = |line: &std::io::Result<String>| {
             line.as_ref().is_ok_and(|line| line.contains("Capturing on"))
         };
-        assert!(said.any(|line| ready(&line)), "tshark captures");
+        assert!(printed.any(|line| ready(&line)), "tshark captures");
         std::thread::sleep(Duration::from_millis(700));
         let (sender, mut receiver) = network.reserved(500);
         network.reserve(&mut receiver, 5000);
@@ -287,7 +288,7 @@ fn tshark_finds_nothing_malformed_in_a_real_reservation() {
 }
 
 #[test]
-fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
+fn a_second_daemon_an_unprivileged_user_and_bad_input_are_refused() {
     if !can_reserve() {
         return;
     }
@@ -316,7 +317,7 @@ fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
         ran.fails(2, &["bad.toml", words[0], words[1]]);
     }
     network.place.run(&["rsvpd", "--check", "r1.toml"]).succeeds();
-    // A discipline of somebody else's stays.
+    // A qdisc that is not ours stays.
     network.signal("r1", "-TERM");
     network.exec("r1", "tc qdisc add dev l1 root handle 7: tbf rate 1mbit burst 3k latency 9ms");
     let theirs = Ran::of(network.daemon("r1").output().expect("ip is there"));
@@ -326,11 +327,11 @@ fn a_second_daemon_a_user_and_nonsense_are_refused_with_a_sentence() {
     for nonsense in [b"{\"id\":1,\"request\":\"fly\"}\n".to_vec(), vec![b'x'; MAX_LINE_LEN + 2]] {
         let mut stream = UnixStream::connect(network.place.path("r1.sock")).expect("a socket");
         stream.write_all(&nonsense).expect("it is taken");
-        let mut said = Vec::new();
-        // Whether it is told or cut off: the connection ends.
-        let _ = std::io::Read::read_to_end(&mut stream, &mut said);
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.is_empty() || said.contains("unknown variant `fly`"), "{said}");
+        let mut printed = Vec::new();
+        // With or without an error message, the connection ends.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut printed);
+        let printed = String::from_utf8_lossy(&printed);
+        assert!(printed.is_empty() || printed.contains("unknown variant `fly`"), "{printed}");
     }
     assert_eq!(network.status("r1").census.sessions, 0);
     network.end();

@@ -1,5 +1,5 @@
 //! Routers that are namespaces: the testbed of qosockets, two subnets and two routers with
-//! 1.5 Mbit/s between them. Needs the rights of root; the tests say so where they are skipped.
+//! 1.5 Mbit/s between them. Needs root; skipped tests are reported.
 
 mod common;
 mod emulated;
@@ -26,7 +26,7 @@ application = { kind = "cbr", rate = "300 kbit/s" }
 transport = { kind = "udp", packet = "1000 B" }
 "#;
 
-/// Runs a script in `ws1`; `in_r11` and `in_ws0` stand before what is done elsewhere.
+/// Runs a script in `ws1`; commands with the prefix `in_r11` or `in_ws0` run there.
 fn in_testbed(place: &Place, script: &str) -> Ran {
     let run = run_name(place);
     let words = format!(
@@ -36,27 +36,27 @@ fn in_testbed(place: &Place, script: &str) -> Ran {
 }
 
 #[test]
-fn routers_of_the_kernel_count_hops_and_answer_for_themselves_in_both_versions_of_ip() {
+fn kernel_routers_decrement_ttl_and_answer_pings_over_ipv4_and_ipv6() {
     if !can_emulate() || !require_programs(&["ping", "tc"]) {
         return;
     }
     let place = Place::new("hops", TESTBED);
     for (sink, prefix) in [("10.0.0.3", "10.1.0."), ("fd6f:6e74:656d:706f::3", "::1:")] {
         let ran = in_testbed(&place, &format!("ping -q -c 20 -i 0.02 -s 16 {sink}"));
-        // Twice 0.05 + 0.5 + 0.05 ms, and what a small packet takes at 1.5 Mbit/s.
-        let least = milliseconds(&ran.succeeds().out, "rtt min/avg/max/mdev = ", 0);
-        assert!((1.4..3.0).contains(&least), "{}", ran.out);
-        // Where a packet's hops are used up: the first router, then the second.
+        // Twice 0.05 + 0.5 + 0.05 ms, and the transmission time of a small packet at 1.5 Mbit/s.
+        let min = milliseconds(&ran.succeeds().out, "rtt min/avg/max/mdev = ", 0);
+        assert!((1.4..3.0).contains(&min), "{}", ran.out);
+        // The TTL expires at the first router, then at the second.
         for (hops, router) in [(1, 1), (2, 3)] {
             let ran = in_testbed(&place, &format!("ping -c 1 -t {hops} {sink}; true"));
             let answer = format!("{prefix}{router} icmp_seq=1 Time");
             assert!(ran.out.contains(&answer), "{answer}: {}", ran.out);
         }
-        // It can be spoken to at its far interface.
+        // The router answers at its far interface.
         let far = sink.replace("10.0.0.3", "10.1.0.4").replace("f::3", "f::1:4");
         in_testbed(&place, &format!("ping -q -c 1 {far}")).succeeds();
     }
-    // What `ontempo shell` is for: into a router itself.
+    // `ontempo shell` can enter a router.
     let run = run_name(&place);
     let words = ["shell", "s.toml", "r11", "--name", &run, "--", "ip", "-brief", "link"];
     let links = place.run(&words);
@@ -137,7 +137,7 @@ fn a_class_added_by_hand_protects_a_flow_from_an_overload() {
 }
 
 #[test]
-fn one_file_runs_in_both_worlds_and_what_a_kernels_router_cannot_do_is_refused() {
+fn one_scenario_runs_in_both_worlds_and_parts_unsupported_by_kernel_routers_are_refused() {
     if !can_emulate() || !require_programs(&["tc"]) {
         return;
     }

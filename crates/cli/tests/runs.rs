@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_check_explains_and_gives_the_canonical_form() {
+fn check_explains_a_scenario_and_prints_its_canonical_form() {
     let place = Place::new("check", SCENARIO);
     let words = place.run(&["check", "s.toml", "--set", "flows.video.count=7"]);
     assert!(words.succeeds().out.contains("7 video flows"), "{}", words.out);
@@ -37,7 +37,7 @@ fn the_same_scenario_and_seed_give_the_same_bytes_in_every_file() {
 }
 
 #[test]
-fn a_trace_only_listens() {
+fn a_trace_does_not_change_the_results() {
     let place = Place::new("listens", SCENARIO);
     place.run(&["simulate", "s.toml", "--out", "plain"]).succeeds();
     let links = ["bottleneck", "reverse", "right -> video.0.sink", "bulk.0.sink -> right"];
@@ -51,7 +51,7 @@ fn a_trace_only_listens() {
 }
 
 #[test]
-fn a_run_overwrites_the_one_before_it() {
+fn a_run_overwrites_the_previous_one() {
     let place = Place::new("overwrites", SCENARIO);
     place.run(&["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"]).succeeds();
     assert!(place.path("out/bottleneck.pcapng").exists());
@@ -84,8 +84,8 @@ fn a_summary_is_the_same_from_the_run_and_from_its_files() {
     assert_eq!(bottleneck["link"], "bottleneck");
     assert!(bottleneck["dropped"].as_u64().unwrap() > 0);
     let text = place.run(&["summary", "out"]);
-    let said = place.run(&arguments).out;
-    assert!(said.starts_with(text.succeeds().out.trim_end()), "{said}\n{}", text.out);
+    let printed = place.run(&arguments).out;
+    assert!(printed.starts_with(text.succeeds().out.trim_end()), "{printed}\n{}", text.out);
     assert!(text.out.contains("Means of 4 runs"));
 }
 
@@ -119,7 +119,7 @@ fn ctrl_c_ends_many_runs_at_once_and_keeps_those_that_are_finished() {
 }
 
 #[test]
-fn ctrl_c_leaves_nothing_of_a_single_run_and_all_of_the_one_before_it() {
+fn ctrl_c_during_a_single_run_writes_nothing_and_keeps_the_previous_run() {
     let place = Place::new("single", &endless());
     let arguments = ["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"];
     let child = place.spawn(&arguments);

@@ -44,7 +44,7 @@ fn departures(folder: &Path) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn tshark_finds_every_packet_of_each_link_and_no_fault_in_them() {
+fn tshark_finds_every_packet_of_each_link_well_formed() {
     if !require_programs(&["tshark"]) {
         return;
     }
@@ -83,7 +83,7 @@ fn tshark_finds_every_packet_of_each_link_and_no_fault_in_them() {
 }
 
 #[test]
-fn packets_are_as_long_as_in_the_model_and_acks_longer_by_their_blocks() {
+fn packets_have_the_modelled_length_and_acks_that_plus_their_sack_blocks() {
     if !require_programs(&["tshark"]) {
         return;
     }
@@ -108,7 +108,7 @@ fn packets_are_as_long_as_in_the_model_and_acks_longer_by_their_blocks() {
 }
 
 #[test]
-fn tshark_sees_the_blocks_and_the_retransmissions_that_the_simulator_counted() {
+fn tshark_sees_the_sack_blocks_and_retransmissions_that_the_simulator_counted() {
     if !require_programs(&["tshark"]) {
         return;
     }

@@ -75,7 +75,7 @@ fn check_marks(trace: &str) {
 }
 
 #[test]
-fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
+fn unmodified_iperf_is_marked_reserved_and_monitored() {
     if !can_reserve() || !require_programs(&["iperf3", "tshark", "ss"]) {
         return;
     }
@@ -118,7 +118,7 @@ fn iperf_is_marked_reserved_for_and_shown_without_knowing() {
 }
 
 #[test]
-fn the_programs_own_end_is_told() {
+fn the_exit_code_is_the_programs() {
     let place = Place::new("wrapped", "");
     fs::write(place.path("flow.toml"), SPECIFICATION).expect("a specification");
     let run =

@@ -23,16 +23,16 @@ use crate::routes::{ByAddress, ByLink, Routes};
 use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
 
-/// The port that flows go to.
+/// The destination port of flows.
 const PORT: u16 = 5000;
 
-/// Data that may wait in the kernel unsent: enough for it to be busy until it is asked for more.
+/// Maximum unsent data in the kernel: enough to keep it busy until the next write.
 const UNSENT: u32 = 256 << 10;
 
-/// Window of a receiver that the scenario does not limit, in packets.
-const WINDOW_NOT_GIVEN: u64 = 100_000;
+/// Receive window in packets if the scenario does not limit it.
+const DEFAULT_WINDOW: u64 = 100_000;
 
-/// The largest packet that a flow of ours sends; what others send, the interface limits.
+/// Largest packet of a flow's own traffic; commands are limited by the interface.
 pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
         Transport::Tcp(spec) => spec.packet,
@@ -57,7 +57,7 @@ pub(crate) fn network(
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let measure = &scenario.measure;
     let watches = layout.links.iter().map(|laid| {
-        // What waits in HTB is not seen here.
+        // Packets waiting in HTB are not seen here.
         let is_seen = routed.is_none_or(|routed| !routed.is_shaped(laid));
         let count = is_seen && measure.queues.contains(&laid.name);
         let record = measure.packets.contains(&laid.name);
@@ -85,7 +85,7 @@ fn group_of<'a>(scenario: &'a Scenario, layout: &Layout, flow: usize) -> Option<
     scenario.flows.get(&layout.groups[layout.flows[flow].group])
 }
 
-/// The traffic of a run, its sockets made in their hosts.
+/// The traffic of a run, with its sockets created in their hosts.
 pub(crate) fn traffic(
     scenario: &Scenario,
     layout: &Layout,
@@ -169,7 +169,7 @@ fn agent(
     })
 }
 
-/// The sentence for a socket that could not be made.
+/// The error sentence for a socket that could not be created.
 fn refused(flow: &str, spec: &TcpSpec, error: &io::Error) -> EmulationError {
     let name = kernel_name(&spec.congestion).unwrap_or_default();
     if error.kind() != io::ErrorKind::NotFound {
@@ -199,7 +199,7 @@ fn socket(version: Version, kind: Type, protocol: Protocol) -> io::Result<Socket
     Ok(socket)
 }
 
-/// Makes something in the namespace of `end`.
+/// Creates a value in the namespace of `end`.
 fn made<T: Send>(
     namespaces: &Namespaces,
     end: End,
@@ -222,8 +222,8 @@ fn tcp_sockets(
         let socket = socket(version, Type::STREAM, Protocol::TCP)?;
         socket.set_tcp_mss(segment)?;
         let window = spec.receive_window.get();
-        if window != WINDOW_NOT_GIVEN {
-            // The kernel keeps half of a buffer for its own needs.
+        if window != DEFAULT_WINDOW {
+            // The kernel uses half of a buffer for its own overhead.
             let bytes = window.saturating_mul(spec.packet.get()).saturating_mul(2);
             socket.set_recv_buffer_size(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         }
@@ -237,7 +237,7 @@ fn tcp_sockets(
         socket.set_tcp_mss(segment)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_notsent_lowat(UNSENT)?;
-        // What is not sent by the end is not, and does not keep its namespace alive.
+        // Data unsent at the end is discarded, so that it does not keep its namespace alive.
         socket.set_linger(Some(std::time::Duration::ZERO))?;
         socket.bind(&address(from, version, 0))?;
         Ok(socket)

@@ -26,7 +26,7 @@ const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);
 /// How long a command may take to end after SIGTERM, before SIGKILL.
 const GRACE: StdDuration = StdDuration::from_secs(1);
 
-/// A program to be run.
+/// A program to run.
 pub(crate) struct Task {
     /// `GROUP.INDEX.source` or `GROUP.INDEX.sink`.
     pub(crate) label: String,
@@ -41,14 +41,14 @@ pub(crate) struct Task {
 pub struct Log {
     /// The flow and the end at which the program ran.
     pub label: String,
-    /// What it wrote.
+    /// Its output.
     pub text: Vec<u8>,
 }
 
 /// Checks that the scenario's programs exist.
 ///
 /// # Errors
-/// Names the first one that does not.
+/// Names the first missing program.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), EmulationError> {
     for (name, group) in &scenario.flows {
         let Application::Command { command, peer } = &group.application else { continue };
@@ -114,7 +114,7 @@ pub(crate) fn inside(namespace: &str, words: &[String]) -> Command {
     command
 }
 
-/// A program that runs, or has run.
+/// A running or finished program.
 struct Running {
     task: Task,
     child: Child,
@@ -129,13 +129,13 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log.try_clone()?)
-            // A Ctrl-C is for us alone; we end it in its turn.
+            // Ctrl-C must reach only this process, which then ends the program.
             .process_group(0)
             .spawn()?;
         Ok(Self { task, child, log, status: None })
     }
 
-    /// Whether it has ended, and for the first time.
+    /// True the first time that it is found to have ended.
     fn has_ended(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.status.is_some() {
             return Ok(None);
@@ -148,21 +148,21 @@ impl Running {
         if self.status.is_none()
             && let Some(group) = Pid::from_raw(self.child.id().cast_signed())
         {
-            // One that has just ended needs no signal.
+            // A program that has just ended needs no signal.
             let _ = kill_process_group(group, signal);
         }
     }
 
     fn log(mut self) -> Log {
         let mut text = Vec::new();
-        // What cannot be read of a file in memory was not written.
+        // An in-memory file that cannot be read counts as empty.
         let _ = self.log.rewind().and_then(|()| self.log.read_to_end(&mut text));
         Log { label: self.task.label, text }
     }
 }
 
-/// Runs `tasks` until `end`, or until `control` is cancelled, ends those that still run, and returns
-/// their output.
+/// Runs `tasks` until `end`, or until `control` is cancelled, ends those that still run, and
+/// returns their output.
 ///
 /// # Errors
 /// If one cannot be started, or fails before the end.
@@ -225,7 +225,7 @@ fn end_all(running: &mut [Running]) {
         while waited < GRACE {
             let mut left = 0;
             for one in running.iter_mut() {
-                // Whatever cannot be waited for has ended.
+                // A process that cannot be waited for has ended.
                 left += u32::from(one.has_ended().is_ok() && one.status.is_none());
             }
             if left == 0 {
@@ -250,7 +250,7 @@ pub(crate) fn attached(
             return Ok(status);
         }
         if control.is_cancelled() {
-            // A shell does not end when it is asked to.
+            // An interactive shell ignores SIGTERM.
             child.kill()?;
             return child.wait();
         }

@@ -1,4 +1,4 @@
-//! What only a simulation can do, and the kernel's names for what it does itself.
+//! Limits of emulation, and the kernel's names for its congestion controls.
 
 use ontempo_foundation::Bytes;
 use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, World};
@@ -12,15 +12,15 @@ use crate::error::EmulationError;
 use crate::routers::Routed;
 use crate::traffic::STAMP;
 
-/// Flows of a run: most have hosts of their own.
+/// Maximum number of flows in a run: most have their own hosts.
 const MAX_FLOWS: u64 = 1_000;
 
-/// TCP's header with timestamps, and UDP's.
+/// Headers of TCP with timestamps, and of UDP, in bytes.
 const TCP_HEADER: u64 = 20;
 const TIMESTAMPS: u64 = 12;
 const UDP_HEADER: u64 = 8;
 
-/// The smallest segment that the kernel makes (`TCP_MIN_MSS`).
+/// Minimum segment size of the kernel (`TCP_MIN_MSS`).
 const MIN_SEGMENT: u64 = 88;
 
 /// MTU of the interfaces.
@@ -66,10 +66,10 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     })
 }
 
-/// Whether `scenario` can be emulated, as far as that does not depend on the machine.
+/// Checks whether `scenario` can be emulated, as far as that does not depend on the machine.
 ///
 /// # Errors
-/// Names each part that only a simulation can run, and why.
+/// Names each part that only a simulation can run, and the reason.
 pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError> {
     let mut problems = Vec::new();
     let flows: u64 = scenario.flows.values().map(|group| u64::from(group.count)).sum();
@@ -95,10 +95,10 @@ pub fn check(scenario: &Scenario, version: Version) -> Result<(), EmulationError
     Err(refused("this scenario can only be simulated", &problems))
 }
 
-/// The routers of `layout` if kernels route; else `None`.
+/// The routers of `layout` if the kernel routes; otherwise `None`.
 ///
 /// # Errors
-/// Names each part that they cannot do.
+/// Names each part that kernel routers do not support.
 pub(crate) fn routed(
     scenario: &Scenario,
     layout: &Layout,

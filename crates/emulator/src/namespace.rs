@@ -275,7 +275,7 @@ fn settings(forwards: bool) -> io::Result<()> {
         ("ipv4/tcp_rmem", &buffers),
         ("ipv4/tcp_wmem", &buffers),
     ];
-    // A router tells of every packet whose hops are used up, wherever packets come from.
+    // A router reports every packet whose hop limit is exceeded, wherever packets come from.
     let of_routers = [
         ("ipv4/ip_forward", "1"),
         ("ipv6/conf/all/forwarding", "1"),

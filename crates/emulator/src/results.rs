@@ -20,7 +20,7 @@ use crate::traffic::{Agent, Tcp, Traffic};
 pub struct Results {
     /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
     pub tables: Vec<ResultTable>,
-    /// How exactly packets were forwarded.
+    /// Accuracy of the forwarding times.
     pub report: ForwardingReport,
     /// Output of the scenario's programs.
     pub logs: Vec<Log>,
@@ -74,7 +74,7 @@ pub(crate) fn collect(
 }
 
 impl Run<'_> {
-    /// How the tables name the flow of this number.
+    /// The flow of this number as the tables identify it.
     fn flow(&self, number: usize) -> Flow<'_> {
         let laid = &self.layout.flows[number];
         let group = &self.layout.groups[laid.group];
@@ -110,14 +110,14 @@ impl Run<'_> {
             let mut totals = totals[number].since(&self.traffic.before[number]);
             let mut bytes = totals.delivered * agent.map_or(0, Agent::packet_size);
             if agent.is_none() {
-                // What a command's packets are, the network alone knows.
+                // Only the network sees a command's packets.
                 totals.sent = now.sent - before.sent;
                 totals.delivered = now.delivered - before.delivered;
                 bytes = now.delivered_bytes - before.delivered_bytes;
             }
             totals.dropped = now.dropped - before.dropped;
             let tcp = agent.and_then(Agent::tcp);
-            // What has no traffic of ours is a command's.
+            // A flow without traffic here is a command's.
             let (transport, congestion) = agent.map_or(("own", None), Agent::transport);
             FlowRow {
                 flow,

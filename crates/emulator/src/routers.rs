@@ -1,9 +1,9 @@
-//! Routers as namespaces: each node has an interface for each link that begins there, kernels
-//! forward by static routes, and what limits a link between routers is HTB at its beginning.
+//! Routers as namespaces: each node has an interface for each link that begins there, the kernel
+//! forwards by static routes, and HTB at the start of a link between routers limits it.
 //!
-//! The interface's other end is ours, as a host's is, so that a packet that HTB lets go takes the
-//! link's time on the wire, its delay and its losses from the model. HTB has the rate and the
-//! queue, and takes classes of whoever reserves.
+//! This process holds the other end of each interface, as for hosts: a packet that HTB releases
+//! gets the link's wire time, delay and losses from the model. HTB has the rate and the
+//! queue, and accepts classes for reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -33,19 +33,19 @@ const FIRST_OF_FLOWS: usize = 0x9000;
 /// Filters of flows, IPv4 and IPv6: after those of reservations, which have lower numbers.
 const FLOW_PREFERENCES: [u32; 2] = [8_192, 8_193];
 
-/// A layout whose nodes are all namespaces.
+/// A layout in which every node is a namespace.
 pub(crate) struct Routed {
     layout: Layout,
-    /// The namespaces: hosts as they are in any run, and behind them the routers.
+    /// The namespaces: hosts as in any run, followed by the routers.
     pub(crate) namespaces: Vec<Host>,
-    /// The link back, of each link.
+    /// The reverse link of each link.
     pub(crate) opposite: Vec<usize>,
     is_host: Vec<bool>,
     graph: Graph,
 }
 
 impl Routed {
-    /// # Errors
+    /// One sentence for each part of `layout` that kernel routers do not support.
     /// One sentence for each part of `layout` that routers of the kernel cannot do.
     pub(crate) fn new(layout: &Layout) -> Result<Self, Vec<String>> {
         let mut namespaces = hosts(layout);
@@ -96,12 +96,12 @@ impl Routed {
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 
-    /// Whether HTB limits the link: one between routers, of limited rate.
+    /// Whether HTB limits the link: a link between routers with a limited rate.
     pub(crate) fn is_shaped(&self, link: &LaidLink) -> bool {
         !self.is_host[link.from] && !self.is_host[link.to] && link.rate < Rate::UNLIMITED
     }
 
-    /// The layout, without the queues that HTB has.
+    /// The layout, without the queues that HTB implements.
     pub(crate) fn behind_queues(&self) -> Layout {
         let mut layout = self.layout.clone();
         for link in layout.links.iter_mut().filter(|link| self.is_shaped(link)) {
@@ -116,8 +116,8 @@ impl Routed {
         links.filter(move |(_, link)| link.from == node).map(|(place, _)| place)
     }
 
-    /// What the interface is called at which link `link` begins: `to-` and the neighbour's name,
-    /// or the link's number where an interface cannot have that name.
+    /// The name of the interface at which `link` begins: `to-` and the neighbour's name,
+    /// or the link's number if that is not a valid interface name.
     pub(crate) fn interface_name(&self, link: usize) -> String {
         let neighbour = &self.layout.nodes[self.layout.links[link].to];
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -126,27 +126,27 @@ impl Routed {
         if will_do { name } else { format!("link{link}") }
     }
 
-    /// Whether the node forwards.
+    /// Whether the node is a router.
     pub(crate) fn forwards(&self, node: usize) -> bool {
         self.interfaces(node).nth(1).is_some()
     }
 
-    /// The link by which a flow leaves its host at `end`.
+    /// The first link of a flow from its host at `end`.
     pub(crate) fn first_link(&self, end: End) -> usize {
         let flow = &self.layout.flows[end.flow()];
         let way = if end.is_sink() { &flow.reverse } else { &flow.forward };
         way.first().copied().unwrap_or_default()
     }
 
-    /// A router's addresses, one an interface, in both versions of IP.
+    /// A router's addresses, one per interface, in both IP versions.
     pub(crate) fn addresses(&self, space: &Host) -> Vec<(usize, End)> {
         let is_router = !self.is_host[space.node];
         let links = self.interfaces(space.node).filter(|_| is_router);
         links.map(|link| (link, End::router(link))).collect()
     }
 
-    /// Where a node that forwards sends packets: to the ends of flows on the flows' own ways,
-    /// and to all else on the shortest.
+    /// The routes of a router: to the ends of flows along the flows' own routes,
+    /// and to all other nodes along the shortest path.
     pub(crate) fn routes(&self, node: usize) -> Vec<(End, usize)> {
         let links = &self.layout.links;
         let mut shortest: BTreeMap<usize, Option<usize>> = BTreeMap::new();
@@ -173,10 +173,10 @@ impl Routed {
 
     /// The `tc` commands for the interface of `link`; empty if HTB does not limit it.
     ///
-    /// The ids are what a reservation builds on: `1:1` is the link, `1:2` best effort; others are
-    /// free for classes below `1:1`. Best effort has next to nothing of its own and borrows the
-    /// rest, last of all, so that what is reserved goes first. Where flows wait apart, each has a
-    /// class like it, known by where its packets go; they borrow in turn, a packet's worth each.
+    /// Reservations build on these ids: `1:1` is the link, `1:2` best effort; others are
+    /// free for classes below `1:1`. Best effort has almost no guaranteed rate and borrows the
+    /// rest at the lowest priority, so that reservations go first. With a queue per flow, each
+    /// flow has such a class, selected by destination; they borrow in turn, one packet at a time.
     pub(crate) fn shaping(&self, link: usize, largest: usize) -> String {
         let laid = &self.layout.links[link];
         let Ok(queue) = leaf(&laid.queue) else { return String::new() };
@@ -188,7 +188,7 @@ impl Routed {
         let least = |waiting: usize| (rate / BEST_EFFORT_SHARE / waiting.max(1) as u64).max(8);
         let common = format!("ceil {rate}bit burst {burst} cburst {burst} quantum {largest}");
         let mut lines = format!("qdisc add dev {device} root handle 1: htb default 2\n");
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             lines,
             "class add dev {device} parent 1: classid 1:1 htb rate {rate}bit {common}\n\
@@ -216,7 +216,7 @@ impl Routed {
         lines
     }
 
-    /// The flows whose packets of one direction take `link`, and where those packets go.
+    /// The flows whose packets of one direction use `link`, and their destinations.
     fn crossing(&self, link: usize) -> Vec<(usize, End)> {
         let flows = self.layout.flows.iter().enumerate();
         let ends = flows.filter_map(|(number, flow)| {
@@ -227,19 +227,19 @@ impl Routed {
     }
 }
 
-/// Whether each flow without a reservation waits apart.
+/// Whether each flow without a reservation has its own queue.
 fn is_by_flow(queue: &QueueSpec) -> bool {
     matches!(queue, QueueSpec::Wfq { unreserved: Unreserved::ByFlow, .. })
 }
 
-/// The queue of best effort as `tc` writes it.
+/// The best-effort queue in `tc` syntax.
 ///
 /// # Errors
-/// The name of the queue asked for, if `tc` has no such queue.
+/// The name of the configured queue, if `tc` has no such queue.
 fn leaf(queue: &QueueSpec) -> Result<String, &'static str> {
     let limit = match queue {
         QueueSpec::DropTail { limit } => limit,
-        // Their scheduling is what HTB is there for.
+        // HTB replaces their scheduling.
         QueueSpec::Wfq { limit, .. } | QueueSpec::Cbq { limit, .. } => limit,
         QueueSpec::Red { .. } => return Err("RED"),
         QueueSpec::Codel { .. } => return Err("CoDel"),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_wait_apart_have_a_class_each_in_either_direction() {
+    fn flows_with_separate_queues_have_a_class_each_in_either_direction() {
         let queue = r#"{ kind = "wfq", limit = "64 packets", unreserved = "by-flow" }"#;
         let layout = layout(queue, "");
         let routed = Routed::new(&layout).expect("it can be routed");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernels_router_cannot_do_is_told() {
+    fn what_kernel_routers_do_not_support_is_reported() {
         let queue = r#"{ kind = "codel" }"#;
         let one_way =
             r#"{ from = "r1", to = "x", rate = "1 Mbit/s", delay = "1 ms", duplex = false },"#;

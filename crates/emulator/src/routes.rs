@@ -1,4 +1,4 @@
-//! Which links a packet crosses, by its two addresses.
+//! Which links a packet crosses, by its source and destination address.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use ontempo_scenario::model::Delay;
 use crate::address::End;
 use crate::ip::Ends;
 
-/// Links one after the other, and the interface behind the last.
+/// A sequence of links, and the interface after the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) links: Vec<usize>,
@@ -19,10 +19,10 @@ pub(crate) struct Route {
 /// A namespace: a host, at which flows begin or end, or a router whose kernel forwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Its node's place in the layout.
+    /// Its node's index in the layout.
     pub(crate) node: usize,
     pub(crate) name: String,
-    /// The ends of flows that are there; none at a router.
+    /// The flow ends at this host; empty for a router.
     pub(crate) ends: Vec<End>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn hosts(layout: &Layout) -> Vec<Host> {
     hosts
 }
 
-/// The place in `hosts` of each flow's ends, two a flow.
+/// The index in `hosts` of each flow's ends, two per flow.
 fn host_of(layout: &Layout, hosts: &[Host]) -> Vec<usize> {
     let mut host_of = vec![0; layout.flows.len() * 2];
     for (place, host) in hosts.iter().enumerate() {
@@ -60,7 +60,7 @@ fn host_of(layout: &Layout, hosts: &[Host]) -> Vec<usize> {
 pub(crate) enum Routes {
     /// By its addresses, to another host: each host has one interface, in the same order.
     ByAddress(ByAddress),
-    /// Over the link that its interface stands for; kernels do the rest.
+    /// Over the link of its interface; the kernels route.
     ByLink(ByLink),
 }
 
@@ -72,7 +72,7 @@ impl Routes {
         }
     }
 
-    /// The route of a packet from `interface`; `None` if there is none between its ends.
+    /// The route of a packet from `interface`; `None` if its ends are not connected.
     pub(crate) fn of(&mut self, interface: usize, ends: Option<Ends>) -> Option<u32> {
         match self {
             Self::ByAddress(by) => by.between(ends?),
@@ -80,8 +80,8 @@ impl Routes {
         }
     }
 
-    /// Whether a packet of a flow comes from its host as it enters `route`, and whether it
-    /// reaches the other one at its end.
+    /// Whether a flow's packet comes from its source host as it enters `route`, and whether it
+    /// reaches its destination host at the end.
     pub(crate) fn joins(&self, route: u32, ends: Ends) -> (bool, bool) {
         match self {
             Self::ByAddress(_) => (true, true),
@@ -94,16 +94,16 @@ impl Routes {
     }
 }
 
-/// The links, each a route of its own, and where they begin and end.
+/// The links, each a route, and the nodes where they begin and end.
 pub(crate) struct ByLink {
     routes: Vec<Route>,
     nodes: Vec<(usize, usize)>,
-    /// The node of each end, two a flow.
+    /// The node of each end, two per flow.
     node_of: Vec<usize>,
 }
 
 impl ByLink {
-    /// Interfaces are in the order of the links that begin at them; behind link `i` is interface
+    /// Interfaces are in the order of the links that begin at them; link `i` ends at interface
     /// `opposite[i]`.
     pub(crate) fn new(layout: &Layout, opposite: &[usize]) -> Self {
         let hosts = hosts(layout);
@@ -118,14 +118,14 @@ impl ByLink {
     }
 }
 
-/// The routes of the flows, and those between other hosts once a packet has asked for one.
+/// The routes of the flows, and those between other hosts, added when a packet needs one.
 pub(crate) struct ByAddress {
     routes: Vec<Route>,
-    /// The host of each end, two a flow.
+    /// The host of each end, two per flow.
     host_of: Vec<usize>,
     /// The node of each host.
     nodes: Vec<usize>,
-    /// Routes between ends of different flows; none where no way leads there.
+    /// Routes between ends of different flows; `None` if not connected.
     others: HashMap<(usize, usize), Option<u32>>,
     graph: Graph,
 }
@@ -172,7 +172,7 @@ fn index(end: End) -> usize {
     end.flow() * 2 + usize::from(end.is_sink())
 }
 
-/// The layout's links as a graph, for ways that no flow takes.
+/// The layout's links as a graph, for routes that no flow uses.
 pub(crate) struct Graph {
     /// From, to, and mean delay of each link.
     links: Vec<(usize, usize, Duration)>,
@@ -189,7 +189,7 @@ impl Graph {
         Self { links: links.collect(), node_count: layout.nodes.len() }
     }
 
-    /// The way from one node to another of least delay, then of the fewest links, by relaxation
+    /// The path of least delay between two nodes, then of the fewest links, by relaxation
     /// (Bellman and Ford).
     pub(crate) fn shortest(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut best: Vec<Option<(Duration, u32)>> = vec![None; self.node_count];

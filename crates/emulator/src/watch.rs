@@ -1,4 +1,4 @@
-//! Watching a link: the queue that each packet finds, and every packet that passes.
+//! Watching a link: the queue length at each arrival, and every packet that passes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::network::Packet;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) offered: Time,
-    /// When its transmission began; `None` where it was dropped before.
+    /// When its transmission began; `None` if it was dropped before.
     pub(crate) started: Option<Time>,
     pub(crate) dropped: Option<DropReason>,
     pub(crate) flow: u32,
@@ -28,12 +28,12 @@ pub(crate) struct Seen {
     pub(crate) drops: u64,
 }
 
-/// What is kept of one link.
+/// The records of one link.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Group of each flow.
     groups: Arc<[u32]>,
-    /// What packets of each group saw, by queue length; `None` where nobody asks.
+    /// Arrivals and drops of each group, by queue length; `None` if not recorded.
     lengths: Option<Vec<Vec<Seen>>>,
     records: Option<Vec<PacketRecord>>,
 }
@@ -49,7 +49,7 @@ impl Watch {
         Self { groups, lengths, records: record_packets.then(Vec::new) }
     }
 
-    /// A packet was offered to a link that says at once what becomes of it.
+    /// A packet was offered to a link that returns its fate at once.
     pub(crate) fn offered(&mut self, packet: &Packet, found: u64, fate: Fate) {
         if let Some(seen) = self.seen(packet, found) {
             seen.arrivals += 1;
@@ -62,14 +62,14 @@ impl Watch {
         self.record(packet, started, dropped);
     }
 
-    /// A packet joins those that wait before a scheduled link.
+    /// A packet is enqueued at a scheduled link.
     pub(crate) fn enqueued(&mut self, packet: &Packet, waiting: u64) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.arrivals += 1;
         }
     }
 
-    /// A scheduled link drops a packet, `waiting` being left.
+    /// A scheduled link drops a packet; `waiting` packets remain.
     pub(crate) fn dropped(&mut self, packet: &Packet, waiting: u64, reason: DropReason) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.drops += 1;
@@ -77,7 +77,7 @@ impl Watch {
         self.record(packet, None, Some(reason));
     }
 
-    /// A packet leaves a scheduled link; the wire behind may lose it.
+    /// A packet leaves a scheduled link; the wire may still lose it.
     pub(crate) fn departed(&mut self, now: Time, packet: &Packet, is_lost: bool) {
         let lost = is_lost.then_some(DropReason::Loss);
         self.record(packet, (!is_lost).then_some(now), lost);
@@ -107,7 +107,7 @@ impl Watch {
         });
     }
 
-    /// Forgets what was counted so far, as the measured span begins.
+    /// Resets the counters, as the measured span begins.
     pub(crate) fn restart(&mut self) {
         self.lengths.iter_mut().flatten().for_each(Vec::clear);
     }

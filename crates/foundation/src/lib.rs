@@ -1,10 +1,10 @@
-//! What `mechanisms` and `network` both speak: units and random streams.
+//! Units and random streams, shared by `mechanisms` and `network`.
 //!
 //! Nothing here reads a clock or holds global state. [`Time`] and [`Duration`] count
-//! nanoseconds, [`Rate`] bits per second, [`Bytes`] and [`Packets`] what their names say;
-//! a bare number of unknown unit crosses no public boundary of the project. A
-//! [`RandomStream`] is drawn from one seed and one name, so that adding a stream for one
-//! purpose never shifts the numbers that another sees.
+//! nanoseconds, [`Rate`] bits per second, [`Bytes`] and [`Packets`] bytes and packets;
+//! no public interface of the project takes a bare number of unknown unit. A
+//! [`RandomStream`] is derived from a seed and a name, so that adding a stream for one
+//! purpose never changes the numbers of another.
 //!
 //! Transcendental functions come from [`math`], never from the platform's libm: the same
 //! scenario and seed give the same bytes on every machine.

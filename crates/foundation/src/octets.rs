@@ -1,9 +1,9 @@
-//! Numbers taken off the front of bytes, big-endian.
+//! Reads big-endian numbers from the front of a byte slice.
 
-/// What is left to be read.
+/// The bytes not yet read.
 pub struct Octets<'a>(pub &'a [u8]);
 
-/// The bytes end too early.
+/// The slice ends too early.
 pub struct Short;
 
 impl<'a> Octets<'a> {
@@ -37,7 +37,7 @@ impl<'a> Octets<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub fn rest(self) -> &'a [u8] {
         self.0
     }

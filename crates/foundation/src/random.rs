@@ -3,10 +3,10 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{Duration, math};
 
-/// A stream of random numbers, named for its one purpose.
+/// A stream of random numbers for one purpose, which its name states.
 ///
-/// The seed and the name alone decide the numbers: two streams of one run are independent,
-/// and a new stream leaves the others as they were. PCG (O'Neill, 2014) with 128 bits of
+/// Seed and name alone determine the numbers: two streams of one run are independent,
+/// and a new stream does not change the others. PCG (O'Neill, 2014) with 128 bits of
 /// state, 16 bytes in memory.
 #[derive(Clone, Debug)]
 pub struct RandomStream {
@@ -14,7 +14,7 @@ pub struct RandomStream {
 }
 
 impl RandomStream {
-    /// The stream called `name` (for example `"flow 7 early response"`) of the run with `seed`.
+    /// The stream `name` (for example `"flow 7 early response"`) of the run with `seed`.
     pub fn new(seed: u64, name: &str) -> Self {
         let mut state = [0u8; 16];
         state[..8].copy_from_slice(&hash(seed, name, 0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -48,27 +48,27 @@ impl RandomStream {
     }
 
     /// A Pareto distributed number: at least `scale`, tail exponent `shape`, by inversion.
-    /// Its mean is `scale * shape / (shape - 1)` where `shape > 1`.
+    /// Its mean is `scale * shape / (shape - 1)` if `shape > 1`.
     pub fn pareto(&mut self, scale: f64, shape: f64) -> f64 {
         scale / math::pow(1.0 - self.uniform(), 1.0 / shape)
     }
 
-    /// A log-normally distributed number, `mu` and `sigma` being the mean and deviation of
-    /// its logarithm (Box and Muller, 1958; one of the pair is thrown away, so that a
-    /// stream's state is its generator's alone).
+    /// A log-normally distributed number; `mu` and `sigma` are the mean and deviation of
+    /// its logarithm (Box and Muller, 1958; one of the pair is discarded, so that a
+    /// stream has no state beyond its generator's).
     pub fn log_normal(&mut self, mu: f64, sigma: f64) -> f64 {
         let radius = math::sqrt(-2.0 * math::ln(1.0 - self.uniform()));
         let angle = core::f64::consts::TAU * self.uniform();
         math::exp(mu + sigma * radius * libm::cos(angle))
     }
 
-    /// A span between `low` and `high`, uniformly.
+    /// A duration between `low` and `high`, uniformly distributed.
     pub fn duration_between(&mut self, low: Duration, high: Duration) -> Duration {
         Duration::from_secs_f64(self.uniform_between(low.as_secs_f64(), high.as_secs_f64()))
     }
 }
 
-/// FNV-1a over the name, finished by the mixer of SplitMix64: stable for ever, unlike the
+/// FNV-1a over the name, finished by the mixer of SplitMix64: stable across versions, unlike the
 /// standard library's hasher.
 fn hash(seed: u64, name: &str, salt: u64) -> u64 {
     let mut state = 0xcbf2_9ce4_8422_2325 ^ salt;

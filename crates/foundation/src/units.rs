@@ -50,14 +50,14 @@ impl Time {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }
 
-    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    /// The duration from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// Longer than any run.
     pub const MAX: Self = Self(u64::MAX);
@@ -97,12 +97,12 @@ impl Duration {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }
 
-    /// The difference, or zero where `other` is longer.
+    /// The difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
     }
 
-    /// The sum, or [`Duration::MAX`] where it would not fit.
+    /// The sum, or [`Duration::MAX`] on overflow.
     pub const fn saturating_add(self, other: Duration) -> Duration {
         Duration(self.0.saturating_add(other.0))
     }
@@ -138,7 +138,7 @@ impl Rate {
         self.0 as f64 / 1e6
     }
 
-    /// The rate at which `bytes` leave in `span`; zero where the span is empty.
+    /// The rate at which `bytes` are sent in `span`; zero if the span is empty.
     pub fn of(bytes: Bytes, span: Duration) -> Self {
         if span == Duration::ZERO {
             return Self(0);
@@ -175,7 +175,7 @@ impl Rate {
 }
 
 impl Bytes {
-    /// None.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// A number of bytes.
@@ -350,8 +350,8 @@ impl MessageRate {
         self.0 as f64 / 1_000.0
     }
 
-    /// Equation (1): the payload of messages of `size` at this rate; the largest rate there is,
-    /// where it would not fit.
+    /// Equation (1): the payload of messages of `size` at this rate; saturates at the largest
+    /// rate.
     pub fn throughput(self, size: Bytes) -> Rate {
         let bits = u128::from(self.0) * u128::from(size.get()) * 8 / 1_000;
         Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
@@ -364,20 +364,20 @@ impl fmt::Display for MessageRate {
     }
 }
 
-/// A share in thousandths of a per cent.
+/// A fraction in thousandths of a per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(u32);
 
 impl Percent {
-    /// All of it.
+    /// 100 per cent.
     pub const ALL: Self = Self(100_000);
 
-    /// A share of so many thousandths of a per cent; above all of it, all.
+    /// A fraction in thousandths of a per cent, at most 100 per cent.
     pub const fn from_thousandths(thousandths: u32) -> Self {
         Self(if thousandths < Self::ALL.0 { thousandths } else { Self::ALL.0 })
     }
 
-    /// A share in whole per cent; above 100, all of it.
+    /// A fraction in whole per cent, at most 100 per cent.
     pub const fn new(percent: u32) -> Self {
         Self::from_thousandths(percent.saturating_mul(1_000))
     }
@@ -399,7 +399,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// Writes thousandths of a unit, exactly: what is shown parses back.
+/// Writes thousandths of a unit, exactly: the text parses back to the same value.
 fn display_thousandths(f: &mut fmt::Formatter<'_>, value: u64, unit: &str) -> fmt::Result {
     display_decimal(f, value, 1_000, unit)
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Feeds `exercise` every file of `fuzz/corpus/TARGET` and `fuzz/regressions/TARGET`, under the
-/// file's name should it fail; `fuzz` is the crate's folder of that name.
+/// Runs `exercise` on every file of `fuzz/corpus/TARGET` and `fuzz/regressions/TARGET`, and names
+/// the file if it fails; `fuzz` is the crate's folder of that name.
 pub(crate) fn feed(fuzz: &Path, target: &str, exercise: fn(&[u8])) {
     for folder in ["corpus", "regressions"] {
         let folder = fuzz.join(folder).join(target);

@@ -5,45 +5,45 @@ use std::path::{Path, PathBuf};
 
 use crate::Name;
 
-/// Why something could not be done; each reads as one sentence.
+/// Why an operation failed; each variant is displayed as one sentence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// Not a name of a congestion control.
+    /// Not a valid name of a congestion control.
     BadName(String),
-    /// The user has not the rights.
+    /// The user lacks the rights.
     NotRoot,
-    /// The kernel, by its release, is too old.
+    /// The kernel release is too old.
     OldKernel(String),
-    /// The kernel does not describe its types.
+    /// The kernel has no type information (BTF).
     NoBtf,
-    /// The kernel was built without congestion control by BPF.
+    /// The kernel was built without support for congestion control by BPF.
     NoStructOps,
     /// This program was built without libbpf.
     BuiltWithoutLibbpf,
     /// This program was built without the BPF program.
     BuiltWithoutClang,
-    /// One of this name was loaded here before.
+    /// A congestion control of this name is already loaded by ontempo.
     AlreadyLoaded(Name),
-    /// The name belongs to a congestion control that is none of ours.
+    /// The name belongs to a congestion control that ontempo did not load.
     NameTaken(Name),
-    /// None of this name is loaded.
+    /// No congestion control of this name is loaded.
     NotLoaded(Name),
-    /// So many sockets use it.
+    /// Number of sockets that use it.
     InUse(Name, usize),
-    /// It was removed, and the kernel still lists it.
+    /// It was removed, but the kernel still lists it.
     Lingers(Name),
     /// The BPF file system is missing and cannot be mounted.
     NoBpffs(std::io::Error),
-    /// A file could not be read, made or removed.
+    /// A file could not be read, created or removed.
     File(PathBuf, std::io::Error),
-    /// A pinned file says what this version does not understand.
+    /// This version does not understand the contents of a pinned file.
     Foreign(PathBuf),
-    /// libbpf or the kernel refused; with the step, and what they said.
+    /// libbpf or the kernel refused a step; with their message.
     Refused(&'static str, String),
 }
 
-/// What has to be installed, and what is done then.
+/// What to install, and how to rebuild.
 const REBUILD: &str = "install it with: sudo apt-get install clang libelf-dev zlib1g-dev \
                        pkg-config, then build ontempo again with: make build";
 

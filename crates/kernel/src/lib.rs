@@ -2,14 +2,14 @@
 //!
 //! The mechanism itself is a BPF program in C ([`bpf`](https://docs.kernel.org/bpf/), in the folder
 //! of that name, GPL-2.0), which the kernel checks, compiles and calls through `struct_ops`. This
-//! crate loads it with its [`Settings`], names the congestion control, reads what each socket's
-//! PERT knows ([`Loaded`]), and removes it. It never touches a socket.
+//! crate loads it with its [`Settings`], names the congestion control, reads the state of PERT of
+//! each socket ([`Loaded`]), and removes it. It never opens a socket.
 //!
-//! What is loaded stays when the program that loaded it ends: its links are pinned in the BPF file
-//! system under [`PLACE`], from where [`list`] and [`unload`] find them again. Reading needs no
+//! A loaded congestion control outlives the program that loaded it: its links are pinned in the BPF
+//! file system under [`PLACE`], where [`list`] and [`unload`] find them. Reading needs no
 //! library: the kernel prints each socket's line into a pinned file.
 //!
-//! [`load`] needs libbpf, which the feature `bpf` links; without it, it says what is missing.
+//! [`load`] needs libbpf, which the feature `bpf` links; without it, it returns an error.
 
 mod error;
 mod loaded;
@@ -26,13 +26,13 @@ pub use loading::load;
 pub use settings::{SettingError, Settings};
 pub use sockets::{Mode, SocketStatus};
 
-/// The name of a congestion control, as programs choose it: 1 to 15 of `a-z`, `0-9` and `_`, what
-/// the kernel takes from a BPF program.
+/// The name of a congestion control, as programs select it: 1 to 15 of `a-z`, `0-9` and `_`, as
+/// the kernel accepts from a BPF program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
 impl Name {
-    /// The longest name: `TCP_CA_NAME_MAX` of Linux, less its closing zero.
+    /// Maximum length: `TCP_CA_NAME_MAX` of Linux without the terminating zero.
     pub const LENGTH: usize = 15;
 
     /// The name as text.
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_the_kernel_takes() {
+    fn names_that_the_kernel_accepts_are_valid() {
         for name in ["pert", "pert_2", "a23456789012345"] {
             assert_eq!(name.parse::<Name>().expect("a name").as_str(), name);
         }

@@ -1,4 +1,4 @@
-//! What is loaded: found by its pinned files, read from them, removed with them.
+//! Loaded congestion controls: found, read and removed through their pinned files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,34 +8,34 @@ use std::time::{Duration, Instant};
 
 use crate::{KernelError, Name, Settings, SocketStatus, machine, sockets};
 
-/// The folder of what ontempo pins, in the BPF file system; each congestion control has one of its
-/// name in it.
+/// The folder of ontempo's pinned files in the BPF file system, with a folder for each congestion
+/// control.
 pub const PLACE: &str = "/sys/fs/bpf/ontempo";
 
-/// The link by which the kernel holds the congestion control.
+/// The link that registers the congestion control with the kernel.
 const LINK: &str = "link";
-/// The file that tells of its sockets.
+/// The file that lists its sockets.
 const SOCKETS: &str = "sockets";
-/// How long the kernel may take to let go of it.
+/// How long the kernel may take to unregister it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A congestion control that was loaded, and its sockets.
+/// A loaded congestion control, and its sockets.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The name by which programs choose it.
+    /// The name by which programs select it.
     pub name: Name,
-    /// How it was loaded.
+    /// The settings with which it was loaded.
     pub settings: Settings,
     /// The sockets that use it, ordered by namespace and address.
     pub sockets: Vec<SocketStatus>,
 }
 
 impl Loaded {
-    /// What stands in the pinned file of `name`.
+    /// Reads the pinned file of `name`.
     ///
     /// # Errors
     ///
-    /// Where it is not loaded, or its file cannot be read.
+    /// If it is not loaded, or its file cannot be read.
     pub fn read(name: &Name) -> Result<Self, KernelError> {
         machine::check_rights()?;
         let path = Pins::of(name).sockets();
@@ -58,7 +58,7 @@ impl Pins {
         Self(Path::new(PLACE).join(name.as_str()))
     }
 
-    /// Makes the folder; false where it was there.
+    /// Creates the folder; false if it existed.
     #[cfg(bpf_object)]
     pub(crate) fn make(&self) -> Result<bool, KernelError> {
         fs::create_dir_all(PLACE).map_err(KernelError::file(Path::new(PLACE)))?;
@@ -76,7 +76,7 @@ impl Pins {
         self.0.join(SOCKETS)
     }
 
-    /// Removes the files, the folder, and ontempo's own folder where it is empty then.
+    /// Removes the files, the folder, and ontempo's own folder if it is then empty.
     pub(crate) fn remove(&self) -> Result<(), KernelError> {
         for path in [self.link(), self.sockets()] {
             match fs::remove_file(&path) {
@@ -85,17 +85,17 @@ impl Pins {
             }
         }
         fs::remove_dir(&self.0).map_err(KernelError::file(&self.0))?;
-        // Others may be loaded.
+        // Other congestion controls may be loaded.
         let _ = fs::remove_dir(PLACE);
         Ok(())
     }
 }
 
-/// All that is loaded, by name.
+/// All loaded congestion controls, by name.
 ///
 /// # Errors
 ///
-/// Where the user may not look, or a file cannot be read.
+/// If the user lacks the rights, or a file cannot be read.
 pub fn list() -> Result<Vec<Loaded>, KernelError> {
     machine::check_rights()?;
     let place = Path::new(PLACE);
@@ -110,7 +110,7 @@ pub fn list() -> Result<Vec<Loaded>, KernelError> {
     }
     names.sort();
     let read = names.iter().map(Loaded::read);
-    // One that another process removes, or has not finished loading, is not there.
+    // Being removed or loaded by another process: skip it.
     read.filter(|loaded| !matches!(loaded, Err(KernelError::NotLoaded(_)))).collect()
 }
 
@@ -119,13 +119,13 @@ pub fn list() -> Result<Vec<Loaded>, KernelError> {
 ///
 /// # Errors
 ///
-/// Where it is not loaded; where sockets use it and there is no `force`; where the user may not.
+/// If it is not loaded; if sockets use it and `force` is false; if the user lacks the rights.
 pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
     machine::check_rights()?;
     let pins = Pins::of(name);
     let users = match Loaded::read(name) {
         Ok(loaded) => loaded.sockets.len(),
-        // The rest of a loading that was killed.
+        // Left over from a load that was killed.
         Err(KernelError::NotLoaded(_)) if pins.0.exists() => 0,
         Err(KernelError::Foreign(_)) if force => 0,
         Err(error) => return Err(error),
@@ -134,7 +134,7 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
         return Err(KernelError::InUse(name.clone(), users));
     }
     pins.remove()?;
-    // The kernel lets go after a grace period.
+    // The kernel unregisters it after a grace period.
     let begun = Instant::now();
     while machine::lists(name)? {
         if begun.elapsed() > PATIENCE {

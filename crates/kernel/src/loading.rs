@@ -1,13 +1,13 @@
-//! Loading the BPF program, by libbpf.
+//! Loads the BPF program with libbpf.
 
 use crate::{KernelError, Name, Settings};
 
-/// Loads PERT as the congestion control `name`. It stays until [`unload`](crate::unload), or until
-/// the machine ends. Returns true where the BPF file system had to be mounted for it.
+/// Loads PERT as the congestion control `name`. It stays until [`unload`](crate::unload) or a
+/// reboot. Returns true if the BPF file system had to be mounted.
 ///
 /// # Errors
 ///
-/// Where rights, kernel or this build lack something; where the name is taken.
+/// If rights, kernel or this build are insufficient, or the name is taken.
 #[cfg(bpf_object)]
 pub fn load(name: &Name, settings: &Settings) -> Result<bool, KernelError> {
     use crate::requirements;
@@ -18,7 +18,7 @@ pub fn load(name: &Name, settings: &Settings) -> Result<bool, KernelError> {
     Ok(mounted)
 }
 
-/// Says what this build lacks to load PERT.
+/// Returns what this build lacks to load PERT.
 ///
 /// # Errors
 ///
@@ -43,10 +43,10 @@ mod program {
     /// Compiled by build.rs from `bpf/pert.bpf.c`.
     static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pert.bpf.o"));
 
-    /// What libbpf complained of, for the message of a refusal.
+    /// libbpf's messages, for the error of a refusal.
     static COMPLAINTS: Mutex<String> = Mutex::new(String::new());
 
-    fn keep_complaint(_: PrintLevel, text: String) {
+    fn record_message(_: PrintLevel, text: String) {
         if let Ok(mut complaints) = COMPLAINTS.lock() {
             complaints.push_str(&text);
         }
@@ -63,14 +63,14 @@ mod program {
             attach(name, settings, &pins)
         };
         if loaded.is_err() {
-            // The first error is the one to tell.
+            // Report the first error.
             let _ = pins.remove();
         }
         loaded
     }
 
     fn attach(name: &Name, settings: &Settings, pins: &Pins) -> Result<(), KernelError> {
-        let before = set_print(Some((PrintLevel::Warn, keep_complaint)));
+        let before = set_print(Some((PrintLevel::Warn, record_message)));
         let attached = (|| {
             let mut object = open(name, settings)?
                 .load()
@@ -90,14 +90,14 @@ mod program {
         attached
     }
 
-    /// The program with its name and settings written into it.
+    /// The program with its name and settings set.
     fn open(name: &Name, settings: &Settings) -> Result<OpenObject, KernelError> {
         let mut object = ObjectBuilder::default()
             .open_memory(PROGRAM)
             .map_err(refused("read PERT's BPF program"))?;
         let numbers: Vec<u8> =
             settings.fixed_point().iter().flat_map(|number| number.to_ne_bytes()).collect();
-        // The name with its closing zero: what `bpf/kernel.h` has first in the operations.
+        // The name with its terminating zero: the first member of the operations in `bpf/kernel.h`.
         let mut named = [0; Name::LENGTH + 1];
         named[..name.as_str().len()].copy_from_slice(name.as_str().as_bytes());
         write(&mut object, ".rodata.parameters", &numbers)?;

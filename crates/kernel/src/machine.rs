@@ -1,17 +1,17 @@
-//! The machine's files that tell of BPF and of congestion control.
+//! The machine's files about BPF and congestion control.
 
 use std::fs;
 use std::path::Path;
 
 use crate::{KernelError, Name};
 
-/// Where the BPF file system belongs.
+/// Mount point of the BPF file system.
 pub(crate) const BPFFS: &str = "/sys/fs/bpf";
-/// The running kernel's types.
+/// The running kernel's type information (BTF).
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// What is pinned is root's alone to see.
+/// Only root can see pinned files.
 pub(crate) fn check_rights() -> Result<(), KernelError> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(KernelError::NotRoot) }
 }

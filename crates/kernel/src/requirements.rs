@@ -9,9 +9,9 @@ use crate::machine::{BPFFS, BTF, check_rights, read};
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Linux 6.4: the first whose `struct_ops` can be held by a link, and so pinned.
+/// Linux 6.4: the first release in which a link can hold a `struct_ops`, so that it can be pinned.
 const OLDEST: (u32, u32) = (6, 4);
-/// The type that a kernel has if BPF programs can be its congestion control.
+/// A type that exists in kernels that support congestion control by BPF.
 const STRUCT_OPS: &[u8] = b"bpf_struct_ops_tcp_congestion_ops";
 /// `BPF_FS_MAGIC` (include/uapi/linux/magic.h).
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
@@ -35,7 +35,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// Mounts the BPF file system where it is missing; true where that was done.
+/// Mounts the BPF file system if it is not mounted; true if it did.
 pub(crate) fn mount_bpffs() -> Result<bool, KernelError> {
     if rustix::fs::statfs(BPFFS).is_ok_and(|at| at.f_type == BPFFS_MAGIC) {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! What of PERT may be set at load, as people write it and as the BPF program reads it.
+//! PERT's settings at load: parsed from text and converted for the BPF program.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use ontempo_mechanisms::congestion::{
     AckCounting, Field, Parameter, Parameters, PertParameters, parameters_from,
 };
 
-/// How PERT is loaded.
+/// The settings with which PERT is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Its parameters. `slow_start` tells what everything is counted by in the kernel, where one
+    /// PERT's parameters. `slow_start` sets how the kernel counts ACKs, where one
     /// ACK often covers many packets: by packets, an ACK of n packets moves the smoothed round-trip
     /// time n times and draws n times for an early response, as n ACKs would; by ACKs, once.
     pub pert: PertParameters,
-    /// The pacing rate in windows per smoothed round trip, above 0 to 16, twice that in slow start;
+    /// Pacing rate in windows per SRTT, 0 to 16, twice that in slow start;
     /// 0 switches pacing off. 1 is the thesis' spacing of `srtt / cwnd` (pert, ch. IV).
     pub pacing_gain: f64,
 }
 
 impl Default for Settings {
-    /// The reading `reference`, counted by packets, paced at one window per round trip.
+    /// The variant `reference`, counted by packets, paced at one window per round trip.
     fn default() -> Self {
         let pert =
             PertParameters { slow_start: AckCounting::Packets, ..PertParameters::reference() };
@@ -28,7 +28,7 @@ impl Default for Settings {
     }
 }
 
-/// Why a setting cannot be taken.
+/// Why a setting is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError(String);
 
@@ -46,19 +46,19 @@ const SHARE: f64 = (1_u64 << 24) as f64;
 const PACKET: f64 = (1_u64 << 20) as f64;
 const DELAY_PER_NANOSECOND: f64 = (1_u64 << 12) as f64 / 1e3;
 
-/// How a number stands in fixed point.
+/// The fixed-point format of a number.
 #[derive(Clone, Copy)]
 enum Scale {
     /// A share, of 24 bits.
     Share,
     /// Packets, round trips, or a gain, of 20 bits.
     Packet,
-    /// A delay, or the place of a word.
+    /// A delay, or the index of a keyword.
     Own,
 }
 
-/// PERT's parameters in the order of `struct pert_parameters` (`bpf/pert_math.h`), which
-/// `pacing_gain` ends.
+/// PERT's parameters in the order of `struct pert_parameters` (`bpf/pert_math.h`), whose last
+/// member is `pacing_gain`.
 const ORDER: [(&str, Scale); Settings::COUNT - 1] = [
     ("srtt-weight", Scale::Share),
     ("maxq-floor", Scale::Own),
@@ -81,29 +81,29 @@ const ORDER: [(&str, Scale); Settings::COUNT - 1] = [
     ("counting", Scale::Own),
 ];
 
-/// The setting that is the kernel's own, and its greatest value.
+/// The only setting that PERT elsewhere does not have, and its maximum.
 const PACING_GAIN: &str = "pacing-gain";
 const MAX_PACING_GAIN: f64 = 16.0;
 
-/// The parameter of each place.
+/// The parameters in that order.
 fn in_order() -> impl Iterator<Item = (&'static Parameter<PertParameters>, Scale)> {
     let named = |name| PertParameters::ALL.iter().find(move |parameter| parameter.name == name);
     ORDER.iter().filter_map(move |(name, scale)| Some((named(*name)?, *scale)))
 }
 
 impl Settings {
-    /// How many numbers the BPF program reads.
+    /// Number of values that the BPF program reads.
     pub(crate) const COUNT: usize = 20;
 
-    /// The defaults, changed by assignments `name=value`: PERT's parameters as everywhere
-    /// ([`PertParameters`]), and `pacing-gain`. `variant=thesis` is taken first, wherever it stands.
+    /// The defaults, changed by assignments `name=value`: PERT's parameters
+    /// ([`PertParameters`]), and `pacing-gain`. `variant=thesis` is applied first, at any position.
     ///
     /// # Errors
     ///
-    /// A sentence that names the parameter, for an unknown one or a value out of its range.
+    /// Names the parameter that is unknown or out of its range.
     pub fn parse<'a>(assignments: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingError> {
         let mut pacing_gain = Self::default().pacing_gain;
-        // Whatever the variant, one ACK often covers many packets here.
+        // In every variant: one ACK often covers many packets here.
         let mut law = vec![("counting", "packets")];
         for assignment in assignments {
             let (name, value) = assignment.split_once('=').ok_or_else(|| {
@@ -121,7 +121,7 @@ impl Settings {
         Ok(Self { pert, pacing_gain })
     }
 
-    /// The numbers that the BPF program reads, rounded to its fixed point.
+    /// The values for the BPF program, rounded to its fixed point.
     pub fn fixed_point(mut self) -> [u64; Self::COUNT] {
         let mut numbers = [0; Self::COUNT];
         let of_law = in_order().map(|(parameter, scale)| match &parameter.field {
@@ -187,12 +187,12 @@ pub(crate) fn delay_of(number: u64) -> Duration {
     Duration::from_nanos((number as f64 / DELAY_PER_NANOSECOND).round() as u64)
 }
 
-/// A share in fixed point, to the digits that its 24 bits hold.
+/// A share in fixed point, to the precision of its 24 bits.
 fn share_of(number: u64) -> f64 {
     (number as f64 / SHARE * 1e6).round() / 1e6
 }
 
-/// Packets in fixed point, to the digits that their 20 bits hold.
+/// Packets in fixed point, to the precision of their 20 bits.
 pub(crate) fn packets_of(number: u64) -> f64 {
     (number as f64 / PACKET * 1e5).round() / 1e5
 }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_described_is_what_is_read() {
+    fn described_settings_parse_back() {
         let settings = Settings::parse(["t-max=\"12.5 ms\"", "pacing-gain=0"]).expect("right");
         let described: Vec<String> =
             settings.described().into_iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn the_variant_is_taken_first() {
+    fn the_variant_is_applied_first() {
         let settings = Settings::parse(["compete-from=0.6", "variant=thesis"]).expect("right");
         assert_eq!(settings.pert.compete_from, 0.6);
         assert!(settings.pert.immediate);
     }
 
     #[test]
-    fn a_wrong_setting_is_named_with_what_would_be_right() {
+    fn an_invalid_setting_is_named_with_the_valid_values() {
         for (setting, words) in [
             ("t-max", "t-max=\"20 ms\""),
             ("t_max=20 ms", "t_max: no such parameter; there are alpha, alpha-initial"),

@@ -1,4 +1,4 @@
-//! What the kernel says of each socket, read from the lines that the BPF program prints.
+//! The state of each socket, parsed from the lines that the BPF program prints.
 
 use std::net::SocketAddr;
 
@@ -8,16 +8,16 @@ pub use ontempo_mechanisms::congestion::Mode;
 use crate::Settings;
 use crate::settings::{delay_of, packets_of};
 
-/// One socket's PERT, as of now.
+/// PERT's current state on one socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SocketStatus {
     /// Number of the network namespace (`ls -Li /proc/self/ns/net`).
     pub namespace: u32,
-    /// This end.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The other.
+    /// Peer's address and port.
     pub remote: SocketAddr,
-    /// The mode in force.
+    /// The current mode.
     pub mode: Mode,
     /// Additive increase in packets per round trip.
     pub alpha: f64,
@@ -39,20 +39,20 @@ pub struct SocketStatus {
     pub response_rate: Option<f64>,
     /// Early responses so far.
     pub early_responses: u64,
-    /// Loss episodes so far, those that began with a timeout or a congestion mark among them.
+    /// Loss episodes so far, including those that began with a timeout or a congestion mark.
     pub losses: u64,
-    /// Times that the retransmission timer made the kernel start over.
+    /// Retransmission timeouts so far.
     pub timeouts: u64,
-    /// The rate it is paced at; `None` before the first round trip.
+    /// The pacing rate; `None` before the first round trip.
     pub pacing_rate: Option<Rate>,
     /// Packets delivered, modulo 2^32.
     pub delivered: u32,
 }
 
-/// `TCP_INFINITE_SSTHRESH` of Linux: no threshold is known yet.
+/// `TCP_INFINITE_SSTHRESH` of Linux: the threshold is not set yet.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
-/// All that a pinned file says; `None` where it says something else.
+/// Parses a pinned file; `None` if it is not understood.
 pub(crate) fn read(text: &str) -> Option<(Settings, Vec<SocketStatus>)> {
     let mut settings = None;
     let mut sockets = Vec::new();
@@ -78,7 +78,7 @@ fn socket(fields: &str) -> Option<SocketStatus> {
     };
     let number = |name: &str| field(name)?.parse::<u64>().ok();
     let small = |name: &str| field(name)?.parse::<u32>().ok();
-    // The mean interval between two events; none before the first.
+    // The mean interval between two events; `None` before the first.
     let rate = |name: &str| number(name).map(|mean| (mean > 0).then(|| 1.0 / packets_of(mean)));
     Some(SocketStatus {
         namespace: small("netns")?,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_lines_are_refused() {
         for text in ["", "socket netns=1", "nonsense", "parameters 1 2 3\n"] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -1,7 +1,7 @@
-//! The BPF program's arithmetic, compiled for this machine, beside the Rust PERT's.
+//! Compares the BPF program's arithmetic, compiled for this machine, with PERT in Rust.
 //!
-//! `vectors/pert.csv` holds inputs in fixed point and what the Rust PERT answers; with
-//! `ONTEMPO_WRITE_VECTORS=1` it is written anew. `bpf/host.c` answers the same inputs.
+//! `vectors/pert.csv` holds inputs in fixed point and the results of PERT in Rust; with
+//! `ONTEMPO_WRITE_VECTORS=1` it is rewritten. `bpf/host.c` computes the same inputs.
 
 mod vectors_support;
 
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 use vectors_support::generate;
 
-/// The greatest distance that is allowed from the Rust PERT's result, as a share of it, and the
-/// distance below which shares do not count; by the kind of the row and the result's place.
+/// The largest allowed difference from the Rust result, as a fraction of it, and the absolute
+/// difference that is always allowed; by the kind of row and the result's column.
 ///
 /// These are the roundings that docs/kernel.md states.
 fn allowed(kind: &str, place: usize) -> (f64, f64) {
@@ -56,7 +56,7 @@ fn path() -> PathBuf {
 }
 
 #[test]
-fn the_vectors_are_what_the_rust_pert_answers() {
+fn the_vectors_match_the_rust_pert() {
     let generated = generate();
     if std::env::var_os("ONTEMPO_WRITE_VECTORS").is_some() {
         fs::write(path(), &generated).expect("the vectors are written");
@@ -65,7 +65,7 @@ fn the_vectors_are_what_the_rust_pert_answers() {
     assert!(kept == generated, "the Rust PERT answers otherwise: see this file's head");
 }
 
-/// Compiles `bpf/host.c`; the C compiler is what `make build` needs, too.
+/// Compiles `bpf/host.c` with the C compiler that `make build` needs, too.
 fn compile() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let program = folder.join(format!("pert-host-{}", std::process::id()));
@@ -79,7 +79,7 @@ fn compile() -> PathBuf {
     program
 }
 
-/// What the C program answers to `input`.
+/// The C program's results for `input`.
 fn answers(input: String) -> String {
     let program = compile();
     let mut child = Command::new(&program)

@@ -1,33 +1,33 @@
 //! When a receiver acknowledges: at once, delayed, or adaptively coalesced.
 //!
-//! A policy decides for each segment; the receiver keeps the timer. A held acknowledgement
-//! goes out at the deadline of the last [`AckDecision::HoldUntil`], unless a later segment
-//! sends it before.
+//! A policy decides for each segment; the receiver owns the timer. A held acknowledgement
+//! is sent at the deadline of the last [`AckDecision::HoldUntil`], unless a later segment
+//! triggers it before.
 
 use ontempo_foundation::{Duration, Packets, Time};
 
-/// The longest that an acknowledgement may ever be held (RFC 1122, section 4.2.3.2).
+/// Maximum time for which an acknowledgement may be held (RFC 1122, section 4.2.3.2).
 pub const MAX_HOLD: Duration = Duration::from_millis(500);
 
-/// What to do about the acknowledgement of the segment just received.
+/// The decision on the acknowledgement of the segment just received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckDecision {
-    /// Send it now; it covers what was held.
+    /// Send it now; it covers the held segments.
     SendNow,
     /// Hold it until this time, which replaces any earlier deadline.
     HoldUntil(Time),
 }
 
-/// A receiver's way of acknowledging.
+/// A receiver's acknowledgement policy.
 #[derive(Clone, Debug, Default)]
 pub enum AckPolicy {
-    /// Every segment at once (ns-2's `TCPSink`).
+    /// Every segment immediately (ns-2's `TCPSink`).
     #[default]
     Immediate,
     /// Every second segment or after a timeout (RFC 5681, section 4.2).
     Delayed(DelayedAck),
-    /// One to four segments, as the stream's regularity allows (thesis, ch. IV).
-    /// Boxed, being large and seldom used.
+    /// One ACK for one to four segments, depending on the stream's regularity (thesis, ch. IV).
+    /// Boxed, being large and rarely used.
     Adaptive(Box<AdaptiveAck>),
 }
 
@@ -60,7 +60,7 @@ pub struct DelayedAck {
     timeout: Duration,
     /// Segments held.
     held: u64,
-    /// When the first held segment must be acknowledged; meaningless where none is held.
+    /// When the first held segment must be acknowledged; meaningless if none is held.
     deadline: Time,
 }
 
@@ -98,20 +98,20 @@ impl DelayedAck {
     }
 }
 
-/// What of [`AdaptiveAck`] may be set.
+/// Parameters of [`AdaptiveAck`].
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveAckParameters {
-    /// Segments covered by one acknowledgement at first and after any trouble, at least 1
+    /// Segments covered by one acknowledgement initially and after a gap or timeout, at least 1
     /// (thesis, algorithm 1: 1).
     pub minimum: u64,
-    /// Segments covered by one acknowledgement at most (thesis, algorithm 1: 4).
+    /// Maximum number of segments covered by one acknowledgement (thesis, algorithm 1: 4).
     pub maximum: u64,
     /// Weight of the old value in the average of the inter-arrival time, 0 to 1 (thesis,
     /// algorithm 2: 0.9).
     pub weight: f64,
     /// The timer, in average inter-arrival times, above 1 (thesis, algorithm 3: 2).
     pub tolerance: f64,
-    /// The longest that a segment is ever held (RFC 1122: 500 ms; longer ones are cut).
+    /// Maximum time for which a segment is held (RFC 1122: 500 ms; longer values are reduced).
     pub longest_hold: Duration,
 }
 
@@ -124,8 +124,8 @@ impl Default for AdaptiveAckParameters {
 /// Adaptive delayed acknowledgements (thesis, ch. IV, algorithms 1 to 3).
 ///
 /// Each segment in order lets one more segment share an acknowledgement, up to the maximum;
-/// a gap or an expired timer sets the number back to the minimum. Two slips of the printed
-/// algorithms are read as they must have been meant: the count of held segments (not the
+/// a gap or an expired timer resets the number to the minimum. Two errors in the printed
+/// algorithms are corrected: the count of held segments (not the
 /// threshold) is compared with the threshold and cleared on a gap, and the average
 /// inter-arrival time starts from the first interval seen.
 #[derive(Clone, Debug)]
@@ -133,11 +133,11 @@ pub struct AdaptiveAck {
     parameters: AdaptiveAckParameters,
     /// Segments that the next acknowledgement covers (`curPktPerAck`).
     threshold: u64,
-    /// The sender's window: a threshold above it would wait for segments that cannot come.
+    /// The sender's window: a threshold above it would wait for segments that cannot arrive.
     limit: u64,
     /// Segments held (`counter`).
     held: u64,
-    /// When the first held segment arrived; meaningless where none is held.
+    /// When the first held segment arrived; meaningless if none is held.
     held_since: Time,
     /// When the last segment in order arrived.
     last_arrival: Option<Time>,
@@ -168,13 +168,13 @@ impl AdaptiveAck {
         }
     }
 
-    /// Tells the sender's window, where the receiver knows it: no acknowledgement then waits
+    /// Sets the sender's window, if the receiver knows it: no acknowledgement then waits
     /// for more segments than that. Without it the timer ends such a wait.
     pub fn limit_to(&mut self, window: Packets) {
         self.limit = window.get().max(1);
     }
 
-    /// Segments that the next acknowledgement will cover, if all goes well.
+    /// Segments that the next acknowledgement will cover without a gap or timeout.
     pub fn packets_per_ack(&self) -> u64 {
         self.threshold.min(self.limit)
     }
@@ -213,7 +213,7 @@ impl AdaptiveAck {
         if deadline <= now { AckDecision::SendNow } else { AckDecision::HoldUntil(deadline) }
     }
 
-    /// Algorithm 2: segments in order only.
+    /// Algorithm 2: only segments in order.
     fn measure_interval(&mut self, now: Time) {
         if let Some(last) = self.last_arrival {
             let sample = now.since(last);
@@ -242,7 +242,7 @@ mod tests {
         Time::ZERO + Duration::from_millis(millis)
     }
 
-    /// Segments in order, one each millisecond: the lengths of the runs that each ACK covers.
+    /// Segments in order, one per millisecond: how many segments each ACK covers.
     fn runs(policy: &mut AckPolicy, segments: u64) -> Vec<u64> {
         let mut runs = Vec::new();
         let mut held = 0;

@@ -1,7 +1,7 @@
-//! Delivery of application data units (ADUs): in sequence, out of it, or in a partial order.
+//! Delivery of application data units (ADUs): in order, out of order, or in a partial order.
 //!
 //! Application level framing (Clark and Tennenhouse, SIGCOMM 1990) lets an application process
-//! units as they come, where it can. How much order it needs is its own choice: none (parts of
+//! units as they arrive, if it can. Applications need different orders: none (parts of
 //! a raw image), all (a file), or some (the tables of a JPEG image before its data). Rr3216
 //! compares the first two; its section 2.2 describes the third.
 
@@ -16,7 +16,7 @@ pub enum DeliveryOrder {
     InOrder,
     /// As they arrive.
     OutOfOrder,
-    /// Each after those that it names.
+    /// Each after those that it depends on.
     PartialOrder,
 }
 
@@ -24,7 +24,7 @@ impl DeliveryOrder {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::InOrder, Self::OutOfOrder, Self::PartialOrder];
 
-    /// Its name, as users write it.
+    /// Its name in files and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InOrder => "in-order",
@@ -34,19 +34,19 @@ impl DeliveryOrder {
     }
 }
 
-/// Why an ADU was not taken.
+/// Why an ADU was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrivalError {
-    /// Taken before.
+    /// It arrived before.
     Duplicate,
     /// Farther beyond the lowest missing ADU than the buffer reaches.
     TooFar {
         /// The first number out of reach.
         limit: u64,
     },
-    /// It names an ADU that is not before it, so that the two could wait for each other.
+    /// It depends on an ADU that is not before it, so that the two could wait for each other.
     DependsOnLater {
-        /// The number named.
+        /// The number of that ADU.
         named: u64,
     },
 }
@@ -68,7 +68,7 @@ impl std::error::Error for ArrivalError {}
 /// No edge.
 const NONE: u32 = u32::MAX;
 
-/// What is known of an ADU that may not be delivered yet, or that has not arrived.
+/// State of an ADU that may not be delivered yet, or that has not arrived.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     state: State,
@@ -80,7 +80,7 @@ struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Missing,
-    /// Arrived, and waits for so many others.
+    /// Arrived, and waits for this many others.
     Waiting(u32),
     Released,
 }
@@ -96,15 +96,15 @@ struct Edge {
     next: u32,
 }
 
-/// Holds ADUs that arrive before they may be delivered.
+/// Buffers ADUs that arrive before they may be delivered.
 ///
-/// Every ADU is delivered once, in an order that the rule allows and as early as it does. Of
-/// several that may be delivered, the one comes first that could be delivered first. `O(1)` an
-/// ADU and dependency; no allocation once the buffer has been as full as it gets.
+/// Every ADU is delivered once, as early as the delivery order allows. Among
+/// several deliverable ADUs, the one that became deliverable first comes first. `O(1)` per
+/// ADU and dependency; no allocation once the buffer has reached its largest size.
 #[derive(Clone, Debug)]
 pub struct Resequencer {
     order: DeliveryOrder,
-    /// How far beyond the lowest ADU not released numbers may reach.
+    /// Maximum distance of a number from the lowest ADU not released.
     reach: u64,
     /// The lowest ADU not released.
     base: u64,
@@ -112,15 +112,15 @@ pub struct Resequencer {
     slots: VecDeque<Slot>,
     edges: Vec<Edge>,
     free_edge: u32,
-    /// May be delivered, in the order in which they became so.
+    /// Deliverable ADUs, in the order in which they became deliverable.
     ready: VecDeque<u64>,
     /// Arrived and not delivered.
     buffered: u64,
 }
 
 impl Resequencer {
-    /// A buffer that takes ADUs less than `reach` beyond the lowest one missing, at least 1: an
-    /// attacker's number must not cost memory.
+    /// A buffer for ADUs less than `reach` beyond the lowest one missing, at least 1: a number
+    /// from an attacker must not cost memory.
     pub fn new(order: DeliveryOrder, reach: u64) -> Self {
         Self {
             order,
@@ -134,12 +134,12 @@ impl Resequencer {
         }
     }
 
-    /// ADU `number` has arrived; it names the ADUs that it depends on, which count where the
-    /// order is partial.
+    /// ADU `number` has arrived and depends on the given ADUs, which matters only in
+    /// partial order.
     ///
     /// # Errors
-    /// Where it arrived before, is out of reach, or depends on one that is not before it;
-    /// nothing has changed then.
+    /// If it arrived before, is out of reach, or depends on one that is not before it; the
+    /// buffer is then unchanged.
     pub fn arrive(&mut self, number: u64, depends_on: &[u64]) -> Result<(), ArrivalError> {
         if self.has_arrived(number) {
             return Err(ArrivalError::Duplicate);
@@ -160,7 +160,7 @@ impl Resequencer {
         self.buffered += 1;
         let missing = match self.order {
             DeliveryOrder::OutOfOrder => 0,
-            // Each waits for the one before it alone, which waits for those before it.
+            // Each waits only for the previous one, which waits for those before it.
             DeliveryOrder::InOrder if place == 0 => 0,
             DeliveryOrder::InOrder => self.wait_for(&[number - 1], number),
             DeliveryOrder::PartialOrder => self.wait_for(depends_on, number),
@@ -172,19 +172,19 @@ impl Resequencer {
         Ok(())
     }
 
-    /// The next ADU that may be delivered, which is thereby delivered.
+    /// Delivers the next ADU, if any.
     pub fn deliver(&mut self) -> Option<u64> {
         let number = self.ready.pop_front()?;
         self.buffered -= 1;
         Some(number)
     }
 
-    /// True where an ADU may be delivered.
+    /// True if an ADU may be delivered.
     pub fn is_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// True where ADU `number` has arrived.
+    /// True if ADU `number` has arrived.
     pub fn has_arrived(&self, number: u64) -> bool {
         let Some(place) = number.checked_sub(self.base) else { return true };
         let slot = usize::try_from(place).ok().and_then(|place| self.slots.get(place));
@@ -206,7 +206,7 @@ impl Resequencer {
         self.buffered - self.ready.len() as u64
     }
 
-    /// Puts `dependent` on the lists of those named that are not released; answers how many.
+    /// Adds `dependent` to the lists of its unreleased dependencies; returns their number.
     fn wait_for(&mut self, named: &[u64], dependent: u64) -> u32 {
         let mut missing = 0;
         for number in named {
@@ -239,7 +239,7 @@ impl Resequencer {
         place
     }
 
-    /// ADU `number` may be delivered, and with it those that waited for it alone.
+    /// ADU `number` may be delivered, and with it those that waited only for it.
     fn release(&mut self, number: u64) {
         let mut unseen = self.ready.len();
         self.mark_released(number);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_changes_nothing() {
+    fn a_refused_adu_changes_nothing() {
         let mut buffer = Resequencer::new(DeliveryOrder::PartialOrder, 4);
         assert_eq!(buffer.arrive(4, &[]), Err(ArrivalError::TooFar { limit: 4 }));
         assert_eq!(buffer.arrive(u64::MAX, &[]), Err(ArrivalError::TooFar { limit: 4 }));
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// ADUs that each name up to three earlier ones, and an order of arrival with duplicates.
+    /// ADUs that each depend on up to three earlier ones, and an order of arrival with duplicates.
     fn traffic() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<u64>)> {
         (1usize..60).prop_flat_map(|count| {
             let named = proptest::collection::vec(any::<u64>(), 0..4);
@@ -359,7 +359,7 @@ mod tests {
         })
     }
 
-    /// The ADUs of `arrived` that may be delivered, by the rule's own words.
+    /// The ADUs of `arrived` that may be delivered, by the definition of the order.
     fn allowed(order: DeliveryOrder, adus: &[Vec<u64>], arrived: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut allowed = BTreeSet::new();
         for &number in arrived {
@@ -397,7 +397,7 @@ mod tests {
                     delivered.extend(buffer.deliver());
                 } else {
                     delivered.extend(std::iter::from_fn(|| buffer.deliver()));
-                    // As early as the rule allows: nothing that may be delivered is left.
+                    // As early as the order allows: no deliverable ADU is left.
                     let so_far: BTreeSet<u64> = delivered.iter().copied().collect();
                     prop_assert_eq!(so_far, allowed(order, &adus, &arrived));
                 }

@@ -1,7 +1,7 @@
-//! Playout: how many units of a stream come too late, for many start-up delays at once.
+//! Playout: how many units of a stream are late, for many start-up delays at once.
 //!
 //! Pert, ch. III: a unit sent at a constant rate is played at its sending time plus the
-//! start-up delay and is late where it arrives after that; a stream succeeds where its late
+//! start-up delay and is late if it arrives after that; a stream succeeds if its late
 //! fraction stays below 1e-4.
 
 use ontempo_foundation::{Duration, Time};
@@ -9,8 +9,8 @@ use ontempo_foundation::{Duration, Time};
 /// Counts the late units of one stream for each of a list of start-up delays.
 ///
 /// A unit due at `s` and arrived at `a` is late for every start-up delay below `a - s`. One
-/// binary search puts it into the bin of the delays that it misses; what is read is a sum of
-/// bins. Exact at the listed delays, `O(log n)` a unit, no allocation after [`new`](Self::new).
+/// binary search finds the bin of the delays that it misses; results are sums of
+/// bins. Exact at the listed delays, `O(log n)` per unit, no allocation after [`new`](Self::new).
 #[derive(Clone, Debug)]
 pub struct Playout {
     /// The start-up delays, ascending.
@@ -24,7 +24,7 @@ pub struct Playout {
 }
 
 impl Playout {
-    /// Counts for these start-up delays, which are sorted: index 0 is the smallest.
+    /// Counts for these start-up delays, which get sorted: index 0 is the smallest.
     pub fn new(delays: &[Duration]) -> Self {
         let mut delays: Box<[Duration]> = delays.into();
         delays.sort_unstable();
@@ -32,14 +32,14 @@ impl Playout {
         Self { delays, late: vec![0; bins].into(), open: vec![0; bins].into(), units: 0 }
     }
 
-    /// A unit that was to be sent at `due` arrived at `arrived`.
+    /// A unit that was due to be sent at `due` arrived at `arrived`.
     pub fn on_unit(&mut self, due: Time, arrived: Time) {
         let missed = self.missed_after(arrived.since(due));
         self.late[missed] += 1;
         self.units += 1;
     }
 
-    /// `count` units that were to be sent at `due` had not arrived when the run ended at
+    /// `count` units that were due to be sent at `due` had not arrived when the run ended at
     /// `end`: late for each delay whose deadline had passed by then, unknown for the others.
     pub fn on_missing(&mut self, count: u64, due: Time, end: Time) {
         let missed = self.missed_after(end.since(due));
@@ -63,13 +63,13 @@ impl Playout {
         self.late.iter().skip(index + 1).sum()
     }
 
-    /// Units of which it is known whether they were late for the start-up delay at `index`.
+    /// Units known to be late or in time for the start-up delay at `index`.
     pub fn judged(&self, index: usize) -> u64 {
         let unknown: u64 = self.open.iter().take(index + 1).sum();
         self.units - unknown
     }
 
-    /// The fraction of the judged units that was late, 0 to 1; zero where none was judged.
+    /// The fraction of these units that was late, 0 to 1; zero if there are none.
     pub fn late_fraction(&self, index: usize) -> f64 {
         match self.judged(index) {
             0 => 0.0,
@@ -77,7 +77,7 @@ impl Playout {
         }
     }
 
-    /// How many of the delays a unit misses that comes `lateness` after its sending time.
+    /// How many of the delays a unit misses that arrives `lateness` after its sending time.
     fn missed_after(&self, lateness: Duration) -> usize {
         self.delays.partition_point(|&delay| delay < lateness)
     }

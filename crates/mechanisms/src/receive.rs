@@ -1,16 +1,16 @@
-//! The receiver's side of a reliable transport: what has arrived, and how to acknowledge it.
+//! The receiver of a reliable transport: which packets have arrived, and what to acknowledge.
 
 use crate::recovery::SackBlock;
 
-/// The most blocks that fit into a TCP header beside timestamps (RFC 2018, section 3).
+/// Maximum SACK blocks in a TCP header with timestamps (RFC 2018, section 3).
 const MAX_BLOCKS: usize = 3;
 
 /// Classification of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The one expected, with nothing held behind it.
+    /// The expected packet, with no gap behind it.
     InOrder,
-    /// The one expected; it filled a gap, so that packets held behind it became deliverable.
+    /// The expected packet; it filled a gap, so that held packets became deliverable.
     FillsGap,
     /// Beyond a gap.
     OutOfOrder,
@@ -22,7 +22,7 @@ pub enum Arrival {
 #[derive(Clone, Debug, Default)]
 pub struct Reassembly {
     next: u64,
-    /// Runs held beyond `next`, the most recently touched first, as RFC 2018 wants them reported.
+    /// Runs beyond `next`, the most recently changed first, as RFC 2018 orders the report.
     held: Vec<SackBlock>,
 }
 

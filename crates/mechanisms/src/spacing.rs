@@ -165,7 +165,7 @@ pub struct Spacing {
     losses: u64,
 }
 
-/// Decisions remembered at most: reports come once per round trip, and tell of what was sent
+/// Decisions remembered at most: reports come once per round trip, and cover what was sent
 /// at most a few round trips ago.
 const MAX_EPOCHS: usize = 64;
 

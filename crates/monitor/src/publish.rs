@@ -12,15 +12,15 @@ pub const HOST_FOLDER: &str = "/run/ontempo/qos";
 /// Environment variable that overrides the folder for processes and collectors.
 pub const FOLDER_VARIABLE: &str = "ONTEMPO_QOS_FOLDER";
 
-fn told_folder() -> Option<PathBuf> {
+fn configured_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
 /// The folder of a process's report: [`FOLDER_VARIABLE`] if set, else the host's folder if it exists
 /// and is writable (`ontempo export` creates it), else one of the user's own.
 pub fn folder_to_publish() -> Option<PathBuf> {
-    if let Some(told) = told_folder() {
-        return Some(told);
+    if let Some(configured) = configured_folder() {
+        return Some(configured);
     }
     let host = PathBuf::from(HOST_FOLDER);
     if rustix::fs::access(&host, rustix::fs::Access::WRITE_OK).is_ok() {
@@ -34,8 +34,8 @@ pub fn folder_to_publish() -> Option<PathBuf> {
 /// The folders of a collector: [`FOLDER_VARIABLE`] if set, else the host's folder and those of the
 /// users that it can read.
 pub fn folders_to_collect() -> Vec<PathBuf> {
-    if let Some(told) = told_folder() {
-        return vec![told];
+    if let Some(configured) = configured_folder() {
+        return vec![configured];
     }
     let mut folders = vec![PathBuf::from(HOST_FOLDER)];
     let users = fs::read_dir("/run/user").into_iter().flatten().flatten();

@@ -2,7 +2,7 @@ use core::fmt;
 
 use ontempo_foundation::{Duration, RandomStream, math};
 
-/// The law that a link's propagation delay follows, packet by packet.
+/// The distribution of a link's propagation delay, drawn per packet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DelayLaw {
     /// Always the same.
@@ -11,9 +11,9 @@ pub enum DelayLaw {
     Uniform(Uniform),
     /// Exponential, with this mean.
     Exponential(Duration),
-    /// A mixture of exponential laws: more variable than one alone.
+    /// A mixture of exponential distributions: more variable than one.
     HyperExponential(HyperExponential),
-    /// The sum of exponential stages: less variable than one alone.
+    /// The sum of exponential stages: less variable than one exponential.
     Erlang(Erlang),
     /// The sum of independent delays.
     Sum(DelaySum),
@@ -29,8 +29,8 @@ pub struct Uniform {
 /// Branches of a hyper-exponential law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HyperExponential {
-    /// For each branch the probability of this or an earlier one, and its mean. The last
-    /// branch takes whatever rounding leaves.
+    /// For each branch the cumulative probability, and its mean. The last
+    /// branch absorbs rounding errors.
     branches: Box<[(f64, Duration)]>,
     mean: Duration,
 }
@@ -39,7 +39,7 @@ pub struct HyperExponential {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erlang {
     stages: u32,
-    /// Of the whole, not of a stage.
+    /// Mean of the sum, not of a stage.
     mean: Duration,
 }
 
@@ -52,11 +52,11 @@ pub struct DelaySum {
 /// Parameters that make no delay law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DelayLawError {
-    /// The lower bound lies above the upper one.
+    /// The lower bound is above the upper one.
     BoundsReversed(Duration, Duration),
     /// A branch's probability is outside 0 to 1.
     NotAProbability(f64),
-    /// The branches' probabilities do not add up to 1 (but to this).
+    /// The branches' probabilities add up to this instead of 1.
     ProbabilitiesSumTo(f64),
     /// There is no branch, stage or term.
     Empty,
@@ -82,7 +82,7 @@ impl fmt::Display for DelayLawError {
 impl core::error::Error for DelayLawError {}
 
 impl DelayLaw {
-    /// How far the probabilities written in a file may be from adding up to 1.
+    /// Tolerance for the sum of the probabilities in a file.
     const SUM_TOLERANCE: f64 = 1e-9;
 
     /// Uniform between `low` and `high`.
@@ -100,7 +100,7 @@ impl DelayLaw {
     /// of each branch.
     ///
     /// # Errors
-    /// There is no branch, or the probabilities are none or do not add up to 1.
+    /// There is no branch, a probability is out of range, or they do not add up to 1.
     pub fn hyper_exponential(
         branches: impl IntoIterator<Item = (f64, Duration)>,
     ) -> Result<Self, DelayLawError> {
@@ -147,7 +147,7 @@ impl DelayLaw {
         Ok(Self::Sum(DelaySum { terms }))
     }
 
-    /// One packet's delay; a constant draws nothing from `random`.
+    /// The delay of one packet; a constant law draws nothing from `random`.
     #[inline]
     pub fn sample(&self, random: &mut RandomStream) -> Duration {
         match self {
@@ -171,7 +171,7 @@ impl DelayLaw {
         }
     }
 
-    /// The mean delay, to a nanosecond.
+    /// The mean delay, rounded to a nanosecond.
     pub fn mean(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
@@ -183,7 +183,7 @@ impl DelayLaw {
         }
     }
 
-    /// The delay that no packet's is below.
+    /// The smallest possible delay.
     pub fn minimum(&self) -> Duration {
         match self {
             Self::Constant(delay) => *delay,
@@ -195,15 +195,15 @@ impl DelayLaw {
 }
 
 impl HyperExponential {
-    /// Mean of the branch in which `point`, uniform in `[0, 1)`, falls.
+    /// Mean of the branch that contains `point`, uniform in `[0, 1)`.
     fn branch(&self, point: f64) -> Duration {
         let (earlier, last) = self.branches.split_at(self.branches.len() - 1);
         earlier.iter().find(|(until, _)| point < *until).map_or(last[0].1, |branch| branch.1)
     }
 }
 
-/// The sum of so many exponential numbers of mean 1: one logarithm of a product of uniform
-/// ones stands for several stages.
+/// The sum of `stages` exponential numbers of mean 1: one logarithm of a product of uniform
+/// numbers replaces several logarithms.
 fn stages_total(stages: u32, random: &mut RandomStream) -> f64 {
     // Factors are at least 2^-53, and 2^(-53 * 16) is still a normal number.
     const STAGES_PER_LOGARITHM: u32 = 16;

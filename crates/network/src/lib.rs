@@ -1,19 +1,19 @@
 //! Network elements without a clock: links, queue disciplines, loss and delay models.
 //!
-//! A FIFO link knows, the moment a packet is offered, when that packet will have left it.
-//! So [`Link::offer`] answers at once with the packet's whole [`Fate`] (when it arrives, or
-//! why it was dropped) and no departure is ever an event. A simulator calls it in virtual
+//! A FIFO link knows a packet's departure time when the packet is offered.
+//! So [`Link::offer`] returns the packet's [`Fate`] at once (when it arrives, or
+//! why it was dropped) and departures need no events. A simulator calls it in virtual
 //! time, an emulator in real time; time is the argument `now`, never read from a clock.
 //!
-//! A discipline that decides later, when the transmitter asks (CoDel, FQ-CoDel), stands in a
+//! A discipline that decides later, when the transmitter is free (CoDel, FQ-CoDel), is used in a
 //! [`ScheduledLink`], whose owner enqueues and dequeues.
 //!
-//! A link is put together from parts that stand alone: a [`Queue`] decides who may wait, a
-//! [`LossModel`] what the wire loses, a [`DelayLaw`] how long the wire is. Each takes its
-//! randomness from a stream of its own, named for the link, so the same seed gives the same
-//! fates on every machine, and a change to one part leaves the numbers of the others alone.
+//! A link is built from independent parts: a [`Queue`] decides which packets may wait, a
+//! [`LossModel`] which packets the wire loses, a [`DelayLaw`] the propagation delay. Each has
+//! its own random stream, named after the link, so the same seed gives the same
+//! results on every machine, and a change to one part does not change the numbers of the others.
 //!
-//! Nothing here does I/O, and nothing allocates per packet once warm. Start with [`Link`]
+//! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].
 
 mod delay;

@@ -5,37 +5,37 @@ use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 use crate::wire::Wire;
 use crate::{DelayLaw, LossModel, Offered, Queue, Verdict};
 
-/// What makes a link: one direction of it.
+/// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
 pub struct LinkParameters {
-    /// How fast packets leave; [`Rate::UNLIMITED`] for a link on which nothing ever waits.
+    /// Transmission rate; [`Rate::UNLIMITED`] for a link on which nothing ever waits.
     pub rate: Rate,
     /// Propagation delay, from the end of a packet's transmission to its arrival.
     pub delay: DelayLaw,
-    /// The largest packet that the link takes; any where `None`.
+    /// Maximum packet size; `None` for no limit.
     pub mtu: Option<Bytes>,
-    /// Who may wait for the link.
+    /// The queue in front of the link.
     pub queue: Queue,
-    /// What the wire loses.
+    /// Loss on the wire.
     pub loss: LossModel,
-    /// Whether a packet may overtake an earlier one whose delay happens to be longer. If not,
-    /// it arrives no earlier than that one (at the same time, if need be).
+    /// Whether a packet may overtake an earlier one that has a longer delay. If not,
+    /// it arrives no earlier than that one (possibly at the same time).
     pub reordering: bool,
 }
 
-/// What becomes of a packet that is offered to a link.
+/// The outcome for a packet that is offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It reaches the other end.
+    /// It arrives at the other end.
     Arrives {
-        /// When its last bit does; [`Time::NEVER`] on a link of rate zero.
+        /// When its last bit arrives; [`Time::NEVER`] on a link of rate zero.
         at: Time,
-        /// When its transmission starts: its wait in the queue ends.
+        /// When its transmission starts, at the end of its wait in the queue.
         starts: Time,
-        /// Whether the queue gave it a congestion mark.
+        /// Whether the queue marked it (ECN).
         marked: bool,
     },
-    /// It does not.
+    /// It is dropped or lost.
     Dropped(DropReason),
 }
 
@@ -46,13 +46,13 @@ pub enum DropReason {
     QueueFull,
     /// The queue discipline dropped it before the limit (RED, PIE, CoDel).
     Early,
-    /// The loss model took it on the wire, after the queue.
+    /// The loss model lost it on the wire, after the queue.
     Loss,
-    /// It is larger than the link's largest packet.
+    /// It is larger than the link's maximum packet size.
     TooLarge,
 }
 
-/// What waits in a queue, not counting the packet in transmission.
+/// Packets and bytes waiting in a queue, without the packet in transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     /// How many packets.
@@ -75,31 +75,31 @@ pub struct Drops {
     pub too_large: Packets,
 }
 
-/// What happened on a link up to a point in time.
+/// Counters of a link up to a point in time.
 ///
-/// Of all `arrivals`, some were turned away ([`Drops::refused`]), some are `waiting` and the
+/// Of all `arrivals`, some were refused ([`Drops::refused`]), some are `waiting` and the
 /// others were `departures`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkStatistics {
-    /// Packets offered, dropped ones included.
+    /// Packets offered, including dropped ones.
     pub arrivals: Packets,
-    /// Packets whose transmission has started, those lost on the wire included.
+    /// Packets whose transmission has started, including those lost on the wire.
     pub departures: Packets,
-    /// Packets that still wait.
+    /// Packets still waiting.
     pub waiting: Packets,
     /// Packets dropped.
     pub drops: Drops,
-    /// Packets given a congestion mark.
+    /// Packets marked (ECN).
     pub marks: Packets,
     /// Bytes of the departures.
     pub bytes_departed: Bytes,
-    /// Packets waiting, averaged over time from the start; the one in transmission not counted.
+    /// Packets waiting, averaged over time from the start, without the one in transmission.
     pub mean_packets: f64,
-    /// The share of time, 0 to 1, in which the link transmitted.
+    /// Fraction of time, 0 to 1, in which the link transmitted.
     pub busy: f64,
 }
 
-/// A packet that waits, or waited: settled lazily.
+/// A packet that is waiting, or has been sent since the last update.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     /// When its transmission starts.
@@ -110,20 +110,20 @@ struct Waiting {
 /// One direction of a link: a queue, a transmitter and a wire.
 ///
 /// Packets leave in the order in which they are offered, so all of a packet's times are known
-/// the moment it is offered. What waits is settled lazily, when a later call needs to know.
+/// when it is offered. The list of waiting packets is updated lazily, when a later call needs it.
 ///
 /// A large simulation has tens of thousands of links, more than a processor's cache holds, so
-/// all that a packet needs which finds a plain link idle is one cache line.
+/// all the state for a packet that finds a plain link idle fits into one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Link {
-    /// When the last packet admitted has left; the link is idle from then on.
+    /// When the last admitted packet has left; the link is idle from then on.
     busy_until: Time,
-    /// The last size sent, in bytes, and how long it takes: sizes repeat, and division is slow.
+    /// The last size sent, in bytes, and its transmission time: sizes repeat, and division is slow.
     last_size: u32,
     last_duration: Duration,
-    /// Whether a packet that finds the link idle can only pass: no loss, no MTU, a constant
-    /// delay, and a queue that takes no notice of it.
+    /// Whether a packet that finds the link idle always passes: no loss, no MTU, a constant
+    /// delay, and a queue whose state it does not change.
     plain: bool,
     /// Whether `waiting` may hold anything.
     lingers: bool,
@@ -131,19 +131,19 @@ pub struct Link {
     constant_delay: Duration,
     admitted: u64,
     bytes_admitted: Bytes,
-    /// Of all transmissions, to their ends.
+    /// Total time of all transmissions, to their ends.
     busy: Duration,
     rest: Box<Rest>,
 }
 
-/// What a link needs where packets wait.
+/// State needed when packets wait.
 #[derive(Clone, Debug)]
 struct Rest {
-    /// Packets that found the link busy, in order; ones that have started since may linger.
+    /// Packets that found the link busy, in order; some may have started since.
     waiting: VecDeque<Waiting>,
-    /// Bytes of `waiting`, lingerers included.
+    /// Bytes of `waiting`, including those that have started.
     waiting_bytes: Bytes,
-    /// Of all waits, to their ends, in nanoseconds; the integral of the queue over time.
+    /// Total time of all waits, to their ends, in nanoseconds; the integral of the queue over time.
     wait: u128,
     queue: Queue,
     queue_random: RandomStream,
@@ -190,7 +190,7 @@ impl Link {
         }
     }
 
-    /// An endless link that nobody uses: it stands where another kind of element does the work.
+    /// An unlimited, unused link: a placeholder for another kind of element.
     pub fn idle() -> Self {
         let parameters = LinkParameters {
             rate: Rate::UNLIMITED,
@@ -208,12 +208,12 @@ impl Link {
         self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
     }
 
-    /// When the link will have sent all that it has admitted.
+    /// When the link will have sent all admitted packets.
     pub const fn busy_until(&self) -> Time {
         self.busy_until
     }
 
-    /// Takes a packet, or drops it. `now` must not go back from call to call.
+    /// Takes a packet, or drops it. `now` must not decrease from call to call.
     #[inline]
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
         if self.plain && now >= self.busy_until && !self.lingers {
@@ -225,7 +225,7 @@ impl Link {
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
         let rest = &self.rest;
-        if rest.wire.as_ref().is_some_and(|wire| wire.turns_away(size)) {
+        if rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size)) {
             return self.drop_packet(DropReason::TooLarge);
         }
         self.settle(now);
@@ -254,21 +254,21 @@ impl Link {
         Fate::Arrives { at: self.propagate(ends), starts, marked }
     }
 
-    /// What waits at `now`, which must not be before the last packet was offered. A packet
+    /// The queue at `now`, which must not be before the last packet was offered. A packet
     /// whose transmission starts at `now` no longer waits.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
         self.settle(now);
         self.lingering()
     }
 
-    /// What happened from the start to `until`, which must not be before the last packet was
-    /// offered or [`Link::occupancy`] was last asked for.
+    /// Counters from the start to `until`, which must not be before the last packet was
+    /// offered or the last call of [`Link::occupancy`].
     pub fn statistics(&self, until: Time) -> LinkStatistics {
         self.statistics_without(until, Occupancy::default())
     }
 
-    /// The same where packets were offered ahead of time: `ahead` of them, the last ones, for
-    /// times after `until`, when they find the link idle.
+    /// As [`statistics`](Self::statistics) if packets were offered ahead of time: the last `ahead`
+    /// of them, for times after `until`, which find the link idle.
     pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
         let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
@@ -278,7 +278,7 @@ impl Link {
             left.bytes += packet.size;
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
-        // From a wait on, the link is busy without a break.
+        // From the first wait on, the link is continuously busy.
         let busy = if ahead.packets > Packets::new(0) {
             self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
         } else {
@@ -301,11 +301,11 @@ impl Link {
         }
     }
 
-    /// Lets go of packets whose transmission has started.
+    /// Removes packets whose transmission has started.
     #[inline]
     fn settle(&mut self, now: Time) {
         if now >= self.busy_until {
-            // The common case of a link that keeps up: nothing to look at one by one.
+            // The common case of an uncongested link: no need to go through the list.
             if self.lingers {
                 self.rest.waiting.clear();
                 self.rest.waiting_bytes = Bytes::ZERO;
@@ -329,7 +329,7 @@ impl Link {
         }
     }
 
-    /// Puts a packet behind those that wait; returns when its transmission starts.
+    /// Enqueues a packet; returns when its transmission starts.
     #[inline]
     fn wait(&mut self, now: Time, size: Bytes) -> Time {
         let starts = self.busy_until;
@@ -352,7 +352,7 @@ impl Link {
         duration
     }
 
-    /// Occupies the link with a packet; returns when its last bit has left.
+    /// Transmits a packet; returns when its last bit has left.
     #[inline]
     fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
         self.busy_until = starts + self.time_to_send(size);
@@ -383,7 +383,7 @@ impl Drops {
         self.refused() + self.loss
     }
 
-    /// Packets that were never transmitted: all but those lost on the wire.
+    /// Packets that were never transmitted: all drops except losses on the wire.
     pub fn refused(&self) -> Packets {
         self.queue_full + self.early + self.too_large
     }

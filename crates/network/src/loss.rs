@@ -2,7 +2,7 @@ use core::fmt;
 
 use ontempo_foundation::RandomStream;
 
-/// Which packets the wire loses, after they have taken their time on the link.
+/// Losses on the wire, after a packet's transmission.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossModel {
     /// No packet is lost.
@@ -12,22 +12,22 @@ pub enum LossModel {
     Bernoulli(Bernoulli),
     /// Losses come in bursts.
     Gilbert(Gilbert),
-    /// The packets named are lost.
+    /// The packets with given numbers are lost.
     Trace(LossTrace),
 }
 
-/// Loss of each packet with one probability.
+/// Independent loss of each packet with one probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bernoulli {
     loss: f64,
 }
 
-/// A good and a bad state, each with its probability of loss (Gilbert, "Capacity of a
+/// A good and a bad state, each with a probability of loss (Gilbert, "Capacity of a
 /// burst-noise channel", 1960; Elliott, 1963). Before each packet the state may change; the
-/// first packet comes out of the good one.
+/// first packet is preceded by the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gilbert {
-    /// Probability of leaving the good state, and the bad one, for each packet.
+    /// Probability per packet of leaving the good state, and the bad one.
     leave: [f64; 2],
     /// Probability of loss in the good state, and in the bad one.
     loss: [f64; 2],
@@ -37,24 +37,24 @@ pub struct Gilbert {
 /// Numbers of lost packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossTrace {
-    /// In rising order, without doubles.
+    /// In ascending order, without duplicates.
     lost: Box<[u64]>,
-    /// After so many packets the trace begins again; `None` where it never does.
+    /// The trace repeats after this many packets; `None` if it never does.
     period: Option<u64>,
     /// Number of the next packet, within the period.
     packet: u64,
-    /// Place in `lost` of the first number not below `packet`.
+    /// Index in `lost` of the first number not below `packet`.
     next: usize,
 }
 
-/// Parameters that make no loss model.
+/// Invalid parameters of a loss model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossModelError {
     /// A probability is outside 0 to 1.
     NotAProbability(f64),
     /// A trace's period is zero.
     EmptyPeriod,
-    /// A trace names a packet that its period does not reach.
+    /// A trace names a packet beyond its period.
     BeyondPeriod(u64),
 }
 
@@ -101,7 +101,7 @@ impl LossModel {
         Self::gilbert_elliott(p, q, 0.0, 1.0)
     }
 
-    /// As [`LossModel::gilbert`], but each state loses packets with a probability of its own.
+    /// As [`LossModel::gilbert`], but each state has its own loss probability.
     ///
     /// # Errors
     /// One of the four is not a probability.
@@ -119,10 +119,10 @@ impl LossModel {
     }
 
     /// The packets with these numbers (from 0, in any order) are lost; after `period` packets
-    /// the trace begins again, or never where that is `None`.
+    /// the trace repeats, or never if that is `None`.
     ///
     /// # Errors
-    /// The period is zero or does not reach a packet that is named.
+    /// The period is zero or shorter than a packet number in the list.
     pub fn trace(
         lost: impl IntoIterator<Item = u64>,
         period: Option<u64>,
@@ -141,7 +141,7 @@ impl LossModel {
         Ok(Self::Trace(LossTrace { lost, period, packet: 0, next: 0 }))
     }
 
-    /// Judges the next packet; only the random models draw from `random`.
+    /// Decides whether the next packet is lost; only the random models draw from `random`.
     #[inline]
     pub fn lost(&mut self, random: &mut RandomStream) -> bool {
         match self {

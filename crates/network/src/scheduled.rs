@@ -1,4 +1,4 @@
-//! Links whose discipline decides at dequeue: who goes next, and who is dropped while waiting.
+//! Links whose discipline decides at dequeue: which packet is sent next, and which are dropped.
 
 use core::fmt::Debug;
 
@@ -7,30 +7,30 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use crate::wire::Wire;
 use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy};
 
-/// A packet that waits in a scheduled link: all that a discipline may know of it.
+/// A packet that waits in a scheduled link, as its discipline sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// Names the packet to the link's owner; nothing here looks at it.
+    /// Identifies the packet to the link's owner; not used here.
     pub handle: u32,
-    /// The flow that it belongs to. Packets of one flow leave in the order in which they came.
+    /// Its flow. Packets of one flow leave in the order in which they arrived.
     pub flow: u32,
-    /// The class that the owner puts it in (the simulator: its flow's group), for disciplines
+    /// Its class, set by the owner (the simulator: its flow's group), for disciplines
     /// that treat classes differently.
     pub class: u32,
     /// Its size on the wire.
     pub size: Bytes,
-    /// Whether its flow understands a congestion mark (RFC 3168).
+    /// Whether it is ECN-capable (RFC 3168).
     pub ecn_capable: bool,
     /// When it was offered.
     pub enqueued: Time,
 }
 
-/// A packet that a discipline hands to the transmitter.
+/// A packet that a discipline passes to the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// The packet.
     pub packet: Queued,
-    /// Whether it gets a congestion mark (CE of RFC 3168).
+    /// Whether it is marked (CE of RFC 3168).
     pub marked: bool,
 }
 
@@ -39,50 +39,50 @@ pub struct Chosen {
 pub struct Dropped {
     /// The packet: the one offered, or one that waited.
     pub packet: Queued,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
-/// A queue discipline that decides when the transmitter asks.
+/// A queue discipline that decides when the transmitter is free.
 ///
-/// What it takes it must give back once: from [`dequeue`](Discipline::dequeue), or as a drop
-/// of either call. Packets of one flow must leave in the order in which they came. `now` does
-/// not go back from call to call.
+/// Every packet comes out exactly once: from [`dequeue`](Discipline::dequeue), or as a drop
+/// of either call. Packets of one flow must leave in the order in which they arrived. `now` does
+/// not decrease from call to call.
 pub trait Discipline: Debug + Send {
-    /// Takes `packet`; what is dropped for it (itself, or others that waited) goes to `drops`.
+    /// Enqueues `packet`; packets dropped for it (itself, or waiting ones) are appended to `drops`.
     fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>);
 
-    /// The next packet to transmit at `now`, the transmitter being free; packets dropped on
-    /// the way there go to `drops`. `None` where nothing waits, or nothing may leave yet.
+    /// The next packet to transmit at `now`, with the transmitter free; packets dropped before
+    /// it are appended to `drops`. `None` if nothing waits, or nothing may leave yet.
     fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Chosen>;
 
-    /// What waits.
+    /// The packets waiting.
     fn occupancy(&self) -> Occupancy;
 
     /// The earliest time, not before `now`, at which [`dequeue`](Discipline::dequeue) may
-    /// answer with a packet if nothing else comes; [`Time::NEVER`] where nothing waits. Only a
-    /// discipline that holds packets back though the link is free (a shaper) says otherwise
-    /// than `now`.
+    /// return a packet if no other arrives; [`Time::NEVER`] if nothing waits. Only a
+    /// discipline that delays packets on a free link (a shaper) returns a time
+    /// after `now`.
     fn ready(&self, now: Time) -> Time {
         if self.occupancy().packets > Packets::new(0) { now } else { Time::NEVER }
     }
 }
 
-/// What makes a scheduled link: as [`LinkParameters`](crate::LinkParameters), with a
-/// discipline in the place of the queue.
+/// Parameters of a scheduled link: as [`LinkParameters`](crate::LinkParameters), with a
+/// discipline in place of the queue.
 #[derive(Debug)]
 pub struct ScheduledLinkParameters {
-    /// How fast packets leave.
+    /// Transmission rate.
     pub rate: Rate,
     /// Propagation delay, from the end of a packet's transmission to its arrival.
     pub delay: DelayLaw,
-    /// The largest packet that the link takes; any where `None`.
+    /// Maximum packet size; `None` for no limit.
     pub mtu: Option<Bytes>,
-    /// Who waits, and who goes next.
+    /// The queue discipline.
     pub discipline: Box<dyn Discipline>,
-    /// What the wire loses.
+    /// Loss on the wire.
     pub loss: LossModel,
-    /// Whether a packet may overtake an earlier one whose delay happens to be longer.
+    /// Whether a packet may overtake an earlier one that has a longer delay.
     pub reordering: bool,
 }
 
@@ -91,17 +91,17 @@ pub struct ScheduledLinkParameters {
 pub struct Departure {
     /// The packet.
     pub packet: Queued,
-    /// When its last bit arrives at the other end; `None` where the wire loses it.
+    /// When its last bit arrives at the other end; `None` if it is lost on the wire.
     pub arrives: Option<Time>,
-    /// Whether the discipline gave it a congestion mark.
+    /// Whether the discipline marked it (ECN).
     pub marked: bool,
 }
 
 /// One direction of a link whose discipline decides at dequeue.
 ///
-/// A [`Link`](crate::Link) knows a packet's times when it is offered. Here they depend on what
-/// comes later, so the owner drives the link: it [`enqueue`](Self::enqueue)s what comes, and
-/// calls [`dequeue`](Self::dequeue) at the time that [`next_dequeue`](Self::next_dequeue) says.
+/// A [`Link`](crate::Link) knows a packet's times when it is offered. Here they depend on later
+/// arrivals, so the owner drives the link: it calls [`enqueue`](Self::enqueue) at arrivals, and
+/// [`dequeue`](Self::dequeue) at the time that [`next_dequeue`](Self::next_dequeue) returns.
 ///
 /// ```
 /// # use ontempo_foundation::{Bytes, Duration, Rate, Time};
@@ -138,7 +138,7 @@ pub struct ScheduledLink {
     bytes_departed: Bytes,
     marks: u64,
     drops: Drops,
-    /// Of all transmissions, to their ends.
+    /// Total time of all transmissions, to their ends.
     busy: Duration,
     /// The integral of the packets waiting over time, in packet-nanoseconds, until `counted`.
     wait: u128,
@@ -171,12 +171,12 @@ impl ScheduledLink {
         self.wire.reorders()
     }
 
-    /// Takes a packet; what is dropped for it (itself, or others) is appended to `drops`.
+    /// Enqueues a packet; packets dropped for it (itself, or others) are appended to `drops`.
     pub fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>) {
         self.count_wait(now);
         self.arrivals += 1;
         let dropped_before = drops.len();
-        if self.wire.turns_away(packet.size) {
+        if self.wire.exceeds_mtu(packet.size) {
             drops.push(Dropped { packet, reason: DropReason::TooLarge });
         } else {
             self.discipline.enqueue(now, packet, drops);
@@ -184,8 +184,8 @@ impl ScheduledLink {
         self.count_drops(&drops[dropped_before..]);
     }
 
-    /// When [`dequeue`](Self::dequeue) should next be called, asked at `now` after all other
-    /// calls; [`Time::NEVER`] where nothing waits.
+    /// When to call [`dequeue`](Self::dequeue) next; to be called at `now` after all other
+    /// calls. [`Time::NEVER`] if nothing waits.
     pub fn next_dequeue(&self, now: Time) -> Time {
         self.discipline.ready(now.max(self.busy_until))
     }
@@ -216,12 +216,12 @@ impl ScheduledLink {
         Some(Departure { packet, arrives, marked })
     }
 
-    /// What waits now, the packet in transmission not counted.
+    /// The packets waiting now, without the one in transmission.
     pub fn occupancy(&self) -> Occupancy {
         self.discipline.occupancy()
     }
 
-    /// What happened from the start to `until`, which must not be before the last call.
+    /// Counters from the start to `until`, which must not be before the last call.
     pub fn statistics(&self, until: Time) -> LinkStatistics {
         let waiting = self.occupancy().packets;
         let wait = self.wait + self.wait_since(until);

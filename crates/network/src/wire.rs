@@ -1,10 +1,10 @@
-//! The wire behind a transmitter: what it loses, what is too large for it, how long it is.
+//! The wire after a transmitter: loss, maximum packet size, and propagation delay.
 
 use ontempo_foundation::{Bytes, RandomStream, Time};
 
 use crate::{DelayLaw, LossModel};
 
-/// A wire that loses packets, turns large ones away or varies in delay.
+/// A wire with loss, a maximum packet size or a variable delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     mtu: Option<Bytes>,
@@ -13,7 +13,7 @@ pub(crate) struct Wire {
     delay: DelayLaw,
     delay_random: RandomStream,
     reordering: bool,
-    /// When the last packet that arrives does; unused where packets may overtake.
+    /// Latest arrival so far; unused if packets may overtake.
     last_arrival: Time,
 }
 
@@ -38,13 +38,13 @@ impl Wire {
         }
     }
 
-    /// Whether a packet of `size` is too large for it.
+    /// Whether a packet of `size` exceeds the maximum.
     #[inline]
-    pub(crate) fn turns_away(&self, size: Bytes) -> bool {
+    pub(crate) fn exceeds_mtu(&self, size: Bytes) -> bool {
         self.mtu.is_some_and(|mtu| size > mtu)
     }
 
-    /// Whether it loses the packet at hand; asked once a packet.
+    /// Whether the next packet is lost; called once per packet.
     #[inline]
     pub(crate) fn loses(&mut self) -> bool {
         self.loss.lost(&mut self.loss_random)

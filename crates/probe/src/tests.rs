@@ -290,7 +290,7 @@ fn a_host_that_does_not_answer_gets_a_few_greetings_and_nothing_else() {
     let mut network = Network::new(TEN, Mischief::default(), 1);
     let mut nobody = Deaf(receiver(None).0, Time::ZERO);
     network.run(&mut probe, &mut nobody, Time::from_secs_f64(60.0));
-    assert_eq!(results.try_recv().expect("told").expect_err("failed"), Failure::NobodyAnswers);
+    assert_eq!(results.try_recv().expect("a result").expect_err("failed"), Failure::NobodyAnswers);
     assert!(results.try_recv().is_err());
     assert!(network.count <= 7, "{} packets", network.count);
 }
@@ -304,7 +304,7 @@ fn a_receiver_that_falls_silent_stops_the_sender_and_what_was_measured_is_told()
     assert!(!results.try_recv().expect("the first").expect("measured").is_partial);
     let second = results.try_recv().expect("the second").expect("measured");
     assert!(second.is_partial && second.totals.received > 100);
-    assert_eq!(results.try_recv().expect("told").expect_err("failed"), Failure::Silent);
+    assert_eq!(results.try_recv().expect("a result").expect_err("failed"), Failure::Silent);
     assert!(network.now < Time::from_secs_f64(5.2), "{}", network.now);
 }
 
@@ -320,7 +320,7 @@ fn the_token_must_be_the_receivers() {
         let (mut receiver, events) = receiver(theirs.map(Token::new));
         let mut network = Network::new(TEN, Mischief::default(), 1);
         network.run(&mut probe, &mut receiver, Time::from_secs_f64(60.0));
-        let outcome = results.try_recv().expect("told").map(|_| ());
+        let outcome = results.try_recv().expect("a result").map(|_| ());
         let expected = if agrees { Ok(()) } else { Err(Failure::Refused(Reason::Token)) };
         assert_eq!(outcome, expected, "{ours:?} {theirs:?}");
         let refused = Event::Refused { peer: address(SENDER), reason: Reason::Token };

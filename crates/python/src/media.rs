@@ -1,4 +1,4 @@
-//! Transport streams as Python sees them: an index of `ontempo_endpoint::media`.
+//! Transport streams for Python: an index made by `ontempo_media`.
 
 use ontempo_foundation::Duration;
 use ontempo_media::{IndexedUnit, Kind, TransportStreamIndex};
@@ -60,7 +60,7 @@ pub(crate) struct TransportStream {
     continuity_errors: Vec<usize>,
 }
 
-/// Reads a whole transport stream; raises `ValueError` where the bytes are none.
+/// Reads a whole transport stream; raises `ValueError` if the bytes are not one.
 #[pyfunction]
 pub(crate) fn read_transport_stream(
     py: Python<'_>,

@@ -30,7 +30,7 @@ impl RunResult {
 
 #[pymethods]
 impl RunResult {
-    /// The seed that the run was drawn from.
+    /// The seed of the run.
     #[getter]
     fn seed(&self) -> u64 {
         self.seed

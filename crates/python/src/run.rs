@@ -1,4 +1,4 @@
-//! Running a scenario while Python goes on.
+//! Runs scenarios on a thread while Python handles signals.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pyo3::create_exception!(
     "A run was stopped by its `CancelToken`; it has no result."
 );
 
-/// How long a signal or a cancelled token may go unseen.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which signals and the cancel token are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Stops a run from another thread.
 #[pyclass(frozen, module = "ontempo._native")]
@@ -39,7 +39,7 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Make the run that holds this token raise `Cancelled` soon.
+    /// Cancel the run that was started with this token; it raises `Cancelled`.
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -61,8 +61,8 @@ fn simulate(scenario: &model::Scenario, seed: u64, control: &Control) -> Outcome
 
 /// Simulate a scenario.
 ///
-/// The run has a thread of its own. The calling one waits without the interpreter's lock and
-/// takes it back now and then, since only Python's main thread may look for signals.
+/// The run is on a new thread. The calling thread waits without the interpreter's lock and takes it
+/// at intervals, because only Python's main thread can handle signals.
 #[pyfunction]
 #[pyo3(signature = (scenario, seed=None, cancel=None))]
 pub(crate) fn run(
@@ -79,7 +79,7 @@ pub(crate) fn run(
     let worker = thread::Builder::new().name(format!("ontempo seed {seed}")).spawn({
         let control = Arc::clone(&control);
         move || {
-            // The receiver is gone only where the caller was interrupted.
+            // Sending fails only if the caller was interrupted.
             let _ = report.send(simulate(&model, seed, &control));
         }
     })?;
@@ -88,7 +88,7 @@ pub(crate) fn run(
             control.cancel();
         }
         let waiting = &mut outcomes;
-        match py.detach(move || waiting.recv_timeout(LOOK_EVERY)) {
+        match py.detach(move || waiting.recv_timeout(POLL_INTERVAL)) {
             Ok(Outcome::Done(results)) => return Ok(RunResult::new(seed, results)),
             Ok(Outcome::Refused(error)) => return Err(ScenarioError::new_err(error.to_string())),
             Ok(Outcome::Cancelled) => return Err(Cancelled::new_err("the run was cancelled")),

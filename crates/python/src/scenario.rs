@@ -1,4 +1,4 @@
-//! Scenarios, read and found valid.
+//! Parsed and validated scenarios.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ pyo3::create_exception!(
     "A scenario that cannot be run as written.\n\nThe message names file, line and field."
 );
 
-/// Where a scenario was read from, so that it can be read again with other values.
+/// The source of a scenario, to parse it again with overrides.
 #[derive(Clone)]
 enum Source {
     File(PathBuf),
     Text { text: String, name: String },
 }
 
-/// A scenario that has been read and found valid.
+/// A parsed and validated scenario.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct Scenario {
     pub(crate) model: Arc<model::Scenario>,
@@ -45,19 +45,19 @@ impl Scenario {
 
 #[pymethods]
 impl Scenario {
-    /// One line that says what it shows.
+    /// A one-line title.
     #[getter]
     fn title(&self) -> &str {
         &self.model.title
     }
 
-    /// How long it runs, in virtual seconds.
+    /// Its duration in seconds of virtual time.
     #[getter]
     fn duration_s(&self) -> f64 {
         self.model.duration.as_secs_f64()
     }
 
-    /// The seed used when `run` is given none.
+    /// The seed of `run` without a seed argument.
     #[getter]
     fn seed(&self) -> u64 {
         self.model.seed
@@ -68,12 +68,12 @@ impl Scenario {
         self.model.canonical()
     }
 
-    /// The scenario in words, with its topology drawn as text.
+    /// A description with the topology drawn as text.
     fn explain(&self) -> String {
         self.model.explain()
     }
 
-    /// A copy with some values replaced, read anew from its source.
+    /// A copy with further values replaced, parsed again from the source.
     fn with_overrides(&self, overrides: Vec<String>) -> PyResult<Self> {
         let mut all = self.overrides.clone();
         all.extend(overrides);
@@ -92,7 +92,7 @@ pub(crate) fn load(path: PathBuf, overrides: Vec<String>) -> PyResult<Scenario> 
     Scenario::read(Source::File(path), overrides)
 }
 
-/// Read a scenario from a string; `name` stands for the file in messages.
+/// Read a scenario from a string; `name` replaces the file name in error messages.
 #[pyfunction]
 #[pyo3(
     signature = (text, name="<text>".to_owned(), overrides=Vec::new()),

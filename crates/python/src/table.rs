@@ -1,4 +1,4 @@
-//! Tables as Arrow's PyCapsule protocol hands them over: pointers, no copies.
+//! Tables, exported through Arrow's PyCapsule protocol without copies.
 
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
@@ -28,7 +28,7 @@ impl Table {
         self.name
     }
 
-    /// How many rows it has.
+    /// The number of rows.
     #[getter]
     fn num_rows(&self) -> usize {
         self.batch.num_rows()
@@ -49,16 +49,16 @@ impl Table {
         format!("<Table {}: {} rows of {columns}>", self.name, self.batch.num_rows())
     }
 
-    /// Its schema, by Arrow's PyCapsule protocol.
+    /// Its schema, through Arrow's PyCapsule protocol.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.batch.schema().as_ref())
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// Its rows, by Arrow's PyCapsule protocol. The consumer shares the memory.
+    /// Its rows, through Arrow's PyCapsule protocol. The consumer shares the memory.
     ///
-    /// The protocol lets a producer leave a requested schema aside; this one has only its own.
+    /// The protocol allows a producer to ignore the requested schema.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

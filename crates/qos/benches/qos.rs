@@ -1,22 +1,23 @@
-//! What QoS sockets cost beside plain ones, over loopback, both in one run:
+//! Cost of QoS sockets compared with plain ones, over loopback, both in one run:
 //! `cargo bench -p ontempo-qos --bench qos`.
 //!
-//! Plain TCP has what any program needs that sends messages over it: Nagle's algorithm off, four
-//! bytes of length before each, small ones written by one call of one piece and long ones where
-//! they lie, read through a buffer of 32 KiB that long ones bypass. Plain UDP is a connected
-//! socket. The QoS sockets number, stamp, count and watch what they carry, and report twice a
-//! second.
+//! Plain TCP does what any program with messages over TCP needs: Nagle's algorithm is off, a length
+//! of four bytes precedes each message, small messages are copied behind it and written at once,
+//! long ones are written without a copy, and reads go through a buffer of 32 KiB that long messages
+//! bypass. Plain UDP is a connected socket. QoS sockets number, timestamp, count and monitor
+//! messages, and report twice a second.
 //!
-//! - Throughput: messages one way as fast as they go, wall time of each.
-//! - Latency: a message there and back, half of the round trip's wall time.
-//! - Processor: one thread sends and receives in turn, its processor time of each message. Nobody
-//!   is woken, so that what the sockets themselves cost shows, and little else.
+//! - Throughput: messages in one direction as fast as possible, wall time per message.
+//! - Latency: half of the wall time of a message's round trip.
+//! - Processor: one thread sends and receives in turn, its processor time per message. No thread is
+//!   woken, so the result is the cost of the sockets alone.
 //!
-//! Short rounds of both kinds take turns, and the median of the rounds' ratios is told, with its
-//! quartiles, so that what else the machine does hardly shows. TCP's processor time has two levels,
-//! 15 % apart, by how the system's receiver acknowledges; either kind may be at either.
+//! Short rounds of both kinds alternate, and the median and quartiles of the ratios are printed, so
+//! that other load on the machine has little effect. TCP's processor time has two levels, 15 %
+//! apart, depending on how the kernel's receiver acknowledges; either kind may be at either level.
 //!
-//! Words pick lines that have them: `cargo bench -p ontempo-qos --bench qos -- UDP latency`.
+//! Arguments select the lines that contain them: `cargo bench -p ontempo-qos --bench qos -- UDP
+//! latency`.
 
 use std::error::Error;
 use std::io::{BufReader, IoSlice, Read, Write};
@@ -29,14 +30,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 40;
 
-/// Messages up to this length are put behind their own length, to be written in one piece.
+/// Messages up to this length are copied behind their length, to be written at once.
 const COPIED: usize = 4_096;
 
-/// An end of something that carries messages.
+/// An end of a connection that sends and receives messages.
 trait End: Send {
     fn send(&mut self, data: &[u8]);
-    /// Bytes that came; 0 where nothing came in time.
-    fn receive(&mut self, room: &mut [u8]) -> usize;
+    /// Bytes received; 0 after a timeout.
+    fn receive(&mut self, buffer: &mut [u8]) -> usize;
 }
 
 struct Pair {
@@ -45,37 +46,37 @@ struct Pair {
 }
 
 /// Messages over plain TCP.
-struct Framed {
+struct PlainTcp {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
-    piece: Vec<u8>,
+    write_buffer: Vec<u8>,
 }
 
-impl Framed {
+impl PlainTcp {
     fn new(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
         let reader = BufReader::with_capacity(32 * 1024, stream.try_clone()?);
-        Ok(Self { stream, reader, piece: Vec::new() })
+        Ok(Self { stream, reader, write_buffer: Vec::new() })
     }
 
-    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut length = [0; 4];
         self.reader.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
-        self.reader.read_exact(&mut room[..length])?;
+        self.reader.read_exact(&mut buffer[..length])?;
         Ok(length)
     }
 }
 
-impl End for Framed {
+impl End for PlainTcp {
     fn send(&mut self, data: &[u8]) {
         let length = (data.len() as u32).to_be_bytes();
         if data.len() <= COPIED {
-            self.piece.clear();
-            self.piece.extend(length);
-            self.piece.extend(data);
-            self.stream.write_all(&self.piece).expect("written");
+            self.write_buffer.clear();
+            self.write_buffer.extend(length);
+            self.write_buffer.extend(data);
+            self.stream.write_all(&self.write_buffer).expect("written");
             return;
         }
         let pieces = [IoSlice::new(&length), IoSlice::new(data)];
@@ -85,8 +86,8 @@ impl End for Framed {
         self.stream.write_all(&data[body..]).expect("written");
     }
 
-    fn receive(&mut self, room: &mut [u8]) -> usize {
-        self.read(room).unwrap_or(0)
+    fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        self.read(buffer).unwrap_or(0)
     }
 }
 
@@ -95,8 +96,8 @@ impl End for UdpSocket {
         UdpSocket::send(self, data).expect("sent");
     }
 
-    fn receive(&mut self, room: &mut [u8]) -> usize {
-        self.recv(room).unwrap_or(0)
+    fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        self.recv(buffer).unwrap_or(0)
     }
 }
 
@@ -105,8 +106,8 @@ impl End for QosStream {
         self.send_message(data).expect("written");
     }
 
-    fn receive(&mut self, room: &mut [u8]) -> usize {
-        self.receive_message(room).ok().flatten().map_or(0, |message| message.length)
+    fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        self.receive_message(buffer).ok().flatten().map_or(0, |message| message.length)
     }
 }
 
@@ -115,24 +116,24 @@ impl End for QosSocket {
         self.send_message(data).expect("sent");
     }
 
-    fn receive(&mut self, room: &mut [u8]) -> usize {
-        self.receive_message(room).ok().flatten().map_or(0, |message| message.length)
+    fn receive(&mut self, buffer: &mut [u8]) -> usize {
+        self.receive_message(buffer).ok().flatten().map_or(0, |message| message.length)
     }
 }
 
-/// Seconds a message, one way: until all, or over UDP the last that came, are there.
+/// Seconds per message in one direction, until the last one received.
 fn throughput(pair: &mut Pair, size: usize, count: usize) -> f64 {
     let Pair { near, far } = pair;
-    let began = Instant::now();
-    let (got, last) = thread::scope(|scope| {
+    let started = Instant::now();
+    let (received, last) = thread::scope(|scope| {
         let receiving = scope.spawn(move || {
-            let mut room = vec![0; size];
-            let (mut got, mut last) = (0, Instant::now());
-            while got < count && far.receive(&mut room) == size {
-                got += 1;
+            let mut buffer = vec![0; size];
+            let (mut received, mut last) = (0, Instant::now());
+            while received < count && far.receive(&mut buffer) == size {
+                received += 1;
                 last = Instant::now();
             }
-            (got, last)
+            (received, last)
         });
         let data = vec![7; size];
         for _ in 0..count {
@@ -140,45 +141,45 @@ fn throughput(pair: &mut Pair, size: usize, count: usize) -> f64 {
         }
         receiving.join().expect("received")
     });
-    last.duration_since(began).as_secs_f64() / got.max(1) as f64
+    last.duration_since(started).as_secs_f64() / received.max(1) as f64
 }
 
-/// Seconds of half a round trip.
+/// Half a round trip, seconds.
 fn latency(pair: &mut Pair, size: usize, count: usize) -> f64 {
     let Pair { near, far } = pair;
-    let took = thread::scope(|scope| {
+    let elapsed = thread::scope(|scope| {
         scope.spawn(move || {
-            let mut room = vec![0; size];
+            let mut buffer = vec![0; size];
             for _ in 0..count {
-                if far.receive(&mut room) == size {
-                    far.send(&room);
+                if far.receive(&mut buffer) == size {
+                    far.send(&buffer);
                 }
             }
         });
-        let (data, mut room) = (vec![7; size], vec![0; size]);
-        let began = Instant::now();
+        let (data, mut buffer) = (vec![7; size], vec![0; size]);
+        let started = Instant::now();
         for _ in 0..count {
             near.send(&data);
-            near.receive(&mut room);
+            near.receive(&mut buffer);
         }
-        began.elapsed()
+        started.elapsed()
     });
-    took.as_secs_f64() / count as f64 / 2.0
+    elapsed.as_secs_f64() / count as f64 / 2.0
 }
 
-/// Seconds of processor time of a message sent and received by one thread.
+/// Processor time of a message sent and received by one thread, seconds.
 fn processor(pair: &mut Pair, size: usize, count: usize) -> f64 {
     let used = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
     };
-    let (data, mut room) = (vec![7; size], vec![0; size]);
-    let began = used();
+    let (data, mut buffer) = (vec![7; size], vec![0; size]);
+    let started = used();
     for _ in 0..count {
         pair.near.send(&data);
-        pair.far.receive(&mut room);
+        pair.far.receive(&mut buffer);
     }
-    (used() - began) / count as f64
+    (used() - started) / count as f64
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
@@ -195,8 +196,8 @@ fn compare(name: &str, plain: &mut Pair, ours: &mut Pair, size: usize) {
         ("latency", latency, count / 4),
         ("processor", processor, count),
     ];
-    for (what, measure, count) in kinds {
-        let title = format!("{name} {size:6} bytes {what:10}");
+    for (kind, measure, count) in kinds {
+        let title = format!("{name} {size:6} bytes {kind:10}");
         let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
         if !words.all(|word| title.contains(&word)) {
             continue;
@@ -223,13 +224,13 @@ fn compare(name: &str, plain: &mut Pair, ours: &mut Pair, size: usize) {
     }
 }
 
-const PATIENCE: Duration = Duration::from_millis(300);
+const READ_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn tcp() -> Result<(Pair, Pair), Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
-    let (near, far) = (Framed::new(near)?, Framed::new(far)?);
+    let (near, far) = (PlainTcp::new(near)?, PlainTcp::new(far)?);
     let plain = Pair { near: Box::new(near), far: Box::new(far) };
     let listener = QosListener::bind("127.0.0.1:0", QosOptions::default())?;
     let to = listener.local_address()?;
@@ -237,7 +238,7 @@ fn tcp() -> Result<(Pair, Pair), Box<dyn Error>> {
     let (far, _) = listener.accept()?;
     let near = connecting.join().expect("connected")?;
     for stream in [&near, &far] {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
     }
     Ok((plain, Pair { near: Box::new(near), far: Box::new(far) }))
 }
@@ -247,7 +248,7 @@ fn udp() -> Result<(Pair, Pair), Box<dyn Error>> {
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
     for socket in [&near, &far] {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
     }
     let plain = Pair { near: Box::new(near), far: Box::new(far) };
     let listener = QosSocket::bind("127.0.0.1:0", QosOptions::default())?;
@@ -256,7 +257,7 @@ fn udp() -> Result<(Pair, Pair), Box<dyn Error>> {
     let (far, _) = listener.accept()?;
     let near = connecting.join().expect("connected")?;
     for socket in [&near, &far] {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(READ_TIMEOUT))?;
     }
     Ok((plain, Pair { near: Box::new(near), far: Box::new(far) }))
 }

@@ -1,4 +1,4 @@
-//! A socket over the carrier that was chosen when the program ran.
+//! A QoS socket whose transport is chosen at run time.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -10,7 +10,7 @@ use ontempo_udp::Dscp;
 
 use crate::{Delivery, Direction, Events, Message, QosConnection, QosSocket, QosStream};
 
-/// A socket over TCP, UDP or QUIC. A clone is the same one.
+/// A QoS socket over TCP, UDP or QUIC. Clones share the connection.
 #[derive(Clone)]
 pub enum AnySocket {
     /// Over TCP.
@@ -21,7 +21,7 @@ pub enum AnySocket {
     Quic(QosConnection),
 }
 
-/// Calls a method that all kinds have.
+/// Calls a method that the sockets of all transports have.
 macro_rules! each {
     ($socket:expr, $one:ident => $call:expr) => {
         match $socket {
@@ -36,54 +36,56 @@ impl AnySocket {
     /// Sends a message.
     ///
     /// # Errors
-    /// As of the carrier's own socket.
+    /// Those of the transport's socket, such as [`QosStream::send_message`].
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
-        each!(self, one => one.send_message(data))
+        each!(self, socket => socket.send_message(data))
     }
 
     /// Waits for a message and writes it to `buffer`; `None` at the end.
     ///
     /// # Errors
-    /// As of the carrier's own socket.
+    /// Those of the transport's socket, such as [`QosStream::receive_message`].
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
-        each!(self, one => one.receive_message(buffer))
+        each!(self, socket => socket.receive_message(buffer))
     }
 
-    /// Bounds how long [`receive_message`](Self::receive_message) waits.
+    /// Sets the time limit of [`receive_message`](Self::receive_message); `None`: no limit.
     ///
     /// # Errors
-    /// The system refuses.
-    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+    /// Over TCP and UDP, those of the system, for a limit of zero for example.
+    pub fn set_read_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_read_timeout(patience),
-            Self::Udp(socket) => socket.set_read_timeout(patience),
+            Self::Tcp(stream) => stream.set_read_timeout(timeout),
+            Self::Udp(socket) => socket.set_read_timeout(timeout),
             Self::Quic(connection) => {
-                connection.set_read_timeout(patience);
+                connection.set_read_timeout(timeout);
                 Ok(())
             }
         }
     }
 
-    /// Bounds how long [`send_message`](Self::send_message) waits; over UDP it never does.
+    /// Sets the time limit of [`send_message`](Self::send_message); `None`: no limit. Without
+    /// effect over UDP, where sending does not wait.
     ///
     /// # Errors
-    /// The system refuses.
-    pub fn set_write_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
+    /// Over TCP, those of the system, for a limit of zero for example.
+    pub fn set_write_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_write_timeout(patience),
+            Self::Tcp(stream) => stream.set_write_timeout(timeout),
             Self::Udp(_) => Ok(()),
             Self::Quic(connection) => {
-                connection.set_write_timeout(patience);
+                connection.set_write_timeout(timeout);
                 Ok(())
             }
         }
     }
 
-    /// Says that nothing more will be sent, where the carrier can.
+    /// Ends this end's sending direction: the peer sees the end of the stream. Without effect over
+    /// UDP.
     pub fn finish(&self) {
         match self {
             Self::Tcp(stream) => {
-                // The other end may have closed already.
+                // Fails if the peer has closed already.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             Self::Udp(_) => {}
@@ -91,73 +93,73 @@ impl AnySocket {
         }
     }
 
-    /// Ends it once the other end has what was sent, where the carrier can tell.
+    /// Closes the connection after the peer has received all messages; over UDP, at once.
     ///
     /// # Errors
-    /// That took longer than `patience`, or the connection is lost.
-    pub fn close(self, patience: Wall) -> io::Result<()> {
+    /// That took longer than `timeout`, or the connection was lost.
+    pub fn close(self, timeout: Wall) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.close(patience),
+            Self::Tcp(stream) => stream.close(timeout),
             Self::Udp(_) => Ok(()),
-            Self::Quic(connection) => connection.close(patience),
+            Self::Quic(connection) => connection.close(timeout),
         }
     }
 
-    /// What both ends agreed on.
+    /// The agreed specification of a direction.
     pub fn agreed(&self, direction: Direction) -> Specification {
-        each!(self, one => one.agreed(direction))
+        each!(self, socket => socket.agreed(direction))
     }
 
-    /// Asks for another quality of what is sent.
+    /// Renegotiates the specification of the sending direction; returns the agreed one.
     ///
     /// # Errors
-    /// What was agreed does not admit it.
+    /// It is outside the bounds agreed at set-up.
     pub fn change(&self, asked: Specification) -> Result<Specification, Refusal> {
-        each!(self, one => one.change(asked))
+        each!(self, socket => socket.change(asked))
     }
 
-    /// What happens to the quality.
+    /// Events from now on: violations, steps of the ladder, changes, reservations.
     pub fn events(&self) -> Events {
-        each!(self, one => one.events())
+        each!(self, socket => socket.events())
     }
 
-    /// What was delivered lately.
+    /// Recent delivery statistics of a direction.
     pub fn delivery(&self, direction: Direction) -> Delivery {
-        each!(self, one => one.delivery(direction))
+        each!(self, socket => socket.delivery(direction))
     }
 
-    /// What the monitor is given.
+    /// The reports to the monitor.
     pub fn reports(&self) -> Vec<SocketReport> {
-        each!(self, one => one.reports())
+        each!(self, socket => socket.reports())
     }
 
-    /// How the reservation stands, and why.
+    /// The state of a direction's reservation, and the reason if it was refused or lost.
     pub fn reservation(&self, direction: Direction) -> (Reservation, String) {
-        each!(self, one => one.reservation(direction))
+        each!(self, socket => socket.reservation(direction))
     }
 
-    /// Bytes of the longest message that may be sent.
+    /// Maximum size of a sent message in bytes.
     pub fn most_sent(&self) -> usize {
-        each!(self, one => one.most_sent())
+        each!(self, socket => socket.most_sent())
     }
 
-    /// Bytes of the longest message that may come.
+    /// Maximum size of a received message in bytes.
     pub fn most_received(&self) -> usize {
-        each!(self, one => one.most_received())
+        each!(self, socket => socket.most_received())
     }
 
-    /// The class of its packets.
+    /// The DSCP of sent packets.
     pub fn dscp(&self) -> Dscp {
-        each!(self, one => one.dscp())
+        each!(self, socket => socket.dscp())
     }
 
     /// This end's address.
     pub fn local_address(&self) -> SocketAddr {
-        each!(self, one => one.local_address())
+        each!(self, socket => socket.local_address())
     }
 
     /// The other end's address.
     pub fn peer_address(&self) -> SocketAddr {
-        each!(self, one => one.peer_address())
+        each!(self, socket => socket.peer_address())
     }
 }

@@ -154,8 +154,9 @@ impl QosConnection {
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
         control.send(Bytes::from(hello.to_bytes()))?;
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
-        let told = connection.accept_flow_within(left(until)).ok_or(SetupError::Silent)??;
-        let answer = told.receive_within(left(until)).ok_or(SetupError::Silent)??;
+        let peer_control =
+            connection.accept_flow_within(left(until)).ok_or(SetupError::Silent)??;
+        let answer = peer_control.receive_within(left(until)).ok_or(SetupError::Silent)??;
         let now = clock.now();
         let Some(ontempo_transport::Delivery::Unit(unit)) = answer else {
             return Err(SetupError::Wire(WireError::Malformed));
@@ -163,7 +164,8 @@ impl QosConnection {
         let answer = Setup::read(&unit.data)?;
         let concluded = setup::conclude(&options.offer(), session, &answer, now);
         let established = concluded.unwrap_or(Err(SetupError::Wire(WireError::Malformed)))?;
-        let connected = Self::establish(connection, (control, told), options, &established)?;
+        let connected =
+            Self::establish(connection, (control, peer_control), options, &established)?;
         facade::must_reserve(connected.core(), options)?;
         Ok(connected)
     }
@@ -171,7 +173,7 @@ impl QosConnection {
     /// A connection after its handshake.
     pub(super) fn establish(
         connection: Connection,
-        (control, told): (SendFlow, ReceiveFlow),
+        (control, peer_control): (SendFlow, ReceiveFlow),
         options: &QosOptions,
         established: &Established,
     ) -> Result<Self, SetupError> {
@@ -199,9 +201,9 @@ impl QosConnection {
             write_patience: AtomicU64::new(0),
         });
         maintenance::register(&inner);
-        let hearing = inner.clone();
+        let control_thread = inner.clone();
         let named = thread::Builder::new().name("ontempo-qos-quic".to_owned());
-        named.spawn(move || hearing.hear(&told))?;
+        named.spawn(move || control_thread.handle_control(&peer_control))?;
         Ok(Self(Arc::new(Handle(inner))))
     }
 
@@ -355,28 +357,28 @@ impl Inner {
 
     /// Handles the peer's control messages until the application has closed the connection and everything
     /// it sent has arrived: the connection's thread.
-    fn hear(&self, told: &ReceiveFlow) {
+    fn handle_control(&self, peer_control: &ReceiveFlow) {
         let mut is_open = true;
         while !self.core.is_closed() {
             if is_open {
-                is_open = self.hear_next(told);
+                is_open = self.handle_next_control(peer_control);
             } else {
                 thread::sleep(LOOK);
             }
         }
         let until = Instant::now() + LINGER;
         while is_open && !self.is_taken.load(Relaxed) && Instant::now() < until {
-            is_open = self.hear_next(told);
+            is_open = self.handle_next_control(peer_control);
         }
         self.connection.close("");
     }
 
     /// Waits for control messages for a while; `false` once there will be none.
-    fn hear_next(&self, told: &ReceiveFlow) -> bool {
-        match told.receive_within(LOOK) {
+    fn handle_next_control(&self, peer_control: &ReceiveFlow) -> bool {
+        match peer_control.receive_within(LOOK) {
             Some(Ok(Some(ontempo_transport::Delivery::Unit(unit)))) => {
-                if self.on_told(&unit.data).is_err() {
-                    let sentence = "a damaged message of QoSockets";
+                if self.on_control(&unit.data).is_err() {
+                    let sentence = "a damaged message of a QoS socket";
                     self.connection.close_with(CloseReason::ProtocolViolation, sentence);
                 }
                 true
@@ -389,7 +391,7 @@ impl Inner {
         }
     }
 
-    fn on_told(&self, bytes: &[u8]) -> Result<(), WireError> {
+    fn on_control(&self, bytes: &[u8]) -> Result<(), WireError> {
         let (head, body) = bytes.split_first_chunk::<TCP_HEADER>().ok_or(WireError::Malformed)?;
         let header = Header::of_tcp(head, 0)?;
         if header.length != body.len() {

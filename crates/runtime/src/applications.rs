@@ -1,31 +1,31 @@
-//! What flows send: sources that tell how many packets they have offered so far.
+//! Traffic sources: how many packets a flow's application has offered up to a given time.
 //!
-//! A source is asked, not run: a constant bit rate costs no event for each packet while its
-//! transport lags behind, since what it has offered by now is a division.
+//! A source is polled rather than run by events: while the transport lags behind, a constant
+//! bit rate costs no event per packet, since the number of packets offered by now is a division.
 
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
 
-/// Where a flow's packets come from.
+/// The application of a flow, which offers its packets.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// As many as the transport takes.
+    /// As many packets as the transport accepts.
     Ftp,
-    /// So many and no more.
+    /// A fixed number of packets.
     File {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// One each interval.
+    /// One packet per interval.
     Cbr(Cbr),
-    /// One each interval while on.
+    /// One packet per interval while on.
     OnOff(Box<OnOff>),
     /// A web user.
     Http(Box<Http>),
-    /// Messages of a packet each, from an application that blocks.
+    /// Messages of one packet each, from an application that blocks while writing.
     Paced(Box<Paced>),
-    /// One message each time that something prompts it.
+    /// One message for each prompt.
     Prompted(Box<Prompted>),
 }
 
@@ -34,9 +34,9 @@ pub enum Source {
 pub struct Message {
     /// When the application made it and began to write it.
     pub made: Time,
-    /// When the transport had taken it.
+    /// When the transport had accepted it.
     pub written: Time,
-    /// Its bytes, headers not counted.
+    /// Payload in bytes, without headers.
     pub payload: Bytes,
 }
 
@@ -55,8 +55,8 @@ impl Source {
         }
     }
 
-    /// When there will be more than [`offered`](Self::offered) said at `now`; never, where that
-    /// depends on what is acknowledged.
+    /// The next time at which [`offered`](Self::offered) exceeds its value at `now`;
+    /// [`Time::NEVER`] if that depends on acknowledgements.
     pub fn next_offer(&self, now: Time) -> Time {
         match self {
             Self::Ftp | Self::File { .. } => Time::NEVER,
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Packets below `acknowledged` have arrived; true where a transfer ended with them.
+    /// Packets below `acknowledged` have arrived; true if a transfer finished with them.
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, acknowledged: u64) -> bool {
         match self {
@@ -82,15 +82,15 @@ impl Source {
         }
     }
 
-    /// Something prompts it.
+    /// Makes a prompted source send its next message.
     pub fn prompt(&mut self, now: Time) {
         if let Self::Prompted(prompted) = self {
             prompted.prompt(now);
         }
     }
 
-    /// The message that is complete with packet `number`, where packets arrive in order; each
-    /// message is answered once. Packets carry `payload` each.
+    /// The message that packet `number` completes, for packets that arrive in order; each message
+    /// is returned once. Packets carry `payload` each.
     pub fn completed(&mut self, number: u64, payload: Bytes) -> Option<Message> {
         match self {
             Self::Cbr(_) => {
@@ -102,8 +102,8 @@ impl Source {
         }
     }
 
-    /// Messages given to the transport that were never [`completed`](Self::completed), for
-    /// packets from `next` to before `offered`.
+    /// Messages given to the transport that were never [`completed`](Self::completed): those in
+    /// packets from `next` up to, but not including, `offered`.
     pub fn incomplete(&self, next: u64, offered: u64, payload: Bytes) -> Vec<Message> {
         match self {
             Self::Cbr(_) => (next..offered)
@@ -147,8 +147,8 @@ impl Cbr {
     }
 }
 
-/// A constant bit rate while on, nothing while off; times on and off are exponential, or Pareto
-/// where a tail exponent is given (Willinger et al., 1997: heavy tails add up to self-similar
+/// A constant bit rate while on, nothing while off. Times on and off are exponential, or Pareto
+/// if a tail exponent is given (Willinger et al., 1997: heavy tails add up to self-similar
 /// traffic).
 #[derive(Clone, Debug)]
 pub struct OnOff {
@@ -198,11 +198,12 @@ impl OnOff {
     }
 }
 
-/// Makes a message, writes it, waits, makes the next; writing waits for room in the transport.
+/// Makes a message, writes it, waits, makes the next; a write blocks until there is
+/// buffer space in the transport.
 #[derive(Clone, Debug)]
 pub struct Paced {
     interval: (Duration, Duration),
-    /// Packets that the transport holds at most, unsent or unacknowledged.
+    /// Maximum number of packets in the transport, unsent or unacknowledged.
     buffer: u64,
     payload: Bytes,
     random: RandomStream,
@@ -210,11 +211,11 @@ pub struct Paced {
     next: Time,
     offered: u64,
     acknowledged: u64,
-    /// The next message is made and waits for room.
+    /// The next message has been made and waits for buffer space.
     is_blocked: bool,
-    /// When the last wait for room ended.
+    /// When the last wait for buffer space ended.
     room_since: Time,
-    /// Messages written that have not arrived, oldest first; kept where packets arrive in order.
+    /// Messages written that have not arrived, oldest first; recorded if packets arrive in order.
     unread: VecDeque<Message>,
     keeps_unread: bool,
 }
@@ -275,19 +276,19 @@ impl Paced {
     }
 }
 
-/// One message, of a size drawn uniformly, each time that it is prompted.
+/// One message per prompt, of uniformly distributed size.
 #[derive(Clone, Debug)]
 pub struct Prompted {
-    /// Bytes of a message, the least and the most.
+    /// Smallest and largest message in bytes.
     size: (Bytes, Bytes),
-    /// Payload of a packet.
+    /// Payload of a packet in bytes.
     payload: Bytes,
     random: RandomStream,
-    /// When it sends without being prompted, once.
+    /// When it sends once without a prompt.
     begins: Option<Time>,
     offered: u64,
-    /// Messages that have not arrived whole, oldest first, each with the number behind its last
-    /// packet.
+    /// Messages that have not arrived completely, oldest first, each with the number that follows
+    /// its last packet.
     unread: VecDeque<(u64, Message)>,
 }
 
@@ -324,7 +325,7 @@ impl Prompted {
     }
 }
 
-/// What of a web user may be set (Barford and Crovella, SIGMETRICS 1998).
+/// Parameters of a web user (Barford and Crovella, SIGMETRICS 1998).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HttpLaws {
     pub(crate) think: Duration,
@@ -338,8 +339,8 @@ pub(crate) struct HttpLaws {
 
 /// A web user: thinks, fetches the objects of a page one after the other, thinks again.
 ///
-/// All three laws are Pareto. A heavy tail is cut at 100 times its mean, so that one draw
-/// cannot outweigh a whole run; the mean of what is left is a little below the one given.
+/// All three distributions are Pareto, truncated at 100 times the mean, so that one draw cannot
+/// dominate a run; the mean after truncation is slightly below the configured one.
 #[derive(Clone, Debug)]
 pub struct Http {
     laws: HttpLaws,
@@ -398,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_bit_rate_offers_one_unit_each_interval_and_says_when_the_next_is_due() {
+    fn a_constant_bit_rate_offers_one_unit_per_interval_and_returns_when_the_next_is_due() {
         let start = Time::from_secs_f64(1.0);
         let mut source = Source::Cbr(Cbr { start, interval: Duration::from_millis(20) });
         assert_eq!(source.offered(Time::from_secs_f64(0.9)), 0);

@@ -13,10 +13,10 @@ use ontempo_scenario::{LaidLink, Layout};
 
 use crate::reservations;
 
-/// A link as a run is assembled: of one kind or the other.
+/// A link of either kind, as a run uses it.
 #[derive(Debug)]
 pub enum Element {
-    /// First in, first out: a packet's fate is known when it is offered.
+    /// First in, first out: when and whether a packet leaves is known when it is offered.
     Link(Link),
     /// Served packet by packet.
     Scheduled(Box<ScheduledLink>),
@@ -37,7 +37,7 @@ impl Element {
 pub struct ElementError {
     /// The link that it belongs to.
     pub link: String,
-    /// What is wrong.
+    /// What is wrong with its parameters.
     pub problem: String,
 }
 
@@ -49,13 +49,13 @@ impl fmt::Display for ElementError {
 
 impl std::error::Error for ElementError {}
 
-/// The mean delay that RED's thresholds aim at where none are given (ns-2's `targetdelay_`).
+/// The mean delay that RED's thresholds aim at if none are given (ns-2's `targetdelay_`).
 const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 
-/// The link at `place`, with the random streams of its name.
+/// The link at `place`, with the random streams derived from its name.
 ///
 /// # Errors
-/// Where an element refuses its parameters.
+/// If an element refuses its parameters.
 pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, ElementError> {
     let laid = &layout.links[place];
     let refused = |problem: &dyn Display| ElementError {
@@ -95,7 +95,7 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
     Ok(Element::Link(Link::new(parameters, seed, &name)))
 }
 
-/// The discipline that decides at dequeue; `None` where the queue decides at the door.
+/// The discipline that decides at dequeue; `None` if the queue decides at enqueue.
 fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipline>> {
     let codel = |most: QueueLimit, target, interval, ecn| CoDelParameters {
         target,
@@ -208,13 +208,13 @@ fn red_parameters(laid: &LaidLink, mean_delay: Duration) -> RedParameters {
         measure: if *byte_mode { RedMeasure::Bytes } else { RedMeasure::Packets },
         by_size: *byte_mode,
         ecn: *ecn,
-        limit: in_measure(limit(*most), *byte_mode, *mean_packet),
+        limit: in_measured_unit(limit(*most), *byte_mode, *mean_packet),
         ..automatic
     }
 }
 
-/// A queue measured in bytes reads a limit in packets as so many mean packets (as ns-2 does).
-fn in_measure(limit: Limit, byte_mode: bool, mean_packet: Bytes) -> Limit {
+/// Converts a limit in packets for a queue measured in bytes: packets times mean size (as ns-2).
+fn in_measured_unit(limit: Limit, byte_mode: bool, mean_packet: Bytes) -> Limit {
     match limit.packets {
         Some(packets) if byte_mode => Limit::bytes(mean_packet * packets.get()),
         _ => limit,

@@ -1,4 +1,4 @@
-//! The folder of one run on disk: what is in it is whole, or is not there.
+//! The folder of one run on disk. A run appears in it completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 
 use crate::tables::{ResultTable, write_parquet};
 
-/// The file that says what the other files are. It is written last, so that a folder without
-/// it holds no whole run.
+/// The file that describes the others. It is written last: a folder without it holds no
+/// complete run.
 pub const MANIFEST: &str = "run.json";
 
-/// Where files stay until all are whole.
+/// Where files are written until all are complete.
 const PARTIAL: &str = ".partial";
 
 /// The folder of a run that is being written.
 ///
-/// Files go into a folder within it and are renamed when all are whole, so that a run that
-/// fails, on a full disk for example, leaves what was there before.
+/// Files are written to a folder within it and renamed when all are complete, so that a run
+/// that fails, on a full disk for example, leaves the earlier contents unchanged.
 #[derive(Debug)]
 pub struct RunFolder {
     folder: PathBuf,
     partial: PathBuf,
-    /// Whether the folder itself is new.
+    /// Whether this run created the folder.
     made: bool,
     files: Vec<String>,
 }
 
 impl RunFolder {
-    /// Begins a run in `folder`, which is made where it is missing.
+    /// Begins a run in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Where the folder cannot be made or written.
+    /// If the folder cannot be created or written.
     pub fn begin(folder: &Path) -> io::Result<Self> {
         let partial = folder.join(PARTIAL);
         let made = !folder.exists();
-        // What a run that was killed has left.
+        // Left over from a run that was killed.
         if partial.exists() {
             fs::remove_dir_all(&partial).map_err(|error| naming(&partial, error))?;
         }
@@ -42,10 +42,10 @@ impl RunFolder {
         Ok(Self { folder: folder.to_owned(), partial, made, files: Vec::new() })
     }
 
-    /// A new file called `name`, to be written.
+    /// Creates the file `name` for writing.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// If it cannot be created.
     pub fn create(&mut self, name: &str) -> io::Result<File> {
         let file = File::create(self.partial.join(name)).map_err(|error| self.at(name, error))?;
         self.files.push(name.to_owned());
@@ -55,7 +55,7 @@ impl RunFolder {
     /// Writes `tables`, one Parquet file each.
     ///
     /// # Errors
-    /// Where one cannot be written, such as on a full disk.
+    /// If one cannot be written, such as on a full disk.
     pub fn write_tables(&mut self, tables: &[ResultTable]) -> io::Result<()> {
         for table in tables {
             let name = format!("{}.parquet", table.name);
@@ -65,11 +65,11 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Gives all files their places: those of an earlier run are replaced, its [`MANIFEST`]
-    /// first, and `manifest`, where there is one, comes last.
+    /// Moves all files to their final names: those of an earlier run are replaced, its [`MANIFEST`]
+    /// first, and `manifest`, if given, is written last.
     ///
     /// # Errors
-    /// Where a file cannot be written or renamed.
+    /// If a file cannot be written or renamed.
     pub fn keep(mut self, manifest: Option<&str>) -> io::Result<()> {
         if let Some(text) = manifest {
             let mut file = self.create(MANIFEST)?;
@@ -96,8 +96,8 @@ impl RunFolder {
 }
 
 impl Drop for RunFolder {
-    /// Takes away what is not whole. That it cannot be taken away changes nothing: no reader
-    /// looks into it.
+    /// Removes incomplete files. A failure to remove them does no harm: no reader looks into that
+    /// folder.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.partial);
         if self.made {
@@ -106,7 +106,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// `error`, saying which file it befell.
+/// `error` with the path of the file.
 fn naming(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(names(&root), ["a", MANIFEST]);
         assert_eq!(fs::read(root.join("a")).unwrap(), b"first");
 
-        // Without a manifest of its own, a run must not keep that of another; nor may it take
-        // up what a killed one has left.
+        // A run without a manifest must not keep that of an earlier run, nor use the files that a
+        // killed run left behind.
         fs::create_dir(root.join(PARTIAL)).unwrap();
         fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();

@@ -1,11 +1,11 @@
-//! What simulator and emulator share: the way from a scenario to a network's elements and to
-//! what its flows send, and from what was counted to the result tables.
+//! What simulator and emulator share: from a scenario to network elements and traffic sources,
+//! and from counters to result tables.
 //!
-//! Both take a link from [`link`], with the random streams of its name, so that the same
-//! elements with the same parameters carry modelled packets in the one and real ones in the
-//! other. A [`Source`] says how many packets a flow's application has offered by a time that the
-//! caller names, virtual or real. [`Rows`] follow the schemas of `ontempo_scenario::tables`; a
-//! [`RunFolder`] puts a run on disk whole or not at all, and [`read_tables`] reads it back.
+//! Both build a link with [`link`], with the random streams derived from its name, so that the
+//! same elements with the same parameters carry modelled packets in the simulator and real ones
+//! in the emulator. A [`Source`] returns how many packets a flow's application has offered by a
+//! given time, virtual or real. [`Rows`] follow the schemas of `ontempo_scenario::tables`; a
+//! [`RunFolder`] writes a run to disk completely or not at all, and [`read_tables`] reads it.
 //!
 //! Nothing here reads a clock or sends a packet.
 

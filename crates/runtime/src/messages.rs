@@ -1,4 +1,4 @@
-//! The messages of a flow: when each was sent and received, counted as the scenario asks.
+//! The messages of a flow: when each was sent and received, recorded as the scenario asks.
 
 use ontempo_foundation::{Bytes, Duration, Time};
 use ontempo_mechanisms::qos::{Count, DelayMeter, Meter, Timing};
@@ -14,22 +14,22 @@ pub struct MessageRecord {
     pub message: Message,
     /// When the application had all of it.
     pub received: Time,
-    /// How long it took.
+    /// Time from sending to reception.
     pub timing: Timing,
 }
 
-/// What of messages is to be measured.
+/// Which measures of messages a run records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageMeasure {
-    /// When measuring begins.
+    /// When the measured span begins.
     pub(crate) from: Time,
-    /// Keep each message's times.
+    /// Record the times of each message.
     pub(crate) records: bool,
-    /// Count in intervals of this length.
+    /// Count per interval of this length.
     pub(crate) intervals: Option<Duration>,
 }
 
-/// Whom a message that has arrived makes send, and how long after.
+/// The flow that a received message prompts to send, and after what delay.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompts {
     /// The flow, by its number.
@@ -38,7 +38,7 @@ pub struct Prompts {
     pub pause: Duration,
 }
 
-/// One end's meter, with what it has counted.
+/// The interval counter of one end, and its finished counts.
 #[derive(Debug)]
 struct Counts {
     meter: Meter,
@@ -63,10 +63,10 @@ impl Counts {
     }
 }
 
-/// What both ends of a flow know of its messages.
+/// Messages sent and received at both ends of a flow.
 #[derive(Debug)]
 pub struct Messages {
-    /// Payload of a packet.
+    /// Payload of a packet in bytes.
     payload: Bytes,
     prompts: Option<Prompts>,
     from: Time,
@@ -91,7 +91,7 @@ impl Messages {
         }
     }
 
-    /// Payload of a packet.
+    /// Payload of a packet in bytes.
     pub fn payload(&self) -> Bytes {
         self.payload
     }
@@ -103,7 +103,7 @@ impl Messages {
         }
     }
 
-    /// The application has all of message `number`.
+    /// The application has received all of message `number`.
     pub fn received(&mut self, now: Time, number: u64, message: Message) {
         if let Some(counts) = &mut self.received {
             counts.count(now, message.payload);
@@ -113,8 +113,8 @@ impl Messages {
         records.push(MessageRecord { number, message, received: now, timing });
     }
 
-    /// As [`received`](Self::received), for messages that arrive in order and count as sent when
-    /// they are known to have been.
+    /// As [`received`](Self::received), for messages that arrive in order and are counted as sent
+    /// when they arrive.
     pub fn received_in_order(&mut self, now: Time, message: Message) -> Option<Prompts> {
         self.sent(message.written, message.payload);
         self.received(now, self.number, message);
@@ -130,7 +130,7 @@ impl Messages {
         }
     }
 
-    /// The messages received, where the scenario asks for them.
+    /// The messages received, if the scenario records them.
     pub fn records(&self) -> &[MessageRecord] {
         self.records.as_deref().unwrap_or_default()
     }

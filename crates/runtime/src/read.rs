@@ -1,4 +1,4 @@
-//! Tables back from disk, with a look at their version first.
+//! Reads result tables from disk and checks their version first.
 
 use std::fmt;
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::tables::{ResultTable, VERSION_KEY, schema};
 /// Why a table cannot be read.
 #[derive(Debug)]
 pub struct ReadError {
-    /// Its file.
+    /// The table's file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub reason: ReadErrorReason,
@@ -29,11 +29,11 @@ pub enum ReadErrorReason {
     Io(io::Error),
     /// It is no Parquet file, or a damaged one.
     Damaged(String),
-    /// It is a Parquet file, but no result table.
+    /// It is a Parquet file, but not a result table.
     NoTable,
-    /// Another version wrote it.
+    /// It was written by another version.
     OtherVersion(String),
-    /// Its columns are not those of the table that its name says.
+    /// Its columns differ from the schema of the table that it names.
     OtherColumns,
 }
 
@@ -66,7 +66,7 @@ impl std::error::Error for ReadError {}
 /// Reads every table of the run in `folder`.
 ///
 /// # Errors
-/// Where one is missing, damaged, or of another version.
+/// If one is missing, damaged, or of another version.
 pub fn read_tables(folder: &Path) -> Result<Vec<ResultTable>, ReadError> {
     TABLES.iter().map(|table| read_table(folder, table)).collect()
 }
@@ -74,7 +74,7 @@ pub fn read_tables(folder: &Path) -> Result<Vec<ResultTable>, ReadError> {
 /// Reads one table of the run in `folder`.
 ///
 /// # Errors
-/// Where it is missing, damaged, or of another version.
+/// If it is missing, damaged, or of another version.
 pub fn read_table(folder: &Path, table: &'static Table) -> Result<ResultTable, ReadError> {
     let path = folder.join(format!("{}.parquet", table.name));
     read(&path, table, None).map_err(|reason| ReadError { path, reason })
@@ -83,7 +83,7 @@ pub fn read_table(folder: &Path, table: &'static Table) -> Result<ResultTable, R
 /// Reads one column of a table of the run in `folder`.
 ///
 /// # Errors
-/// Where the table is missing, damaged, or of another version.
+/// If the table is missing, damaged, or of another version.
 pub fn read_column(
     folder: &Path,
     table: &'static Table,

@@ -11,18 +11,18 @@ use ontempo_scenario::{LaidLink, Layout};
 
 use crate::elements::limit;
 
-/// CBQ's priorities: what is reserved goes first.
+/// CBQ's priorities: reserved classes go first.
 const RESERVED_PRIORITY: u8 = 0;
 const BEST_EFFORT_PRIORITY: u8 = 1;
 
-/// The discipline of the link at `place` where its queue is a scheduler of reservations; `None`
+/// The discipline of the link at `place` if its queue is a scheduler of reservations; `None`
 /// for other queues.
 ///
-/// Classes: first those of what is not reserved, which share what is left of the rate, then one
-/// for each reservation.
+/// Classes: first the unreserved ones, which share the remaining rate, then one for each
+/// reservation.
 ///
 /// # Errors
-/// Where the scheduler or a token bucket refuses its parameters.
+/// If the scheduler or a token bucket refuses its parameters.
 pub(crate) fn discipline(
     layout: &Layout,
     place: usize,
@@ -45,7 +45,7 @@ pub(crate) fn discipline(
     };
     let best_effort = separate.len().max(1);
     let best_effort_class = ClassParameters {
-        rate: what_is_left(link, &reserved, best_effort),
+        rate: unreserved_rate(link, &reserved, best_effort),
         limit: most.map_or(Limit::NONE, limit),
         resume,
         priority: BEST_EFFORT_PRIORITY,
@@ -90,8 +90,8 @@ fn traffic_spec(reservation: &Reservation) -> TrafficSpec {
     }
 }
 
-/// The rate of each of `parts` classes that share what is not reserved.
-fn what_is_left(link: &LaidLink, reserved: &[(usize, &Reservation)], parts: usize) -> Rate {
+/// The rate of each of `parts` classes that share the unreserved rate.
+fn unreserved_rate(link: &LaidLink, reserved: &[(usize, &Reservation)], parts: usize) -> Rate {
     let rates = reserved.iter().map(|(_, reservation)| reservation.class_rate());
     let sum = rates.fold(0u64, |sum, rate| sum.saturating_add(rate.as_bits_per_sec()));
     Rate::from_bits_per_sec(link.rate.as_bits_per_sec().saturating_sub(sum) / parts as u64)

@@ -1,4 +1,4 @@
-//! Rows of the tables that simulator and emulator fill from the same counts.
+//! Table rows that simulator and emulator fill from the same counters.
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::playout::Playout;
@@ -8,7 +8,7 @@ use ontempo_network::{DropReason, LinkStatistics};
 use crate::messages::Messages;
 use crate::tables::Rows;
 
-/// How the tables name a flow.
+/// How the tables identify a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
     /// Its number in the run.
@@ -19,7 +19,7 @@ pub struct Flow<'a> {
     pub index: u64,
 }
 
-/// What a flow's ends and the network counted, from the start to some time.
+/// Counters of a flow's ends and of the network, from the start to a given time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTotals {
     /// Data packets sent, retransmissions counted.
@@ -30,20 +30,20 @@ pub struct FlowTotals {
     pub timeouts: u64,
     /// Window reductions of any kind.
     pub reductions: u64,
-    /// Window reductions made on delay.
+    /// Window reductions on delay alone (early responses).
     pub early_responses: u64,
     /// ACKs that reached the sender.
     pub acks: u64,
-    /// Packets handed to the receiving application.
+    /// Packets delivered to the receiving application.
     pub delivered: u64,
-    /// Packets lost in the network, ACKs counted.
+    /// Packets lost in the network, including ACKs.
     pub dropped: u64,
     /// Files or web pages finished.
     pub transfers: u64,
 }
 
 impl FlowTotals {
-    /// What was counted after `earlier`.
+    /// The difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             sent: self.sent - earlier.sent,
@@ -62,28 +62,28 @@ impl FlowTotals {
 /// A row of the table `flows`.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRow<'a> {
-    /// Which flow.
+    /// The flow.
     pub flow: Flow<'a>,
     /// The name of its transport.
     pub transport: &'a str,
-    /// Its controller.
+    /// Name of its congestion controller.
     pub congestion: Option<&'a str>,
     /// When it starts.
     pub start: Time,
-    /// Counts of the measured span.
+    /// Counters of the measured span.
     pub totals: FlowTotals,
-    /// Bytes on the wire of the packets delivered in it.
+    /// Bytes on the wire of the packets delivered in the measured span.
     pub delivered_bytes: u64,
-    /// Its round trips, smoothed at the end.
+    /// SRTT at the end.
     pub srtt: Option<Duration>,
-    /// The smallest of them.
+    /// Smallest RTT.
     pub minimum_rtt: Option<Duration>,
     /// Length of the measured span.
     pub span: Duration,
 }
 
 impl FlowRow<'_> {
-    /// Adds it to the table.
+    /// Adds the row to the table.
     pub fn push(&self, rows: &mut Rows) {
         let totals = &self.totals;
         let loss_rate =
@@ -113,7 +113,7 @@ impl FlowRow<'_> {
     }
 }
 
-/// What a link counted, from the start to some time.
+/// Counters of a link, from the start to a given time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkTotals {
     arrivals: u64,
@@ -129,7 +129,7 @@ pub struct LinkTotals {
 }
 
 impl LinkTotals {
-    /// Those of `statistics`, asked for at `now`.
+    /// The totals of `statistics`, read at `now`.
     pub fn at(now: Time, statistics: &LinkStatistics) -> Self {
         let elapsed = now.as_secs_f64();
         let drops = &statistics.drops;
@@ -145,7 +145,7 @@ impl LinkTotals {
         }
     }
 
-    /// Adds to the table `links` what the link `name` counted after `before`, in `span`.
+    /// Adds a row for the link `name` to the table `links`: its counters since `before`, in `span`.
     pub fn push(
         &self,
         rows: &mut Rows,

@@ -1,4 +1,4 @@
-//! From a scenario's flows to their sources and what is to be known of their messages.
+//! From a scenario's flows to their sources and message records.
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Time};
 use ontempo_scenario::model::{Application, FlowGroup, Scenario};
@@ -7,7 +7,7 @@ use ontempo_scenario::{LaidFlow, Layout};
 use crate::applications::{Cbr, Http, HttpLaws, OnOff, Paced, Prompted, Source};
 use crate::messages::{MessageMeasure, Messages, Prompts};
 
-/// Whose application a message of this flow makes send.
+/// The flow whose application answers a message of this flow.
 pub fn prompts(scenario: &Scenario, layout: &Layout, flow: &LaidFlow) -> Option<Prompts> {
     let name = &layout.groups[flow.group];
     let (peer, pause) = match &scenario.flows.get(name)?.application {
@@ -25,7 +25,7 @@ pub fn prompts(scenario: &Scenario, layout: &Layout, flow: &LaidFlow) -> Option<
     Some(Prompts { flow: flow as u32, pause })
 }
 
-/// What is to be known of a flow's messages, where it has any and somebody asks.
+/// The message record of a flow, if it has messages and something measures or answers them.
 pub fn messages(
     scenario: &Scenario,
     group: &FlowGroup,
@@ -49,8 +49,8 @@ pub fn messages(
     wanted.then(|| Messages::new(payload, prompts, &measure))
 }
 
-/// What a flow sends in packets of `packet` bytes on the wire, of which `headers` are no payload
-/// (none where the transport keeps no order); adus are a file.
+/// The source of a flow with packets of `packet` bytes on the wire, `headers` of which are
+/// headers (0 if the transport does not deliver in order); ADUs are a file.
 pub fn source(
     group: &FlowGroup,
     start: Time,
@@ -62,7 +62,7 @@ pub fn source(
     match &group.application {
         Application::Ftp {} => Source::Ftp,
         Application::Adus { count, .. } => Source::File { packets: *count },
-        // What a command sends is not for us to say.
+        // The traffic of an external command is unknown here.
         Application::Command { .. } => Source::File { packets: 0 },
         Application::File { size } => Source::File { packets: size.get().div_ceil(payload) },
         Application::Cbr { rate, interval } => {

@@ -4,27 +4,27 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use ontempo_mechanisms::spacing::{Report, Spacing, SpacingParameters};
 use ontempo_scenario::model::{SpacingFrom, SpacingKind};
 
-/// Spaced packets come no faster, whatever the sender's first link takes.
+/// Smallest spacing, however fast the sender's first link is.
 const MIN_SPACING: Duration = Duration::from_micros(1);
 
 /// Where the spacing comes from.
 #[derive(Clone, Debug)]
 pub enum Pace {
-    /// It never changes.
+    /// A constant spacing.
     Constant(Duration),
-    /// A controller adapts it.
+    /// A spacing adapted by a controller.
     Adaptive {
         /// The controller's name.
         name: &'static str,
-        /// How it moves.
+        /// The controller's parameters.
         parameters: SpacingParameters,
-        /// Made when the base round trip is known.
+        /// Created when the base RTT is known.
         controller: Option<Box<Spacing>>,
     },
 }
 
 impl Pace {
-    /// That of a controller, or the constant `spacing` where there is none.
+    /// The spacing of `controller`, or the constant `spacing` if there is none.
     pub fn new(spacing: Option<Duration>, controller: Option<SpacingKind>) -> Self {
         let (name, parameters) = match controller {
             None => return Self::Constant(spacing.unwrap_or(Duration::ZERO)),
@@ -37,7 +37,7 @@ impl Pace {
         Self::Adaptive { name, parameters, controller: None }
     }
 
-    /// The base round trip is known; true where it was awaited.
+    /// The base RTT is known; true if the controller waited for it.
     pub fn begin(&mut self, base_rtt: Duration) -> bool {
         match self {
             Self::Adaptive { parameters, controller: controller @ None, .. } => {
@@ -48,14 +48,14 @@ impl Pace {
         }
     }
 
-    /// The receiver has told what came; `next_to_send` is the number of the next packet.
+    /// A receiver report arrived; `next_to_send` is the number of the next packet.
     pub fn on_report(&mut self, report: Report, next_to_send: u64) {
         if let Self::Adaptive { controller: Some(controller), .. } = self {
             controller.on_report(report, next_to_send);
         }
     }
 
-    /// The spacing that is asked for; `None` until the base round trip is known.
+    /// The spacing now; `None` until the base RTT is known.
     pub fn spacing(&self) -> Option<Duration> {
         match self {
             Self::Constant(spacing) => Some(*spacing),
@@ -73,7 +73,7 @@ impl Pace {
         }
     }
 
-    /// Reports so far that told of a loss.
+    /// Reports of a loss so far.
     pub fn losses(&self) -> u64 {
         match self {
             Self::Adaptive { controller: Some(controller), .. } => controller.losses(),
@@ -82,13 +82,13 @@ impl Pace {
     }
 }
 
-/// From where the spacing is measured, and what the sender's own interface takes for a packet:
-/// it sends no faster.
+/// The point in a packet from which the spacing is measured, and the transmission time of the
+/// sender's own interface, which bounds the rate.
 #[derive(Clone, Copy, Debug)]
 pub enum Distance {
     /// From the start of a packet.
     Start {
-        /// The least from there to the start of the next.
+        /// Smallest time from there to the start of the next.
         least: Duration,
     },
     /// From the end of a packet.
@@ -99,7 +99,7 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// That of packets of this size behind an interface of this rate.
+    /// For packets of this size over an interface of this rate.
     pub fn new(from: SpacingFrom, packet: Bytes, interface: Rate) -> Self {
         let transmission = interface.time_to_send(packet).max(MIN_SPACING);
         match from {

@@ -23,7 +23,7 @@ pub enum Cell<'a> {
     Count(u64),
     /// For a column of numbers.
     Number(f64),
-    /// No value, for a column where that is possible.
+    /// No value, for a nullable column.
     None,
 }
 
@@ -94,13 +94,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// None yet, of `table`.
+    /// An empty set of rows of `table`.
     pub fn of(table: &'static Table) -> Self {
         let builders = table.columns.iter().map(|column| Builder::new(column.kind)).collect();
         Self { table, builders }
     }
 
-    /// Adds a row; its cells are those of the table's columns, in order.
+    /// Adds a row; cells in the order of the table's columns.
     pub fn push<const N: usize>(&mut self, cells: [Cell<'_>; N]) {
         debug_assert_eq!(N, self.table.columns.len(), "cells of a row of {}", self.table.name);
         for ((builder, cell), column) in self.builders.iter_mut().zip(cells).zip(self.table.columns)
@@ -109,7 +109,7 @@ impl Rows {
         }
     }
 
-    /// The table as it is now.
+    /// The table with the rows added so far.
     pub fn finish(mut self) -> ResultTable {
         let columns: Vec<ArrayRef> = self.builders.iter_mut().map(Builder::finish).collect();
         let batch = RecordBatch::try_new(Arc::new(schema(self.table)), columns)
@@ -118,7 +118,7 @@ impl Rows {
     }
 }
 
-/// Where a file keeps the version of its table.
+/// Metadata key of a file's table version.
 pub(crate) const VERSION_KEY: &str = "ontempo.tables";
 
 pub(crate) fn schema(table: &Table) -> Schema {
@@ -149,7 +149,7 @@ pub struct ResultTable {
     pub batch: RecordBatch,
 }
 
-/// Writes `batch` to `file`, down to the disk.
+/// Writes `batch` to `file` and syncs it to disk.
 pub(crate) fn write_parquet(batch: &RecordBatch, file: &File) -> io::Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();

@@ -127,7 +127,7 @@ impl Checker {
         self.fields(node, table, &variant.fields, path);
     }
 
-    /// Reports each field of `table` that is none of `fields`; `of_what` tells more about it.
+    /// Reports each field of `table` that is none of `fields`; `of_what` describes it.
     fn unknown_fields(
         &mut self,
         table: &Table,

@@ -1,10 +1,10 @@
-//! What the fuzz target does with bytes, and the test on stable with every file of the corpus.
+//! The body of the fuzz target, which a test also runs on every file of the corpus.
 
 use ontempo_foundation::Duration;
 use ontempo_session::message::{Content, Label, MAX_GAPS, Report, gap, media, read};
 
-/// Any bytes are read as a message, a label and a report, or refused; what is read is written the
-/// same.
+/// Parses any bytes as a message, a label and a report; what is accepted must encode to the same
+/// bytes.
 pub(crate) fn session_message(bytes: &[u8]) {
     match read(bytes) {
         Ok(Content::Unit(unit)) => {

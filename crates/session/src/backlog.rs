@@ -1,4 +1,4 @@
-//! What waits between a source and the network.
+//! The bounded queue between a source and the network.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,61 +8,62 @@ use ontempo_media::Unit;
 
 use crate::message;
 
-/// Kept for a unit beside its bytes; counted in, so that small ones are bounded, too.
+/// Bytes of memory counted for each unit beside its data, so that small units are bounded, too.
 const OVERHEAD: usize = 256;
 
-/// A unit that waits.
-pub(crate) struct Waiting {
+/// A queued unit.
+pub(crate) struct QueuedUnit {
     pub(crate) unit: Unit,
-    pub(crate) since: Instant,
+    pub(crate) queued_at: Instant,
 }
 
-/// What comes next.
+/// The next item to send.
 pub(crate) enum Next {
-    Unit(Box<Waiting>),
-    /// Datagrams of which something was dropped.
+    Unit(Box<QueuedUnit>),
+    /// Numbers of datagrams of which a part was dropped.
     Gap(Vec<u64>),
-    /// Nothing within the time.
-    Nothing,
-    /// The source is at its end.
+    /// Nothing was queued within the time limit.
+    TimedOut,
+    /// The source has ended.
     End,
-    /// The source broke; why, in words.
-    Broken(String),
+    /// The source failed; an error sentence.
+    Failed(String),
 }
 
-/// What was dropped because too much waited.
+/// Units dropped because the backlog was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overflow {
-    /// Units.
+    /// Number of units.
     pub units: u64,
-    /// Their bytes.
+    /// Bytes of their data.
     pub bytes: u64,
 }
 
 #[derive(Default)]
 struct State {
-    units: VecDeque<Waiting>,
+    units: VecDeque<QueuedUnit>,
     bytes: usize,
     gaps: Vec<u64>,
     overflow: Overflow,
-    ended: bool,
-    broken: Option<String>,
+    has_ended: bool,
+    error: Option<String>,
 }
 
-/// What waits for the network, bounded.
+/// Units queued for the network, up to a maximum number of bytes.
 pub struct Backlog {
     state: Mutex<State>,
     changed: Condvar,
-    most: usize,
-    /// A source that cannot wait: what does not fit is dropped.
+    max_bytes: usize,
+    /// The source cannot wait: when the backlog is full, units are dropped.
     is_live: bool,
 }
 
 impl Backlog {
-    /// One that holds `most` bytes. Where it is full, a live one drops the oldest of the least
-    /// important units; any other makes [`push`](Self::push) wait.
-    pub fn new(most: usize, is_live: bool) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), most, is_live }
+    /// A backlog of at most `max_bytes`, counting 256 bytes for each unit beside its data. When it
+    /// is full, a live one drops the oldest of the least important units; otherwise
+    /// [`push`](Self::push) waits.
+    pub fn new(max_bytes: usize, is_live: bool) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), max_bytes, is_live }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -70,12 +71,11 @@ impl Backlog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A unit of the source. Where there is no room, a live one takes that of the oldest of the
-    /// least important; any other waits.
+    /// Queues a unit. When the backlog is full, a live one first drops units; otherwise this waits.
     pub fn push(&self, unit: Unit) {
         let size = unit.data.len() + OVERHEAD;
         let mut state = self.lock();
-        while state.bytes + size > self.most && !state.units.is_empty() {
+        while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
                 drop_one(&mut state);
             } else {
@@ -83,21 +83,21 @@ impl Backlog {
             }
         }
         state.bytes += size;
-        state.units.push_back(Waiting { unit, since: Instant::now() });
+        state.units.push_back(QueuedUnit { unit, queued_at: Instant::now() });
         drop(state);
         self.changed.notify_all();
     }
 
-    /// No more is to come; where the source broke, why.
-    pub fn end(&self, broken: Option<String>) {
+    /// The source has ended; `error` is a sentence if it failed.
+    pub fn end(&self, error: Option<String>) {
         let mut state = self.lock();
-        state.ended = true;
-        state.broken = broken;
+        state.has_ended = true;
+        state.error = error;
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next item, at most `limit`.
     pub(crate) fn next(&self, limit: Wall) -> Next {
         let end = Instant::now() + limit;
         let mut state = self.lock();
@@ -105,45 +105,47 @@ impl Backlog {
             if !state.gaps.is_empty() {
                 return Next::Gap(std::mem::take(&mut state.gaps));
             }
-            if let Some(waiting) = state.units.pop_front() {
-                state.bytes -= waiting.unit.data.len() + OVERHEAD;
+            if let Some(queued) = state.units.pop_front() {
+                state.bytes -= queued.unit.data.len() + OVERHEAD;
                 drop(state);
                 self.changed.notify_all();
-                return Next::Unit(Box::new(waiting));
+                return Next::Unit(Box::new(queued));
             }
-            if state.ended {
-                return state.broken.take().map_or(Next::End, Next::Broken);
+            if state.has_ended {
+                return state.error.take().map_or(Next::End, Next::Failed);
             }
             let Some(left) = end.checked_duration_since(Instant::now()) else {
-                return Next::Nothing;
+                return Next::TimedOut;
             };
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// What was dropped so far.
+    /// Units dropped so far.
     pub fn overflow(&self) -> Overflow {
         self.lock().overflow
     }
 
-    /// Bytes that wait.
+    /// Bytes queued, with 256 for each unit beside its data.
     pub fn waiting(&self) -> usize {
         self.lock().bytes
     }
 }
 
 fn drop_one(state: &mut State) {
-    let least = state.units.iter().enumerate().min_by_key(|(place, one)| (one.unit.kind, *place));
-    let Some(gone) = least.map(|(place, _)| place).and_then(|place| state.units.remove(place))
+    let least_important =
+        state.units.iter().enumerate().min_by_key(|(place, queued)| (queued.unit.kind, *place));
+    let Some(dropped) =
+        least_important.map(|(place, _)| place).and_then(|place| state.units.remove(place))
     else {
         return;
     };
-    state.bytes -= gone.unit.data.len() + OVERHEAD;
+    state.bytes -= dropped.unit.data.len() + OVERHEAD;
     state.overflow.units += 1;
-    state.overflow.bytes += gone.unit.data.len() as u64;
-    state.gaps.extend(gone.unit.parts.iter().map(|part| part.datagram));
-    // A message of more numbers than this would itself take room: the rest is found missing.
+    state.overflow.bytes += dropped.unit.data.len() as u64;
+    state.gaps.extend(dropped.unit.parts.iter().map(|part| part.datagram));
+    // Bounded as well: the receiver finds the rest missing.
     state.gaps.truncate(message::MAX_GAPS);
 }
 
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_source_loses_the_oldest_of_the_least_important_and_it_is_told() {
+    fn a_full_live_backlog_drops_the_oldest_of_the_least_important_units_and_reports_the_gaps() {
         let backlog = Backlog::new(4 * 1256, true);
         for (id, kind) in [Kind::Key, Kind::Frame, Kind::Frame, Kind::Sound].iter().enumerate() {
             backlog.push(unit(id as u64, *kind));
@@ -175,7 +177,7 @@ mod tests {
         loop {
             match backlog.next(Wall::ZERO) {
                 Next::Gap(datagrams) => assert_eq!(datagrams, [1, 2]),
-                Next::Unit(waiting) => left.push(waiting.unit.id),
+                Next::Unit(queued) => left.push(queued.unit.id),
                 Next::End => break,
                 _ => panic!("neither a unit nor the end"),
             }

@@ -1,4 +1,4 @@
-//! A sender's connection: what it sends, what is not known to have arrived, what the receiver says.
+//! A sender's connection: its flow, the units not yet acknowledged, and the receiver's reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,37 +10,37 @@ use ontempo_foundation::Duration;
 use ontempo_transport::live::{Connection, Error, Message, NotTaken, SendFlow};
 use ontempo_transport::{Delivery, FlowConfig, Reliability, SendStatistics};
 
-use crate::backlog::Waiting;
+use crate::backlog::QueuedUnit;
 use crate::message::{self, REPORTS, Report};
 
-/// Units whose numbers in the flow are remembered, for those that depend on them.
+/// Maximum units whose numbers in the flow are stored, to translate dependencies.
 const MAX_NUMBERS: usize = 4096;
 
-/// A unit as it is sent.
-pub(crate) struct Ready {
-    /// Its number in the stream; `None`: no media.
+/// A message ready to be sent.
+pub(crate) struct OutgoingMessage {
+    /// The unit's number in the stream; `None` for a gap message.
     id: Option<u64>,
     priority: u8,
     depends_on: Vec<u64>,
     data: Bytes,
-    since: Instant,
+    queued_at: Instant,
 }
 
-impl Ready {
-    pub(crate) fn media(waiting: &Waiting) -> Self {
-        let unit = &waiting.unit;
+impl OutgoingMessage {
+    pub(crate) fn media(queued: &QueuedUnit) -> Self {
+        let unit = &queued.unit;
         Self {
             id: Some(unit.id),
             priority: unit.kind.priority(),
             depends_on: unit.dependencies.clone(),
             data: message::media(unit),
-            since: waiting.since,
+            queued_at: queued.queued_at,
         }
     }
 
     pub(crate) fn gap(datagrams: &[u64]) -> Self {
         let (depends_on, data) = (Vec::new(), message::gap(datagrams));
-        Self { id: None, priority: 0, depends_on, data, since: Instant::now() }
+        Self { id: None, priority: 0, depends_on, data, queued_at: Instant::now() }
     }
 }
 
@@ -49,12 +49,14 @@ pub(crate) struct Session {
     pub(crate) connection: Arc<Connection>,
     flow: SendFlow,
     latency: Option<Duration>,
-    numbers: BTreeMap<u64, u64>,
-    /// Of a flow that loses nothing: what is not known to have arrived, with its number.
-    unsettled: VecDeque<(u64, Ready)>,
-    keeps: bool,
+    /// Numbers of units in the flow, by their numbers in the stream.
+    flow_numbers: BTreeMap<u64, u64>,
+    /// With full reliability: unacknowledged messages and their numbers in the flow.
+    unsettled: VecDeque<(u64, OutgoingMessage)>,
+    /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
+    is_reliable: bool,
     report: Arc<Mutex<Option<Report>>>,
-    listener: Option<JoinHandle<()>>,
+    report_thread: Option<JoinHandle<()>>,
 }
 
 impl Session {
@@ -63,57 +65,57 @@ impl Session {
         config: FlowConfig,
         latency: Duration,
     ) -> Result<Self, Error> {
-        let keeps = config.reliability == Reliability::Full;
+        let is_reliable = config.reliability == Reliability::Full;
         let flow = connection.open_flow(config)?;
         let connection = Arc::new(connection);
         let report = Arc::new(Mutex::new(None));
-        let (heard, from) = (Arc::clone(&report), Arc::clone(&connection));
-        let listener = std::thread::Builder::new()
+        let (last_report, from) = (Arc::clone(&report), Arc::clone(&connection));
+        let report_thread = std::thread::Builder::new()
             .name("reports".to_owned())
-            .spawn(move || listen(&from, &heard))?;
+            .spawn(move || receive_reports(&from, &last_report))?;
         Ok(Self {
             connection,
             flow,
-            latency: (!keeps).then_some(latency),
-            numbers: BTreeMap::new(),
+            latency: (!is_reliable).then_some(latency),
+            flow_numbers: BTreeMap::new(),
             unsettled: VecDeque::new(),
-            keeps,
+            is_reliable,
             report,
-            listener: Some(listener),
+            report_thread: Some(report_thread),
         })
     }
 
-    /// Sends a unit where there is room within `limit`; hands it back where not.
+    /// Sends a message; returns it if the send queue stays full for `limit`.
     pub(crate) fn send(
         &mut self,
-        ready: Ready,
+        message: OutgoingMessage,
         limit: Wall,
-    ) -> Result<Option<Ready>, Box<(Error, Ready)>> {
-        let age = Duration::from_nanos(ready.since.elapsed().as_nanos() as u64);
+    ) -> Result<Option<OutgoingMessage>, Box<(Error, OutgoingMessage)>> {
+        let age = Duration::from_nanos(message.queued_at.elapsed().as_nanos() as u64);
         let lifetime = self.latency.map(|latency| latency.saturating_sub(age));
         let depends_on =
-            ready.depends_on.iter().filter_map(|on| self.numbers.get(on).copied()).collect();
-        let data = ready.data.clone();
-        let message = Message { data, lifetime, priority: ready.priority, depends_on };
-        match self.flow.send_within(message, limit) {
+            message.depends_on.iter().filter_map(|on| self.flow_numbers.get(on).copied()).collect();
+        let data = message.data.clone();
+        let unit = Message { data, lifetime, priority: message.priority, depends_on };
+        match self.flow.send_within(unit, limit) {
             Ok(number) => {
-                if let Some(id) = ready.id {
-                    self.numbers.insert(id, number);
-                    if self.numbers.len() > MAX_NUMBERS {
-                        self.numbers.pop_first();
+                if let Some(id) = message.id {
+                    self.flow_numbers.insert(id, number);
+                    if self.flow_numbers.len() > MAX_NUMBERS {
+                        self.flow_numbers.pop_first();
                     }
                 }
-                if self.keeps {
-                    self.unsettled.push_back((number, ready));
+                if self.is_reliable {
+                    self.unsettled.push_back((number, message));
                 }
                 Ok(None)
             }
-            Err(NotTaken::Full) => Ok(Some(ready)),
-            Err(NotTaken::Failed(error)) => Err(Box::new((error, ready))),
+            Err(NotTaken::Full) => Ok(Some(message)),
+            Err(NotTaken::Failed(error)) => Err(Box::new((error, message))),
         }
     }
 
-    /// The flow as it stands; forgets what has arrived.
+    /// The flow's statistics; also removes acknowledged messages from `unsettled`.
     pub(crate) fn statistics(&mut self) -> Option<SendStatistics> {
         let statistics = self.flow.statistics()?;
         while self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled) {
@@ -126,33 +128,33 @@ impl Session {
         self.flow.finish();
     }
 
-    /// Waits until all has arrived or been dropped.
+    /// Waits until every message has arrived or been dropped; `None` after `limit`.
     pub(crate) fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
         self.flow.settled(limit)
     }
 
-    /// What the receiver said last.
+    /// The receiver's last report.
     pub(crate) fn report(&self) -> Option<Report> {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is not known to have arrived, to be sent again.
-    pub(crate) fn take_unsettled(&mut self) -> VecDeque<Ready> {
-        self.unsettled.drain(..).map(|(_, ready)| ready).collect()
+    /// Removes and returns the unacknowledged messages, to be sent again.
+    pub(crate) fn take_unsettled(&mut self) -> VecDeque<OutgoingMessage> {
+        self.unsettled.drain(..).map(|(_, message)| message).collect()
     }
 
-    /// Closes the connection and waits for what hangs on it.
+    /// Closes the connection and waits for the end of its thread.
     pub(crate) fn close(&mut self, reason: &str) {
         self.connection.close(reason);
-        if let Some(listener) = self.listener.take() {
-            // A panic has been told by the thread itself.
-            let _ = listener.join();
+        if let Some(report_thread) = self.report_thread.take() {
+            // A panic has been printed by the thread itself.
+            let _ = report_thread.join();
         }
     }
 }
 
-/// Takes the receiver's reports until the connection is over.
-fn listen(connection: &Connection, heard: &Mutex<Option<Report>>) {
+/// Stores the receiver's latest report until the connection is closed.
+fn receive_reports(connection: &Connection, last_report: &Mutex<Option<Report>>) {
     let Ok(flow) = connection.accept_flow() else { return };
     if flow.config().label != REPORTS {
         return;
@@ -161,7 +163,7 @@ fn listen(connection: &Connection, heard: &Mutex<Option<Report>>) {
         if let Delivery::Unit(unit) = delivery
             && let Ok(report) = serde_json::from_slice(&unit.data)
         {
-            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+            *last_report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Why a stream could not be sent or received.
+//! Errors of senders and receivers.
 
 use std::fmt;
 
 use ontempo_transport::{Closed, live};
 
-/// Why a stream could not be sent or received to its end.
+/// Why sending or receiving a stream ended early.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no connection, or a flow or unit was refused.
+    /// The connection failed, or a flow or unit was refused.
     Transport(live::Error),
-    /// The receiver ended it, and would again.
+    /// The receiver closed the connection for a reason for which connecting again is of no use.
     EndedByReceiver(Closed),
-    /// The source broke; a sentence.
+    /// The source failed; an error sentence.
     Source(String),
-    /// The target could not be opened or written to; a sentence.
+    /// The target could not be opened or written to; an error sentence.
     Target(String),
-    /// The handler asked to end.
+    /// The event handler returned `Break`.
     Handler,
 }
 
@@ -42,7 +42,7 @@ impl From<live::Error> for Error {
     }
 }
 
-/// The error of a target, in the words of `error`.
+/// The error of a target with the text of `error`.
 pub(crate) fn target(error: impl fmt::Display) -> Error {
     Error::Target(error.to_string())
 }

@@ -1,14 +1,15 @@
 //! The media protocol of `ontempo send` and `ontempo receive`, for programs.
 //!
 //! A [`Sender`] takes units from a [`Backlog`], sends them to one receiver, and connects again when
-//! the connection is lost. A [`Receiver`] takes one stream at a time, puts its datagrams together
-//! again and hands them to a [`Target`]; it reports to the sender once a second. Both run on the
-//! thread that calls `run`, and say what happens by events.
+//! the connection is lost. A [`Receiver`] receives one stream at a time, restores its datagrams and
+//! writes them to a [`Target`]; it reports to the sender once a second. Both run on the thread that
+//! calls `run`, and report events to a handler.
 //!
-//! Nothing here reads arguments, prints, or handles signals: a program sets `stop` to end either
-//! side. No unit is changed: [`ontempo_media`] cuts and joins, [`ontempo_transport`] delivers.
+//! The crate reads no arguments, prints nothing and handles no signals: a program sets `stop` to
+//! end either side. No unit is changed: [`ontempo_media`] packetizes and depacketizes,
+//! [`ontempo_transport`] delivers.
 //!
-//! What goes over the connection is described in [`message`].
+//! The wire format is described in [`message`].
 
 mod backlog;
 mod connection;
@@ -29,7 +30,7 @@ pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals
 pub use sink::Target;
 pub use source::Source;
 
-/// What both sides ask of a connection: a lost path is noticed while it matters, after 4 s.
+/// The transport configuration of both sides: a lost path is detected after an idle timeout of 4 s.
 pub fn configuration() -> Configuration {
     Configuration {
         idle_timeout: Duration::from_secs(4),

@@ -1,9 +1,10 @@
 //! The messages between sender and receiver.
 //!
-//! A sender opens one flow, whose label is a [`Label`]. Each unit of it is one byte, 0 or 1, and
-//! then media ([`Unit::write`]), or the numbers of datagrams that will not come, 8 bytes each,
-//! big-endian. The receiver opens one flow with the label [`REPORTS`]; each of its units is a
-//! [`Report`] as JSON. No parser here fails on any bytes: what is no message is an error.
+//! A sender opens one flow, whose label is a [`Label`]. Each of its units begins with a type byte:
+//! 0 for a media unit ([`Unit::write`]), 1 for a gap, the numbers of datagrams that will not
+//! arrive, 8 bytes each, big-endian. The receiver opens one flow with the label [`REPORTS`]; each
+//! of its units is a [`Report`] as JSON. Any bytes can be given to the parsers; invalid ones are an
+//! error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,24 +14,24 @@ use ontempo_foundation::Duration;
 use ontempo_media::Unit;
 use serde::{Deserialize, Serialize};
 
-/// The first byte of a unit: media, or numbers of datagrams that will not come.
+/// Type bytes: a media unit, a gap.
 const MEDIA: u8 = 0;
 const GAP: u8 = 1;
 
-/// Numbers in one message of datagrams that will not come.
+/// Maximum datagram numbers in one gap message.
 pub const MAX_GAPS: usize = 16_384;
 
-/// What the flow of a receiver's reports is called.
+/// The label of the flow of a receiver's reports.
 pub const REPORTS: &str = "ontempo reports 1";
 
-/// What a sender calls its flow.
+/// The label of a sender's flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The same for all connections of a sender.
+    /// A random number, the same for all connections of a sender.
     pub session: u64,
-    /// What the sender wants of the delay.
+    /// The sender's target delay from its input to the receiver's output.
     pub latency: Duration,
-    /// Connections that the sender had before this one.
+    /// Number of earlier connections of the sender.
     pub before: u64,
 }
 
@@ -56,16 +57,16 @@ impl FromStr for Label {
     }
 }
 
-/// A unit of a flow of media.
+/// A message of a sender's flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Media.
+    /// A media unit.
     Unit(Unit),
-    /// Datagrams of which something was dropped before it was sent.
+    /// Numbers of datagrams of which a part was dropped before it was sent.
     Gap(Vec<u64>),
 }
 
-/// The message that carries `unit`.
+/// Encodes a media unit.
 pub fn media(unit: &Unit) -> Bytes {
     let mut bytes = Vec::with_capacity(unit.data.len() + 64);
     bytes.push(MEDIA);
@@ -73,17 +74,17 @@ pub fn media(unit: &Unit) -> Bytes {
     bytes.into()
 }
 
-/// The message that says which datagrams will not come; at most [`MAX_GAPS`] are of use.
+/// Encodes a gap. A receiver refuses more than [`MAX_GAPS`] numbers.
 pub fn gap(datagrams: &[u64]) -> Bytes {
     let mut bytes = vec![GAP];
     datagrams.iter().for_each(|datagram| bytes.extend(datagram.to_be_bytes()));
     bytes.into()
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
+/// A sentence: the type byte is unknown, or the content is invalid.
 pub fn read(bytes: &[u8]) -> Result<Content, String> {
     match bytes.split_first() {
         Some((&MEDIA, rest)) => {
@@ -99,39 +100,40 @@ pub fn read(bytes: &[u8]) -> Result<Content, String> {
     }
 }
 
-/// What a receiver reports, all since the beginning of the stream.
+/// A receiver report; all counters are since the beginning of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Units that came whole.
+    /// Units received.
     pub units: u64,
-    /// Their bytes.
+    /// Bytes of these units.
     pub bytes: u64,
-    /// Units that came after their deadline.
+    /// Units received after their deadline.
     pub late_units: u64,
     /// Units that the sender dropped at their deadline.
     pub dropped_units: u64,
-    /// Datagrams that were handed on whole.
+    /// Datagrams restored whole.
     pub whole_datagrams: u64,
-    /// Datagrams of which something was missing.
+    /// Datagrams with a part missing.
     pub damaged_datagrams: u64,
-    /// Datagrams that were missing altogether.
+    /// Datagrams missing altogether.
     pub missing_datagrams: u64,
-    /// Mean delay of units from the sender's program to delivery, s.
+    /// Mean delay of units from the sender's program to delivery, seconds.
     pub mean_delay_s: f64,
-    /// The greatest such delay, s.
+    /// The maximum of this delay, seconds.
     pub greatest_delay_s: f64,
-    /// The stream is over, and all of this is final.
+    /// The stream has ended and the counters are final.
     pub is_final: bool,
 }
 
 impl Report {
-    /// Datagrams that should have been handed on, and those that were not, or not whole.
+    /// Number of all datagrams, and of those that are damaged or missing.
     pub fn datagrams(&self) -> (u64, u64) {
         let wrong = self.damaged_datagrams.saturating_add(self.missing_datagrams);
         (self.whole_datagrams.saturating_add(wrong), wrong)
     }
 
-    /// Says by how much the target was missed since `before`; `None` where it was met.
+    /// A sentence with the damaged, missing and late data since the report `before`; `None` if
+    /// there is none.
     pub fn missed(&self, before: &Self, latency: Duration) -> Option<String> {
         let (all, wrong) = self.datagrams();
         let (all_before, wrong_before) = before.datagrams();
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn labels_and_gaps_are_read_back() {
         let label = Label { session: 7, latency: Duration::from_millis(200), before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(()));
@@ -164,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_since_is_told_with_its_share() {
+    fn a_missed_target_is_described_with_the_share_of_bad_datagrams() {
         let before = Report { whole_datagrams: 10, ..Report::default() };
         let after = Report { whole_datagrams: 19, missing_datagrams: 1, ..Report::default() };
         let latency = Duration::from_millis(200);
         assert_eq!(before.missed(&Report::default(), latency), None);
-        let said = after.missed(&before, latency).expect("missed");
-        assert!(said.contains("10.00 %") && said.contains("1 of 10"), "{said}");
+        let sentence = after.missed(&before, latency).expect("missed");
+        assert!(sentence.contains("10.00 %") && sentence.contains("1 of 10"), "{sentence}");
     }
 }

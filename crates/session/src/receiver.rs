@@ -1,4 +1,4 @@
-//! Streams received, one at a time, over as many connections as they take.
+//! Receives streams, one at a time; a sender may connect again when a connection is lost.
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -14,93 +14,93 @@ use crate::error::Error;
 use crate::message::{Content, Label, REPORTS, Report, read};
 use crate::sink::{Counts, Sink, Target};
 
-/// How often a waiting listener looks at `stop`, and a busy one for others who come.
+/// Interval of polling `stop`, and of polling the listener while a stream is received.
 const STEP: Wall = Wall::from_millis(50);
 
-/// How long a sender may take to open its flow, and to close after the end.
-const PATIENCE: Wall = Wall::from_secs(5);
+/// Time limit for a sender to open its flow, and to close after the end of the stream.
+const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
 
-/// How often a report is sent, and [`ReceiverEvent::Progress`] comes.
+/// Interval of receiver reports and of [`ReceiverEvent::Progress`].
 const PROGRESS: Wall = Wall::from_secs(1);
 
-/// How streams are received.
+/// Options of a [`Receiver`].
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverOptions {
-    /// From the arrival of a datagram at the sender to its leaving here; the sender's choice where
-    /// `None`.
+    /// Target time from a datagram's arrival at the sender to its departure from the receiver; if
+    /// `None`, the sender's.
     pub latency: Option<Duration>,
     /// Return after the first stream.
     pub once: bool,
-    /// Set by another thread or a signal handler: hands on what has come, and returns.
+    /// Set by another thread or a signal handler: writes what has been received, and returns.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What happens while streams are received.
+/// Events of a [`Receiver`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReceiverEvent<'a> {
-    /// Somebody was refused.
+    /// A client was refused.
     Refused {
-        /// Who, where that is known.
+        /// Its address, if known.
         remote: Option<SocketAddr>,
-        /// Why, in words.
+        /// A sentence.
         reason: String,
     },
-    /// A sender's stream comes on a connection from this address.
+    /// A stream is received on a connection from this address.
     Receiving(SocketAddr),
-    /// The connection from this address was lost, and the stream may come back; why, in words.
+    /// The connection from this address was lost, with the reason; the sender may connect again.
     Lost(SocketAddr, String),
-    /// A unit that is no message; why, in words.
+    /// A unit is not a valid message; the error sentence.
     Unreadable(String),
-    /// By how much the target is missed; a sentence.
+    /// The target latency was missed or data lost; a sentence with figures.
     Missed(String),
-    /// How it stands, once a second.
+    /// The report to the sender and the flow's statistics, once a second.
     Progress(&'a Report, &'a ReceiveStatistics),
-    /// The stream is over, or `stop` was set: all that has come has been handed on.
+    /// The stream has ended or `stop` was set, and everything received has been written.
     StreamEnded(&'a Report),
 }
 
-/// Where streams go to, and what takes the events.
+/// Opens targets and receives the events of a [`Receiver`].
 pub trait ReceiverHandler {
-    /// Where a stream that begins goes to.
+    /// Opens the target of a new stream.
     ///
     /// # Errors
-    /// A sentence, with which [`Receiver::run`] ends.
+    /// A sentence; [`Receiver::run`] returns it as [`Error::Target`].
     fn open(&mut self) -> Result<Target, String>;
 
-    /// Something happened; `Break` ends [`Receiver::run`] with [`Error::Handler`].
+    /// Called for each event; `Break` ends [`Receiver::run`] with [`Error::Handler`].
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()>;
 }
 
 /// How [`Receiver::run`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The stream is over, and there was to be but one.
+    /// The first stream has ended, and [`ReceiverOptions::once`] is set.
     StreamEnded,
     /// `stop` was set.
     Stopped {
-        /// True where a stream was cut short.
+        /// True if a stream was being received.
         midstream: bool,
     },
 }
 
-/// A stream that is being received, over as many connections as it takes.
+/// The stream that is being received, over one or several connections.
 struct Stream {
     label: Label,
     latency: Duration,
     sink: Sink,
-    /// Sums over connections that are over.
+    /// Sums over earlier connections.
     before: Report,
-    told: Report,
+    last_report: Report,
 }
 
 /// How a connection ended.
 enum Ended {
-    /// The stream is over and all of it has been handed on.
-    Over,
-    /// The sender was lost, and may come back; why, in words.
+    /// The flow has been received to its end.
+    Complete,
+    /// The connection was lost, with the reason; the sender may connect again.
     Lost(String),
-    /// It has come back on this connection, before the old one was known to be lost.
+    /// The sender has connected again before the old connection was known to be lost.
     Replaced(Connection, ReceiveFlow),
     /// `stop` was set.
     Stopped,
@@ -112,44 +112,45 @@ pub struct Receiver<H> {
     options: ReceiverOptions,
     handler: H,
     stream: Option<Stream>,
-    /// Connections whose flow has not come yet.
+    /// Connections whose sender has not opened its flow yet.
     waiting: Vec<(Connection, Instant)>,
-    looked: Instant,
+    polled_at: Instant,
     progress_due: Instant,
 }
 
 impl<H: ReceiverHandler> Receiver<H> {
-    /// Receives what comes to `listener`, whose configuration should be
+    /// A receiver at `listener`, which should have been bound with
     /// [`configuration`](crate::configuration).
     pub fn new(listener: Listener, options: ReceiverOptions, handler: H) -> Self {
         let (stream, waiting, now) = (None, Vec::new(), Instant::now());
         let progress_due = now + PROGRESS;
-        Self { listener, options, handler, stream, waiting, looked: now, progress_due }
+        Self { listener, options, handler, stream, waiting, polled_at: now, progress_due }
     }
 
-    /// Receives until `stop` is set, or the first stream is over where that was asked for.
+    /// Receives until `stop` is set or, with [`ReceiverOptions::once`], until the first stream has
+    /// ended.
     ///
     /// # Errors
-    /// The target cannot be opened or written to, or the handler asked to end.
+    /// The target cannot be opened or written to, or the handler returned `Break`.
     pub fn run(&mut self) -> Result<Outcome, Error> {
         let mut next = None;
         loop {
             let (connection, flow) = match next.take() {
                 Some(next) => next,
                 None if self.is_stopped() => return self.stopped(),
-                None => match self.find(STEP)? {
+                None => match self.next_flow(STEP)? {
                     Some(found) => found,
                     None => {
-                        self.work()?;
+                        self.write_due()?;
                         continue;
                     }
                 },
             };
-            match self.carry(&connection, &flow) {
-                Ok(Ended::Over) if self.options.once => return Ok(Outcome::StreamEnded),
-                Ok(Ended::Over | Ended::Stopped) => {}
+            match self.receive_over(&connection, &flow) {
+                Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
+                Ok(Ended::Complete | Ended::Stopped) => {}
                 Ok(Ended::Lost(reason)) => {
-                    self.tell(ReceiverEvent::Lost(connection.remote(), reason))?;
+                    self.emit(ReceiverEvent::Lost(connection.remote(), reason))?;
                 }
                 Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
                 Err(error) => {
@@ -161,7 +162,7 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
     }
 
-    /// What takes the events.
+    /// The event handler.
     pub fn handler(&mut self) -> &mut H {
         &mut self.handler
     }
@@ -170,15 +171,15 @@ impl<H: ReceiverHandler> Receiver<H> {
         self.options.stop.load(Ordering::Relaxed)
     }
 
-    fn tell(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
+    fn emit(&mut self, event: ReceiverEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
         }
     }
 
-    /// Lets the sink work while no sender is there.
-    fn work(&mut self) -> Result<(), Error> {
+    /// Writes due datagrams while no sender is connected.
+    fn write_due(&mut self) -> Result<(), Error> {
         if let Some(stream) = &mut self.stream {
             stream.sink.work(true)?;
         }
@@ -190,20 +191,20 @@ impl<H: ReceiverHandler> Receiver<H> {
             return Ok(Outcome::Stopped { midstream: false });
         };
         let before = stream.before;
-        let report = counted(before, stream.sink.finish()?);
-        self.tell(ReceiverEvent::StreamEnded(&report))?;
+        let report = with_counts(before, stream.sink.finish()?);
+        self.emit(ReceiverEvent::StreamEnded(&report))?;
         Ok(Outcome::Stopped { midstream: true })
     }
 
-    /// Looks for a sender and its flow.
-    fn find(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+    /// Accepts a connection; returns one whose sender has opened its flow.
+    fn next_flow(&mut self, limit: Wall) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
         let limit = if self.waiting.is_empty() { limit } else { Wall::from_millis(1) };
         match self.listener.accept_within(limit) {
             Some(Accepted::Connection(connection)) => {
                 self.waiting.push((connection, Instant::now()));
             }
             Some(Accepted::Refused { remote, closed }) => {
-                self.tell(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
+                self.emit(ReceiverEvent::Refused { remote, reason: closed.sentence })?;
             }
             None => {}
         }
@@ -211,7 +212,7 @@ impl<H: ReceiverHandler> Receiver<H> {
             let (connection, since) = &self.waiting[place];
             match connection.accept_flow_within(Wall::ZERO) {
                 Some(Ok(flow)) => return Ok(Some((self.waiting.swap_remove(place).0, flow))),
-                None if since.elapsed() < PATIENCE => {}
+                None if since.elapsed() < SENDER_TIMEOUT => {}
                 Some(Err(_)) | None => {
                     self.waiting.swap_remove(place);
                     break;
@@ -221,26 +222,30 @@ impl<H: ReceiverHandler> Receiver<H> {
         Ok(None)
     }
 
-    /// Somebody else may have come: answers the same sender on a new connection.
-    fn look(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
-        if self.looked.elapsed() < STEP {
+    /// Polls the listener: returns a new connection of the same sender, refuses other senders.
+    fn poll_listener(&mut self) -> Result<Option<(Connection, ReceiveFlow)>, Error> {
+        if self.polled_at.elapsed() < STEP {
             return Ok(None);
         }
-        self.looked = Instant::now();
-        let Some((connection, flow)) = self.find(Wall::ZERO)? else { return Ok(None) };
+        self.polled_at = Instant::now();
+        let Some((connection, flow)) = self.next_flow(Wall::ZERO)? else { return Ok(None) };
         let Ok(label) = flow.config().label.parse::<Label>() else { return Ok(None) };
         let current = self.stream.as_ref().map(|stream| stream.label.session);
         if current == Some(label.session) {
             return Ok(Some((connection, flow)));
         }
         let (remote, reason) = (Some(connection.remote()), "another is sending".to_owned());
-        self.tell(ReceiverEvent::Refused { remote, reason })?;
+        self.emit(ReceiverEvent::Refused { remote, reason })?;
         connection.close_with(CloseReason::Busy, "another sender is connected");
         Ok(None)
     }
 
-    /// Takes a flow to its end.
-    fn carry(&mut self, connection: &Connection, flow: &ReceiveFlow) -> Result<Ended, Error> {
+    /// Receives a connection's flow to its end.
+    fn receive_over(
+        &mut self,
+        connection: &Connection,
+        flow: &ReceiveFlow,
+    ) -> Result<Ended, Error> {
         let Ok(label) = flow.config().label.parse::<Label>() else {
             let sentence = "what it was sent is not from ontempo send";
             connection.close_with(CloseReason::Unsupported, sentence);
@@ -250,51 +255,51 @@ impl<H: ReceiverHandler> Receiver<H> {
             let latency = self.options.latency.unwrap_or(label.latency);
             let target = self.handler.open().map_err(Error::Target)?;
             let sink = Sink::open(target, flow.config(), latency, label.before > 0)?;
-            let (before, told) = (Report::default(), Report::default());
-            self.stream = Some(Stream { label, latency, sink, before, told });
+            let (before, last_report) = (Report::default(), Report::default());
+            self.stream = Some(Stream { label, latency, sink, before, last_report });
         }
-        self.tell(ReceiverEvent::Receiving(connection.remote()))?;
+        self.emit(ReceiverEvent::Receiving(connection.remote()))?;
         let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
         let reports = match connection.open_flow(reports) {
             Ok(reports) => reports,
             Err(error) => return Ok(Ended::Lost(error.to_string())),
         };
-        let ended = self.take_all(flow, &reports)?;
+        let ended = self.receive_all(flow, &reports)?;
         if let Some(stream) = &mut self.stream {
             let last = flow.statistics();
-            stream.before = last.map_or(stream.told, |last| received(stream.before, &last));
+            stream.before = last.map_or(stream.last_report, |last| with_flow(stream.before, &last));
         }
-        if let Ended::Over = ended {
+        if let Ended::Complete = ended {
             self.end(connection, &reports)?;
         }
         Ok(ended)
     }
 
-    fn take_all(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<Ended, Error> {
+    fn receive_all(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<Ended, Error> {
         let mut limit = Wall::ZERO;
         loop {
             if self.is_stopped() {
                 return Ok(Ended::Stopped);
             }
-            if let Some((connection, flow)) = self.look()? {
+            if let Some((connection, flow)) = self.poll_listener()? {
                 return Ok(Ended::Replaced(connection, flow));
             }
-            let Some(stream) = &mut self.stream else { return Ok(Ended::Over) };
-            let taken = flow.receive_within(limit);
-            let idle = taken.is_none();
-            match taken {
+            let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
+            let received = flow.receive_within(limit);
+            let idle = received.is_none();
+            match received {
                 None => {}
                 Some(Ok(Some(Delivery::Unit(unit)))) => match read(&unit.data) {
                     Ok(Content::Unit(unit)) => stream.sink.push(unit)?,
-                    Ok(Content::Gap(gone)) => stream.sink.abandon(gone)?,
-                    Err(what) => self.tell(ReceiverEvent::Unreadable(what))?,
+                    Ok(Content::Gap(datagrams)) => stream.sink.abandon(datagrams)?,
+                    Err(error) => self.emit(ReceiverEvent::Unreadable(error))?,
                 },
                 Some(Ok(Some(Delivery::Dropped(_)))) => {}
-                Some(Ok(None)) => return Ok(Ended::Over),
+                Some(Ok(None)) => return Ok(Ended::Complete),
                 Some(Err(error)) => return Ok(Ended::Lost(error.to_string())),
             }
-            // What is ready is taken before a wait, and written before a longer one.
-            let Some(stream) = &mut self.stream else { return Ok(Ended::Over) };
+            // All ready units are received before a wait, and flushed before a longer one.
+            let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
             let wait = stream.sink.work(idle)?;
             limit = if idle { wait } else { Wall::ZERO };
             if Instant::now() >= self.progress_due {
@@ -304,44 +309,44 @@ impl<H: ReceiverHandler> Receiver<H> {
         }
     }
 
-    /// Says to sender and handler how it stands.
+    /// Reports the statistics to the sender and the handler.
     fn report(&mut self, flow: &ReceiveFlow, reports: &SendFlow) -> Result<(), Error> {
         let (Some(stream), Some(now)) = (&mut self.stream, flow.statistics()) else {
             return Ok(());
         };
-        let report = counted(received(stream.before, &now), stream.sink.counts());
-        let missed = report.missed(&stream.told, stream.latency);
-        stream.told = report;
+        let report = with_counts(with_flow(stream.before, &now), stream.sink.counts());
+        let missed = report.missed(&stream.last_report, stream.latency);
+        stream.last_report = report;
         if let Some(missed) = missed {
-            self.tell(ReceiverEvent::Missed(missed))?;
+            self.emit(ReceiverEvent::Missed(missed))?;
         }
         send(reports, &report);
-        self.tell(ReceiverEvent::Progress(&report, &now))
+        self.emit(ReceiverEvent::Progress(&report, &now))
     }
 
-    /// The stream is over: hands on the rest, says so to the sender, and waits for it to close.
+    /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
     fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Error> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
         let before = stream.before;
         let counts = stream.sink.finish()?;
-        let report = Report { is_final: true, ..counted(before, counts) };
+        let report = Report { is_final: true, ..with_counts(before, counts) };
         send(reports, &report);
         reports.finish();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SENDER_TIMEOUT;
         while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
-        self.tell(ReceiverEvent::StreamEnded(&report))
+        self.emit(ReceiverEvent::StreamEnded(&report))
     }
 }
 
-/// Sends a report; where it is not taken now, the next will say more.
+/// Sends a report, or skips it if the send queue is full: the next one has the sums, too.
 fn send(reports: &SendFlow, report: &Report) {
     if let Ok(text) = serde_json::to_vec(report) {
         let _ = reports.send_within(Message::from(bytes::Bytes::from(text)), Wall::ZERO);
     }
 }
 
-/// `before` and what a connection's flow has received.
-fn received(before: Report, now: &ReceiveStatistics) -> Report {
+/// A report of `before` plus the statistics of the current flow.
+fn with_flow(before: Report, now: &ReceiveStatistics) -> Report {
     Report {
         units: before.units + now.units,
         bytes: before.bytes + now.bytes,
@@ -353,7 +358,8 @@ fn received(before: Report, now: &ReceiveStatistics) -> Report {
     }
 }
 
-fn counted(report: Report, counts: Counts) -> Report {
+/// Sets the datagram counters of a report.
+fn with_counts(report: Report, counts: Counts) -> Report {
     Report {
         whole_datagrams: counts.whole,
         damaged_datagrams: counts.damaged,

@@ -1,4 +1,4 @@
-//! A stream sent to one receiver, over as many connections as it takes.
+//! Sends a stream to one receiver, connecting again when a connection is lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,80 +15,80 @@ use ontempo_transport::{
 };
 
 use crate::backlog::{Backlog, Next, Overflow};
-use crate::connection::{Ready, Session};
+use crate::connection::{OutgoingMessage, Session};
 use crate::error::Error;
 use crate::message::{Label, Report};
 use crate::source::Source;
 
-/// How long one step waits, so that events and `stop` get their turn.
+/// Maximum time of one blocking call, after which events and `stop` are polled.
 const STEP: Wall = Wall::from_millis(50);
 
-/// Waits between two attempts to reach the receiver again: the first and the longest.
-const FIRST_PAUSE: Wall = Wall::from_millis(250);
-const MAX_PAUSE: Wall = Wall::from_secs(4);
+/// Pause before connecting again: the first, and the maximum to which it doubles.
+const MIN_BACKOFF: Wall = Wall::from_millis(250);
+const MAX_BACKOFF: Wall = Wall::from_secs(4);
 
-/// How long the receiver's final report is waited for, beyond its playout delay, where something may
-/// be lost.
-const LAST_WORDS: Wall = Wall::from_secs(5);
+/// Time limit for the receiver's final report, beyond the target latency, unless reliability is
+/// full.
+const FINAL_REPORT_TIMEOUT: Wall = Wall::from_secs(5);
 
-/// How long what is under way is given after `stop`.
-const HURRY: Wall = Wall::from_secs(2);
+/// Time limit for queued units after `stop`.
+const STOP_TIMEOUT: Wall = Wall::from_secs(2);
 
-/// How often [`SenderEvent::Progress`] comes.
+/// Interval of [`SenderEvent::Progress`].
 const PROGRESS: Wall = Wall::from_secs(1);
 
-/// Where a stream goes to, and how.
+/// Options of a [`Sender`].
 #[derive(Clone, Debug)]
 pub struct SenderOptions {
     /// The receiver's address.
     pub remote: SocketAddr,
-    /// The name in its certificate, which counts where `trust` looks at it.
+    /// The name in its certificate, if `trust` checks names.
     pub name: String,
-    /// By what the receiver is known.
+    /// How the receiver's certificate is verified.
     pub trust: Trust,
-    /// What the receiver wants to be known.
+    /// The secret that the receiver requires.
     pub token: Token,
-    /// Of the connection; see [`configuration`](crate::configuration).
+    /// Options of the connection; see [`configuration`](crate::configuration).
     pub transport: Options,
-    /// From the arrival of a datagram at the sender to its leaving the receiver.
+    /// Target time from a datagram's arrival at the sender to its departure from the receiver.
     pub latency: Duration,
-    /// In which order units are handed on.
+    /// The delivery order of units.
     pub order: DeliveryOrder,
-    /// What becomes of lost units.
+    /// Whether, and for how long, lost packets are sent again.
     pub reliability: Reliability,
-    /// For how long a lost receiver is looked for.
+    /// After a connection is lost, how long to try to connect again.
     pub give_up: Wall,
-    /// Set by another thread or a signal handler: ends the source, gives what is under way 2 s, and
-    /// returns.
+    /// Set by another thread or a signal handler: ends the source, sends queued units for at most
+    /// 2 s, and returns.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What happens while a stream is sent.
+/// Events of a [`Sender`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SenderEvent<'a> {
-    /// There is a connection.
+    /// A connection is established.
     Connected {
         /// False for the first one.
         again: bool,
     },
-    /// The connection was lost, and the receiver is looked for.
+    /// The connection was lost; the sender tries to connect again.
     Lost(&'a Closed),
-    /// The source is faster than the network: dropped since the last such event.
+    /// The source is faster than the network: units dropped since the last such event.
     Overflow(Overflow),
-    /// By how much the receiver misses the target; a sentence.
+    /// The receiver missed the target latency or lost data; a sentence with figures.
     Missed(String),
-    /// The receiver has all, and is waited for until it has handed all on.
+    /// All units have arrived; the sender waits until the receiver has written them.
     Waiting,
-    /// The receiver has all, but sent no final report.
+    /// All units have arrived, but no final report.
     Unreported,
-    /// How it stands, once a second.
+    /// Statistics, once a second.
     Progress(&'a SenderTotals, &'a ConnectionStatistics),
 }
 
-/// Takes the events of a sender; `Break` ends it with [`Error::Handler`].
+/// Receives the events of a sender.
 pub trait SenderHandler {
-    /// Something happened.
+    /// Called for each event; `Break` ends the sender with [`Error::Handler`].
     fn on_event(&mut self, event: SenderEvent<'_>) -> ControlFlow<()>;
 }
 
@@ -98,14 +98,14 @@ impl<F: FnMut(SenderEvent<'_>) -> ControlFlow<()>> SenderHandler for F {
     }
 }
 
-/// What was sent, over all connections.
+/// Statistics over all connections of a [`Sender`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SenderTotals {
-    /// Units, bytes, arrived and dropped are sums; the rest is of the connection that stands.
+    /// Units, bytes, arrived and dropped are sums; the others are of the current connection.
     pub flow: SendStatistics,
-    /// Dropped before they were sent, for want of room.
+    /// Units dropped before they were sent, because the backlog was full.
     pub overflow: Overflow,
-    /// Bytes that wait in the backlog or for the network.
+    /// Bytes in the backlog and in the flow's send queue.
     pub waiting_bytes: u64,
     /// Connections after the first.
     pub reconnected: u64,
@@ -115,9 +115,9 @@ pub struct SenderTotals {
 
 /// How a connection ended.
 enum Ended {
-    /// All has been sent and reported.
+    /// All units have arrived, and the receiver has sent its final report.
     Done,
-    /// The path or the receiver was lost.
+    /// The connection was closed or lost.
     Lost(Closed),
 }
 
@@ -128,13 +128,13 @@ pub struct Sender<H> {
     backlog: Arc<Backlog>,
     source: Source,
     handler: H,
-    /// To be sent before anything else: what a lost connection has left.
-    again: VecDeque<Ready>,
-    ended: bool,
-    /// When `stop` was seen.
-    stopped: Option<Instant>,
+    /// Messages to be sent before those of the backlog: left over from a lost connection.
+    unsent: VecDeque<OutgoingMessage>,
+    source_ended: bool,
+    /// When `stop` was noticed.
+    stopped_at: Option<Instant>,
     progress_due: Instant,
-    /// Sums over connections that are over.
+    /// Sums over earlier connections.
     before: SendStatistics,
     now: SendStatistics,
     totals: SenderTotals,
@@ -142,10 +142,10 @@ pub struct Sender<H> {
 }
 
 impl<H: SenderHandler> Sender<H> {
-    /// Connects to the receiver. What is sent comes out of `backlog`, which `source` fills.
+    /// Connects to the receiver, to send the units that `source` queues in `backlog`.
     ///
     /// # Errors
-    /// There is no connection.
+    /// The connection failed.
     pub fn connect(
         options: SenderOptions,
         backlog: Arc<Backlog>,
@@ -159,9 +159,9 @@ impl<H: SenderHandler> Sender<H> {
             backlog,
             source,
             handler,
-            again: VecDeque::new(),
-            ended: false,
-            stopped: None,
+            unsent: VecDeque::new(),
+            source_ended: false,
+            stopped_at: None,
             progress_due: Instant::now() + PROGRESS,
             before: SendStatistics::default(),
             now: SendStatistics::default(),
@@ -172,33 +172,34 @@ impl<H: SenderHandler> Sender<H> {
         Ok(sender)
     }
 
-    /// Sends until the source is at its end or `stop` is set, over a new connection whenever one is
-    /// lost.
+    /// Sends until the source ends or `stop` is set. When the connection is lost, it connects
+    /// again.
     ///
     /// # Errors
-    /// The source broke, the receiver ended it or is not found again, or the handler asked to end.
+    /// The source failed, the receiver ended the stream or cannot be reached again, or the handler
+    /// returned `Break`.
     pub fn run(&mut self) -> Result<(), Error> {
         let mut session = self.first.take();
         if session.is_some() {
-            self.tell(SenderEvent::Connected { again: false })?;
+            self.emit(SenderEvent::Connected { again: false })?;
         }
         while let Some(mut current) = session.take() {
-            let ended = self.carry(&mut current);
-            self.add(&mut current);
+            let ended = self.send_over(&mut current);
+            self.add_to_totals(&mut current);
             match ended? {
                 Ended::Done => {
                     current.close("done");
                     return Ok(());
                 }
                 Ended::Lost(closed) => {
-                    let mut again = current.take_unsettled();
-                    again.append(&mut self.again);
-                    self.again = again;
+                    let mut unsent = current.take_unsettled();
+                    unsent.append(&mut self.unsent);
+                    self.unsent = unsent;
                     current.close("lost");
                     if closed.reason.is_final() {
                         return Err(Error::EndedByReceiver(closed));
                     }
-                    self.tell(SenderEvent::Lost(&closed))?;
+                    self.emit(SenderEvent::Lost(&closed))?;
                     session = self.reconnect()?;
                 }
             }
@@ -206,24 +207,24 @@ impl<H: SenderHandler> Sender<H> {
         Ok(())
     }
 
-    /// True once `stop` has been seen.
+    /// True once `stop` has been noticed.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.is_some()
+        self.stopped_at.is_some()
     }
 
-    /// What was sent so far.
+    /// Statistics so far.
     pub fn totals(&self) -> SenderTotals {
         let flow = self.sum();
         let waiting_bytes = self.backlog.waiting() as u64 + flow.held_bytes;
         SenderTotals { flow, overflow: self.backlog.overflow(), waiting_bytes, ..self.totals }
     }
 
-    /// What takes the events.
+    /// The event handler.
     pub fn handler(&mut self) -> &mut H {
         &mut self.handler
     }
 
-    fn tell(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
+    fn emit(&mut self, event: SenderEvent<'_>) -> Result<(), Error> {
         match self.handler.on_event(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Handler),
@@ -238,14 +239,14 @@ impl<H: SenderHandler> Sender<H> {
         Session::open(connection, FlowConfig { order, reliability, label }, self.options.latency)
     }
 
-    /// Tries until the receiver is found; `None` after `stop`.
+    /// Tries to connect until it succeeds or `give_up` has passed; `None` after `stop`.
     fn reconnect(&mut self) -> Result<Option<Session>, Error> {
-        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+        let (started, mut backoff) = (Instant::now(), MIN_BACKOFF);
         loop {
-            let until = Instant::now() + pause;
+            let until = Instant::now() + backoff;
             while Instant::now() < until {
-                self.tell_overflow()?;
-                if self.looks_stopped() {
+                self.emit_overflow()?;
+                if self.check_stop() {
                     return Ok(None);
                 }
                 std::thread::sleep(STEP);
@@ -253,57 +254,57 @@ impl<H: SenderHandler> Sender<H> {
             match self.open(self.totals.reconnected + 1) {
                 Ok(session) => {
                     self.totals.reconnected += 1;
-                    self.tell(SenderEvent::Connected { again: true })?;
+                    self.emit(SenderEvent::Connected { again: true })?;
                     return Ok(Some(session));
                 }
                 Err(error) if error.is_misconfigured() => return Err(error.into()),
-                Err(error) if begun.elapsed() >= self.options.give_up => return Err(error.into()),
-                Err(_) => pause = (pause * 2).min(MAX_PAUSE),
+                Err(error) if started.elapsed() >= self.options.give_up => return Err(error.into()),
+                Err(_) => backoff = (backoff * 2).min(MAX_BACKOFF),
             }
         }
     }
 
-    /// Sends over a connection until it is lost or all is done.
-    fn carry(&mut self, session: &mut Session) -> Result<Ended, Error> {
+    /// Sends over a connection until it is lost or the stream has ended.
+    fn send_over(&mut self, session: &mut Session) -> Result<Ended, Error> {
         loop {
-            self.look(session)?;
+            self.poll(session)?;
             if let Some(closed) = session.connection.is_closed() {
                 return Ok(Ended::Lost(closed));
             }
-            let ready = match self.again.pop_front() {
-                Some(ready) => ready,
-                None if self.ended => return self.finish(session),
+            let message = match self.unsent.pop_front() {
+                Some(message) => message,
+                None if self.source_ended => return self.finish(session),
                 None => match self.backlog.next(STEP) {
-                    Next::Unit(waiting) => Ready::media(&waiting),
-                    Next::Gap(datagrams) => Ready::gap(&datagrams),
-                    Next::Nothing => continue,
+                    Next::Unit(queued) => OutgoingMessage::media(&queued),
+                    Next::Gap(datagrams) => OutgoingMessage::gap(&datagrams),
+                    Next::TimedOut => continue,
                     Next::End => {
-                        self.ended = true;
+                        self.source_ended = true;
                         continue;
                     }
-                    Next::Broken(why) => {
-                        self.ended = true;
-                        return Err(Error::Source(why));
+                    Next::Failed(error) => {
+                        self.source_ended = true;
+                        return Err(Error::Source(error));
                     }
                 },
             };
-            match session.send(ready, STEP) {
+            match session.send(message, STEP) {
                 Ok(None) => {}
-                Ok(Some(ready)) => self.again.push_front(ready),
+                Ok(Some(message)) => self.unsent.push_front(message),
                 Err(failed) => {
-                    let (error, ready) = *failed;
-                    self.again.push_front(ready);
+                    let (error, message) = *failed;
+                    self.unsent.push_front(message);
                     let live::Error::Closed(closed) = error else { return Err(error.into()) };
                     return Ok(Ended::Lost(closed));
                 }
             }
-            if self.is_late() {
+            if self.stop_timed_out() {
                 return self.finish(session);
             }
         }
     }
 
-    /// Waits until the receiver has all and has reported so.
+    /// Finishes the flow, then waits until all units have arrived and for the final report.
     fn finish(&mut self, session: &mut Session) -> Result<Ended, Error> {
         session.finish();
         loop {
@@ -311,84 +312,85 @@ impl<H: SenderHandler> Sender<H> {
                 Some(Ok(_)) => break,
                 Some(Err(live::Error::Closed(closed))) => return Ok(Ended::Lost(closed)),
                 Some(Err(error)) => return Err(error.into()),
-                None if self.is_late() => return Ok(Ended::Done),
-                None => self.look(session)?,
+                None if self.stop_timed_out() => return Ok(Ended::Done),
+                None => self.poll(session)?,
             }
         }
-        self.hear_the_end(session)
+        self.await_final_report(session)
     }
 
-    /// Waits for the receiver's final report. What must not be lost may wait there for a player, and
-    /// would be gone with the connection: as long as that stands, the receiver is waited for.
-    fn hear_the_end(&mut self, session: &mut Session) -> Result<Ended, Error> {
+    /// Waits for the receiver's final report. With full reliability there is no time limit while
+    /// the connection is open: units may wait at the receiver for a slow player, and closing would
+    /// lose them.
+    fn await_final_report(&mut self, session: &mut Session) -> Result<Ended, Error> {
         let latency = Wall::from_nanos(self.options.latency.as_nanos());
-        let (since, mut told) = (Instant::now(), false);
+        let (since, mut is_reported) = (Instant::now(), false);
         while !session.report().is_some_and(|report| report.is_final) {
             if let Some(closed) = session.connection.is_closed() {
                 return Ok(Ended::Lost(closed));
             }
-            let is_overdue = since.elapsed() > latency + LAST_WORDS;
+            let is_overdue = since.elapsed() > latency + FINAL_REPORT_TIMEOUT;
             let gives_up = is_overdue && self.options.reliability != Reliability::Full;
-            if gives_up || self.is_late() {
-                self.tell(SenderEvent::Unreported)?;
+            if gives_up || self.stop_timed_out() {
+                self.emit(SenderEvent::Unreported)?;
                 break;
             }
-            if is_overdue && !told {
-                told = true;
-                self.tell(SenderEvent::Waiting)?;
+            if is_overdue && !is_reported {
+                is_reported = true;
+                self.emit(SenderEvent::Waiting)?;
             }
-            self.look(session)?;
+            self.poll(session)?;
             std::thread::sleep(Wall::from_millis(5));
         }
         Ok(Ended::Done)
     }
 
-    fn is_late(&self) -> bool {
-        self.stopped.is_some_and(|at| at.elapsed() > HURRY)
+    fn stop_timed_out(&self) -> bool {
+        self.stopped_at.is_some_and(|at| at.elapsed() > STOP_TIMEOUT)
     }
 
-    fn looks_stopped(&mut self) -> bool {
-        if self.options.stop.load(Ordering::Relaxed) && self.stopped.is_none() {
-            self.stopped = Some(Instant::now());
+    fn check_stop(&mut self) -> bool {
+        if self.options.stop.load(Ordering::Relaxed) && self.stopped_at.is_none() {
+            self.stopped_at = Some(Instant::now());
             self.source.end(&self.backlog);
         }
-        self.stopped.is_some()
+        self.stopped_at.is_some()
     }
 
-    /// Looks after what goes on beside sending: `stop` and events.
-    fn look(&mut self, session: &mut Session) -> Result<(), Error> {
-        self.looks_stopped();
+    /// Polls `stop`, the statistics and the receiver's report; emits events.
+    fn poll(&mut self, session: &mut Session) -> Result<(), Error> {
+        self.check_stop();
         if Instant::now() < self.progress_due {
             return Ok(());
         }
         self.progress_due = Instant::now() + PROGRESS;
-        self.tell_overflow()?;
+        self.emit_overflow()?;
         if let Some(statistics) = session.statistics() {
             self.now = statistics;
         }
         if let Some(report) = session.report() {
             if let Some(missed) = report.missed(&self.totals.report, self.options.latency) {
-                self.tell(SenderEvent::Missed(missed))?;
+                self.emit(SenderEvent::Missed(missed))?;
             }
             self.totals.report = report;
         }
         let Some(connection) = session.connection.statistics() else { return Ok(()) };
         let totals = self.totals();
-        self.tell(SenderEvent::Progress(&totals, &connection))
+        self.emit(SenderEvent::Progress(&totals, &connection))
     }
 
-    fn tell_overflow(&mut self) -> Result<(), Error> {
+    fn emit_overflow(&mut self) -> Result<(), Error> {
         let (now, before) = (self.backlog.overflow(), self.totals.overflow);
         if now == before {
             return Ok(());
         }
         self.totals.overflow = now;
         let (units, bytes) = (now.units - before.units, now.bytes - before.bytes);
-        self.tell(SenderEvent::Overflow(Overflow { units, bytes }))
+        self.emit(SenderEvent::Overflow(Overflow { units, bytes }))
     }
 
-    /// Adds a connection that is over to the sums.
-    fn add(&mut self, session: &mut Session) {
+    /// Adds a closed connection to the sums.
+    fn add_to_totals(&mut self, session: &mut Session) {
         self.now = session.statistics().unwrap_or(self.now);
         self.totals.report = session.report().unwrap_or(self.totals.report);
         self.before = self.sum();

@@ -1,4 +1,4 @@
-//! Where media goes to: datagrams, a pipe, a file.
+//! Media targets: datagrams, a pipe, a file.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -15,67 +15,67 @@ use ontempo_udp::{
 
 use crate::error::{Error, target};
 
-/// How long a full queue of the thread's is let drain.
+/// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
 
-/// What has left.
+/// Counters of restored datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) whole: u64,
     pub(crate) damaged: u64,
-    /// The lowest number, and the one after the highest.
+    /// The lowest datagram number, and the highest plus 1.
     first: Option<u64>,
     next: u64,
-    /// True where the order of leaving says nothing about what is missing.
+    /// Datagrams are released out of order: gaps are known to be missing only at the end.
     is_unordered: bool,
     is_midway: bool,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl Counts {
-    fn note(&mut self, joined: &RestoredDatagram) {
-        let first = self.first.unwrap_or(if self.is_midway { joined.datagram } else { 0 });
-        self.first = Some(first.min(joined.datagram));
-        self.next = self.next.max(joined.datagram + 1);
-        let count = if joined.is_whole { &mut self.whole } else { &mut self.damaged };
-        // Of a datagram nothing of which came, nothing left.
-        *count += u64::from(joined.is_whole || !joined.data.is_empty());
+    fn count(&mut self, restored: &RestoredDatagram) {
+        let first = self.first.unwrap_or(if self.is_midway { restored.datagram } else { 0 });
+        self.first = Some(first.min(restored.datagram));
+        self.next = self.next.max(restored.datagram + 1);
+        let count = if restored.is_whole { &mut self.whole } else { &mut self.damaged };
+        // A datagram without any data was not sent on and counts as missing.
+        *count += u64::from(restored.is_whole || !restored.data.is_empty());
     }
 
     pub(crate) fn missing(&self) -> u64 {
-        if self.is_unordered && !self.is_over {
+        if self.is_unordered && !self.has_ended {
             return 0;
         }
         self.next.saturating_sub(self.first.unwrap_or(0) + self.whole + self.damaged)
     }
 }
 
-/// Where media goes to.
+/// The output of a receiver.
 pub enum Target {
-    /// Datagrams as the sender's encoder made them, each at its time.
+    /// Datagrams as the sender's encoder sent them, with its timing.
     Datagrams {
-        /// Where they leave from.
+        /// The sending socket.
         socket: Socket,
-        /// Where they go to.
+        /// The destination.
         to: SocketAddr,
     },
-    /// Bytes: a file, a pipe, or the program itself.
+    /// A byte stream: a file, a pipe, or the program itself.
     Bytes {
-        /// What takes them; it may wait.
+        /// The writer; its calls may block.
         to: Box<dyn Write>,
         /// Its name, for error messages.
         name: String,
     },
 }
 
-/// What puts datagrams together and hands them on.
+/// Restores datagrams and writes them to a target.
 pub(crate) enum Sink {
     Udp {
         driver: Driver<Datagrams>,
         counts: Arc<Mutex<Counts>>,
     },
     Stream {
-        depacketizer: Box<Midway>,
+        depacketizer: Box<StreamDepacketizer>,
         counts: Counts,
         out: BufWriter<Output>,
         written: u64,
@@ -83,14 +83,14 @@ pub(crate) enum Sink {
     },
 }
 
-/// Puts datagrams together, of a stream that may have been joined midway.
-pub(crate) struct Midway {
+/// The depacketizer of a stream that may be received from its middle.
+pub(crate) struct StreamDepacketizer {
     depacketizer: Depacketizer,
-    /// True where the first datagram to come is the first there is.
+    /// The sender started earlier: output begins at the first datagram received.
     is_midway: bool,
 }
 
-impl Midway {
+impl StreamDepacketizer {
     fn push(&mut self, now: Time, unit: &Unit) {
         if std::mem::take(&mut self.is_midway)
             && let Some(first) = unit.parts.first()
@@ -101,7 +101,7 @@ impl Midway {
     }
 }
 
-/// A file or a pipe, and what it is called.
+/// A file or a pipe, and its name.
 pub(crate) struct Output {
     to: Box<dyn Write>,
     name: String,
@@ -117,42 +117,43 @@ impl Write for Output {
     }
 }
 
-/// What the thread of datagrams is told.
-pub(crate) enum Told {
+/// Commands to the thread that sends datagrams.
+pub(crate) enum SinkCommand {
     Unit(Box<Unit>),
-    Gone(Vec<u64>),
+    Abandon(Vec<u64>),
     Finish,
 }
 
-/// Sends datagrams when it is their time.
+/// Sends restored datagrams when they are due.
 pub(crate) struct Datagrams {
-    depacketizer: Midway,
+    depacketizer: StreamDepacketizer,
     to: SocketAddr,
     counts: Arc<Mutex<Counts>>,
-    waits: bool,
-    finished: bool,
+    /// Datagrams are released at times, also after the end of the stream.
+    is_timed: bool,
+    has_ended: bool,
 }
 
-/// Some of a transport stream's packets are worth having; of most else a part is not.
-fn is_usable(joined: &RestoredDatagram) -> bool {
-    joined.is_whole || joined.data.first() == Some(&0x47)
+/// True if a datagram is whole, or of a transport stream, where single packets are useful.
+fn is_usable(restored: &RestoredDatagram) -> bool {
+    restored.is_whole || restored.data.first() == Some(&0x47)
 }
 
 impl Protocol for Datagrams {
-    type Command = Told;
+    type Command = SinkCommand;
 
     fn handle(&mut self, _: Time, _: Datagram<'_>) {}
 
-    fn handle_command(&mut self, now: Time, told: Told) {
-        match told {
-            Told::Unit(unit) => self.depacketizer.push(now, &unit),
-            Told::Gone(all) => {
+    fn handle_command(&mut self, now: Time, command: SinkCommand) {
+        match command {
+            SinkCommand::Unit(unit) => self.depacketizer.push(now, &unit),
+            SinkCommand::Abandon(all) => {
                 all.into_iter().for_each(|one| self.depacketizer.depacketizer.abandon(one))
             }
-            Told::Finish => {
-                self.finished = true;
-                // What has its time leaves then.
-                if !self.waits {
+            SinkCommand::Finish => {
+                self.has_ended = true;
+                // Timed datagrams are released when they are due.
+                if !self.is_timed {
                     self.depacketizer.depacketizer.finish();
                 }
             }
@@ -166,10 +167,10 @@ impl Protocol for Datagrams {
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
-        while let Some(joined) = self.depacketizer.depacketizer.poll(now) {
-            self.counts.lock().unwrap_or_else(PoisonError::into_inner).note(&joined);
-            if is_usable(&joined) {
-                buffer.extend_from_slice(&joined.data);
+        while let Some(restored) = self.depacketizer.depacketizer.poll(now) {
+            self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
+            if is_usable(&restored) {
+                buffer.extend_from_slice(&restored.data);
                 return Next::Transmit(Transmit::to(self.to));
             }
         }
@@ -177,11 +178,11 @@ impl Protocol for Datagrams {
     }
 
     fn is_finished(&self) -> bool {
-        self.finished && self.depacketizer.depacketizer.next_timeout() == Time::NEVER
+        self.has_ended && self.depacketizer.depacketizer.next_timeout() == Time::NEVER
     }
 }
 
-/// When datagrams of a flow leave.
+/// When the datagrams of a flow are released.
 fn release(config: &FlowConfig, latency: Duration, to_network: bool) -> Release {
     match (config.reliability, config.order) {
         (Reliability::Full, DeliveryOrder::OutOfOrder) if to_network => Release::WhenWhole,
@@ -201,7 +202,7 @@ impl Sink {
         let release = release(config, latency, is_network);
         let depacketizer =
             Depacketizer::new(DepacketizerOptions { release, ..DepacketizerOptions::default() });
-        let depacketizer = Midway { depacketizer, is_midway };
+        let depacketizer = StreamDepacketizer { depacketizer, is_midway };
         let is_unordered = release == Release::WhenWhole;
         let counts = Counts { is_unordered, is_midway, ..Counts::default() };
         let out = match to {
@@ -211,8 +212,8 @@ impl Sink {
                     depacketizer,
                     to,
                     counts: Arc::clone(&counts),
-                    waits: matches!(release, Release::AsArrived { .. }),
-                    finished: false,
+                    is_timed: matches!(release, Release::AsArrived { .. }),
+                    has_ended: false,
                 };
                 let options = DriverOptions::default();
                 let driver = Driver::spawn(socket, datagrams, Clock::new(), options);
@@ -225,10 +226,10 @@ impl Sink {
         Ok(Self::Stream { depacketizer, counts, out, written: 0, clock: Clock::new() })
     }
 
-    /// A unit has come.
+    /// Adds a received unit.
     pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
-            Self::Udp { driver, .. } => tell(driver, Told::Unit(Box::new(unit))),
+            Self::Udp { driver, .. } => send_command(driver, SinkCommand::Unit(Box::new(unit))),
             Self::Stream { depacketizer, clock, .. } => {
                 depacketizer.push(clock.now(), &unit);
                 Ok(())
@@ -236,39 +237,41 @@ impl Sink {
         }
     }
 
-    /// Of these datagrams something will not come.
-    pub(crate) fn abandon(&mut self, gone: Vec<u64>) -> Result<(), Error> {
+    /// Gives up datagrams of which a part will not arrive.
+    pub(crate) fn abandon(&mut self, abandoned: Vec<u64>) -> Result<(), Error> {
         match self {
-            Self::Udp { driver, .. } => tell(driver, Told::Gone(gone)),
+            Self::Udp { driver, .. } => send_command(driver, SinkCommand::Abandon(abandoned)),
             Self::Stream { depacketizer, .. } => {
-                gone.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
+                abandoned.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
                 Ok(())
             }
         }
     }
 
-    /// Writes what is due, and answers when to be called again at the latest.
+    /// Writes the datagrams that are due; returns the time after which to call again. If `idle`,
+    /// the output is flushed.
     pub(crate) fn work(&mut self, idle: bool) -> Result<Wall, Error> {
         const MAX_WAIT: Wall = Wall::from_millis(50);
         let Self::Stream { depacketizer, counts, out, written, clock } = self else {
             return Ok(MAX_WAIT);
         };
         let now = clock.now();
-        while let Some(joined) = depacketizer.depacketizer.poll(now) {
-            counts.note(&joined);
-            if is_usable(&joined) {
-                *written += joined.data.len() as u64;
-                out.write_all(&joined.data).map_err(|error| full(out, &error, *written))?;
+        while let Some(restored) = depacketizer.depacketizer.poll(now) {
+            counts.count(&restored);
+            if is_usable(&restored) {
+                *written += restored.data.len() as u64;
+                out.write_all(&restored.data)
+                    .map_err(|error| write_error(out, &error, *written))?;
             }
         }
         if idle {
-            out.flush().map_err(|error| full(out, &error, *written))?;
+            out.flush().map_err(|error| write_error(out, &error, *written))?;
         }
         Ok(MAX_WAIT
             .min(Wall::from_nanos(depacketizer.depacketizer.next_timeout().since(now).as_nanos())))
     }
 
-    /// The stream is over: hands on what is left and answers what has left in all.
+    /// Ends the stream: writes the remaining datagrams and returns the final counters.
     pub(crate) fn finish(mut self) -> Result<Counts, Error> {
         if let Self::Stream { depacketizer, .. } = &mut self {
             depacketizer.depacketizer.finish();
@@ -277,12 +280,12 @@ impl Sink {
         let mut counts = match self {
             Self::Stream { counts, .. } => counts,
             Self::Udp { driver, counts } => {
-                tell(&driver, Told::Finish)?;
+                send_command(&driver, SinkCommand::Finish)?;
                 driver.wait().map_err(target)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        counts.is_over = true;
+        counts.has_ended = true;
         Ok(counts)
     }
 
@@ -294,12 +297,12 @@ impl Sink {
     }
 }
 
-fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Error> {
+fn send_command(driver: &Driver<Datagrams>, mut command: SinkCommand) -> Result<(), Error> {
     loop {
-        match driver.command(told) {
+        match driver.command(command) {
             Ok(()) => return Ok(()),
-            Err(CommandError::Full(again)) => {
-                told = again;
+            Err(CommandError::Full(returned)) => {
+                command = returned;
                 sleep(RETRY);
             }
             Err(error @ CommandError::Ended(_)) => return Err(target(error)),
@@ -307,14 +310,15 @@ fn tell(driver: &Driver<Datagrams>, mut told: Told) -> Result<(), Error> {
     }
 }
 
-/// The failure that a full disk or a closed pipe is.
-fn full(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Error {
+/// The error of a write: a full disk or a closed pipe.
+fn write_error(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Error {
     let Output { name, .. } = out.get_ref();
     if error.kind() == ErrorKind::BrokenPipe {
         return Error::Target("the program behind standard output has ended".to_owned());
     }
-    let sure = written.saturating_sub(out.buffer().len() as u64);
+    let max_written = written.saturating_sub(out.buffer().len() as u64);
     Error::Target(format!(
-        "cannot write {name}: {error}; it ends early, after at most {sure} bytes of the stream"
+        "cannot write {name}: {error}; it ends early, after at most {max_written} bytes of \
+         the stream"
     ))
 }

@@ -1,4 +1,4 @@
-//! Where media comes from: datagrams, a pipe, a file.
+//! Media sources: datagrams, a pipe, a file.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket
 
 use crate::backlog::Backlog;
 
-/// Bytes of a datagram that a stream without packets of its own is cut into: seven packets of a
-/// transport stream would be as long.
-const PIECE: u16 = 1_316;
+/// Bytes of a datagram made from a byte stream that is no transport stream: as long as seven
+/// packets of a transport stream.
+const CHUNK: u16 = 1_316;
 
-/// Bytes read at once.
-const READ: usize = 64 << 10;
+/// Bytes of the read buffer.
+const READ_BUFFER: usize = 64 << 10;
 
-/// A source under way; it ends with the program.
+/// A running source.
 pub enum Source {
-    /// Datagrams, carried by a thread until this is dropped.
+    /// Datagrams, received by a thread until this is dropped.
     Udp(Driver<Datagrams>),
     /// A pipe or a file, read by a thread until its end.
     Stream,
@@ -28,14 +28,14 @@ pub enum Source {
     Program,
 }
 
-/// Cuts the datagrams that come.
+/// Packetizes received datagrams.
 pub struct Datagrams {
     packetizer: Packetizer,
     backlog: Arc<Backlog>,
 }
 
 impl Datagrams {
-    fn hand_on(&mut self) {
+    fn push_units(&mut self) {
         while let Some(unit) = self.packetizer.poll() {
             self.backlog.push(unit);
         }
@@ -47,19 +47,19 @@ impl Protocol for Datagrams {
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
         self.packetizer.push(datagram.received, datagram.data);
-        self.hand_on();
+        self.push_units();
     }
 
-    /// The source is to end: what is held is handed on.
+    /// Ends the source; the packetizer's last units are queued first.
     fn handle_command(&mut self, _: Time, (): ()) {
         self.packetizer.finish();
-        self.hand_on();
+        self.push_units();
         self.backlog.end(None);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.packetizer.handle_timeout(now);
-        self.hand_on();
+        self.push_units();
     }
 
     fn next_timeout(&self) -> Time {
@@ -72,21 +72,21 @@ impl Protocol for Datagrams {
 }
 
 impl Source {
-    /// Datagrams that come to `socket`, cut into units.
+    /// Packetizes the datagrams received at `socket` into `backlog`.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system has no more threads.
     pub fn datagrams(socket: Socket, backlog: &Arc<Backlog>) -> io::Result<Self> {
         let packetizer = Packetizer::new(PacketizerOptions::default());
         let datagrams = Datagrams { packetizer, backlog: Arc::clone(backlog) };
         Ok(Self::Udp(Driver::spawn(socket, datagrams, Clock::new(), DriverOptions::default())?))
     }
 
-    /// A file or a pipe, read to its end and cut into units; in `realtime` each at the time that
-    /// the stream's own clock gives it. `name` is for error messages.
+    /// Reads a file or a pipe to its end and packetizes it into `backlog`; with `realtime` at the
+    /// rate of the stream's program clock reference (PCR). `name` is for error messages.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system has no more threads.
     pub fn bytes(
         input: impl Read + Send + 'static,
         name: &str,
@@ -95,15 +95,15 @@ impl Source {
     ) -> io::Result<Self> {
         let (name, backlog) = (name.to_owned(), Arc::clone(backlog));
         let work = move || {
-            let ended = pump(input, &backlog, realtime);
-            backlog.end(ended.err().map(|error| format!("cannot read {name}: {error}")));
+            let result = read_all(input, &backlog, realtime);
+            backlog.end(result.err().map(|error| format!("cannot read {name}: {error}")));
         };
-        // Nobody waits for it: it may be waiting for input that never comes.
+        // Never joined: it may wait for input for ever.
         Builder::new().name("source".to_owned()).spawn(work)?;
         Ok(Self::Stream)
     }
 
-    /// Ends a source that has no end of its own.
+    /// Ends the source now; queued units are still sent.
     pub(crate) fn end(&self, backlog: &Backlog) {
         match self {
             Self::Udp(driver) if driver.command(()).is_ok() => {}
@@ -112,12 +112,13 @@ impl Source {
     }
 }
 
-/// Reads to the end.
-fn pump(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<()> {
+/// Reads and packetizes the input to its end.
+fn read_all(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<()> {
     let clock = Clock::new();
-    let (mut chunker, mut pace, begun) = (Chunker::new(PIECE), PcrClock::default(), Instant::now());
+    let (mut chunker, mut pace, started) =
+        (Chunker::new(CHUNK), PcrClock::default(), Instant::now());
     let mut packetizer = Packetizer::new(PacketizerOptions::default());
-    let mut bytes = vec![0; READ];
+    let mut bytes = vec![0; READ_BUFFER];
     loop {
         let count = match input.read(&mut bytes) {
             Ok(count) => count,
@@ -130,7 +131,7 @@ fn pump(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<(
         chunker.push(&bytes[..count]);
         while let Some(datagram) = chunker.poll() {
             if realtime {
-                let due = begun + Wall::from_nanos(pace.due(datagram).as_nanos());
+                let due = started + Wall::from_nanos(pace.due(datagram).as_nanos());
                 sleep(due.saturating_duration_since(Instant::now()));
             }
             packetizer.push(clock.now(), datagram);

@@ -1,6 +1,5 @@
-//! Every input that the fuzzer starts from, and every one that once failed, on the stable
-//! compiler. An input that the fuzzer finds goes to `fuzz/regressions/TARGET/`, with a name that
-//! says what was wrong.
+//! Runs the fuzz targets on their corpus and on all inputs that once failed, with the stable
+//! compiler. A failing input is stored in `fuzz/regressions/TARGET/`, named after its fault.
 
 #[path = "../../foundation/testing/corpus.rs"]
 mod corpus;

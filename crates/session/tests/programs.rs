@@ -1,4 +1,4 @@
-//! Two Rust programs: one sends units, the other receives them, by the crate's public API alone.
+//! A sending and a receiving program that use only the crate's public API.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use ontempo_session::{
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{CloseReason, DeliveryOrder, Identity, Reliability, Token, Trust};
 
-/// Bytes that a test looks at.
+/// A target whose bytes a test compares.
 #[derive(Clone, Default)]
-struct Taken(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Taken {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().expect("no panic").write(bytes)
     }
@@ -31,7 +31,7 @@ impl Write for Taken {
     }
 }
 
-/// A disk that is full.
+/// A full disk.
 struct Full;
 
 impl Write for Full {
@@ -98,16 +98,16 @@ fn unit(id: u64, data: Vec<u8>) -> Unit {
     Unit { id, kind, media_time: None, slack: None, dependencies, parts, data }
 }
 
-fn quiet(_: SenderEvent<'_>) -> ControlFlow<()> {
+fn ignore_events(_: SenderEvent<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 #[test]
-fn what_one_program_sends_another_receives() {
+fn a_program_receives_what_another_sends() {
     let (listener, trust) = listener();
     let remote = listener.local();
-    let taken = Taken::default();
-    let to = taken.clone();
+    let written = SharedBuffer::default();
+    let to = written.clone();
     let receiving = spawn(move || {
         let open = move || -> Box<dyn Write> { Box::new(to.clone()) };
         let options = ReceiverOptions { once: true, ..ReceiverOptions::default() };
@@ -123,7 +123,8 @@ fn what_one_program_sends_another_receives() {
     }
     backlog.end(None);
     let options = options(remote, trust, b"open");
-    let mut sender = Sender::connect(options, backlog, Source::Program, quiet).expect("connected");
+    let mut sender =
+        Sender::connect(options, backlog, Source::Program, ignore_events).expect("connected");
     sender.run().expect("sent");
     let totals = sender.totals();
     assert_eq!((totals.flow.units, totals.flow.arrived, totals.reconnected), (100, 100, 0));
@@ -132,11 +133,11 @@ fn what_one_program_sends_another_receives() {
     let (outcome, last) = receiving.join().expect("no panic");
     assert_eq!(outcome.expect("received"), Outcome::StreamEnded);
     assert_eq!(last, Some((100, true)));
-    assert!(*taken.0.lock().expect("no panic") == expected, "the bytes differ");
+    assert!(*written.0.lock().expect("no panic") == expected, "the bytes differ");
 }
 
 #[test]
-fn who_has_another_token_or_a_receiver_that_cannot_write_learns_it_by_the_reason() {
+fn a_wrong_token_and_a_receiver_that_cannot_write_are_reported_as_close_reasons() {
     let (listener, trust) = listener();
     let remote = listener.local();
     let receiving = spawn(move || {
@@ -145,14 +146,14 @@ fn who_has_another_token_or_a_receiver_that_cannot_write_learns_it_by_the_reason
     });
     let backlog = Arc::new(Backlog::new(1 << 20, false));
     let refused = options(remote, trust.clone(), b"guess");
-    match Sender::connect(refused, Arc::clone(&backlog), Source::Program, quiet).err() {
+    match Sender::connect(refused, Arc::clone(&backlog), Source::Program, ignore_events).err() {
         Some(Error::Transport(error)) => {
             assert_eq!(error.close_reason(), Some(CloseReason::WrongToken));
         }
         other => panic!("not refused: {other:?}"),
     }
     let options = options(remote, trust, b"open");
-    let sender = Sender::connect(options, Arc::clone(&backlog), Source::Program, quiet);
+    let sender = Sender::connect(options, Arc::clone(&backlog), Source::Program, ignore_events);
     for id in 0..200 {
         backlog.push(unit(id, vec![1; 1_000]));
     }

@@ -26,13 +26,13 @@ use crate::errors::SetupError;
 use crate::fabric::Fabric;
 use crate::watch::Watch;
 
-/// Headers of a TCP segment: what of a packet is no payload.
+/// Headers of a TCP segment in bytes.
 const TCP_HEADERS: u64 = 40;
 
-/// Headers of a UDP packet.
+/// Headers of a UDP packet in bytes.
 const UDP_HEADERS: u64 = 28;
 
-/// What a run is made of.
+/// The parts of a run.
 pub(crate) struct Assembly {
     pub(crate) layout: Layout,
     pub(crate) agents: Vec<Agent>,
@@ -166,7 +166,7 @@ fn adus_of(group: &FlowGroup) -> u64 {
     }
 }
 
-/// The receiving application of ADUs; none for other applications. Over TCP, ADUs come in
+/// The receiving application of ADUs; `None` for other applications. Over TCP, ADUs arrive in
 /// sequence, and are all due at the start.
 fn consumer(group: &FlowGroup, start: Time, records: bool) -> Option<Consumer> {
     let Application::Adus { count, processing, depends } = &group.application else { return None };

@@ -1,4 +1,4 @@
-//! Why a run cannot be set up, and that it was cancelled.
+//! Errors of setting up a run, and its cancellation.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use ontempo_scenario::ScenarioError;
 /// Why a scenario cannot be set up.
 #[derive(Debug)]
 pub enum SetupError {
-    /// The scenario itself is at fault.
+    /// The scenario is invalid.
     Scenario(ScenarioError),
     /// A network element refused its parameters.
     Element(ElementError),
     /// Only an emulation can run the scenario.
     NotSimulated {
-        /// The field that only an emulation knows what to do with.
+        /// The field that only an emulation supports.
         field: String,
-        /// Why a simulation does not.
+        /// Why a simulation does not support it.
         why: String,
     },
     /// A flow names a group that the scenario does not have.
     UnknownGroup(String),
-    /// A link that is to be traced is not there.
+    /// A link to be traced does not exist.
     UnknownLink(String),
 }
 
@@ -65,7 +65,7 @@ impl From<ElementError> for SetupError {
     }
 }
 
-/// A run was cancelled before its end; nothing of it remains.
+/// A run was cancelled before its end and has no results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 

@@ -12,24 +12,24 @@ use crate::trace::Tap;
 use crate::watch::Watch;
 use crate::wheel::Wheel;
 
-/// What happens when its time comes.
+/// An event, handled at its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The packet of this handle reaches its next step.
     Packet(u32),
-    /// A flow's sender may send again: its application or its pacer waited.
+    /// A flow's sender may send again after waiting for its application or its pacer.
     Wake(u32),
-    /// A message has come that this flow's application answers, or sends its next one after.
+    /// A message has arrived that prompts this flow's application to send.
     Prompt(u32),
     /// A flow's retransmission timer.
     Retransmit(u32),
     /// A flow's delayed acknowledgement, or its receiver's next report.
     Acknowledge(u32),
-    /// The transmitter of this scheduled link can take a packet.
+    /// The transmitter of this scheduled link can send a packet.
     Serve(u32),
     /// A flow's receiving application takes its next ADU.
     Take(u32),
-    /// Time to sample.
+    /// The next sample of the probes.
     Sample,
     /// The measured span begins.
     BeginMeasuring,
@@ -41,10 +41,10 @@ struct Step(u32);
 
 impl Step {
     const ARRIVED: Self = Self(u32::MAX);
-    /// The link's only feeder is the link before it on the route, so that packets can be
-    /// offered to it ahead of time, in the order in which they will come.
+    /// Only the previous link of the route feeds this one, so that packets can be offered to it
+    /// ahead of time, in the order in which they will arrive.
     const AHEAD: u32 = 1 << 31;
-    /// Somebody watches the link.
+    /// The link is watched.
     const WATCHED: u32 = 1 << 30;
     /// The link is a scheduled one.
     const SCHEDULED: u32 = 1 << 29;
@@ -66,7 +66,7 @@ impl Step {
     }
 }
 
-/// What a packet's next step will read.
+/// State that a packet's next step will read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) flow: u32,
@@ -74,22 +74,22 @@ pub(crate) struct Need {
     step: u32,
 }
 
-/// What became of a packet whose event has come.
+/// The result of a packet's event.
 pub(crate) enum Transit {
     /// It has arrived.
     Arrived(Packet),
-    /// It will arrive at this time, with nothing in between: the caller puts it there.
+    /// It will arrive at this time without another event: the caller schedules it.
     Arriving(Time, u32),
-    /// It is under way to its next link, or lost.
+    /// It is on its way to its next link, or lost.
     Underway,
 }
 
-/// What a run took, the same on every machine.
+/// The work of a run, the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Events handled.
     pub events: u64,
-    /// The most packets, ACKs included, that were under way at a time.
+    /// Largest number of packets, including ACKs, in the network at a time.
     pub most_packets_under_way: u64,
 }
 
@@ -97,12 +97,12 @@ pub struct Work {
 pub(crate) struct Fabric {
     wheel: Wheel<Event>,
     packets: Pool,
-    /// Each link, or an idle one in the place of one that is scheduled.
+    /// Each link; an idle placeholder for a scheduled one.
     links: Vec<Link>,
     scheduled: Vec<Option<Box<Scheduled>>>,
     steps: Vec<Step>,
     watches: Vec<Option<Box<Watch>>>,
-    /// Group of each flow: the class of its packets.
+    /// Group of each flow, which is the class of its packets.
     groups: Arc<[u32]>,
     /// Packets of each flow lost in the network.
     dropped: Vec<u64>,
@@ -110,7 +110,7 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// `routes` are lists of links, `groups` the group of each flow; answers the fabric and
+    /// `routes` are lists of links, `groups` the group of each flow; returns the fabric and
     /// where each route begins.
     pub(crate) fn new(
         elements: Vec<Element>,
@@ -125,8 +125,8 @@ impl Fabric {
             starts.push(steps.len() as u32);
             let mut previous_ahead = false;
             for link in *route {
-                // A link behind one that is offered ahead has its own event again: one
-                // `entered` per packet suffices to know what had reached it by a given time.
+                // A link behind one that is offered ahead has an event again: the single
+                // `entered` time per packet covers one link ahead, not two.
                 previous_ahead = ahead[*link] && !previous_ahead;
                 let ahead = if previous_ahead { Step::AHEAD } else { 0 };
                 let watched = if watches[*link].is_some() { Step::WATCHED } else { 0 };
@@ -170,15 +170,15 @@ impl Fabric {
         self.wheel.pop_until(until)
     }
 
-    /// True where [`next_event`](Self::next_event) will first have to put events in order.
+    /// True if [`next_event`](Self::next_event) first has to sort events.
     #[inline]
     pub(crate) fn must_refill(&self) -> bool {
         self.wheel.near().is_empty()
     }
 
-    /// Puts the next events in order and says what their packets will need: which flow's agent,
-    /// and whether its sender or its receiver. Touches the packets and their next links; the
-    /// number answered has no meaning, but keeps the compiler from leaving the reads out.
+    /// Sorts the next events and lists the agents that their packets need: which flow, and
+    /// whether its sender or its receiver. Prefetches the packets and their next links; the
+    /// returned number has no meaning, but keeps the compiler from removing the reads.
     pub(crate) fn look_ahead(&mut self, until: Time, needs: &mut Vec<Need>) -> u64 {
         self.wheel.refill(until);
         needs.clear();
@@ -189,19 +189,19 @@ impl Fabric {
             }
         }
         let sum = needs.iter().map(|need| self.touch_links(need.step)).fold(0, u64::wrapping_add);
-        // An ACK on its way is nothing to its sender yet; data may be answered ahead.
+        // An ACK still on its way does not concern its sender; data may be answered ahead.
         needs.retain(|need| !need.ack || self.steps[need.step as usize].0 == Step::ARRIVED.0);
         sum
     }
 
-    /// Reads a little of the link at a step of a route.
+    /// Prefetches the link at a step of a route.
     #[inline]
     pub(crate) fn touch_link(&self, step: u32) -> u64 {
         let step = self.steps[step as usize];
         self.links.get(step.link()).map_or(0, |link| link.busy_until().as_nanos())
     }
 
-    /// Reads a little of the link at a step of a route, and of those that follow ahead of time.
+    /// Prefetches the link at a step of a route, and the following ones that are offered ahead.
     #[inline]
     fn touch_links(&self, step: u32) -> u64 {
         let mut sum = 0u64;
@@ -228,7 +228,7 @@ impl Fabric {
         }
     }
 
-    /// A packet's event has come.
+    /// Handles a packet's event.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, handle: u32) -> Transit {
         let step = self.packets.get(handle).step;
@@ -247,14 +247,14 @@ impl Fabric {
         self.packets.get(handle)
     }
 
-    /// Takes a packet out of the network.
+    /// Removes a packet from the network.
     #[inline]
     pub(crate) fn take(&mut self, handle: u32) -> Packet {
         self.packets.remove(handle)
     }
 
-    /// Offers a packet to the next link of its route, and to those behind it that can be offered
-    /// to ahead of time; answers when it arrives, if no event comes before that.
+    /// Offers a packet to the next link of its route, and to those behind it that accept packets
+    /// ahead of time; returns its arrival time if no event comes before that.
     #[inline]
     fn offer(&mut self, now: Time, handle: u32) -> Option<Time> {
         let mut now = now;
@@ -296,10 +296,10 @@ impl Fabric {
         }
     }
 
-    /// Puts a packet before a scheduled link, and serves the link if it is free.
+    /// Enqueues a packet at a scheduled link, and serves the link if it is free.
     #[cold]
     fn enqueue(&mut self, now: Time, link: usize, handle: u32) {
-        // What may leave now leaves before this one comes, whichever event was first.
+        // A packet that may leave now leaves before this one arrives, whichever event was first.
         self.serve(now, link);
         let packet = self.packets.get(handle);
         let queued = Queued {
@@ -319,7 +319,7 @@ impl Fabric {
         self.serve(now, link);
     }
 
-    /// The event of a scheduled link has come.
+    /// Handles the event of a scheduled link.
     #[cold]
     pub(crate) fn on_serve(&mut self, now: Time, link: u32) {
         let link = link as usize;
@@ -328,13 +328,13 @@ impl Fabric {
         }
     }
 
-    /// Lets a scheduled link transmit what it can now, and arranges for it to be asked again.
+    /// Lets a scheduled link transmit now and schedules its next event.
     fn serve(&mut self, now: Time, link: usize) {
         loop {
             let Some(scheduled) = &mut self.scheduled[link] else { return };
             let next = scheduled.link().next_dequeue(now);
             if next > now {
-                if scheduled.must_be_asked_at(next) {
+                if scheduled.needs_event_at(next) {
                     self.wheel.push(next, Event::Serve(link as u32));
                 }
                 return;
@@ -353,8 +353,8 @@ impl Fabric {
         }
     }
 
-    /// Sends a packet that leaves a scheduled link on its way. Its arrival is always an event,
-    /// so that arrivals of a flow come in order however the link was served.
+    /// Forwards a packet that leaves a scheduled link. Its arrival is always an event,
+    /// so that a flow's packets arrive in order whatever the scheduler did.
     fn pass_on(&mut self, at: Time, handle: u32, marked: bool) {
         let packet = self.packets.get_mut(handle);
         packet.marks.congestion |= marked;
@@ -366,7 +366,7 @@ impl Fabric {
         }
     }
 
-    /// Takes what a scheduled link dropped out of the network.
+    /// Removes from the network what a scheduled link dropped.
     fn settle_drops(&mut self, link: usize) {
         let Some(scheduled) = &mut self.scheduled[link] else { return };
         let waiting = scheduled.link().occupancy().packets;
@@ -400,8 +400,8 @@ impl Fabric {
         }
     }
 
-    /// True where a route's packets come in the order of sending and the first link of the way
-    /// back carries nothing else: what the receiver answers can then be computed ahead.
+    /// True if a route's packets arrive in order and the first link of the return route carries
+    /// nothing else: the receiver's answers can then be computed ahead.
     pub(crate) fn answers_can_be_computed_ahead(
         &self,
         forward: &[usize],
@@ -418,23 +418,23 @@ impl Fabric {
         ordered && alone && back.first().is_some_and(plain)
     }
 
-    /// Hands what leaves a link to `tap`. A tap only listens: packets come to each link in the
-    /// order of their times, computed ahead or not, so that a run goes the same way without it.
+    /// Sends what leaves a link to `tap`. A tap does not change the run: packets reach each link
+    /// in the order of their times, computed ahead or not.
     pub(crate) fn set_tap(&mut self, link: usize, tap: Tap) {
-        self.watches[link].get_or_insert_with(|| Box::new(Watch::of_nothing())).set_tap(tap);
+        self.watches[link].get_or_insert_with(|| Box::new(Watch::disabled())).set_tap(tap);
         let steps = self.steps.iter_mut().filter(|step| step.0 != Step::ARRIVED.0);
         for step in steps.filter(|step| step.link() == link) {
             step.0 |= Step::WATCHED;
         }
     }
 
-    /// True where the tap of `link` cannot go on.
+    /// True if the tap of `link` has failed.
     pub(crate) fn tap_has_failed(&self, link: usize) -> bool {
         let watch = self.watches[link].as_ref();
         watch.and_then(|watch| watch.tap()).is_some_and(Tap::has_failed)
     }
 
-    /// What happened on each link until `now`, by place.
+    /// Counters of each link until `now`, by place.
     pub(crate) fn link_statistics(&self, now: Time) -> impl Iterator<Item = LinkStatistics> + '_ {
         let links = self.links.iter().zip(&self.scheduled).zip(self.offered_ahead(now));
         links.map(move |((link, scheduled), ahead)| match scheduled {
@@ -443,7 +443,7 @@ impl Fabric {
         })
     }
 
-    /// Packets waiting before a link.
+    /// Packets waiting at a link.
     pub(crate) fn waiting(&mut self, link: usize, now: Time) -> u64 {
         let occupancy = match &self.scheduled[link] {
             Some(scheduled) => scheduled.link().occupancy(),
@@ -452,12 +452,12 @@ impl Fabric {
         occupancy.packets.get()
     }
 
-    /// What the watched links saw.
+    /// Records of the watched links.
     pub(crate) fn watches(&self) -> &[Option<Box<Watch>>] {
         &self.watches
     }
 
-    /// The measured span begins: watched links count anew.
+    /// The measured span begins: watched links reset their counters.
     pub(crate) fn restart_watches(&mut self) {
         self.watches.iter_mut().flatten().for_each(|watch| watch.restart_counts());
     }
@@ -467,12 +467,12 @@ impl Fabric {
         self.dropped[flow as usize]
     }
 
-    /// What it took so far.
+    /// The work so far.
     pub(crate) fn work(&self) -> Work {
-        Work { events: self.events, most_packets_under_way: self.packets.most() }
+        Work { events: self.events, most_packets_under_way: self.packets.max_held() }
     }
 
-    /// For each link, what was offered to it ahead of time and reaches it only after `now`.
+    /// For each link, packets offered ahead of time that reach it only after `now`.
     fn offered_ahead(&self, now: Time) -> Vec<Occupancy> {
         let mut ahead = vec![Occupancy::default(); self.links.len()];
         for (_, event) in self.wheel.iter() {
@@ -488,25 +488,25 @@ impl Fabric {
     }
 }
 
-/// True for a link that only one other link feeds, where nothing overtakes on the way and
-/// nobody watches. A scheduled link decides by what has come: it is never told ahead.
+/// True for a link that only one other link feeds, if nothing overtakes on the way and the
+/// link is not watched. A scheduled link needs actual arrivals: it is never offered ahead.
 fn links_fed_by_one(
     links: &[Element],
     routes: &[&[usize]],
     watches: &[Option<Box<Watch>>],
 ) -> Vec<bool> {
-    const NOBODY: usize = usize::MAX;
+    const NO_FEEDER: usize = usize::MAX;
     let mut feeders: Vec<Option<usize>> = vec![None; links.len()];
     let mut several = vec![false; links.len()];
     for route in routes {
-        let mut before = NOBODY;
+        let mut before = NO_FEEDER;
         for link in *route {
             several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
             feeders[*link] = Some(before);
             before = *link;
         }
     }
-    let ordered = |feeder: usize| feeder != NOBODY && !links[feeder].reorders();
+    let ordered = |feeder: usize| feeder != NO_FEEDER && !links[feeder].reorders();
     feeders
         .iter()
         .enumerate()

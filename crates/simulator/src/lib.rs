@@ -3,19 +3,19 @@
 //! A [`Simulation`] is one run of a scenario with one seed, in virtual time, on one thread; it
 //! yields [`Results`]: Arrow tables by the schemas of `ontempo_scenario::tables`. The same
 //! scenario and seed give the same bytes on every machine. Runs share nothing, so that a study
-//! runs as many at once as the machine has cores. What crosses a link can be written as it
-//! happens, for Wireshark ([`Simulation::trace`]); a [`RunFolder`] puts a run on disk whole or
-//! not at all, and [`read_tables`] reads it back.
+//! runs as many at once as the machine has cores. Packets that cross a link can be written as
+//! they pass, for Wireshark ([`Simulation::trace`]); a [`RunFolder`] writes a run to disk
+//! completely or not at all, and [`read_tables`] reads it.
 //!
 //! Hosts are one-way, as in ns-2: a TCP flow sends data forward and ACKs of 40 bytes back over
-//! real links, without a handshake. What a flow does is decided by `ontempo-mechanisms`, what a
-//! link does by `ontempo-network`; here are only time, routes and counting.
+//! real links, without a handshake. `ontempo-mechanisms` decides what a flow does and
+//! `ontempo-network` what a link does; this crate holds time, routes and counters.
 //!
-//! A link whose discipline decides at dequeue (CoDel, FQ-CoDel) costs an event a packet more.
+//! A link whose discipline decides at dequeue (CoDel, FQ-CoDel) costs one more event per packet.
 //!
-//! Two ideas make it fast. A first-in first-out link knows when a packet will have left at the
-//! moment it is offered, so that a hop is one event; a link that only one other link feeds is
-//! computed ahead and takes none. And events wait in a timing wheel, whose cost does not grow
+//! Two ideas make it fast. A first-in first-out link knows a packet's departure time when the
+//! packet is offered, so that a hop is one event; a link fed by only one other link is computed
+//! ahead and costs no event. And events wait in a timing wheel, whose cost does not grow
 //! with their number.
 
 mod agents;

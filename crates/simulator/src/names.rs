@@ -1,12 +1,12 @@
-//! What things are called in the tables: all that is kept of a layout once its run is built.
+//! Names for the tables: all that remains of a layout once its run is assembled.
 
 use ontempo_foundation::Time;
 use ontempo_scenario::{LaidLink, Layout};
 
 /// Names of nodes, links, groups and flows, by place.
 ///
-/// A layout also says how every link is made; with tens of thousands of them, that is worth
-/// letting go of.
+/// A layout also describes how every link is built; with tens of thousands of links, freeing
+/// it saves memory.
 pub(crate) struct Names {
     pub(crate) nodes: Vec<Box<str>>,
     pub(crate) links: Vec<NamedLink>,
@@ -14,14 +14,14 @@ pub(crate) struct Names {
     pub(crate) flows: Vec<NamedFlow>,
 }
 
-/// A link and the nodes that it joins.
+/// A link and its two nodes.
 pub(crate) struct NamedLink {
     pub(crate) name: Box<str>,
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// A flow is named by its group and its number there.
+/// A flow, identified by its group and its number there.
 pub(crate) struct NamedFlow {
     pub(crate) group: u32,
     pub(crate) index: u32,
@@ -35,7 +35,7 @@ impl From<Layout> for Names {
             from: laid.from as u32,
             to: laid.to as u32,
         };
-        // Not collected, which would keep the memory of the far larger links of the layout.
+        // Not `collect`, which would reuse the far larger allocation of the layout's links.
         let mut links = Vec::with_capacity(layout.links.len());
         links.extend(layout.links.into_iter().map(named));
         let flows = layout.flows.iter().map(|laid| NamedFlow {

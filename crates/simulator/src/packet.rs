@@ -1,19 +1,19 @@
-//! Packets on their way, and the pool that holds them.
+//! Packets in the network, and the pool that holds them.
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::recovery::SackBlock;
 
-/// What a packet is and what was done to it.
+/// Flags of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// An acknowledgement rather than data.
     pub(crate) ack: bool,
     /// Congestion experienced (data), or its echo (ACK).
     pub(crate) congestion: bool,
-    /// May be marked instead of dropped.
+    /// ECN-capable: may be marked instead of dropped.
     pub(crate) ecn_capable: bool,
-    /// Sent before.
+    /// A retransmission.
     pub(crate) retransmission: bool,
 }
 
@@ -25,7 +25,7 @@ struct RelativeBlock {
 }
 
 impl RelativeBlock {
-    /// A block's place holding other data.
+    /// Reads other data from a block's place.
     fn of_word(word: u64) -> Self {
         Self { start: (word >> 32) as u32, end: word as u32 }
     }
@@ -35,22 +35,22 @@ impl RelativeBlock {
     }
 }
 
-/// At most this many SACK blocks fit into an ACK.
+/// Maximum number of SACK blocks in an ACK.
 pub(crate) const MAX_BLOCKS: usize = 3;
 
-/// A packet: one cache line.
+/// A packet; it fills one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Packet {
     pub(crate) flow: u32,
-    /// Place of its next step in the routes.
+    /// Index of its next step in the routes.
     pub(crate) step: u32,
     /// Data: its number. ACK: the lowest number that has not arrived; of ADUs, the highest
     /// transmission that has.
     pub(crate) number: u64,
-    /// Data: when it was sent. ACK: that of the data packet that it answers.
+    /// Data: when it was sent. ACK: when the data packet that it answers was sent.
     pub(crate) stamp: Time,
-    /// When it reached the link that it was last offered to.
+    /// When it reached the link to which it was last offered.
     pub(crate) entered: Time,
     /// Bytes on the wire.
     pub(crate) size: u32,
@@ -73,7 +73,7 @@ impl Packet {
         }
     }
 
-    /// Puts `blocks` into an ACK; those beyond the third, and beyond 2^32 packets, do not fit.
+    /// Stores `blocks` in an ACK; those beyond the third, and beyond 2^32 packets, do not fit.
     pub(crate) fn set_blocks(&mut self, blocks: &[SackBlock]) {
         for (slot, block) in self.blocks.iter_mut().zip(blocks) {
             let start = u32::try_from(block.start - self.number);
@@ -84,18 +84,18 @@ impl Packet {
         }
     }
 
-    /// Puts a count into a report, or the sender's window into a data packet, where an ACK has
-    /// its first block.
+    /// Stores a counter in a report, or the sender's window in a data packet, in place of an
+    /// ACK's first block.
     pub(crate) fn set_count(&mut self, count: u64) {
         self.blocks[0] = RelativeBlock { start: (count >> 32) as u32, end: count as u32 };
     }
 
-    /// The count of a report, or the window of a data packet.
+    /// The counter of a report, or the window of a data packet.
     pub(crate) fn count(&self) -> u64 {
         u64::from(self.blocks[0].start) << 32 | u64::from(self.blocks[0].end)
     }
 
-    /// Its blocks and how many there are.
+    /// Its SACK blocks and their number.
     pub(crate) fn blocks(&self) -> ([SackBlock; MAX_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();
         let absolute = self.blocks.map(|block| SackBlock {
@@ -105,7 +105,7 @@ impl Packet {
         (absolute, count)
     }
 
-    /// Makes it carry a transmission of an ADU, where a TCP packet has its blocks.
+    /// Stores a transmission of an ADU in place of TCP's blocks.
     pub(crate) fn set_transmission(&mut self, transmission: &Transmission) {
         self.marks.retransmission = transmission.again;
         self.blocks[0] = RelativeBlock::of_word(transmission.number);
@@ -122,7 +122,7 @@ impl Packet {
         }
     }
 
-    /// Makes it acknowledge ADUs.
+    /// Stores an acknowledgement of ADUs.
     pub(crate) fn set_adu_ack(&mut self, ack: &AduAck) {
         self.marks.ack = true;
         self.number = ack.largest;
@@ -138,7 +138,7 @@ impl Packet {
     }
 }
 
-/// Packets by handle; a freed place is used again first, while it is still in the cache.
+/// Packets by handle; a freed slot is reused first, while it is still in the cache.
 #[derive(Default)]
 pub(crate) struct Pool {
     packets: Vec<Packet>,
@@ -160,8 +160,8 @@ impl Pool {
         self.packets[handle as usize]
     }
 
-    /// The most packets that it ever held at a time.
-    pub(crate) fn most(&self) -> u64 {
+    /// Largest number of packets held at a time.
+    pub(crate) fn max_held(&self) -> u64 {
         self.packets.len() as u64
     }
 

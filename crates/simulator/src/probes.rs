@@ -1,4 +1,4 @@
-//! Probes: samples of windows, round trips and queues, and the reactions of controllers.
+//! Probes: samples of windows, RTTs and queues, and the reactions of controllers.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use crate::agents::Agent;
 use crate::fabric::{Event, Fabric};
 use crate::names::Names;
 
-/// What is recorded while a run goes on.
+/// Records made during a run.
 pub(crate) struct Probes {
     every: Option<Duration>,
-    /// Flows that are sampled, with their names.
+    /// Sampled flows, with their names.
     flows: Vec<(usize, String)>,
-    /// Links that are sampled.
+    /// Sampled links.
     links: Vec<usize>,
     pub(crate) samples: Rows,
     reactions: Option<Reactions>,
@@ -26,7 +26,7 @@ pub(crate) struct Probes {
 /// Reactions of the congestion controllers.
 struct Reactions {
     rows: Rows,
-    /// Reductions, timeouts and early responses of each flow that were noted already.
+    /// Reductions, timeouts and early responses of each flow already recorded.
     noted: Vec<(u64, u64, u64)>,
     places: Vec<(String, u64)>,
 }
@@ -129,7 +129,7 @@ impl Probes {
         }
     }
 
-    /// When the next sample is taken, one being taken or due at `now`.
+    /// The time of the next sample after the one due at `now`.
     pub(crate) fn next_sample(&self, now: Time) -> Time {
         self.every.map_or(Time::NEVER, |every| now + every)
     }
@@ -138,9 +138,9 @@ impl Probes {
         self.reactions.is_some()
     }
 
-    /// Notes what the flow's controller did since it was last asked.
+    /// Records the reactions of the flow's controller since the last call.
     #[cold]
-    pub(crate) fn note_reactions(&mut self, now: Time, flow: u32, agent: &Agent) {
+    pub(crate) fn record_reactions(&mut self, now: Time, flow: u32, agent: &Agent) {
         let (Some(reactions), Some(congestion)) = (&mut self.reactions, agent.congestion()) else {
             return;
         };

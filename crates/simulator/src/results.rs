@@ -13,12 +13,12 @@ use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS,
 use crate::fabric::Work;
 use crate::run::Run;
 
-/// What a run yields.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     /// The tables, in the order of `ontempo_scenario::tables::TABLES`.
     pub tables: Vec<ResultTable>,
-    /// What it took.
+    /// The work of the run.
     pub work: Work,
 }
 
@@ -31,7 +31,7 @@ impl Results {
     /// Writes every table into `folder` as Parquet, all or none.
     ///
     /// # Errors
-    /// Where the folder cannot be made or written, or the disk is full.
+    /// If the folder cannot be created or written, or the disk is full.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let mut run = RunFolder::begin(folder)?;
         run.write_tables(&self.tables)?;
@@ -39,7 +39,7 @@ impl Results {
     }
 }
 
-/// The measured span begins: what was counted before does not count.
+/// The measured span begins: earlier counts are subtracted.
 pub(crate) fn begin_measuring(run: &mut Run, now: Time) {
     run.measured.from = now;
     run.measured.flows = flow_totals(run);
@@ -66,7 +66,7 @@ pub(crate) fn collect(run: &mut Run) -> Results {
     let flows = flows(run).finish();
     let (playout, adus) = (playout(run).finish(), adus(run).finish());
     let (messages, intervals) = (messages(run).finish(), intervals(run).finish());
-    // A large run's agents need not be there while its many links are told of.
+    // Free the agents of a large run before the rows of its many links are built.
     run.agents = Vec::new();
     let links = links_table(run, &link_totals(run, run.end)).finish();
     let (queues, packets) = (queues(run).finish(), packets(run).finish());
@@ -76,7 +76,7 @@ pub(crate) fn collect(run: &mut Run) -> Results {
     Results { tables, work: run.fabric.work() }
 }
 
-/// How the tables name the flow of this number.
+/// The flow of this number as the tables identify it.
 fn named(run: &Run, number: usize) -> Flow<'_> {
     let index = u64::from(run.names.flows[number].index);
     Flow { number: number as u64, group: run.names.group_of(number), index }

@@ -1,4 +1,4 @@
-//! A run under way: what the engine moves, and what its tables are made of.
+//! A run in progress: the state that the engine advances and the tables are built from.
 
 use ontempo_foundation::Time;
 use ontempo_runtime::{FlowTotals, LinkTotals};
@@ -8,7 +8,7 @@ use crate::fabric::Fabric;
 use crate::names::Names;
 use crate::probes::Probes;
 
-/// Everything that a run computes and counts.
+/// All state of a run.
 pub(crate) struct Run {
     pub(crate) agents: Vec<Agent>,
     pub(crate) fabric: Fabric,
@@ -18,7 +18,7 @@ pub(crate) struct Run {
     pub(crate) measured: Measured,
 }
 
-/// The measured span, and the totals with which it began; none where it is the whole run.
+/// The measured span, and the totals at its start; `None` if it is the whole run.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) from: Time,

@@ -1,13 +1,13 @@
-//! A scheduled link in the simulator: the link, and the one event that will serve it.
+//! A scheduled link in the simulator: the link, and its one pending event.
 
 use ontempo_foundation::Time;
 use ontempo_network::{Departure, Dropped, Queued, ScheduledLink};
 
-/// A scheduled link, when it will be asked next, and what it dropped meanwhile.
+/// A scheduled link, its next event, and the packets that it dropped.
 pub(crate) struct Scheduled {
     link: Box<ScheduledLink>,
-    /// When its earliest event comes; [`Time::NEVER`] where none waits. A later one that still
-    /// waits is ignored when it comes.
+    /// When its earliest event comes; [`Time::NEVER`] if none is pending. A later event that is
+    /// still pending is ignored.
     asked_at: Time,
     drops: Vec<Dropped>,
 }
@@ -29,12 +29,12 @@ impl Scheduled {
         self.link.dequeue(now, &mut self.drops)
     }
 
-    /// One of the packets dropped by the calls before.
+    /// One of the packets dropped by earlier calls.
     pub(crate) fn take_drop(&mut self) -> Option<Dropped> {
         self.drops.pop()
     }
 
-    /// Called when an event of it comes: true where it is the one that is awaited.
+    /// Called at an event of the link: true if it is the expected one.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         let is_due = now == self.asked_at;
         if is_due {
@@ -43,8 +43,8 @@ impl Scheduled {
         is_due
     }
 
-    /// True where it takes a new event for the link to be asked at `time`.
-    pub(crate) fn must_be_asked_at(&mut self, time: Time) -> bool {
+    /// True if serving the link at `time` needs a new event.
+    pub(crate) fn needs_event_at(&mut self, time: Time) -> bool {
         let is_new = time < self.asked_at;
         if is_new {
             self.asked_at = time;

@@ -16,7 +16,7 @@ use crate::results::{self, Results};
 use crate::run::{Measured, Run};
 use crate::trace::{self, Ends, Tap, Trace};
 
-/// How another thread follows a run and ends it.
+/// Follows the progress of a run from another thread, and cancels it.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
@@ -40,10 +40,10 @@ impl Control {
     }
 }
 
-/// With more flows than this, what they need outgrows the nearer caches.
+/// With more flows than this, their state outgrows the nearer caches.
 const FLOWS_IN_CACHE: usize = 200;
 
-/// Events between two looks at the [`Control`].
+/// Events between two checks of the [`Control`].
 const EVENTS_PER_LOOK: u32 = 1 << 15;
 
 /// One run of a scenario.
@@ -53,10 +53,10 @@ pub struct Simulation {
     run: Run,
     /// When the measured span begins.
     begins: Time,
-    /// The next time at which something is read off the agents: nothing that happens later is
+    /// The next time at which agents are read: nothing later than that is
     /// computed ahead.
     horizon: Time,
-    /// How flows appear in traces.
+    /// Addresses and ports of flows in traces.
     ends: Arc<[Ends]>,
     /// Places of the links that are traced.
     traced: Vec<usize>,
@@ -66,7 +66,7 @@ impl Simulation {
     /// Sets up the run of `scenario` with `seed`.
     ///
     /// # Errors
-    /// Where the scenario names what is not there, or an element refuses its parameters.
+    /// If the scenario names an unknown group or link, or an element refuses its parameters.
     pub fn new(scenario: &Scenario, seed: u64) -> Result<Self, SetupError> {
         let Assembly { layout, agents, mut fabric } = assemble(scenario, seed)?;
         for (number, flow) in layout.flows.iter().enumerate() {
@@ -91,12 +91,12 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Writes what crosses the link called `link` to `out` as it happens, as pcapng. The run
-    /// takes the same way and gives the same tables as without; where `out` fails, it ends as
-    /// if cancelled, and [`Trace::finish`] says why.
+    /// Writes the packets that cross the link `link` to `out` as they pass, as pcapng. The
+    /// tables are the same as without a trace; if `out` fails, the run ends as
+    /// if cancelled, and [`Trace::finish`] returns the error.
     ///
     /// # Errors
-    /// Where there is no such link.
+    /// If there is no such link.
     pub fn trace(
         &mut self,
         link: &str,
@@ -114,7 +114,7 @@ impl Simulation {
     /// Runs to the end.
     ///
     /// # Errors
-    /// [`Cancelled`] where `control` says so, or where a trace cannot be written.
+    /// [`Cancelled`] if `control` was cancelled, or if a trace cannot be written.
     pub fn run(mut self, control: &Control) -> Result<Results, Cancelled> {
         let mut until_look = EVENTS_PER_LOOK;
         let is_large = self.run.agents.len() > FLOWS_IN_CACHE;
@@ -143,16 +143,16 @@ impl Simulation {
         Ok(results::collect(&mut self.run))
     }
 
-    /// Touches what the next few dozen events will read. More flows than the processor's cache
-    /// holds cost a wait for memory at every step of every packet; asked for together, these
-    /// waits overlap. Nothing else depends on it.
+    /// Prefetches the state of the next few dozen events. With more flows than the processor's
+    /// cache holds, every step of every packet waits for memory; reading ahead overlaps these
+    /// waits. It changes no result.
     fn look_ahead(&mut self, needs: &mut Vec<Need>) {
         let mut sum = self.run.fabric.look_ahead(self.run.end, needs);
         for need in needs {
             let agent = &self.run.agents[need.flow as usize];
             sum = sum.wrapping_add(agent.touch(need.ack));
             if let Some(tcp) = agent.tcp() {
-                // What it will send on: the answer of a receiver, the next packet of a sender.
+                // The state that the reply needs: the receiver's ACK, the sender's next packet.
                 let route = if need.ack { tcp.route() } else { tcp.back() };
                 sum = sum.wrapping_add(self.run.fabric.touch_link(route));
             }
@@ -170,7 +170,7 @@ impl Simulation {
                     let ack = packet.marks.ack;
                     agent.on_packet(now, packet, fabric);
                     if ack && self.run.probes.wants_events() {
-                        self.run.probes.note_reactions(now, packet.flow, agent);
+                        self.run.probes.record_reactions(now, packet.flow, agent);
                     }
                 }
                 Transit::Arriving(at, handle) => self.arriving(now, at, handle),
@@ -182,7 +182,7 @@ impl Simulation {
                 let agent = &mut self.run.agents[flow as usize];
                 agent.on_retransmit_timer(now, fabric);
                 if self.run.probes.wants_events() {
-                    self.run.probes.note_reactions(now, flow, agent);
+                    self.run.probes.record_reactions(now, flow, agent);
                 }
             }
             Event::Acknowledge(flow) => {
@@ -201,8 +201,8 @@ impl Simulation {
         }
     }
 
-    /// A packet will arrive at `at`. Where its receiver answers at once and nobody looks before
-    /// then, it is handed over now, which spares an event.
+    /// A packet will arrive at `at`. If its receiver answers at once and no agent is read before
+    /// then, it is delivered now, which saves an event.
     #[inline]
     fn arriving(&mut self, now: Time, at: Time, handle: u32) {
         let packet = self.run.fabric.packet(handle);
@@ -218,7 +218,7 @@ impl Simulation {
         self.run.fabric.schedule(at, Event::Packet(handle));
     }
 
-    /// When something is next read off the agents, after `now`.
+    /// When agents are next read, after `now`.
     fn next_reading(&self, now: Time) -> Time {
         let sample = self.run.probes.next_sample(now);
         let begin = if self.begins > now { self.begins } else { Time::NEVER };

@@ -5,8 +5,8 @@ use ontempo_foundation::Time;
 use crate::fabric::{Event, Fabric};
 
 /// A deadline that moves far more often than it passes (a retransmission timer is set anew by
-/// every ACK). One event waits for the earliest time that the deadline had; when it comes and
-/// the deadline has moved on, it is put off to there.
+/// every ACK). One event waits for the earliest deadline; if the deadline has moved on when the
+/// event comes, the event is rescheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LazyTimer {
     deadline: Time,
@@ -36,7 +36,7 @@ impl LazyTimer {
         }
     }
 
-    /// Called when its event comes: true where the deadline has passed, which unsets it.
+    /// Called at its event: true if the deadline has passed, which clears the timer.
     pub(crate) fn expires(&mut self, now: Time, event: Event, fabric: &mut Fabric) -> bool {
         if now != self.scheduled {
             return false;

@@ -1,4 +1,4 @@
-//! Watching a link: the queue that each packet finds, and every packet that passes.
+//! Watching a link: the queue length at each arrival, and every packet that passes.
 
 use ontempo_foundation::{Packets, Time};
 use ontempo_network::{Departure, DropReason, Fate};
@@ -23,13 +23,13 @@ pub(crate) struct Seen {
     pub(crate) drops: u64,
 }
 
-/// What is kept of one link.
+/// The records of one link.
 pub(crate) struct Watch {
     /// Group of each flow.
     groups: std::sync::Arc<[u32]>,
     count_lengths: bool,
     record_packets: bool,
-    /// What packets of each group saw, by queue length.
+    /// Arrivals and drops of each group, by queue length.
     lengths: Vec<Vec<Seen>>,
     records: Vec<PacketRecord>,
     found: Packets,
@@ -57,12 +57,12 @@ impl Watch {
         }
     }
 
-    /// One that neither counts nor records.
-    pub(crate) fn of_nothing() -> Self {
+    /// A watch that neither counts nor records.
+    pub(crate) fn disabled() -> Self {
         Self::new(std::sync::Arc::new([]), 0, false, false)
     }
 
-    /// Traces every packet that leaves, too.
+    /// Also traces every packet that leaves.
     pub(crate) fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
     }
@@ -89,21 +89,21 @@ impl Watch {
         if let Some(tap) = &mut self.tap {
             match fate {
                 Fate::Arrives { starts, marked, .. } => tap.departs(starts, packet, marked),
-                // It is lost on the wire, behind the queue: it has left.
+                // It is lost on the wire, after the queue: it has left.
                 Fate::Dropped(DropReason::Loss) => tap.departs(self.starts, packet, false),
                 Fate::Dropped(_) => {}
             }
         }
     }
 
-    /// A packet joins those that wait before a scheduled link.
+    /// A packet is enqueued at a scheduled link.
     pub(crate) fn enqueued(&mut self, packet: &Packet, waiting: Packets) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.arrivals += 1;
         }
     }
 
-    /// A scheduled link drops a packet, `waiting` being left.
+    /// A scheduled link drops a packet; `waiting` packets remain.
     pub(crate) fn dropped(&mut self, packet: &Packet, waiting: Packets, reason: DropReason) {
         if let Some(seen) = self.seen(packet, waiting) {
             seen.drops += 1;
@@ -139,7 +139,7 @@ impl Watch {
         }
     }
 
-    /// Forgets what was counted so far, as the measured span begins.
+    /// Resets the counters, as the measured span begins.
     pub(crate) fn restart_counts(&mut self) {
         self.lengths.iter_mut().for_each(Vec::clear);
     }

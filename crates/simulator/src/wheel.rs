@@ -1,15 +1,15 @@
-//! The event queue: a timing wheel that is a radix heap, and the next events in order.
+//! The event queue: a timing wheel that is a radix heap, and a sorted list of the next events.
 //!
 //! An event's place is decided by the highest base-128 digit in which its time differs from the
 //! present: level 0 holds the events of the present 128 ns, one slot a nanosecond; level 1 those
 //! of the present 16,384 ns, one slot for 128 ns; and so on. When time enters a crowded slot of a
-//! higher level, its events fall to lower ones; each event falls at most a few times, so a push
+//! higher level, its events move to lower ones; each event moves at most a few times, so a push
 //! and a pop cost the same whether ten events wait or a million (a binary heap's cost grows with
-//! them). What slots the next few dozen events lie in is then sorted at once, which costs less
-//! than letting them fall on, and shows what comes next.
+//! them). The slots of the next few dozen events are then sorted at once, which costs less
+//! than moving them further down, and exposes the next events for prefetching.
 //!
 //! Events of the same time come out in the order in which they were pushed: an event and its
-//! successor fall together, first in, first out, and sorting is stable.
+//! successor move together, first in, first out, and sorting is stable.
 
 use std::iter::successors;
 
@@ -22,11 +22,11 @@ const NONE: u32 = u32::MAX;
 /// A chunk of events of 16 bytes is 512 bytes.
 const CHUNK: usize = 31;
 
-/// At most so many events are sorted at once: beyond, falling is cheaper.
+/// Maximum number of events sorted at once: beyond it, moving them down is cheaper.
 pub(crate) const MAX_NEAR: usize = 64;
 
-/// A piece of a slot's list. Pieces rather than single events: to follow a list through more
-/// memory than the cache holds, event by event, would cost more than everything else here.
+/// A piece of a slot's list. Chunks rather than single events: following a list event by event
+/// through more memory than the cache holds would dominate the cost.
 struct Chunk<E> {
     events: [(u64, E); CHUNK],
     len: u32,
@@ -51,11 +51,11 @@ pub(crate) struct Wheel<E> {
     /// All later events, in slots by level and digit.
     slots: [[Slot; SLOTS]; LEVELS],
     chunks: Vec<Chunk<E>>,
-    /// The first chunk of those that no slot has.
+    /// The first chunk of the free list.
     free: u32,
-    /// One bit a slot: which hold events.
+    /// One bit per slot: occupied.
     occupied: [u128; LEVELS],
-    /// One bit a level: which have an occupied slot.
+    /// One bit per level: has an occupied slot.
     levels: u32,
     present: u64,
 }
@@ -74,7 +74,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Puts `event` at `time`; a time in the past becomes the present.
+    /// Schedules `event` at `time`; a time in the past becomes the present.
     #[inline]
     pub(crate) fn push(&mut self, time: Time, event: E) {
         let time = time.as_nanos().max(self.present);
@@ -89,7 +89,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Takes the next event if it is due at or before `until`; time moves on to it.
+    /// Takes the next event if it is due by `until`; time advances to it.
     #[inline]
     pub(crate) fn pop_until(&mut self, until: Time) -> Option<(Time, E)> {
         if self.near.is_empty() {
@@ -104,7 +104,7 @@ impl<E: Copy> Wheel<E> {
         Some((Time::from_nanos(time), event))
     }
 
-    /// The next events, as far as they are in order already; the next one last.
+    /// The next events that are already sorted; the next one last.
     #[inline]
     pub(crate) fn near(&self) -> &[(u64, E)] {
         &self.near
@@ -121,7 +121,7 @@ impl<E: Copy> Wheel<E> {
         all.map(|(time, event)| (Time::from_nanos(*time), *event))
     }
 
-    /// Puts the next events in order where none are, if any is due until `until`.
+    /// Sorts the next events if none are sorted, if any is due by `until`.
     pub(crate) fn refill(&mut self, until: Time) {
         while self.levels != 0 {
             let level = self.levels.trailing_zeros() as usize;
@@ -157,8 +157,8 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Gives the later half of the next events back to their slots, whole slots of them: to insert
-    /// in order costs in proportion to how many there are. Where all are of one instant they stay.
+    /// Returns the later half of the sorted events to their slots, whole slots at a time: sorted
+    /// insertion costs in proportion to their number. Events of a single instant stay.
     fn spill(&mut self) {
         let (middle, _) = self.near[self.near.len() / 2];
         let level = self.level_of(middle);
@@ -175,8 +175,8 @@ impl<E: Copy> Wheel<E> {
         self.near_end = start;
     }
 
-    /// Moves time to the start of the next slot and lets its events fall; false, and nothing
-    /// moves, where that is after `until`.
+    /// Advances time to the start of the next slot and moves its events down; returns false and
+    /// changes nothing if that is after `until`.
     fn enter(&mut self, level: usize, until: u64) -> bool {
         let Some(digit) = self.first_digit(level) else { return false };
         let start = self.start_of(level, digit);
@@ -202,7 +202,7 @@ impl<E: Copy> Wheel<E> {
         (occupied != 0).then(|| occupied.trailing_zeros() as usize)
     }
 
-    /// When a slot of the present turn of its level begins.
+    /// When a slot of the current turn of its level begins.
     fn start_of(&self, level: usize, digit: usize) -> u64 {
         let shift = DIGIT_BITS * level as u32;
         let above = shift + DIGIT_BITS;
@@ -210,7 +210,7 @@ impl<E: Copy> Wheel<E> {
         higher | (digit as u64) << shift
     }
 
-    /// Empties a slot; answers the first chunk of what it held.
+    /// Empties a slot; returns the first chunk of its list.
     #[inline]
     fn vacate(&mut self, level: usize, digit: usize) -> u32 {
         self.occupied[level] &= !(1 << digit);
@@ -220,7 +220,7 @@ impl<E: Copy> Wheel<E> {
         std::mem::replace(&mut self.slots[level][digit], EMPTY).first
     }
 
-    /// Gives a chunk back; answers the one behind it.
+    /// Frees a chunk; returns the next one.
     #[inline]
     fn release(&mut self, index: u32) -> u32 {
         std::mem::replace(
@@ -229,7 +229,7 @@ impl<E: Copy> Wheel<E> {
         )
     }
 
-    /// The highest digit in which `time` differs from the present; 0 where none does.
+    /// The highest digit in which `time` differs from the present; 0 if none does.
     #[inline]
     fn level_of(&self, time: u64) -> u32 {
         let differing = time ^ self.present;
@@ -315,8 +315,8 @@ mod tests {
         }
     }
 
-    /// Thousands of events that come one after the other before the end of a slot that was taken
-    /// whole, and a thousand of one instant.
+    /// Thousands of events one after the other before the end of a slot that was sorted
+    /// as a whole, and a thousand of one instant.
     #[test]
     fn many_events_soon_or_at_once_come_in_order() {
         let mut wheel = Wheel::new();

@@ -4,8 +4,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
-/// A transfer whose window is two packets; its round trip is 44 ms without the packets' own
-/// time.
+/// A transfer with a window of two packets; its RTT is 44 ms without the packets' transmission
+/// times.
 const TWO_PACKETS: &str = r#"
     duration = "20 s"
     [topology]
@@ -36,8 +36,8 @@ fn no_ack_waits_for_more_packets_than_the_senders_window() {
     let column = |name: &str| flows.column_by_name(name).expect("there is such a column");
     let goodput = column("goodput_bps").as_primitive::<Float64Type>().value(0);
     let count = |name: &str| column(name).as_primitive::<UInt64Type>().value(0) as f64;
-    // Both packets of the window to an ACK, and none of them waits for the timer: 2 packets in 44
-    // ms and what four links take to send them.
+    // One ACK covers both packets of the window, and none waits for the timer: 2 packets in 44
+    // ms and the transmission times on four links.
     assert!((count("delivered_packets") / count("acks") - 2.0).abs() < 0.05);
     assert!((330e3..345e3).contains(&goodput), "{goodput}");
 }

@@ -1,4 +1,4 @@
-//! Whole runs of application data units: what is emitted, lost, sent again, delivered, processed.
+//! Whole runs of application data units: emitted, lost, retransmitted, delivered, processed.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
@@ -45,7 +45,7 @@ fn run_with_seed(overrides: &[&str], seed: u64) -> Results {
     simulation.run(&Control::default()).expect("nobody cancels")
 }
 
-/// A column in milliseconds, to the microsecond.
+/// A column in milliseconds, rounded to the microsecond.
 fn millis(results: &Results, name: &str) -> Vec<f64> {
     let batch = &results.table("adus").expect("it is there").batch;
     let column = batch.column_by_name(name).expect("it is there");
@@ -60,7 +60,7 @@ fn counts(results: &Results, table: &str, name: &str) -> Vec<u64> {
     column.values().to_vec()
 }
 
-/// The ADUs in the order of their delivery.
+/// The ADUs in order of delivery.
 fn order(results: &Results) -> Vec<u64> {
     let delivered = millis(results, "delivered_s");
     let mut order: Vec<u64> = (0..delivered.len() as u64).collect();
@@ -189,7 +189,7 @@ fn random_losses_on_both_ways_lose_nothing_and_the_same_seed_gives_the_same_tabl
     }
 }
 
-/// The samples of a quantity: when, in milliseconds, and its value.
+/// The samples of a quantity: time in milliseconds, and value.
 fn sampled(results: &Results, quantity: &str) -> Vec<(u64, f64)> {
     let batch = &results.table("samples").expect("it is there").batch;
     let names = batch["quantity"].as_dictionary::<Int32Type>();
@@ -210,12 +210,12 @@ fn the_buffer_and_what_is_in_flight_are_sampled() {
         let of_time = |time: &u64| samples.iter().find(|(at, _)| at == time);
         millis.iter().map(|time| of_time(time).expect("a sample").1).collect()
     };
-    // ADU n arrives 100 + 10 n ms after the start. Number 4 comes at 360 ms; those behind it wait
-    // until then, and are taken one each 4 ms.
+    // ADU n arrives 100 + 10 n ms after the start. Number 4 arrives at 360 ms; those behind it wait
+    // until then, and are taken one every 4 ms.
     let waiting = at("buffered_adus", &[125, 175, 225, 275, 325, 375, 425]);
     assert_eq!(waiting, [0.0, 3.0, 8.0, 13.0, 15.0, 12.0, 0.0]);
-    // One is sent each 10 ms; the first two are acknowledged after 210 ms, two more each 20 ms. The
-    // last and the one sent again are acknowledged together, at 460 ms.
+    // One is sent every 10 ms; the first two are acknowledged after 210 ms, two more every 20 ms. The
+    // last and the retransmitted one are acknowledged together, at 460 ms.
     let in_flight = at("in_flight_packets", &[125, 175, 225, 450, 475]);
     assert_eq!(in_flight, [13.0, 18.0, 18.0, 2.0, 0.0]);
 }

@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
-/// Three flows of 500 kbit/s crowd a link of 1 Mbit/s; a fourth sends 400 kbit/s.
+/// Three flows of 500 kbit/s overload a link of 1 Mbit/s; a fourth sends 400 kbit/s.
 const CROWDED: &str = r#"
     duration = "30 s"
     [topology]
@@ -40,7 +40,7 @@ fn run(text: &str) -> Results {
     simulation.run(&Control::default()).expect("nobody cancels it")
 }
 
-/// The values of a column in the rows of a group; those without a value are left out.
+/// The values of a column in the rows of a group, without null values.
 fn column(results: &Results, table: &str, name: &str, group: &str) -> Vec<f64> {
     let batch = &results.table(table).expect("there is such a table").batch;
     let column = |name: &str| batch.column_by_name(name).expect("there is such a column");
@@ -80,14 +80,14 @@ fn a_reserved_flow_loses_nothing_and_keeps_to_its_delay_bound_in_a_crowd() {
         let with = run(&format!("{text}{RESERVATION}"));
         assert_eq!(loss(&with, "video"), 0.0, "{kind}");
         assert!(loss(&with, "crowd") > loss(&without, "crowd"), "{kind}");
-        // Propagation, two access links, the packet itself, and b / r + M / C.
+        // Propagation, two access links, the packet's own transmission, and b / r + M / C.
         let bound = 0.007 + 0.0016 + 0.060 + 0.008;
         assert!(longest(&with, "video") <= bound, "{kind}: {} s", longest(&with, "video"));
     }
 }
 
 #[test]
-fn what_a_flow_sends_beyond_its_reservation_shares_the_fate_of_the_others() {
+fn traffic_beyond_a_reservation_is_best_effort() {
     let meagre = RESERVATION.replace("400 kbit/s", "200 kbit/s");
     let lost = loss(&run(&format!("{CROWDED}{meagre}")), "video");
     assert!(lost > 10.0 && lost < 50.0, "of twice what is reserved {lost} % is lost");
@@ -140,7 +140,7 @@ fn a_request_follows_each_answer_after_the_pause_and_an_answer_each_request() {
 }
 
 #[test]
-fn intervals_add_up_to_what_the_messages_say() {
+fn intervals_add_up_to_the_messages() {
     let results = run(CONVERSATION);
     let received = column(&results, "intervals", "received_messages", "images");
     let messages = column(&results, "messages", "delay_s", "images");
@@ -171,6 +171,6 @@ fn a_program_that_blocks_sends_no_faster_than_its_socket_takes() {
     let results = run(text);
     let rate = |name: &str| mean(&column(&results, "intervals", name, "program"));
     assert!((rate("sent_bps") - rate("received_bps")).abs() < 2_000.0);
-    // Eight packets ahead at 40 ms each, and the one that waits for room.
+    // Eight packets ahead at 40 ms each, and the one that waits for buffer space.
     assert!(longest(&results, "program") < 9.5 * 0.040 + 0.010);
 }

@@ -1,10 +1,10 @@
-//! Links whose queue is managed or scheduled, in whole runs.
+//! Links with managed or scheduled queues, in whole runs.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
-/// Runs eight TCPs and two agents that adapt their spacing over a bottleneck with this queue.
+/// Runs eight TCPs and two spaced flows with adaptive spacing over a bottleneck with this queue.
 fn run(queue: &str) -> Results {
     let text = format!(
         r#"

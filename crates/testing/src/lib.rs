@@ -1,6 +1,6 @@
-//! What tests share: a test that this machine cannot run is recorded as skipped.
+//! Shared by tests: records a test that this machine cannot run as skipped.
 //!
-//! cargo's harness knows passed and failed alone, and hides what a passed test prints. A test that
+//! cargo's harness knows only passed and failed, and hides the output of passed tests. A test that
 //! skips itself is therefore recorded in a file, which `make test` counts.
 
 use std::env;
@@ -9,10 +9,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// The environment variable that names the file of skips. Each line holds kind, test and reason,
-/// with tabs between.
+/// separated by tabs.
 pub const SKIPS: &str = "ONTEMPO_SKIPS";
 
-/// Records that the running test is skipped, and why, and ends it. Takes what `format!` takes.
+/// Records the running test as skipped, with the reason, and returns from it.
+/// Arguments as for `format!`.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => {{
@@ -21,24 +22,24 @@ macro_rules! skip {
     }};
 }
 
-/// Records that the running test is skipped, and why: on standard error, and in the file that
+/// Records the running test as skipped, with the reason: on standard error, and in the file that
 /// [`SKIPS`] names.
 ///
 /// # Panics
 ///
-/// When the file cannot be written: a skip that nobody sees would count as passed.
+/// If the file cannot be written: an unseen skip would count as passed.
 pub fn record_skip(reason: &str) {
     let program = env::current_exe().unwrap_or_default();
     let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // The harness names each test's thread after it.
+    // The harness names each test's thread after the test.
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a thread without a name");
     let reason = one_line(reason);
-    // Past the harness, which captures `eprintln!`.
+    // Not `eprintln!`, which the harness captures.
     let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}");
     let Some(file) = env::var_os(SKIPS) else { return };
     let line = format!("rust\t{program} {test}\t{reason}\n");
-    // One write of a short line to a file opened for appending stays whole beside others'.
+    // A single write of a short line in append mode is not interleaved with others'.
     let written = OpenOptions::new()
         .create(true)
         .append(true)
@@ -60,7 +61,7 @@ pub fn has_program(name: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// True where all these programs are installed; otherwise the running test is recorded as skipped.
+/// True if all these programs are installed; otherwise records the running test as skipped.
 #[must_use]
 pub fn require_programs(names: &[&str]) -> bool {
     let missing = names.iter().find(|name| !has_program(name));
@@ -70,7 +71,7 @@ pub fn require_programs(names: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// True where this process has the rights of root; otherwise the running test is recorded as
+/// True if this process has the rights of root; otherwise records the running test as
 /// skipped.
 #[must_use]
 pub fn require_root() -> bool {
@@ -82,7 +83,7 @@ pub fn require_root() -> bool {
     is_root
 }
 
-/// The effective user of a process, by its `/proc/PID/status`.
+/// The effective user ID in a process's `/proc/PID/status`.
 fn effective_user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -95,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// What a test writes that skips itself; run by the test below, in a process of its own.
+    /// A test that skips itself; run by the test below in a separate process.
     #[test]
     fn a_child_that_skips() {
         if env::var_os("ONTEMPO_TESTING_CHILD").is_some() {

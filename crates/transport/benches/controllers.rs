@@ -1,11 +1,12 @@
-//! Which congestion control suits media best: `cargo bench -p ontempo-transport --bench controllers`.
+//! Which congestion control suits media best: `cargo bench -p ontempo-transport --bench
+//! controllers`.
 //!
-//! Not of this machine's speed but of the mechanisms: all of it runs in virtual time, and gives the
-//! same figures everywhere. One connection carries video (4 Mbit/s, 25 units a second, each
-//! dropped 1.5 round trips and 100 ms after it was made) and data that never ends, over 10 Mbit/s,
-//! alone or beside a CUBIC connection that sends data without end. Printed are the share of video
-//! units that came late or never, the goodput of video and data, and how long the connection's
-//! packets waited for the bottleneck.
+//! Everything runs in virtual time, so the results do not depend on the machine. One connection
+//! sends video (4 Mbit/s, 25 units a second, each
+//! dropped 1.5 round trips and 100 ms after it was made) and endless data, over 10 Mbit/s,
+//! alone or beside a CUBIC connection that sends endless data. It prints the share of video units
+//! that arrived late or never, the goodput of video and data, and the queueing delay of the
+//! connection's packets at the bottleneck.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,12 +23,12 @@ use ontempo_transport::{
 };
 
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
-/// With the headers of IPv4 and UDP.
+/// Bytes of a packet with the headers of IPv4 and UDP.
 const PACKET: f64 = 1_228.0;
 const FRAME: Duration = Duration::from_millis(40);
 const FRAME_BYTES: usize = 20_000;
 const DATA_BYTES: usize = 10_000;
-/// What comes before is the controls' start.
+/// Measuring starts here, after the start of congestion control.
 const FROM: Time = Time::from_nanos(5_000_000_000);
 const UNTIL: Time = Time::from_nanos(35_000_000_000);
 
@@ -44,27 +45,27 @@ const CONTROLS: [CongestionName; 6] = [
     CongestionName::PspDamped,
 ];
 
-/// One run's setting.
+/// The setting of one run.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     control: CongestionName,
     round_trip: Duration,
-    /// Of the bandwidth-delay product.
+    /// As a multiple of the bandwidth-delay product.
     buffer: f64,
     loss: f64,
     beside_cubic: bool,
 }
 
-/// What came of it.
+/// The result of one run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    /// Of video units, 0 to 1.
+    /// Share of late or lost video units, 0 to 1.
     late: f64,
-    /// Mbit/s of video and data.
+    /// Video and data, Mbit/s.
     goodput: f64,
-    /// Mbit/s of the other connection.
+    /// Goodput of the other connection, Mbit/s.
     other: f64,
-    /// Mean and 95th percentile, ms.
+    /// Queueing delay, mean and 95th percentile, ms.
     queueing: [f64; 2],
 }
 
@@ -85,14 +86,14 @@ struct Sender {
 }
 
 impl Sender {
-    fn begin(network: &mut Network, node: usize, endpoint: Endpoint, identity: &Identity) -> Self {
+    fn start(network: &mut Network, node: usize, endpoint: Endpoint, identity: &Identity) -> Self {
         let at = network.add(endpoint, address(node as u8 + 1));
         assert_eq!(at, node);
         let trust = Trust::Fingerprint(identity.fingerprint());
         let id = network
             .endpoint(node)
             .connect(Time::ZERO, address(2), "server", &trust, Token::default())
-            .expect("a connection can be begun");
+            .expect("the handshake can be started");
         Self {
             node,
             id,
@@ -104,8 +105,9 @@ impl Sender {
         }
     }
 
-    /// Hands over what is due and what there is room for; answers when the next frame is.
-    fn go_on(&mut self, network: &mut Network, lifetime: Duration) -> Time {
+    /// Sends a due frame, and data while the send queue has space; returns the time of the next
+    /// frame.
+    fn send_due(&mut self, network: &mut Network, lifetime: Duration) -> Time {
         let now = network.now();
         while let Some(event) = network.endpoint(self.node).poll_event() {
             match event {
@@ -138,7 +140,7 @@ impl Sender {
                 priority: 200,
                 depends_on: Vec::new(),
             };
-            // What finds no room is late as well.
+            // A frame that finds the send queue full counts as late.
             if connection.send(now, video, unit).is_ok() {
                 self.made.push(now);
             }
@@ -153,17 +155,17 @@ impl Sender {
     }
 }
 
-/// What the server took: when each video unit came, and bytes since `FROM`.
+/// Received by the server: the arrival of each video unit, and bytes since `FROM`.
 #[derive(Default)]
-struct Taken {
+struct Received {
     accepted: Vec<ConnectionId>,
     video: BTreeMap<u64, Time>,
     is_video: BTreeMap<(ConnectionId, FlowId), bool>,
     bytes: BTreeMap<ConnectionId, u64>,
 }
 
-impl Taken {
-    fn take(&mut self, network: &mut Network) {
+impl Received {
+    fn read(&mut self, network: &mut Network) {
         let now = network.now();
         let server = network.endpoint(SERVER);
         while let Some(event) = server.poll_event() {
@@ -175,11 +177,11 @@ impl Taken {
                 _ => {}
             }
         }
-        let mut took = false;
+        let mut any = false;
         for ((id, flow), is_video) in &self.is_video {
             let Some(connection) = server.connection(*id) else { continue };
             while let Some(delivery) = connection.receive(*flow) {
-                took = true;
+                any = true;
                 let Delivery::Unit(unit) = delivery else { continue };
                 if now >= FROM {
                     *self.bytes.entry(*id).or_default() += unit.data.len() as u64;
@@ -189,7 +191,7 @@ impl Taken {
                 }
             }
         }
-        if took {
+        if any {
             network.flush(SERVER);
         }
     }
@@ -210,30 +212,30 @@ fn run(setting: &Setting, identity: &Identity) -> Outcome {
         ..Configuration::default()
     };
     let client = Endpoint::new(with(setting.control), [1; 32]);
-    let mut senders = vec![Sender::begin(&mut network, MEDIA, client, identity)];
+    let mut senders = vec![Sender::start(&mut network, MEDIA, client, identity)];
     let mut server = Endpoint::new(Configuration::default(), [2; 32]);
     server.listen(identity, Token::default()).expect("the identity can be used");
     network.add(server, address(2));
     network.join(MEDIA, SERVER, &path, &back);
     if setting.beside_cubic {
         let other = Endpoint::new(with(CongestionName::Cubic), [3; 32]);
-        senders.push(Sender::begin(&mut network, OTHER, other, identity));
+        senders.push(Sender::start(&mut network, OTHER, other, identity));
         network.join_beside(OTHER, MEDIA, SERVER);
     }
-    let mut taken = Taken::default();
+    let mut received = Received::default();
     loop {
         let mut next = UNTIL;
         for sender in &mut senders {
-            next = next.min(sender.go_on(&mut network, lifetime));
+            next = next.min(sender.send_due(&mut network, lifetime));
             network.flush(sender.node);
         }
         if network.now() >= UNTIL {
             break;
         }
         network.step(next);
-        taken.take(&mut network);
+        received.read(&mut network);
     }
-    outcome(setting, lifetime, &network, &senders[0], &taken)
+    outcome(setting, lifetime, &network, &senders[0], &received)
 }
 
 fn outcome(
@@ -241,24 +243,24 @@ fn outcome(
     lifetime: Duration,
     network: &Network,
     media: &Sender,
-    taken: &Taken,
+    received: &Received,
 ) -> Outcome {
-    let wanted = (UNTIL.since(FROM).as_nanos() - lifetime.as_nanos()) / FRAME.as_nanos();
+    let frames = (UNTIL.since(FROM).as_nanos() - lifetime.as_nanos()) / FRAME.as_nanos();
     let until = UNTIL - lifetime;
     let in_time = media.made.iter().zip(0u64..).filter(|(made, id)| {
         (FROM..until).contains(made)
-            && taken.video.get(id).is_some_and(|came| came.since(**made) <= lifetime)
+            && received.video.get(id).is_some_and(|arrived| arrived.since(**made) <= lifetime)
     });
-    let late = 1.0 - (in_time.count() as f64 / wanted as f64).min(1.0);
+    let late = 1.0 - (in_time.count() as f64 / frames as f64).min(1.0);
     let seconds = UNTIL.since(FROM).as_secs_f64();
     let videos =
-        |id: &ConnectionId| taken.is_video.iter().any(|((of, _), video)| of == id && *video);
+        |id: &ConnectionId| received.is_video.iter().any(|((of, _), video)| of == id && *video);
     let (mut goodput, mut other) = (0.0, 0.0);
-    for (id, bytes) in &taken.bytes {
+    for (id, bytes) in &received.bytes {
         let rate = *bytes as f64 * 8.0 / seconds / 1e6;
         if videos(id) { goodput += rate } else { other += rate }
     }
-    let mut waits: Vec<f64> = network
+    let mut delays: Vec<f64> = network
         .passages()
         .iter()
         .filter(|passage| passage.from == MEDIA && passage.left >= FROM)
@@ -269,9 +271,9 @@ fn outcome(
             Some((passage.arrives?.since(passage.left).as_secs_f64() - alone) * 1e3)
         })
         .collect();
-    waits.sort_by(f64::total_cmp);
-    let mean = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
-    let p95 = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
+    delays.sort_by(f64::total_cmp);
+    let mean = delays.iter().sum::<f64>() / delays.len().max(1) as f64;
+    let p95 = delays.get(delays.len() * 95 / 100).copied().unwrap_or(0.0);
     Outcome { late, goodput, other, queueing: [mean, p95] }
 }
 
@@ -307,12 +309,12 @@ fn run_all(settings: &[Setting], identity: &Identity) -> Vec<Outcome> {
                     settings.get(place).map(|setting| (place, setting))
                 } {
                     let outcome = run(setting, identity);
-                    outcomes.lock().expect("nobody panics with it")[place] = outcome;
+                    outcomes.lock().expect("no panic with the lock")[place] = outcome;
                 }
             });
         }
     });
-    outcomes.into_inner().expect("nobody panics with it")
+    outcomes.into_inner().expect("no panic with the lock")
 }
 
 fn print_means(settings: &[Setting], outcomes: &[Outcome]) {
@@ -353,7 +355,7 @@ fn print_means(settings: &[Setting], outcomes: &[Outcome]) {
 }
 
 fn main() {
-    // `cargo test` builds and runs benches as well: that they build is enough there.
+    // `cargo test` runs benches too; building is enough there.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

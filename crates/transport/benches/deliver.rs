@@ -1,9 +1,9 @@
-//! What units over QUIC cost beside plain quinn and the kernel's TCP, over loopback:
-//! `cargo bench -p ontempo-transport --bench deliver`; a part of it by its name behind ` -- `:
-//! `whole`, `units`, `delay`, `many`.
+//! Cost of units over QUIC compared with plain quinn and the kernel's TCP, over loopback: `cargo
+//! bench -p ontempo-transport --bench deliver`, or parts of it by name after ` -- `: `whole`,
+//! `units`, `delay`, `many`.
 //!
-//! Counted is the processor time of the whole process, both ends, so that what else the machine
-//! does hardly shows. All carry the same bytes; quinn one stream, ontempo units of 64 KiB.
+//! The measure is the processor time of the whole process, both ends, which other load on the
+//! machine hardly changes. All transfer the same bytes; quinn one stream, ontempo units of 64 KiB.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -22,17 +22,18 @@ type Done<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 const BYTES: usize = 256 << 20;
 const CHUNK: usize = 64 << 10;
 
-/// Processor time of this process, s.
+/// Processor time of this process, seconds.
 fn processor() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Prints what `work` moved a second of processor time, and of time; answers the first, Gbit/s.
+/// Prints the rate of `work` per second of processor time and of wall time; returns the first in
+/// Gbit/s.
 fn measure(name: &str, bytes: usize, work: impl FnOnce() -> Done) -> Done<f64> {
-    let (used, begun) = (processor(), Instant::now());
+    let (used, started) = (processor(), Instant::now());
     work()?;
-    let (used, passed) = (processor() - used, begun.elapsed().as_secs_f64());
+    let (used, passed) = (processor() - used, started.elapsed().as_secs_f64());
     let gbit = bytes as f64 * 8e-9;
     println!("{name:28} {:6.2} Gbit/s a core, {:6.2} Gbit/s", gbit / used, gbit / passed);
     Ok(gbit / used)
@@ -47,7 +48,7 @@ fn pair(options: &Options) -> Done<(Connection, Connection)> {
     Ok((near, listener.accept()))
 }
 
-/// Takes a flow to its end; answers how many units came.
+/// Receives a flow to its end; returns the number of units.
 fn drain(far: &Connection) -> Done<u64> {
     let flow = far.accept_flow()?;
     let mut units = 0;
@@ -57,9 +58,9 @@ fn drain(far: &Connection) -> Done<u64> {
     Ok(units)
 }
 
-fn through(options: &Options, size: usize, count: usize) -> Done {
+fn transfer(options: &Options, size: usize, count: usize) -> Done {
     let (near, far) = pair(options)?;
-    let taking = spawn(move || drain(&far).map(|units| (units, far)));
+    let receiving = spawn(move || drain(&far).map(|units| (units, far)));
     let order = DeliveryOrder::OutOfOrder;
     let flow = near.open_flow(FlowConfig { order, ..FlowConfig::default() })?;
     let data = Bytes::from(vec![7; size]);
@@ -67,7 +68,7 @@ fn through(options: &Options, size: usize, count: usize) -> Done {
         flow.send(data.clone())?;
     }
     flow.finish();
-    let (units, _far) = taking.join().map_err(|_| "the receiver panicked")??;
+    let (units, _far) = receiving.join().map_err(|_| "the receiver panicked")??;
     assert_eq!(units, count as u64);
     Ok(())
 }
@@ -76,7 +77,7 @@ fn tcp() -> Done {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;
     let (mut far, _) = listener.accept()?;
-    let taking = spawn(move || {
+    let receiving = spawn(move || {
         let (mut buffer, mut all) = (vec![0; CHUNK], 0);
         while let Ok(count) = far.read(&mut buffer) {
             if count == 0 {
@@ -91,7 +92,7 @@ fn tcp() -> Done {
         near.write_all(&data)?;
     }
     drop(near);
-    assert_eq!(taking.join().map_err(|_| "the receiver panicked")?, BYTES);
+    assert_eq!(receiving.join().map_err(|_| "the receiver panicked")?, BYTES);
     Ok(())
 }
 
@@ -113,8 +114,8 @@ fn plain_quinn() -> Done {
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let far = quinn::Endpoint::server(server, at)?;
         let to = far.local_addr()?;
-        let taking = tokio::spawn(async move {
-            let incoming = far.accept().await.ok_or("nobody came")?;
+        let receiving = tokio::spawn(async move {
+            let incoming = far.accept().await.ok_or("no connection arrived")?;
             let connection = incoming.await?;
             let mut stream = connection.accept_uni().await?;
             let mut all = 0;
@@ -132,17 +133,17 @@ fn plain_quinn() -> Done {
             stream.write_chunk(data.clone()).await?;
         }
         stream.finish()?;
-        assert_eq!(taking.await??, BYTES);
+        assert_eq!(receiving.await??, BYTES);
         Ok(())
     })
 }
 
-/// Units a second of processor time, by size.
+/// Units per second of processor time, by size.
 fn units() -> Done {
     for (size, count) in [(200, 400_000), (1_200, 200_000), (100_000, 1_500)] {
-        let (used, begun) = (processor(), Instant::now());
-        through(&Options::default(), size, count)?;
-        let (used, passed) = (processor() - used, begun.elapsed().as_secs_f64());
+        let (used, started) = (processor(), Instant::now());
+        transfer(&Options::default(), size, count)?;
+        let (used, passed) = (processor() - used, started.elapsed().as_secs_f64());
         let count = count as f64 / 1e3;
         println!(
             "units of {size:6} bytes: {:8.1} k/s a core, {:8.1} k/s",
@@ -153,23 +154,23 @@ fn units() -> Done {
     Ok(())
 }
 
-/// Delay of single units of a program's, from sending to having it.
+/// Delay of single units from `send` to `receive`.
 fn delay() -> Done {
     let (near, far) = pair(&Options::default())?;
     let flow = near.open_flow(FlowConfig::default())?;
     let incoming = far.accept_flow()?;
     let mut all = Vec::new();
     for _ in 0..2_000 {
-        let begun = Instant::now();
+        let started = Instant::now();
         flow.send(Message::from(Bytes::from_static(&[7; 1_200])))?;
         incoming.receive()?;
-        all.push(begun.elapsed());
+        all.push(started.elapsed());
         std::thread::sleep(Wall::from_millis(1));
     }
     all.sort();
     let at = |share: f64| all[(share * (all.len() - 1) as f64) as usize].as_secs_f64() * 1e6;
     println!(
-        "delay of a unit: p50 {:.0} us, p99 {:.0} us, most {:.0} us",
+        "delay of a unit: p50 {:.0} us, p99 {:.0} us, max {:.0} us",
         at(0.5),
         at(0.99),
         at(1.0)
@@ -177,7 +178,7 @@ fn delay() -> Done {
     Ok(())
 }
 
-/// Resident memory of this process, bytes.
+/// Resident memory of this process in bytes.
 fn memory() -> Done<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text.split_whitespace().nth(1).ok_or("no resident pages")?.parse()?;
@@ -207,24 +208,24 @@ fn many() -> Done {
     let each = (memory()? - before) / CONNECTIONS as u64;
     println!("memory of a connection at rest, both ends: {:.1} kB", each as f64 / 1e3);
     let data = Bytes::from(vec![7; 1_250]);
-    let (used, begun, mut came) = (processor(), Instant::now(), 0u64);
+    let (used, started, mut received) = (processor(), Instant::now(), 0u64);
     for turn in 0..SECONDS * 100 {
         for flow in &flows {
             flow.send(data.clone())?;
         }
         for flow in &incoming {
             while let Some(Ok(Some(Delivery::Unit(_)))) = flow.receive_within(Wall::ZERO) {
-                came += 1;
+                received += 1;
             }
         }
-        let due = begun + Wall::from_millis(10) * (turn as u32 + 1);
+        let due = started + Wall::from_millis(10) * (turn as u32 + 1);
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
-    let passed = begun.elapsed().as_secs_f64();
+    let passed = started.elapsed().as_secs_f64();
     println!(
         "{CONNECTIONS} connections of 1 Mbit/s: {:.0} Mbit/s arrived in {passed:.1} s, {:.2} cores, \
          {:.1} kB each",
-        came as f64 * 1_250.0 * 8e-6 / passed,
+        received as f64 * 1_250.0 * 8e-6 / passed,
         (processor() - used) / passed,
         (memory()? - before) as f64 / 1e3 / CONNECTIONS as f64,
     );
@@ -240,14 +241,14 @@ fn many() -> Done {
     Ok(())
 }
 
-/// Whole units beside the same bytes on one stream of quinn and of TCP.
+/// Units of 64 KiB compared with the same bytes on one stream of quinn and of TCP.
 fn whole() -> Done {
     println!("{} MB over loopback, both ends counted", BYTES >> 20);
     measure("kernel TCP", BYTES, tcp)?;
     let mut shares = Vec::new();
     for _ in 0..3 {
         let theirs = measure("plain quinn, one stream", BYTES, plain_quinn)?;
-        let ours = || through(&Options::default(), CHUNK, BYTES / CHUNK);
+        let ours = || transfer(&Options::default(), CHUNK, BYTES / CHUNK);
         shares.push(measure("ontempo, units of 64 KiB", BYTES, ours)? / theirs);
     }
     shares.sort_by(f64::total_cmp);
@@ -256,9 +257,9 @@ fn whole() -> Done {
 }
 
 fn main() -> Done {
-    let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let parts = if asked.is_empty() { vec!["whole", "units", "delay", "many"] } else { Vec::new() };
-    for part in parts.into_iter().chain(asked.iter().map(String::as_str)) {
+    let names: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let parts = if names.is_empty() { vec!["whole", "units", "delay", "many"] } else { Vec::new() };
+    for part in parts.into_iter().chain(names.iter().map(String::as_str)) {
         match part {
             "whole" => whole()?,
             "units" => units()?,

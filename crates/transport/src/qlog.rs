@@ -276,7 +276,7 @@ struct Traced {
 
 impl Traced {
     /// Writes the metrics if they have changed.
-    fn tell(&self, now: Time) {
+    fn write_metrics(&self, now: Time) {
         let account = self.account.read();
         let metrics = self.inner.metrics();
         let mut data = json!({
@@ -335,7 +335,7 @@ impl Controller for Traced {
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, limited: bool, largest: Option<u64>) {
         self.inner.on_end_acks(now, in_flight, limited, largest);
         self.in_flight = in_flight;
-        self.tell(self.epoch.time(now));
+        self.write_metrics(self.epoch.time(now));
     }
 
     fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {
@@ -358,7 +358,7 @@ impl Controller for Traced {
     ) {
         let (persistent, ecn) = (is_persistent, is_ecn);
         self.inner.on_congestion_event(now, sent, persistent, ecn, lost_bytes, largest_lost);
-        self.tell(self.epoch.time(now));
+        self.write_metrics(self.epoch.time(now));
     }
 
     fn on_spurious_congestion_event(&mut self) {

@@ -377,5 +377,5 @@ fn mtu_of(connected: &UdpSocket, destination: SocketAddr) -> io::Result<Bytes> {
 
 #[cfg(not(target_os = "linux"))]
 fn mtu_of(_: &UdpSocket, _: SocketAddr) -> io::Result<Bytes> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux tells the MTU of a path"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux reports the MTU of a path"))
 }

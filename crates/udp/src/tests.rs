@@ -218,7 +218,7 @@ enum Seen {
     Timeout(Time),
 }
 
-/// Echoes what comes, sends `left` packets at a distance, tells of all that happens.
+/// Echoes what comes, sends `left` packets at a distance, reports every event.
 struct Recorder {
     seen: Sender<Seen>,
     echoes: Vec<(SocketAddr, Vec<u8>)>,

@@ -10,14 +10,14 @@ from ..trains import MAX_TRAIN, AdaptiveReceiver, Answer, answers, arrivals, cov
 
 FLOW = "file.0"
 ROUNDING_S = 1e-6
-"""What times in a table may be off by, and a mean interval kept in whole nanoseconds."""
+"""Tolerance of times in a table, and of a mean interval in whole nanoseconds, in seconds."""
 
 AROUND_S = 0.15
-"""How much of the time around the first loss is drawn."""
+"""The time around the first loss that is drawn."""
 
 
 def judge(results: Results) -> Finding:
-    """Hold each ACK against the algorithms, computed anew from the packets that arrived."""
+    """Compare each ACK with the algorithms, recomputed from the packets that arrived."""
     packets = results.table("packets")
     seen, answered = arrivals(packets, FLOW), answers(packets, FLOW)
     meant = AdaptiveReceiver().run(seen)

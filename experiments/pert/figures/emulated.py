@@ -43,7 +43,7 @@ AT_ONCE_S = 2e-3
 """Less than the distance of two packets at 3 Mbit/s: an ACK that comes sooner waited for none."""
 
 LATE_SHARE = 4
-"""An emulator that is late by this part of it cannot tell."""
+"""If the emulator is late by this part of it, checks are undecided."""
 
 ACCESS_BPS, ACCESS_DELAY_S = 10e6, 4e-3
 """The receiver's link, in acknowledgement.toml."""
@@ -104,7 +104,7 @@ def judge_videos(results: Results) -> Finding:
 
 
 def judge_receiver(results: Results) -> Finding:
-    """What of algorithms 1 to 3 Linux's own receiver does."""
+    """The parts of algorithms 1 to 3 that Linux's own receiver implements."""
     packets = results.table("packets")
     seen, answered = data_arrivals(packets), answers(packets, alg1.FLOW)
     gaps = out_of_order(seen)

@@ -10,13 +10,13 @@ MAX_MS = (20, 48, 100)
 """Largest queueing delays seen: the middle one is a full buffer of Table I."""
 
 ROUNDING = 1e-9
-"""What floating-point arithmetic may differ by."""
+"""Tolerance of floating-point arithmetic."""
 
 T_MIN_MS, T_MAX_MS, P_MAX = 5.0, 10.0, 0.05
 
 
 def probability(queueing_ms: float, largest_ms: float) -> float:
-    """What the mechanism itself answers."""
+    """The probability that the mechanism computes."""
     return ontempo.pert_response_probability(queueing_ms / 1e3, largest_ms / 1e3)
 
 
@@ -38,7 +38,7 @@ def expected(queueing_ms: float, largest_ms: float) -> float:
 
 
 def judge(_results: Results) -> Finding:
-    """Hold the mechanism's answers against the curve, in steps of a tenth of a millisecond."""
+    """Compare the mechanism with the curve, in steps of a tenth of a millisecond."""
     delays = [step / 10 for step in range(701)]
     series, checks = [], []
     for step, largest in enumerate(MAX_MS):

@@ -23,10 +23,10 @@ FROM_S = 120.0
 """The last 90 s of the film."""
 
 LAST_S = 90.0
-"""Of a real connection, this long at its end; of a shorter film, the second half."""
+"""Seconds at the end of a real connection; of a shorter film, its second half."""
 
 DRAWN_EVERY = 10
-"""Of the samples, one in so many is drawn."""
+"""Every n-th sample is drawn."""
 
 
 def judge(results: Results) -> Finding:

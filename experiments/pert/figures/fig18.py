@@ -1,4 +1,4 @@
-"""Figure 18: what coalesced ACKs do to the round trip that a sender measures."""
+"""Figure 18: the effect of coalesced ACKs on the round trip that a sender measures."""
 
 import math
 from itertools import pairwise

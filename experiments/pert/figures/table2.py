@@ -31,7 +31,7 @@ PLACES = {float(place): name for place, name in enumerate(SHOWN.values())}
 
 
 def judge(results: Results) -> Finding:
-    """Compare what went wrong in a play, by controller."""
+    """Compare late pictures and silences of a play, by controller."""
     plays = results.table("plays")
     counted = {quantity: by_controller(plays, quantity) for quantity in PUBLISHED}
     checks = [
@@ -44,7 +44,7 @@ def judge(results: Results) -> Finding:
         for quantity, colour in (("late_pictures", "step-0"), ("silences", "step-4"))
         for series in _series(quantity, counted[quantity], colour)
     ]
-    text = "; ".join(_told(quantity, counted[quantity]) for quantity in PUBLISHED)
+    text = "; ".join(_formatted(quantity, counted[quantity]) for quantity in PUBLISHED)
     figure = Figure(
         f"In a play, on average: {text}.",
         Axis("", ticks=PLACES, hover="%{x}"),
@@ -78,7 +78,7 @@ def _fewer(quantity: str, counted: dict[str, Interval], other: str) -> Check:
 
 
 def _idle(plays: pl.DataFrame) -> Check:
-    """The player itself keeps up: nothing is late where the link never makes the film wait."""
+    """The player itself keeps up: nothing is late if the link never delays the film."""
     free = plays.filter(rate_mbit_s=FREE_MBIT_S)
     late, silent = (int(free[quantity].sum()) for quantity in PUBLISHED)
     return Check(
@@ -125,7 +125,7 @@ def _notes(plays: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _told(quantity: str, counted: dict[str, Interval]) -> str:
+def _formatted(quantity: str, counted: dict[str, Interval]) -> str:
     values = ", ".join(f"{SHOWN[name]} {_mean(value)}" for name, value in counted.items())
     return f"{WORDS[quantity]}: {values}"
 
@@ -135,7 +135,7 @@ def _mean(value: Interval) -> str:
 
 
 def scaling(scale: Scale) -> str:
-    """In words, how much is played."""
+    """A description of the plays."""
     (plays, film), (all_plays, whole) = PLAYS[scale], PLAYS["full"]
     if scale == "full":
         return f"In full: {plays} plays of {seconds(film)} s with each controller, and a free one."

@@ -17,7 +17,7 @@ MTU = 9000
 CONTROLS = ("pert", "cubic")
 
 SET_UP_S = 4
-"""What a transfer takes beside its measured time."""
+"""Overhead of a transfer beside its measured time, in seconds."""
 
 
 def cells(scale_: Scale) -> list[Cell]:
@@ -43,7 +43,7 @@ def judge(results: Results) -> Finding:
         text = f"nothing over {' and '.join(missing)}"
         return Finding([], [Check(sentence, published, text, None)])
     used = {control: row["received_bps"] / scale.LINK_BPS for control, row in rows.items()}
-    told = "; ".join(
+    text = "; ".join(
         f"{control.upper()} {used[control]:.1%}, {row['retransmitted']:,} sent again,"
         f" {row['sender_cpu']:.0%} and {row['receiver_cpu']:.0%} of a core"
         for control, row in rows.items()
@@ -51,7 +51,7 @@ def judge(results: Results) -> Finding:
     ok: bool | None = used["pert"] > scale.FILLED
     if not ok and used["cubic"] <= scale.FILLED:
         ok = None
-        told += (
+        text += (
             "; cannot tell: this machine does not carry 10 Gbit/s over CUBIC either, here and now"
         )
     cause = Cause(
@@ -59,7 +59,7 @@ def judge(results: Results) -> Finding:
         " scheduler beyond 5 ms for queueing.",
         "the transfer over CUBIC beside it",
     )
-    check = Check(sentence, published, told, ok, cause, (used["pert"], used["cubic"]))
+    check = Check(sentence, published, text, ok, cause, (used["pert"], used["cubic"]))
     notes = [
         circumstances(results.table(MACHINE)),
         "Two namespaces, a veth pair, HTB at 10 Gbit/s, frames of 9,000 bytes, iperf3; no delay but"

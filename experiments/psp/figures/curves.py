@@ -17,7 +17,7 @@ EACH_NOTE = "The mean over the flows of a kind, with the 95 % interval of their 
 
 
 def loss_of_sent() -> pl.Expr:
-    """The loss rate of a flow; not a number where it sent nothing, for which the table has 0."""
+    """The loss rate of a flow; NaN if it sent nothing, for which the table has 0."""
     sent_any = pl.col("sent_packets") > 0
     return pl.when(sent_any).then(pl.col("loss_rate")).otherwise(math.nan).alias("loss_rate")
 
@@ -68,7 +68,7 @@ def by_spacing(curve: Curve, spacings: Sequence[float]) -> dict[str, Interval]:
 
 
 def microseconds(us: float) -> str:
-    """A spacing in words."""
+    """The label of a spacing."""
     return f"{us:g} μs"
 
 

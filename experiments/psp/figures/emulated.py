@@ -16,13 +16,13 @@ SPACINGS_US = (PUBLISHED_US, 2000, 3000, 5000)
 """What is set; from 1612 μs, of start to start, on 16 agents leave TCP room."""
 
 WITHIN = 0.01
-"""How far the mean distance may be from what was set, as the simulation's is judged."""
+"""Tolerance of the mean distance, as in the simulation."""
 
 AGENTS = 16
 """In mixed.toml."""
 
 KEPT_UP = 0.99
-"""What agents must have sent of the packets that their spacing asks for, to be held as sending."""
+"""Share of the packets due at the spacing that agents must send for a check to count."""
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -53,16 +53,16 @@ def judge(results: Results) -> Finding:
     at = {us: _at(results, us) for us in SPACINGS_US}
     finding = judge_arrivals(at[PUBLISHED_US])
     kept_up = {us: kept(part, us) for us, part in at.items()}
-    told = "; ".join(f"{share:.1%} at {us} μs" for us, share in kept_up.items())
+    shares = "; ".join(f"{share:.1%} at {us} μs" for us, share in kept_up.items())
     checks = [
-        _told(check, kept_up[us])
+        _if_kept_up(check, kept_up[us])
         for us, found in (
             (PUBLISHED_US, finding.checks),
             *((us, [_mean(at[us], us)]) for us in SPACINGS_US[1:]),
         )
         for check in found
     ]
-    sent = f"Of the packets that the spacing asks for, agents sent {told}."
+    sent = f"Of the packets that the spacing asks for, agents sent {shares}."
     return Finding(finding.figures, checks, [*finding.notes, sent])
 
 
@@ -71,7 +71,7 @@ def _at(results: Results, us: int) -> Results:
 
 
 def kept(results: Results, us: int) -> float:
-    """How many of the packets that the spacing asks for were sent."""
+    """Share of the packets due at the spacing that were sent."""
     (cell,) = results.cells
     values = dict(one.split("=", 1) for one in cell.overrides)
     ends = (values[name].strip('"').removesuffix(" s") for name in ("duration", "measure.from"))
@@ -80,8 +80,8 @@ def kept(results: Results, us: int) -> float:
     return float(sent) * (us + TRANSMISSION_US) * 1e-6 / AGENTS / (until - since)
 
 
-def _told(check: Check, kept_up: float) -> Check:
-    """A check can tell nothing where this machine did not send as the spacing asks."""
+def _if_kept_up(check: Check, kept_up: float) -> Check:
+    """The check, undecided if this machine did not send at the requested spacing."""
     if kept_up >= KEPT_UP:
         return check
     text = f"{check.measured}; cannot tell: this machine was too busy, agents sent {kept_up:.0%}"

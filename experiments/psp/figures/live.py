@@ -1,7 +1,7 @@
 """Figures 1 and 2, and the headline, by the endpoint's own UDP over an emulated path.
 
-Of a live path the same is judged by ``python -m experiments.psp.readings live FILE``, where FILE is
-what ``ontempo probe HOST:PORT --json`` printed.
+``python -m experiments.psp.readings live FILE`` judges a live path likewise; FILE is the output of
+``ontempo probe HOST:PORT --json``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ SPACINGS_US: Mapping[Scale, tuple[int, ...]] = {
 }
 SECONDS: Mapping[Scale, int] = {"quick": 2, "full": 10}
 ADAPTIVE_S: Mapping[Scale, tuple[int, int]] = {"quick": (30, 10), "full": (500, 30)}
-"""How long one that adapts is run, and from when on it is measured: its first bursts, without
-spacing, lose a third of what it sends in 12 s."""
+"""Duration of an adaptive sender's run, and the start of its measurement: its first bursts, without
+spacing, lose a third of the packets of 12 s."""
 
 RUNS: Mapping[Scale, int] = {"quick": 1, "full": 5}
 
@@ -39,7 +39,7 @@ NEAR, NEAR_LOSS = 0.1, 0.05
 same."""
 
 KEPT_UP = 0.95
-"""What must have been sent of what the spacing asks for, for a check to tell anything."""
+"""Share of the packets due at the requested spacing that must be sent for a check to count."""
 
 FIFO = Cause(
     "one sender cannot get more through a first-in first-out link by sending less: it is full up to"
@@ -77,7 +77,7 @@ def simulated(us: int, seconds: int) -> Cell:
 
 
 def overrides(by: str, seconds: int, from_s: int) -> tuple[str, ...]:
-    """The agent spaced in some way, for so long, measured from then on."""
+    """The agent with some spacing, the run's duration, and the start of the measurement."""
     return (
         f'duration="{seconds} s"',
         f'measure.from="{from_s} s"',
@@ -131,7 +131,7 @@ def judge(results: Results) -> Finding:
 def judge_path(
     table: pl.DataFrame, spacings: Sequence[float], *, from_start: bool = False
 ) -> Finding:
-    """The paper's figures 1 and 2 of rows such as `path` has them, at the spacings asked for.
+    """The paper's figures 1 and 2 of rows such as `path` has them, at the requested spacings.
 
     `from_start`: spacings are from the start of a packet, over a card whose speed is not known.
     """
@@ -145,8 +145,8 @@ def judge_path(
     }
     rates, losses = curves["received"], curves["lost"]
     kept = {us: share.value for us, share in over_spacing(table, kept_up(from_start)).items()}
-    told = [
-        _told(check, {us: kept[us] for us in needed if us in kept})
+    checks = [
+        _if_kept_up(check, {us: kept[us] for us in needed if us in kept})
         for check, needed in (*_published(rates, losses), *_shape(rates, losses, spacings))
     ]
     figures = both(
@@ -155,11 +155,11 @@ def judge_path(
         [Series("", "pert", losses)],
     )
     shares = "; ".join(f"{share:.1%} at {microseconds(us)}" for us, share in kept.items())
-    return Finding(figures, told, [f"Sent of what the spacing asks for: {shares}."])
+    return Finding(figures, checks, [f"Sent of what the spacing asks for: {shares}."])
 
 
 def kept_up(from_start: bool) -> pl.Expr:
-    """What was sent of what the spacing asks for; 1 where the clock did not space packets."""
+    """Share of the packets due at the spacing that were sent; 1 if the clock did not space them."""
     asked = pl.col("spacing_us") + (0 if from_start else TRANSMISSION_US)
     share = pl.when(asked > 0).then(asked / pl.col("gap_us"))
     return share.otherwise(1.0).fill_null(1.0)
@@ -213,7 +213,7 @@ def _published(rates: Curve, losses: Curve) -> list[tuple[Check, tuple[float, ..
 def _shape(
     rates: Curve, losses: Curve, spacings: Sequence[float]
 ) -> list[tuple[Check, tuple[float, ...]]]:
-    """What all of the paper's live paths had in common."""
+    """Checks of what all of the paper's live paths had in common."""
     after = tuple(us for us in spacings if us >= 200)
     falling = monotone(
         "Throughput falls as the spacing grows further.",
@@ -236,8 +236,8 @@ def _shape(
     return [(falling, after), (sharply, (0, 50, 100, 200))]
 
 
-def _told(check: Check, kept: Mapping[float, float]) -> Check:
-    """A check can tell nothing where this machine did not send as the spacing asks."""
+def _if_kept_up(check: Check, kept: Mapping[float, float]) -> Check:
+    """The check, undecided if this machine did not send at the requested spacing."""
     if not kept:
         return check
     worst = min(kept, key=lambda us: kept[us])

@@ -19,7 +19,7 @@ HEADLINE_MEDIA = ("plain UDP", "PSP", "damped PSP")
 FAIR_SHARE = 0.5
 """Of 8 media flows and 8 TCPs, TCP's fair share of the bandwidth."""
 MIN_SHARE = 0.45
-"""What of the bandwidth counts as its share left."""
+"""Share of the bandwidth that counts as TCP's fair share."""
 
 
 def by_queue(table: pl.DataFrame, value: str) -> dict[str, dict[float, Interval]]:
@@ -34,7 +34,7 @@ def by_queue(table: pl.DataFrame, value: str) -> dict[str, dict[float, Interval]
 
 
 def judge_aqm(results: Results) -> Finding:
-    """Under every discipline: losses of the media, and what TCP is left."""
+    """Under every discipline: losses of the media, and TCP's remaining share."""
     flows = results.table("flows")
     losses = by_queue(flows.filter(group="media").with_columns(loss_of_sent()), "loss_rate")
     bits = flows.group_by("queue", "media", "seed").agg(

@@ -1,1 +1,1 @@
-"""One module a figure: what was published, which cells can tell, and how they are judged."""
+"""One module for each figure: what was published, which cells test it, and how they are judged."""

@@ -1,4 +1,4 @@
-"""The paper's explanation tested: what reserving the way of the ACKs adds."""
+"""The paper's explanation tested: the effect of reserving the path of the ACKs."""
 
 import polars as pl
 

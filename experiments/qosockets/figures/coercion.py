@@ -1,4 +1,4 @@
-"""Section II.B.4: what both ends learn where they ask for different rates."""
+"""Section II.B.4: what both ends agree on if they request different rates."""
 
 import polars as pl
 
@@ -6,17 +6,17 @@ from ontempo.lab.claims import Check, Claim, Finding, World
 from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
-from ..agreement import ASKED, agreement_cells
+from ..agreement import PEAK_RATES, agreement_cells
 
-LESS = f"{min(ASKED.values())} messages/s"
+LESS = f"{min(PEAK_RATES.values())} messages/s"
 
 
 def judge(results: Results) -> Finding:
-    """The smaller rate where it is coerced; a refusal that says why where it is not."""
+    """The smaller rate if it is coerced; else a refusal with its reason."""
     table = results.table("agreements")
     coerced, firm = table.filter(pl.col("coerced")), table.filter(~pl.col("coerced"))
 
-    def said(column: str, rows: pl.DataFrame) -> str:
+    def values(column: str, rows: pl.DataFrame) -> str:
         each = rows.select("end", column).iter_rows()
         return "; ".join(f"{end}: {value}" for end, value in each)
 
@@ -26,21 +26,21 @@ def judge(results: Results) -> Finding:
         _of_both(
             "Coerced: both ends learn the smaller rate, 60 of 64 and 60 kilobytes a second.",
             "60",
-            said("agreed", coerced),
+            values("agreed", coerced),
             coerced,
             list(coerced["agreed"]) == [LESS, LESS],
         ),
         _of_both(
             "Coerced: the network reserves, and both ends are told.",
             "reserved",
-            said("told", coerced),
+            values("told", coerced),
             coerced,
             all(coerced["reserved"]) and all("controlled load" in text for text in coerced["told"]),
         ),
         _of_both(
             "Not coerced: nothing is reserved, and both ends are told why.",
             "may fail",
-            said("told", firm),
+            values("told", firm),
             firm,
             refused,
         ),
@@ -54,8 +54,8 @@ def judge(results: Results) -> Finding:
 
 
 def _of_both(sentence: str, published: str, text: str, rows: pl.DataFrame, ok: bool) -> Check:
-    """A check of what both ends said; undecided where one of them said nothing."""
-    missing = [end for end in ASKED if end not in rows["end"].to_list()]
+    """A check of the values of both ends; undecided if one is missing."""
+    missing = [end for end in PEAK_RATES if end not in rows["end"].to_list()]
     if missing:
         text = "; ".join(filter(None, [text, f"nothing of the {' and the '.join(missing)}"]))
     return Check(sentence, published, text, None if missing else ok)

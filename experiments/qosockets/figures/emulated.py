@@ -1,4 +1,4 @@
-"""Figures 6 to 12 and the ACKs' way with real packets, by the rules of the simulation."""
+"""Figures 6 to 12 and the ACKs' path with real packets, by the rules of the simulation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ CAUSES: Mapping[str, Mapping[str, Cause]] = {
     "fig11": {SMALL_SOCKETS: RATE_AND_SHARE},
     "ack-path": {OWN_CONVERSATION: OWN_CLASS, EMPTY_WAY_BACK + OWN_CONVERSATION: OWN_CLASS},
 }
-"""By figure: what stands with real packets in the place of a cause of the simulation."""
+"""Causes with real packets, by figure, in place of those of the simulation."""
 
 
 def _emulated(claim: Claim, cells: Cells) -> Claim:
@@ -77,7 +77,7 @@ def _cells(application: Application) -> Cells:
 
 
 def judge_no_loss(results: Results) -> Finding:
-    """Every message of every flow came."""
+    """Every message of every flow arrived."""
     real = results.of(cell for cell in results.cells if cell.real)
     table = intervals(real)
     sent, lost = (int(table[f"{what}_messages"].sum()) for what in ("sent", "lost"))

@@ -11,7 +11,7 @@ from ..grid import cells, scaling
 from ..measures import FLOW_AXIS, above, check, loss, published, series
 
 NONE = 0.05
-"""Per cent below which nothing is lost: what is in the network at the end of a run."""
+"""Loss in per cent that counts as none: packets still in the network at the end of a run."""
 
 
 def within(published: float) -> Callable[[float], bool]:

@@ -1,4 +1,4 @@
-"""Section V: what these sockets cost beside plain ones, in the applications themselves."""
+"""Section V: the cost of these sockets beside plain ones, in the applications themselves."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def both(results: Results, application: str) -> tuple[pl.DataFrame, pl.DataFrame
 
 
 def delay_ms(table: pl.DataFrame) -> float:
-    """Mean delay in milliseconds; not a number where nothing came."""
+    """Mean delay in milliseconds; NaN if none arrived."""
     if table.is_empty():
         return math.nan
     return float(table["delay_s"].to_numpy().mean()) * 1e3
@@ -47,7 +47,7 @@ def delay_ms(table: pl.DataFrame) -> float:
 def throughput(table: pl.DataFrame) -> float:
     """Payload in kbit/s from the first arrival to the last, over all runs.
 
-    Not a number where there is no time between them.
+    NaN if there is no time between them.
     """
     ordered = table.sort("seed", "received_s")
     runs = [part for _, part in ordered.group_by("seed", maintain_order=True)]

@@ -1,4 +1,4 @@
-"""Section II.C: whether an application is told where its quality is not kept."""
+"""Section II.C: whether an application is notified of violations of its specification."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -17,7 +17,7 @@ NAMES = {"6": "max_delay", "9": "loss", "2": "max_rate"}
 
 
 def begun(results: Results, part: str, parameter: str) -> dict[str, str]:
-    """By end, what was asked and delivered when a violation began."""
+    """By end, the values requested and delivered when a violation began."""
     table = results.table("told").filter(
         part=part, event="violation", parameter=parameter, turn="begins"
     )
@@ -28,8 +28,8 @@ def begun(results: Results, part: str, parameter: str) -> dict[str, str]:
     }
 
 
-def told(results: Results, part: str, parameter: str, sentence: str) -> Check:
-    """Both ends are told of a violation, with what was asked and delivered."""
+def notified(results: Results, part: str, parameter: str, sentence: str) -> Check:
+    """Both ends are notified of a violation, with the values requested and delivered."""
     found = begun(results, part, parameter)
     text = "; ".join(f"{end}: {words}" for end, words in found.items())
     if results.table("phases").filter(part=part).is_empty():
@@ -39,7 +39,7 @@ def told(results: Results, part: str, parameter: str, sentence: str) -> Check:
 
 
 def shown(results: Results) -> Check:
-    """What SNMP shows while the video sends more than is reserved."""
+    """The check of SNMP's values while the video sends more than is reserved."""
     lines = results.table("snmp")["line"].to_list()
     violated = {line.partition(" ")[0] for line in lines if line.endswith("= 1")}
     names = sorted(
@@ -60,7 +60,7 @@ def spans(results: Results, part: str) -> tuple[float, float] | None:
     """Seconds from the disturbance to the reservation's return, and the longest silence in it.
 
     The silence from the last arrival to the end of the run counts: a flow that never comes back
-    is silent until then. None where a phase is missing, or nothing had arrived before.
+    is silent until then. None if a phase is missing, or nothing had arrived before.
     """
     phases = dict(results.table("phases").filter(part=part).select("phase", "time_ns").iter_rows())
     if not all(phase in phases for phase in PHASES):
@@ -79,7 +79,7 @@ def _words(found: Mapping[str, str]) -> str:
 
 
 def recovered(results: Results, part: str, sentence: str) -> Check:
-    """The flow goes on within the time for recovery, or the application is told of it."""
+    """The flow resumes within the recovery time, or the application is notified."""
     found = spans(results, part)
     if found is None:
         text = "nothing arrived before it, or it was not run to its end"
@@ -95,23 +95,23 @@ def recovered(results: Results, part: str, sentence: str) -> Check:
 
 
 def lost(results: Results, part: str) -> str:
-    """Of a reservation that went and came, what the sender heard, for the notes."""
+    """The events at the sender of a reservation that was lost and restored, for the notes."""
     rows = results.table("told").filter(part=part, event="reservation", end="sender")
     return ", ".join(rows["turn"])
 
 
 def judge(results: Results) -> Finding:
-    """Told of each violation; recovery in time, or told that it was not."""
+    """Notification of each violation; recovery in time, or a notification that it was not."""
     parts = ("restart", "short cut", "long cut")
     checks = [
-        told(
+        notified(
             results,
             "over",
             "loss",
             "A video that sends three times what is reserved: both ends are told what was asked"
             " and delivered.",
         ),
-        told(results, "over", "max_delay", "So are they of its delay."),
+        notified(results, "over", "max_delay", "So are they of its delay."),
         shown(results),
         recovered(results, "restart", "A router's daemon restarts, its state and classes gone."),
         recovered(results, "short cut", "The line is cut for 2 s, less than rec_time."),

@@ -55,7 +55,7 @@ def judge_partial(results: Results) -> Finding:
 
 
 def stream_cells(scale: Scale) -> list[Cell]:
-    """Each loss rate over each carrier."""
+    """Each loss rate over each transport."""
     found = []
     for carrier in CARRIERS:
         settings = [Setting(loss=loss, transport=carrier) for loss in LOSSES]

@@ -38,7 +38,7 @@ EMULATED_MS = {"quick": (1.0, 5.0, 10.0, 15.0, 20.0, 40.0), "full": PROCESSING_M
 """Its processing times: a hundred ADUs of 100 ms would take as long as all others."""
 
 MODERN = "pert"
-"""The endpoint's congestion control where nothing is asked for."""
+"""The endpoint's default congestion control."""
 
 MODERN_MS = {"quick": (1.0, 10.0, 40.0), "full": (1.0, 5.0, 10.0, 15.0, 20.0, 40.0)}
 OPERATING_MS = 10.0
@@ -98,7 +98,7 @@ def short_cells(setting: Setting) -> Callable[[Scale], list[Cell]]:
 
 
 def modern_cells(scale: Scale) -> list[Cell]:
-    """Figure 5 by the endpoint's defaults, the operating point in a run of its own."""
+    """Figure 5 by the endpoint's defaults, the operating point in a separate run."""
     settings = [
         Setting(processing_ms=processing, count=COUNT[scale]) for processing in MODERN_MS[scale]
     ]
@@ -143,14 +143,14 @@ def judge_right(results: Results) -> Finding:
 
 
 def asked(results: Results, interval_ms: float) -> list[float]:
-    """The processing times that were asked for with this R, of real and of simulated runs."""
+    """The requested processing times with this R, of real and of simulated runs."""
     real = (transfer.setting for cell in results.cells for transfer in transfers_in(cell))
     times = {one.processing_ms for one in real if one.interval_ms == interval_ms}
     return sorted({*times, *results.asked("processing_ms", interval_ms=interval_ms)})
 
 
 def because(judge: Callable[[Results], Finding], cause: str) -> Callable[[Results], Finding]:
-    """The same judgement, where another protocol is why it differs."""
+    """The same judgement, with the other protocol as the cause of differences."""
 
     def judged(results: Results) -> Finding:
         finding = judge(results)
@@ -173,12 +173,12 @@ def figure(results: Results) -> Figure:
 
 
 def with_transport(judge: Callable[[Results], Finding]) -> Callable[[Results], Finding]:
-    """Say, beside what is judged, what the transport met; and how the machine did."""
+    """Add notes on the transport's losses and on the machine."""
 
     def judged(results: Results) -> Finding:
         finding = judge(results)
         real = results.of(cell for cell in results.cells if cell.real)
-        # Beside simulated runs that is said already.
+        # `beside_twins` adds that note already.
         how = [circumstances(real.table(MACHINE))] if real.cells == results.cells else []
         return Finding(finding.figures, finding.checks, [*how, met(real), *finding.notes])
 
@@ -186,7 +186,7 @@ def with_transport(judge: Callable[[Results], Finding]) -> Callable[[Results], F
 
 
 def met(results: Results) -> str:
-    """What the connections had to repair, in a sentence."""
+    """A sentence on the packets that the connections retransmitted."""
     table = results.table("connections")
     lost, sent = (float(table[name].sum()) for name in ("packets_lost", "packets_sent"))
     round_trip = mean_interval(table["round_trip_s"]).value

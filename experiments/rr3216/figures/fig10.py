@@ -31,12 +31,12 @@ MAXIMAL_OVER = 10.0
 
 
 def delay(time: float) -> str:
-    """A delay in words."""
+    """The label of a delay."""
     return f"D = {time:g} ms"
 
 
 def ratio(value: float) -> str:
-    """A ratio in words."""
+    """The label of a ratio."""
     return f"D/Ta = {value:g}"
 
 

@@ -12,7 +12,7 @@ from ..model import blocking_gain
 BURSTS = (2, 5, 10, 20, 50)
 RATIOS = [step / 2 for step in range(1, 121)]
 SPREAD = 1e-9
-"""What independence leaves room for: rounding."""
+"""Tolerance of independence: rounding."""
 DIGITS = 9
 """Decimals of what is compared between machines: rounding is beyond them."""
 

@@ -31,7 +31,7 @@ def wanted(scale: Scale) -> list[Cell]:
 
 
 def percent(loss: float) -> str:
-    """A loss rate in words."""
+    """The label of a loss rate."""
     return f"L = {loss:.0%}"
 
 

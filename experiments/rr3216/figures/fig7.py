@@ -28,7 +28,7 @@ def gain(processing_ms: float | Fraction, burst: int) -> float | Fraction:
 
 
 def expected(processing_ms: Fraction, burst: int) -> Fraction:
-    """What the paper says of the three areas."""
+    """The paper's statements on the three areas."""
     if processing_ms <= INTERVAL_MS - Fraction(RTT_MS, burst):
         return Fraction(0)
     if processing_ms <= INTERVAL_MS:
@@ -57,7 +57,7 @@ def surface(bursts: tuple[int, ...]) -> Figure:
 
 
 def judge_left(_results: Results) -> Finding:
-    """Hold the two functions of the model against the paper's three areas."""
+    """Compare the two functions of the model with the paper's three areas."""
     grid = [(Fraction(time), burst) for time in range(101) for burst in range(1, 101)]
     edge = [(INTERVAL_MS - Fraction(RTT_MS, burst), burst) for burst in range(20, 101)]
     off = sum(gain(*place) != expected(*place) for place in grid)

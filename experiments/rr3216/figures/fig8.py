@@ -18,7 +18,7 @@ def wanted(scale: Scale) -> list[Cell]:
 
 
 def window(size: float) -> str:
-    """A window in words."""
+    """The label of a window."""
     return f"W = {size:g}"
 
 

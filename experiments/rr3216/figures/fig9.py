@@ -33,12 +33,12 @@ def wanted_right(scale: Scale) -> list[Cell]:
 
 
 def every(size: float) -> str:
-    """A frequency in words."""
+    """The label of a frequency."""
     return f"A = {size:g}"
 
 
 def interval(time: float) -> str:
-    """An interval in words."""
+    """The label of an interval."""
     return f"R = {time:g} ms"
 
 
@@ -88,7 +88,7 @@ def judge_left(results: Results) -> Finding:
 
 
 def judge_right(results: Results) -> Finding:
-    """What rate control does to the gain, by either of the paper's sentences."""
+    """The effect of rate control on the gain, by either of the paper's sentences."""
     found = {time: gain_curve(results, interval_ms=time) for time in INTERVALS_MS}
     idle = results.derive(runs).filter(
         interval_ms=IDLE_AT.interval_ms, processing_ms=IDLE_AT.processing_ms

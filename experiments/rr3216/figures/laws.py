@@ -19,7 +19,7 @@ SAME = 0.05
 
 LOSSES = (0.1, 0.3)
 BURSTS: tuple[float | None, ...] = (None, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Mean number of ADUs lost together; none is the paper's q = 1 - p."""
+"""Mean number of ADUs lost together; None is the paper's q = 1 - p."""
 
 BURST_SEEDS = range(20)
 """Long bursts are few in a run: five runs would say little."""
@@ -35,7 +35,7 @@ def loss_cells(_scale: Scale) -> list[Cell]:
 
 
 def rate(loss: float) -> str:
-    """A loss rate in words."""
+    """The label of a loss rate."""
     return f"L = {loss:.0%}"
 
 

@@ -1,12 +1,12 @@
 """The lab: studies, statistics, claims, and the report that judges them.
 
 ================  ===============================================================
-`engine`          what the lab asks of a simulator
-`store`           finished cells on disk, under a hash of what produced them
-`cells`           what a study is made of, and what a place that runs it must do
-`study`           cells run once and kept, resumed where they stopped
-`cores`           the place that is this machine
-`cluster`         the place that is a Dask cluster
+`engine`          the interface of a simulator
+`store`           finished cells on disk, named by a hash of their inputs
+`cells`           the runs of a study, and the interface of a place that runs them
+`study`           cells run once and stored; resumes after an interruption
+`cores`           runs cells on this machine
+`cluster`         runs cells on a Dask cluster
 `sweep_file`      the study file
 `sweep`           a grid, run until its intervals are narrow enough
 `statistics`      intervals; `batches`: batch means
@@ -14,8 +14,8 @@
 `catalogue`       every published row, with code or without
 `experiments`     finds the claims of a folder of experiments
 `plots`           figures as data; `figure_html`, `figure_pdf`: drawn
-`report`          what the pages show; `report_pages`, `report_parts`: the pages
-`differences`     what differs, as Markdown
+`report`          content of the report; `report_pages`, `report_parts`: the pages
+`differences`     the differences as Markdown
 `main`            the command ``ontempo-lab``
 ================  ===============================================================
 """

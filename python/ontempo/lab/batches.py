@@ -1,8 +1,8 @@
 """Batch means: one long run cut into equal spans of its measured time.
 
-Values of one run depend on each other; means over spans that are long beside that dependence
-nearly do not, so an interval over them is fair where one over single values would be far too
-narrow. `lag_one` tells whether the spans are long enough.
+Values of one run depend on each other; means over spans much longer than that dependence
+nearly do not, so an interval over them is valid where one over single values would be far too
+narrow. `lag_one` shows whether the spans are long enough.
 """
 
 import json
@@ -16,7 +16,7 @@ import polars as pl
 from ontempo.lab.errors import BadInputError
 
 TIMES = {"samples": "time_s", "packets": "time_s", "events": "time_s", "adus": "due_s"}
-"""Tables that tell when, and in which column."""
+"""Tables with a time, and its column."""
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 QUANTITY = re.compile(r"([0-9.eE+-]+)\s*([a-zµ]+)")

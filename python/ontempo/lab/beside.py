@@ -9,11 +9,11 @@ from ontempo.lab.real_time import MACHINE, circumstances
 from ontempo.lab.study import Results
 
 SIMULATED_COST = 0.05
-"""Core-seconds for a second of these scenarios, roughly."""
+"""Core-seconds a second of these scenarios, roughly."""
 
 
 def with_twins(cells: Sequence[Cell]) -> list[Cell]:
-    """Cells with real packets, and each of them simulated: what a shorter run alone changes."""
+    """Cells with real packets, and the same cells simulated: the effect of shorter runs alone."""
     twins = [replace(cell, real=None, cost=cell.cost * SIMULATED_COST) for cell in cells]
     return [*cells, *twins]
 
@@ -21,9 +21,9 @@ def with_twins(cells: Sequence[Cell]) -> list[Cell]:
 def beside_twins(
     judge: Callable[[Results], Finding], cause: str = ""
 ) -> Callable[[Results], Finding]:
-    """Judge the real cells by the rules of the simulation; show what the twins give.
+    """Judge the real cells by the rules of the simulation; show the twins' values.
 
-    `cause` is why checks differ with real packets, where that is not what the judge says.
+    `cause` replaces the judge's causes of differences with real packets.
     """
 
     def judged(results: Results) -> Finding:

@@ -1,7 +1,7 @@
 """Every published row, with code or without: what the index of the report counts.
 
-The rows stand in ``rows.toml`` of the folder of experiments. A row is checked in one world or
-more; each of these is an entry with a verdict of its own. An entry without a claim is "not yet".
+The rows are in ``rows.toml`` of the folder of experiments. A row is checked in one world or more;
+each of these is an entry with its own verdict. An entry without a claim is "not yet".
 """
 
 import tomllib
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """A paper with all its entries; `paper` is none where there is no code yet."""
+    """A paper with all its entries; `paper` is None if there is no code yet."""
 
     name: str
     title: str
@@ -68,7 +68,7 @@ class Listing:
 
 
 def load_rows(folder: Path) -> list[Listed]:
-    """The rows of a folder of experiments; none where it has no list."""
+    """The rows of a folder of experiments; empty without ``rows.toml``."""
     path = folder / "rows.toml"
     if not path.exists():
         return []
@@ -114,6 +114,6 @@ def _unlisted(paper: Paper) -> Listing:
 
 
 def _entry_of(claim: Claim) -> Entry:
-    """A claim that answers no row, or one in a world that is not asked for, counts by itself."""
+    """The entry of a claim that answers no row, or a row of another world."""
     row = Row(claim.answers, (claim.world,), claim.title, claim.expectation)
     return Entry(claim.paper, row, claim.world, claim)

@@ -1,4 +1,4 @@
-"""Cells: what a study is made of, and what a place that runs them must do."""
+"""Cells, the runs of a study, and the interface of a place that runs them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from ontempo.lab.engine import Engine, Scenario
 from ontempo.lab.store import Store
 
 Label = str | int | float
-"""A value by which cells are told apart in their common table."""
+"""A value that distinguishes cells in their common table."""
 
 
 class RealTime(Protocol):
-    """How a cell is run that is not simulated: with real packets, by the clock on the wall.
+    """How a cell is run with real packets, in real time, instead of simulated.
 
-    It must be hashable; equal ones of equal cells measure the same.
+    Must be hashable; equal objects with equal cells measure the same.
     """
 
     @property
@@ -25,24 +25,24 @@ class RealTime(Protocol):
         ...
 
     def identity(self) -> str:
-        """What it measures, apart from scenario, seed, machine and program; part of the key."""
+        """The measurement's part of the key, beside scenario, seed, machine and program."""
         ...
 
     def write(self, cell: "Cell", folder: Path) -> None:
-        """Run the cell; leave each table in `folder` as ``NAME.parquet``.
+        """Run the cell; write each table to `folder` as ``NAME.parquet``.
 
-        Runs in the main thread, so that Ctrl-C raises `KeyboardInterrupt` in it: take down what
-        was set up, and let it pass. Raises `LabError` where it cannot be done.
+        Runs in the main thread, so that Ctrl-C raises `KeyboardInterrupt` in it: clean up, and let
+        it pass. Raises `LabError` if the cell cannot be run.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement by a function of Python that makes tables of its own.
+    """A measurement by a Python function that writes its own tables.
 
-    `name` and `parameters` are its part of the key: change one of them where the function comes to
-    measure something else. `write_tables` runs the cell, as `RealTime.write` says.
+    `name` and `parameters` are its part of the key: change one of them when the function comes to
+    measure something else. `write_tables` runs the cell, as `RealTime.write` does.
     """
 
     name: str
@@ -63,9 +63,9 @@ class Measurement:
 class Cell:
     """One run: a scenario file, what is replaced in it, a seed.
 
-    `labels` become columns of every table that is read from the cell. `real` says how it is run
-    with real packets; without, it is simulated. `cost` is roughly how many core-seconds it takes,
-    or, with real packets, how many seconds: dear cells are started first.
+    `labels` become columns of every table that is read from the cell. `real` is how it is run with
+    real packets; if None, it is simulated. `cost` is roughly its core-seconds or, with real
+    packets, its seconds: expensive cells are started first.
     """
 
     scenario: Path
@@ -82,14 +82,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell with its scenario read and its place in the store known."""
+    """A cell with its scenario and its key in the store."""
 
     cell: Cell
     scenario: Scenario
     key: str
 
     def about(self, engine: str) -> dict[str, Any]:
-        """What is written beside the tables, for people who look inside."""
+        """Metadata that is written beside the tables, for inspection."""
         return {
             "scenario": self.cell.scenario.name,
             "overrides": list(self.cell.overrides),
@@ -100,14 +100,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study will do: cells in the order asked for, each once."""
+    """The work of a study: its cells in the order requested, each once; `missing` must be run."""
 
     cells: tuple[Planned, ...]
     missing: tuple[Planned, ...]
 
     @property
     def cost(self) -> float:
-        """Core-seconds and seconds that the missing cells take, roughly."""
+        """Estimated core-seconds and seconds of the missing cells."""
         return sum(planned.cell.cost for planned in self.missing)
 
     @property
@@ -121,7 +121,7 @@ class Plan:
         return [planned for planned in self.missing if planned.cell.real is not None]
 
     def seconds(self, slots: int) -> float:
-        """How long the missing cells take, roughly, with so many simulated ones at a time."""
+        """Estimated duration in seconds, with `slots` simulated cells at a time."""
         simulated = sum(planned.cell.cost for planned in self.simulated)
         return simulated / slots + sum(planned.cell.cost for planned in self.real)
 
@@ -134,7 +134,7 @@ class Runner(Protocol):
         ...
 
     def words(self) -> str:
-        """The place in words, after "running 12"."""
+        """A description of the place, printed after "running 12"."""
         ...
 
     def run(
@@ -144,8 +144,8 @@ class Runner(Protocol):
         cells: Sequence[Planned],
         finished: Callable[[Planned], None],
     ) -> None:
-        """Run every cell and keep each as it ends; `finished` is told of each in this thread.
+        """Run every cell and store each as it ends; then call `finished` in this thread.
 
-        On any exception, `KeyboardInterrupt` among them, stop what runs and let it pass.
+        On any exception, `KeyboardInterrupt` among them, stop running cells and let it pass.
         """
         ...

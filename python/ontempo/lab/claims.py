@@ -1,8 +1,8 @@
-"""Published claims, and what becomes of them when they are measured again.
+"""Published claims, and their verdicts when they are measured again.
 
-A claim is one figure, table or sentence of a paper: what was published (in our words), what
-that leads one to expect, the cells that can tell, and a function that judges their tables.
-Judging never runs anything, so a claim can be judged again from kept cells.
+A claim is one figure, table or sentence of a paper: what was published (in our words), the
+expectation that follows, the cells that test it, and a function that judges their tables.
+Judging never runs anything, so a claim can be judged again from stored cells.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ class World(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is said of a claim in the end: the rule stands in ``docs/verdicts.md``.
+    """The verdict on a claim; the rule is in ``docs/verdicts.md``.
 
-    "Not yet" is a row for which nothing was run or written; what was run and does not tell is
-    undecided.
+    "Not yet" is a row for which nothing was run or written; what was run without enough
+    evidence is undecided.
     """
 
     REPRODUCED = "reproduced"
@@ -40,10 +40,9 @@ class Verdict(StrEnum):
 
 
 class Cause(str):
-    """A likely cause in words, and the `experiment` that supports it: a command, or a page.
+    """A likely cause, and the `experiment` that supports it: a command, or a page.
 
-    It is a text like any other wherever a cause is asked for; added to another text it keeps its
-    experiment.
+    It can be used wherever a plain text is; added to another text it keeps its experiment.
     """
 
     experiment: str
@@ -62,12 +61,12 @@ class Cause(str):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a claim asks for, beside what was found.
+    """One check of a claim: what was published, and what was measured.
 
-    `ok` is none where the tables do not suffice to tell. `cause` says why a difference is
-    likely; it is shown only where there is one. As a `Cause` it names the experiment, too.
+    `ok` is None if the tables do not suffice to decide. `cause` is the likely cause of a
+    difference; it is shown only if there is one. As a `Cause` it names the experiment, too.
     `values` are the numbers that decide, in a fixed order; one that is missing is not a number.
-    `doubt` says why a cause that was found is not shown (`ontempo.lab.known`).
+    `doubt` is the reason why a known cause is not shown (`ontempo.lab.known`).
     """
 
     sentence: str
@@ -86,7 +85,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What judging a claim yields: plots, checks, and remarks on how it was measured."""
+    """The result of judging a claim: plots, checks, and remarks on how it was measured."""
 
     figures: Sequence[Figure]
     checks: Sequence[Check]

@@ -1,4 +1,4 @@
-"""Cells on a Dask cluster: batches as tasks; what comes back goes into our own store.
+"""Cells on a Dask cluster: batches as tasks; results go into our own store.
 
 A task carries the scenario's canonical form, so that a worker needs the package and no file. The
 scheduler gives a dead worker's tasks to another one; a batch that kills several workers is taken
@@ -22,7 +22,7 @@ ANSWER_WITHIN_S = 10
 """How long a scheduler may take to answer."""
 
 LOOK_EVERY_S = 0.5
-"""How long Ctrl-C, or the loss of the scheduler, may go unseen."""
+"""How often Ctrl-C and the loss of the scheduler are checked for."""
 
 MAX_BATCH = 16
 """Cells in a task: more save little, and are lost together where a worker dies."""
@@ -38,7 +38,7 @@ INSTALL = "--dask needs the package distributed: pip install 'ontempo[lab,dask]'
 
 @dataclass(frozen=True)
 class Job:
-    """A cell as a worker gets it."""
+    """A cell as it is sent to a worker."""
 
     key: str
     canonical: str
@@ -47,11 +47,11 @@ class Job:
 
 
 class OtherEngineError(Exception):
-    """A worker has another simulator than the machine that asks."""
+    """A worker's simulator differs from this machine's."""
 
 
 def run_batch(engine: Engine, fingerprint: str, jobs: Sequence[Job]) -> list[tuple[str, bytes]]:
-    """What a worker does: run each cell and hand it back as the store's file."""
+    """Runs on a worker: run each cell and return it in the store's file format."""
     if engine.fingerprint() != fingerprint:
         raise OtherEngineError(
             f"a worker's simulator is {engine.fingerprint()[:12]}, this machine's"
@@ -65,17 +65,17 @@ def run_batch(engine: Engine, fingerprint: str, jobs: Sequence[Job]) -> list[tup
 
 
 class DaskRunner:
-    """Runs cells on the cluster of a scheduler, or on worker processes of its own.
+    """Runs cells on the cluster of a scheduler, or on local worker processes.
 
-    `address` is a scheduler's, or ``local``. `tell` is for what the user should know meanwhile.
+    `address` is a scheduler's, or ``local``. `notify` receives notices for the user.
     """
 
     def __init__(
-        self, address: str, jobs: int, tell: Callable[[str], None] = lambda _text: None
+        self, address: str, jobs: int, notify: Callable[[str], None] = lambda _text: None
     ) -> None:
         self.address = address
         self.jobs = jobs
-        self.tell = tell
+        self.notify = notify
         self.client: Any = None
         self.cluster: Any = None
 
@@ -87,19 +87,19 @@ class DaskRunner:
         return max(1, sum(threads.values()))
 
     def words(self) -> str:
-        """The place in words."""
+        """The place, after "running 12"."""
         where = "worker processes" if self.address == "local" else f"the cluster at {self.address}"
         return f"on {where} with {self.slots()} slots"
 
     @contextmanager
     def connected(self) -> Iterator["DaskRunner"]:
-        """Hold the connection, for several studies if need be."""
+        """Keep the connection open; several studies can share it."""
         if self.address != "local" and not ADDRESS.fullmatch(self.address):
             raise BadInputError(
                 f"--dask {self.address}: is no address; write one such as tcp://host:8786, or local"
             )
         distributed = _distributed()
-        # A dying worker is our business, and told in our words.
+        # We report dead workers ourselves.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
         target: Any = self.address
         if self.address == "local":
@@ -112,7 +112,7 @@ class DaskRunner:
         try:
             self.client = self._connect(distributed.Client, target)
             if not self.client.nthreads():
-                self.tell(f"{self.address} has no workers yet; cells run as soon as some come")
+                self.notify(f"{self.address} has no workers yet; cells run as soon as some come")
             yield self
         finally:
             for part in (self.client, self.cluster):
@@ -136,7 +136,7 @@ class DaskRunner:
         cells: Sequence[Planned],
         finished: Callable[[Planned], None],
     ) -> None:
-        """Run every cell; connects by itself where nobody holds a connection."""
+        """Run every cell; connects first if there is no connection."""
         if self.client is None:
             with self.connected():
                 _Gathering(self.client, engine, store, finished).go(cells, self.slots())
@@ -145,7 +145,7 @@ class DaskRunner:
 
 
 class _Gathering:
-    """One execution: what has been sent, and what comes back."""
+    """One execution: batches sent and results received."""
 
     def __init__(
         self, client: Any, engine: Engine, store: Store, finished: Callable[[Planned], None]
@@ -158,7 +158,7 @@ class _Gathering:
         self.waiting: dict[Any, Sequence[Planned]] = {}
 
     def go(self, cells: Sequence[Planned], slots: int) -> None:
-        """Send all batches, then keep what comes, in whatever order it does."""
+        """Send all batches, then store results in the order in which they arrive."""
         size = max(1, min(MAX_BATCH, len(cells) // (BATCHES_A_SLOT * slots)))
         try:
             for start in range(0, len(cells), size):
@@ -232,7 +232,7 @@ class _Gathering:
 
 
 def _distributed() -> Any:
-    """The package, which is an extra, and has no types."""
+    """The package `distributed`: optional, and without type hints."""
     try:
         return import_module("distributed")
     except ModuleNotFoundError as error:

@@ -42,7 +42,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Course:
-    """How a quantity went in one world: its mean over a group's flows, by second."""
+    """A quantity over time in one world: its mean over a group's flows, by second."""
 
     subject: str
     quantity: str
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def run_worlds(path: Path, out: Path, options: Sequence[str], only_emulated: Sequence[str]) -> None:
-    """Run a scenario in both worlds, each into a folder of its own below `out`."""
+    """Run a scenario in both worlds, each into its own folder below `out`."""
     for world in WORLDS:
         extra = only_emulated if world == "emulated" else ()
         command = [program(), COMMANDS[world], str(path), "--out", str(out / world)]
@@ -89,7 +89,7 @@ def title_of(folder: Path) -> str:
 
 
 def compare(title: str, simulated: Tables, emulated: Tables) -> Comparison:
-    """Hold the tables of two runs of one scenario against each other."""
+    """Compare the tables of two runs of one scenario."""
     both = {"simulated": simulated, "emulated": emulated}
     return Comparison(
         title,
@@ -135,7 +135,7 @@ def _of_playout(both: Mapping[str, Tables]) -> Iterator[Difference]:
 
 
 def _of_links(both: Mapping[str, Tables]) -> Iterator[Difference]:
-    """Links that wait or drop in one of the worlds, or are busy for a tenth of the time."""
+    """Links that drop packets in the simulation, or are busy for more than a tenth of the time."""
     dropped = pl.sum_horizontal("dropped_full", "dropped_early", "dropped_loss")
     rate = (dropped / pl.col("arrivals").clip(lower_bound=1) * 100).alias("dropped, %")
     links = {

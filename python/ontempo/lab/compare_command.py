@@ -1,4 +1,4 @@
-"""What ``ontempo-lab compare`` does, without its options."""
+"""``ontempo-lab compare`` behind its command line."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def run_compare(
     *,
     as_json: bool,
 ) -> Path:
-    """Run a scenario in both worlds, write the page and tell the differences."""
+    """Run a scenario in both worlds, write the page and print the differences."""
     with claimed(out):
         run_worlds(path, out, options, only_emulated)
         simulated, emulated = (read_tables(out / world) for world in WORLDS)
@@ -48,7 +48,7 @@ def run_compare(
 
 
 def as_table(comparison: Comparison) -> Table:
-    """The differences for people."""
+    """The differences as a table for the terminal."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("of", "quantity", *WORLDS, "difference"):
         is_number = heading not in ("of", "quantity")
@@ -60,7 +60,7 @@ def as_table(comparison: Comparison) -> Table:
 
 
 def as_dict(comparison: Comparison, page: Path) -> dict[str, Any]:
-    """The differences for another program."""
+    """The differences, to be written as JSON."""
 
     def entry(one: Difference) -> dict[str, Any]:
         return {

@@ -13,7 +13,7 @@ from ontempo.lab.figure_html import figure_html
 from ontempo.lab.folder import write_text
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
-#: What each sampled quantity is called on an axis, in the order of the page.
+#: Axis titles of the sampled quantities, in the order of the page.
 TITLES = {
     "goodput_mbps": "goodput, Mbit/s",
     "cwnd_packets": "congestion window, packets",
@@ -31,7 +31,7 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
 
 
 def page(comparison: Comparison) -> str:
-    """The page as text: the report's own, with all that it links to inside."""
+    """The page as text: the report's template with style and scripts inlined."""
     assets = files("ontempo.lab") / "assets"
     style, script, template = (
         (assets / name).read_text("utf-8") for name in ("report.css", "report.js", "page.html")
@@ -110,5 +110,5 @@ def _differences(comparison: Comparison) -> str:
 
 
 def share(value: float) -> str:
-    """A relative difference for people; nothing where there is none."""
+    """A relative difference as a percentage; empty if it is not a number."""
     return "" if value != value else f"{value * 100:+.1f} %"  # noqa: PLR0124 - not a number

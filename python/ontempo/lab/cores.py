@@ -13,7 +13,7 @@ from ontempo.lab.errors import LabError, UnfitEnvironmentError
 from ontempo.lab.store import Store
 
 LOOK_EVERY_S = 0.1
-"""How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
+"""How often Ctrl-C is checked for. polars' signal handler restarts a system call that the signal
 interrupts, so a wait without a limit would never see it."""
 
 
@@ -28,7 +28,7 @@ class CoreRunner:
         return self.jobs
 
     def words(self) -> str:
-        """The place in words."""
+        """The place, after "running 12"."""
         return f"on {self.jobs} core{'s' if self.jobs > 1 else ''}"
 
     def run(
@@ -81,10 +81,10 @@ class _Run:
                 self.running.discard(stop)
 
     def _keep(self, key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> None:
-        """Keep a finished cell, even if Ctrl-C is pressed meanwhile.
+        """Store a finished cell, even if Ctrl-C is pressed meanwhile.
 
         polars raises `KeyboardInterrupt` in every thread that is inside it at that moment, so
-        the write that it broke off is done again before the study is told.
+        the interrupted write is repeated before the exception goes on to the study.
         """
         try:
             self.store.keep(key, tables, about)

@@ -1,7 +1,7 @@
-"""Every difference as a page of Markdown, from the claims' own texts.
+"""All differences as a page of Markdown, from the claims' texts.
 
 The page carries a digest of each paper's folder of experiments and the fingerprint of the engine,
-by which a test finds that a claim or the engine was changed and the page was not written anew.
+so that a test can detect that a claim or the engine was changed and the page was not rewritten.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def differences(report: Report, experiments: Path) -> str:
 
 
 def digest(folder: Path) -> str:
-    """What identifies a paper's claims: names and content of its files."""
+    """Digest of a paper's claims: names and content of its files."""
     found = hashlib.blake2b(digest_size=8)
     paths = [path for path in folder.rglob("*") if path.suffix in (".py", ".toml")]
     for path in sorted(paths):
@@ -56,7 +56,7 @@ def digest(folder: Path) -> str:
 
 
 def engine_digest(page: str) -> str:
-    """The engine's fingerprint that a page carries; empty where it has none."""
+    """The engine's fingerprint in a page; empty if it has none."""
     found = ENGINE_MARK.search(page)
     return found[1] if found else ""
 

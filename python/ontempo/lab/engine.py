@@ -1,7 +1,7 @@
-"""What the lab asks of a simulator, and the one it uses.
+"""The interface of a simulator, and the one that the lab uses.
 
-Studies speak to this protocol rather than to the compiled module, so that their bookkeeping
-can be tested against a simulator that takes no time.
+Studies use this protocol rather than the compiled module, so that their bookkeeping can be tested
+against a simulator that takes no time.
 """
 
 import json
@@ -22,7 +22,7 @@ class Scenario(Protocol):
 
     @property
     def title(self) -> str:
-        """One line that says what it shows."""
+        """Its title, one line."""
         ...
 
     def canonical(self) -> str:
@@ -46,7 +46,7 @@ class Engine(Protocol):
     """A simulator."""
 
     def fingerprint(self) -> str:
-        """What identifies its code: equal fingerprints give equal results."""
+        """Identifies its code: equal fingerprints give equal results."""
         ...
 
     def load(self, path: Path, overrides: Sequence[str]) -> Scenario:
@@ -54,7 +54,7 @@ class Engine(Protocol):
         ...
 
     def revive(self, canonical: str) -> Scenario:
-        """A scenario from its canonical form, where its file is not at hand."""
+        """A scenario from its canonical form, without its file."""
         ...
 
     def stop(self) -> Stop:

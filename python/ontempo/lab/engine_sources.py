@@ -10,10 +10,10 @@ FNV_OFFSET, FNV_PRIME = 0x6C62272E07BB014262B821756295C58D, 0x13B | 1 << 88
 
 
 def sources_fingerprint(checkout: Path) -> str:
-    """What `engine_fingerprint` says of a build of this checkout.
+    """The `engine_fingerprint` of a build of this checkout.
 
-    Of each file, in order of their places: place and content, each with its length before it; last
-    the content of Cargo.lock.
+    Hashes path and content of each file, in order of the paths, each with its length before it;
+    then the content of Cargo.lock.
     """
     crates = checkout / "crates"
     pieces: list[bytes] = []

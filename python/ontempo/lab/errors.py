@@ -6,25 +6,25 @@ INTERRUPTED = 130
 
 
 class LabError(Exception):
-    """A failure whose message is all that the user needs: no traceback."""
+    """A failure that is shown to the user as its message, without a traceback."""
 
     exit_code = ENVIRONMENT
 
 
 class BadInputError(LabError):
-    """What was asked for cannot be done as asked."""
+    """The input is invalid: a file, an option, a value."""
 
     exit_code = BAD_INPUT
 
 
 class UnfitEnvironmentError(LabError):
-    """The machine stands in the way: a full disk, a folder that cannot be written."""
+    """The machine prevents it: a full disk, a read-only folder, a missing program."""
 
     exit_code = ENVIRONMENT
 
 
 class InterruptedStudyError(LabError):
-    """The user stopped a study; what had finished is kept."""
+    """The user stopped a study; finished cells stay in the store."""
 
     exit_code = INTERRUPTED
 

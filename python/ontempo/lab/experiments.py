@@ -43,7 +43,7 @@ def load_papers(folder: Path) -> list[Paper]:
             module = importlib.import_module(f"{PACKAGE}.{name}.claims")
         except Exception as error:
             where = folder / name / "claims.py"
-            raise BadInputError(f"{where}: cannot be read: {_told(error)}") from error
+            raise BadInputError(f"{where}: cannot be read: {_with_place(error)}") from error
         paper = getattr(module, "PAPER", None)
         if not isinstance(paper, Paper):
             raise BadInputError(f"{folder / name / 'claims.py'}: defines no PAPER")
@@ -54,7 +54,7 @@ def load_papers(folder: Path) -> list[Paper]:
 def choose(papers: Sequence[Paper], only: Sequence[str], rows: Sequence[str] = ()) -> list[Claim]:
     """The claims named by id or by paper; all where none is named.
 
-    `rows` are the ids of what was published, with code or without.
+    `rows` are the ids of all published rows, with code or without.
     """
     claims = {claim.id: claim for paper in papers for claim in paper.claims}
     if not only:
@@ -63,7 +63,7 @@ def choose(papers: Sequence[Paper], only: Sequence[str], rows: Sequence[str] = (
     unwritten = [name for name in only if name in rows and name not in claims]
     if unwritten:
         listed = ", ".join(unwritten)
-        raise BadInputError(f"{listed}: published, but not yet written here (--list: what is)")
+        raise BadInputError(f"{listed}: published, but not yet written here (--list: the claims)")
     unknown = [name for name in only if name not in claims and name not in names]
     if unknown:
         raise BadInputError("\n".join(_unknown(name, [*names, *claims]) for name in unknown))
@@ -78,8 +78,8 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     return f"no claim is called {name!r}; near ones: {', '.join(near)} (all of them: --list)"
 
 
-def _told(error: Exception) -> str:
-    """An error of an import, with the place where it arose."""
+def _with_place(error: Exception) -> str:
+    """An error of an import, with file and line."""
     trace = error.__traceback__
     place = ""
     while trace:
@@ -93,7 +93,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _mount(folder: Path) -> None:
-    """Make the folder importable as one package, whatever it is called and wherever it lies."""
+    """Make the folder importable as one package, whatever its name and place."""
     package = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
     mounted = sys.modules.get(PACKAGE)

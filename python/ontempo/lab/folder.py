@@ -1,7 +1,7 @@
 """One run at a time in one output folder.
 
-The lock is the system's, on an open file: it ends with the process that holds it, however that
-dies, so nobody ever has to remove one by hand.
+The lock is flock(2) on an open file: it ends with its process, however that dies, so it never has
+to be removed by hand.
 """
 
 import errno
@@ -23,7 +23,7 @@ LOCK = ".in-use"
 
 
 def unwritable(where: Path, error: OSError) -> UnfitEnvironmentError:
-    """A failure to write, in words."""
+    """The error to raise after a failed write."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UnfitEnvironmentError(f"{where}: the disk is full; finished runs are kept")
     return UnfitEnvironmentError(f"{where}: cannot write here: {error.strerror or error}")
@@ -31,7 +31,7 @@ def unwritable(where: Path, error: OSError) -> UnfitEnvironmentError:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold a folder, or say who does."""
+    """Lock a folder; raises `UnfitEnvironmentError` with its holder if it is in use."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+", encoding="utf-8")
@@ -56,7 +56,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Make a folder's content anew: readers find the old one or the whole new one."""
+    """Replace a folder's content: readers find the old one or the complete new one."""
     new = folder.with_name(f".tmp-{folder.name}-{uuid4().hex}")
     old = folder.with_name(f".old-{folder.name}-{uuid4().hex}")
     try:
@@ -74,7 +74,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file, whole or not at all."""
+    """Write a file, whole or not at all."""
     temporary = path.with_name(f".tmp-{path.name}-{uuid4().hex}")
     try:
         try:
@@ -88,7 +88,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_parquet(table: pl.DataFrame, path: Path) -> None:
-    """A table as a file. polars' own writing tells of a full disk by no error of the system."""
+    """Write a table as a file. polars' own writer does not raise `OSError` on a full disk."""
     packed = io.BytesIO()
     table.write_parquet(packed)
     path.write_bytes(packed.getvalue())

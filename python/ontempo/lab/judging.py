@@ -1,8 +1,8 @@
 """Checks that many claims share, and the one rule by which each of them is decided.
 
-The rule stands in ``docs/verdicts.md``. In short: what is missing leaves a check undecided; two
-estimates whose 95 % intervals touch cannot be told apart; a value is held against a published bound
-by its estimate alone, which its interval neither helps over the bound nor takes back.
+The rule is in ``docs/verdicts.md``. In short: a check with missing data is undecided; two estimates
+whose 95 % intervals touch are indistinguishable; a value is compared with a published bound by its
+estimate alone, whatever its interval.
 """
 
 import math
@@ -21,10 +21,10 @@ PLAIN = (1e-3, 1e4)
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 LISTED = 3
-"""Of how many places each value is written out; of more, the one that is farthest off."""
+"""Up to so many places are listed one by one; of more, only the one that is farthest off."""
 
 MISSING = Interval(math.nan, math.nan, math.nan, 0)
-"""An estimate of which there is nothing."""
+"""An estimate without observations."""
 
 Curve = Mapping[float, Interval]
 """Estimates by place on the x axis."""
@@ -32,11 +32,11 @@ Curve = Mapping[float, Interval]
 Place = Callable[[float], str]
 
 Outcome = bool | None
-"""Whether something holds; none where it is undecided."""
+"""Whether something holds; None if undecided."""
 
 
 def number(value: float) -> str:
-    """A value as a reader wants it: three significant digits."""
+    """A value with three significant digits."""
     if math.isnan(value):
         return "none"
     if value == 0 or PLAIN[0] <= abs(value) < PLAIN[1]:
@@ -53,11 +53,11 @@ def about(value: float, published: float) -> bool:
 # One comparison.
 
 
-def told_apart(one: Interval, other: Interval) -> bool:
+def distinguishable(one: Interval, other: Interval) -> bool:
     """Whether the sign of the difference of two estimates is known.
 
-    It is where their intervals do not touch, where both have no width, and, for want of anything
-    better, where either has no interval.
+    It is if their intervals do not touch, if both have no width, and, for lack of a better rule,
+    if either has no interval.
     """
     if any(math.isnan(limit) for limit in (one.low, one.high, other.low, other.high)):
         return True
@@ -68,7 +68,7 @@ def told_apart(one: Interval, other: Interval) -> bool:
 
 def is_above(upper: Interval, lower: Interval, *, or_equal: bool = False) -> Outcome:
     """Whether the first estimate is above the second."""
-    if not (upper.known and lower.known) or not told_apart(upper, lower):
+    if not (upper.known and lower.known) or not distinguishable(upper, lower):
         return None
     return upper.value > lower.value or (or_equal and upper.value == lower.value)
 
@@ -81,7 +81,7 @@ def is_positive(difference: Interval, *, or_zero: bool = False) -> Outcome:
 
 
 def every(outcomes: Iterable[Outcome]) -> Outcome:
-    """Whether all hold: one that fails decides, and nothing at all holds nothing."""
+    """Whether all hold: one that fails decides; None without any outcome."""
     found = list(outcomes)
     if False in found:
         return False
@@ -89,7 +89,7 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def enough(outcomes: Iterable[Outcome], needed: float) -> Outcome:
-    """Whether so many hold, or would however the undecided ones were decided."""
+    """Whether at least `needed` hold; None if the undecided ones decide it."""
     found = list(outcomes)
     if not found:
         return None
@@ -116,8 +116,8 @@ def judged(
 ) -> Check:
     """A check of some values, by name; undecided where one of them is missing.
 
-    Missing is a value that is none or not a number, or an estimate of no observations. Only where
-    none is, `measured` and `holds` are asked.
+    A value is missing if it is None or not a number, or an estimate of no observations. `measured`
+    and `holds` are called only if none is missing.
     """
     values = {name: _value(value) for name, value in needs.items()}
     missing = [name for name, value in values.items() if math.isnan(value)]
@@ -125,11 +125,11 @@ def judged(
         text = f"No data: {', '.join(missing) or 'nothing was measured'}"
         return Check(sentence, published, text, None, cause, tuple(values.values()))
     ok = holds()
-    text = measured() + (NOT_TOLD_APART if ok is None else "")
+    text = measured() + (INDISTINGUISHABLE if ok is None else "")
     return Check(sentence, published, text, ok, cause, tuple(values.values()))
 
 
-NOT_TOLD_APART = "; cannot be told apart: the intervals touch"
+INDISTINGUISHABLE = "; cannot be told apart: the intervals touch"
 
 
 def _value(value: Interval | float | None) -> float:
@@ -141,7 +141,7 @@ def _value(value: Interval | float | None) -> float:
 def counted(
     sentence: str, published: str, counts: tuple[int, int], what: str, cause: str = ""
 ) -> Check:
-    """None of so many things: undecided where there was nothing to count."""
+    """The count must be 0 of the total; undecided if the total is 0."""
     found, total = counts
     text = f"{found:,} of {total:,} {what}"
     ok = None if total == 0 else found == 0
@@ -151,7 +151,7 @@ def counted(
 def all_counted(
     sentence: str, published: str, counts: tuple[int, int], more: str = "", cause: str = ""
 ) -> Check:
-    """Every one of so many things: undecided where there was nothing to count."""
+    """The count must equal the total; undecided if the total is 0."""
     found, total = counts
     text = f"{found:,} of {total:,}{more}"
     ok = None if total == 0 else found == total
@@ -167,7 +167,7 @@ def above_everywhere(
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The first curve lies above the second at every place that is asked for."""
+    """The first curve lies above the second at every requested place."""
     (high_name, high), (low_name, low) = upper, lower
     known, unknown = _split(places, high, low)
     outcomes = {x: is_above(high[x], low[x]) for x in known}
@@ -219,7 +219,7 @@ def within_everywhere(
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The curve's value satisfies a condition at every place that is asked for."""
+    """The curve's value satisfies a condition at every requested place."""
     outcomes = {x: holds(curve[x].value) for x in _split(places, curve)[0]}
     return _everywhere(sentence, published, curve, outcomes, places, place, cause)
 
@@ -232,7 +232,7 @@ def never_below_zero(
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """Mean differences of paired runs are zero or more at every place that is asked for."""
+    """Mean differences of paired runs are zero or more at every requested place."""
     outcomes = {
         x: is_positive(differences[x], or_zero=True) for x in _split(places, differences)[0]
     }
@@ -285,9 +285,8 @@ def monotone(
     place: Place = number,
     cause: str = "",
 ) -> Check:
-    """The curve rises (or falls) from each place that is asked for to the next."""
-    wanted = sorted(set(places))
-    known, unknown = _split(wanted, curve)
+    """The curve rises (or falls) from each requested place to the next."""
+    known, unknown = _split(sorted(set(places)), curve)
     if len(known) < 2:  # noqa: PLR2004 - two points make a step
         text = _text(["Too few data"], unknown, place)
         return Check(sentence, published, text, None, cause, (math.nan,) * 3)

@@ -1,12 +1,12 @@
-"""Causes bound to what was measured when they were found.
+"""Causes bound to the values that were measured when they were found.
 
-A cause explains a measurement, not a check: where something else comes to be measured, it is no
-longer known to be the cause. ``known.toml`` beside a paper's claims says of each differing check
-with a cause which values decided it then, and between which bounds the cause was found to hold.
-Outside of them, and where there is no entry, the cause is not shown; the check says so instead.
+A cause explains a measurement, not a check: if other values are measured, it is no longer known to
+be the cause. ``known.toml`` beside a paper's claims lists, for each differing check with a cause,
+the values that decided it then, and the bounds within which the cause was found to hold. Outside of
+them, and without an entry, the cause is not shown, and the check's `doubt` gives the reason.
 
-``ontempo-lab reproduce --quick --bind-causes`` writes entries for checks whose cause has none that
-holds. An entry that still holds is left as it is, so that bounds can be narrowed by hand.
+``ontempo-lab reproduce --quick --bind-causes`` writes entries for causes without a valid one. An
+entry that still holds is not changed, so that bounds can be narrowed by hand.
 """
 
 import math
@@ -74,7 +74,7 @@ def _rounded(value: float) -> float:
 
 
 def read_known(folder: Path) -> dict[Key, Bounds]:
-    """The entries of a paper's folder; none where it has no file."""
+    """The entries of a paper's folder; empty without the file."""
     path = folder / FILE
     if not path.exists():
         return {}
@@ -105,9 +105,9 @@ def known_text(known: Mapping[Key, Bounds]) -> str:
 def bound_anew(
     known: Mapping[Key, Bounds], findings: Mapping[str, Finding], real: Collection[str] = ()
 ) -> dict[Key, Bounds]:
-    """The entries after findings by claim: those that hold as they are, and of the others new ones.
+    """The entries after these findings: those that hold unchanged, the others replaced.
 
-    What was not judged keeps its entry. `real` are the claims judged by real packets.
+    Claims that were not judged keep their entries. `real` are the claims judged by real packets.
     """
     entries = {key: bounds for key, bounds in known.items() if key[0] not in findings}
     for claim, finding in findings.items():
@@ -122,7 +122,7 @@ def bound_anew(
 
 
 def with_known_causes(claim: str, finding: Finding, known: Mapping[Key, Bounds]) -> Finding:
-    """The finding with only those causes that are bound to what was measured."""
+    """The finding with only those causes that are bound to the measured values."""
     checks = [_bound(check, known.get((claim, check.sentence))) for check in finding.checks]
     return replace(finding, checks=checks)
 

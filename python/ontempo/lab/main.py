@@ -27,10 +27,10 @@ from ontempo.lab.report import Judged, Report
 from ontempo.lab.report_pages import write_report
 from ontempo.lab.store import Store
 from ontempo.lab.study import Cell, Results, Study
-from ontempo.lab.sweep_command import run_sweep, tell_plan
+from ontempo.lab.sweep_command import print_plan, run_sweep
 from ontempo.lab.terminal import ShownProgress, chosen_runner, duration, exit_codes
 from ontempo.lab.verdict_file import COMPUTED, changed_verdicts, verdict_text
-from ontempo.lab.verdicts_output import tell
+from ontempo.lab.verdicts_output import print_verdicts
 from ontempo.lab.worlds import hindrances, in_worlds, read_worlds
 
 app = typer.Typer(
@@ -43,7 +43,7 @@ app = typer.Typer(
 
 @app.callback()
 def about() -> None:
-    """Run studies, and hold published claims against what they yield.
+    """Run studies, and check published claims against their results.
 
     [dim]Example:[/]  ontempo-lab reproduce --quick --only pert/fig9
     """
@@ -52,9 +52,11 @@ def about() -> None:
 CORES = os.cpu_count() or 1
 
 DIFFERENT = 1
-"""The exit code where verdicts are not those of the file they are compared with."""
+"""The exit code if verdicts differ from the file that they are compared with."""
 
-Jobs = Annotated[int, typer.Option(min=1, help="Cells run at a time.", show_default="one a core")]
+Jobs = Annotated[
+    int, typer.Option(min=1, help="Cells to run at a time.", show_default="one a core")
+]
 Dask = Annotated[
     str | None,
     typer.Option(
@@ -66,23 +68,23 @@ Dask = Annotated[
 @app.command()
 def reproduce(
     quick: Annotated[
-        bool, typer.Option("--quick/--full", help="A scaled grid, or every published cell.")
+        bool, typer.Option("--quick/--full", help="A reduced grid, or every published cell.")
     ] = True,
     only: Annotated[
         list[str] | None,
         typer.Option(help="A claim (pert/fig9) or a paper (pert); may be repeated."),
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", help="List the claims and what they would run; run nothing.")
+        bool, typer.Option("--list", help="List the claims and their cells; run nothing.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where finished cells and the report are kept.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for finished cells and the report.")] = Path(
         "out/reproduce"
     ),
     worlds: Annotated[
         str | None,
         typer.Option(
             metavar="WORLD,WORLD",
-            help="Where claims are checked. Emulation needs the rights of root, and real time.",
+            help="Worlds to check claims in. Emulation needs root and runs in real time.",
             show_default="analysis,simulation",
         ),
     ] = None,
@@ -98,25 +100,25 @@ def reproduce(
         ),
     ] = None,
     pdf: Annotated[
-        bool, typer.Option("--pdf", help="Write each figure as PDF, too, as a paper prints it.")
+        bool, typer.Option("--pdf", help="Also write each figure as PDF, sized for a paper.")
     ] = False,
     differences_to: Annotated[
         Path | None,
-        typer.Option("--differences", help="Write what differs, and why, as Markdown."),
+        typer.Option("--differences", help="Write the differences and their causes as Markdown."),
     ] = None,
     write_verdicts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the verdict of each computed check, a line each."),
+        typer.Option(metavar="FILE", help="Write the verdict of each computed check, one a line."),
     ] = None,
     check_verdicts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Compare with such a file; fail where a line differs."),
+        typer.Option(metavar="FILE", help="Compare with such a file; fail if a line differs."),
     ] = None,
     bind_causes: Annotated[
         bool,
         typer.Option(
             "--bind-causes",
-            help="Bind causes to what is measured, where they are not: known.toml of each paper.",
+            help="Bind unbound causes to the measured values: known.toml of each paper.",
         ),
     ] = False,
     experiments: Annotated[
@@ -124,9 +126,9 @@ def reproduce(
         typer.Option(help="The folder of experiments.", show_default="this checkout's"),
     ] = None,
 ) -> None:
-    """Run what the claims need, judge them, and write a report in HTML.
+    """Run the cells that the claims need, judge the claims, and write a report in HTML.
 
-    Finished cells are kept: an interrupted study resumes, an unchanged one is not run again.
+    Finished cells are stored: an interrupted study resumes, an unchanged one is not run again.
 
     [dim]Examples:[/]
 
@@ -148,9 +150,9 @@ def reproduce(
         command += f" --worlds {worlds.replace(' ', '')}"
     with exit_codes(" ".join([command, *(f"--only {name}" for name in only or [])])):
         if not quick and (bind_causes or write_verdicts or check_verdicts):
-            raise BadInputError("causes are bound and verdicts kept of the quick grid: add --quick")
+            raise BadInputError("causes and verdicts are those of the quick grid: add --quick")
         if only and write_verdicts:
-            raise BadInputError("--write-verdicts: the file is of all claims: leave --only out")
+            raise BadInputError("--write-verdicts: the file holds all claims: omit --only")
         folder = find_folder(experiments)
         papers = load_papers(folder)
         every = listings(load_rows(folder), papers)
@@ -178,7 +180,7 @@ def reproduce(
             write_text(differences_to, differences(report, folder))
         if write_verdicts:
             write_text(write_verdicts, verdict_text(judged))
-        tell(report, path, as_json=as_json)
+        print_verdicts(report, path, as_json=as_json)
         if check_verdicts:
             _compare(check_verdicts, judged)
         if open_report or (open_report is None and sys.stdout.isatty()):
@@ -190,21 +192,22 @@ def sweep(
     study: Annotated[Path, typer.Argument(help="The study file; its format: docs/studies.md.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Where cells and results are kept.", show_default="out/sweep/STUDY"),
+        typer.Option(help="Folder for cells and results.", show_default="out/sweep/STUDY"),
     ] = None,
     jobs: Jobs = CORES,
     dask: Dask = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the study and say what it runs; run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check the study and print what it would run; run nothing."),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print results as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Run a scenario over a grid of values and seeds; keep results as Parquet.
+    """Run a scenario over a grid of values and seeds; write results as Parquet.
 
-    Finished cells are kept: an interrupted study resumes, a grown one runs what is new. Results are
-    the same on one core, on many, and on a cluster.
+    Finished cells are stored: an interrupted study resumes, an extended one runs only new cells.
+    Results are the same on one core, on many, and on a cluster.
 
     [dim]Examples:[/]
 
@@ -217,7 +220,7 @@ def sweep(
     again = f"ontempo-lab sweep {study}" + (f" --out {out}" if out else "")
     with exit_codes(again):
         if dry_run:
-            tell_plan(make_engine(), study)
+            print_plan(make_engine(), study)
         else:
             run_sweep(make_engine(), study, out, jobs, dask, as_json=as_json)
 
@@ -227,13 +230,13 @@ def compare(
     scenario: Annotated[Path, typer.Argument(help="The scenario file.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Where runs and the page are kept.", show_default="out/compare/SCENARIO"),
+        typer.Option(help="Folder for the runs and the page.", show_default="out/compare/SCENARIO"),
     ] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY.KEY=VALUE", help="Set a value; may be repeated."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="What both runs draw from.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of both runs.")] = None,
     ipv6: Annotated[bool, typer.Option("--ipv6", help="Emulate over IPv6.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print differences as JSON on stdout.")
@@ -247,7 +250,7 @@ def compare(
 ) -> None:
     """Simulate a scenario and emulate it; plot both on the same axes.
 
-    Emulating needs the rights of root, and takes as long as the scenario lasts.
+    Emulation needs root and takes as long as the scenario.
 
     [dim]Example:[/]  sudo ontempo-lab compare dumbbell.toml
     """
@@ -266,7 +269,7 @@ def make_engine() -> Engine:
 
 
 def list_claims(claims: Sequence[Claim], scale: Scale, *, as_json: bool) -> None:
-    """Show which claims there are and how many cells each needs."""
+    """Print the claims, their worlds, and how many cells each needs."""
     rows = [
         {
             "id": claim.id,
@@ -323,7 +326,7 @@ def _run(
 
 
 def _bind(folder: Path, judged: Sequence[Judged]) -> None:
-    """Write anew the causes that each paper knows."""
+    """Rewrite ``known.toml`` of each judged paper."""
     for paper in sorted({one.claim.paper for one in judged}):
         findings = {one.claim.id: one.finding for one in judged if one.claim.paper == paper}
         real = {one.claim.id for one in judged if one.claim.world not in COMPUTED}
@@ -342,12 +345,12 @@ def _with_known_causes(folder: Path, judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _compare(path: Path, judged: Sequence[Judged]) -> None:
-    """End the command with `DIFFERENT` where verdicts are not those of the file."""
+    """Exit with `DIFFERENT` if verdicts differ from the file."""
     changed = changed_verdicts(path, judged)
     if changed:
         print(
             *changed,
-            f"verdicts differ from {path}: look why; `make differences` writes it anew",
+            f"verdicts differ from {path}: find out why; `make differences` rewrites it",
             sep="\n",
             file=sys.stderr,
         )

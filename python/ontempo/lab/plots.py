@@ -34,8 +34,8 @@ class Axis:
 class Series:
     """One line: estimates by place, with a band where the intervals are known.
 
-    `style` tells lines apart without colour; with "none" the places stand for themselves, as
-    different flows do, and only their markers are drawn.
+    `style` distinguishes lines without colour; with "none" only markers are drawn, for places that
+    are not connected, such as different flows.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Zone:
-    """A shaded range of the x axis, with the words that explain it."""
+    """A shaded range of the x axis, with its label."""
 
     low: float
     high: float
@@ -65,7 +65,7 @@ class View:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: its views, its axes, and what a reader who cannot see it is told."""
+    """A plot: its views, its axes, and `alt`, the text for readers who cannot see it."""
 
     alt: str
     x: Axis

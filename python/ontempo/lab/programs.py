@@ -1,4 +1,4 @@
-"""The program ``ontempo`` and others, run so that Ctrl-C lets them take down what they set up."""
+"""The program ``ontempo`` and others, run so that they can clean up on Ctrl-C."""
 
 import shutil
 import signal
@@ -11,14 +11,14 @@ from pathlib import Path
 from ontempo.lab.errors import BAD_INPUT, BadInputError, UnfitEnvironmentError
 
 LOOK_EVERY_S = 0.1
-"""How long Ctrl-C may go unseen. polars' signal handler restarts a system call that the signal
+"""How often Ctrl-C is checked for. polars' signal handler restarts a system call that the signal
 interrupts, so a wait without a limit would never see it."""
 
 URGENT = ("nice", "-n", "-15")
-"""Before what runs by the real clock, so that it goes before other programs of this machine."""
+"""Prefix of commands that run in real time, to precede other programs of this machine."""
 
 END_WITHIN_S = 20
-"""How long a program may take to take down what it set up."""
+"""How long a program may take to clean up after SIGINT."""
 
 
 def program() -> str:
@@ -33,8 +33,8 @@ def program() -> str:
 def run_program(command: Sequence[str], what: str) -> str:
     """Run a program to its end and return what it prints.
 
-    Where it fails, what it complained of is raised in the name of `what`: bad input by the exit
-    code for that, anything else as this machine's. On Ctrl-C it is asked to end, and waited for.
+    If it fails, its stderr is raised with `what` before it: `BadInputError` for the exit code of
+    bad input, else `UnfitEnvironmentError`. On Ctrl-C it gets SIGINT, and is waited for.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
         running = subprocess.Popen(command, stdout=out, stderr=complaints)
@@ -44,12 +44,12 @@ def run_program(command: Sequence[str], what: str) -> str:
             end(running)
             raise
         complaints.seek(0)
-        told = complaints.read().strip().removeprefix("error: ")
+        message = complaints.read().strip().removeprefix("error: ")
         if code:
             kind = BadInputError if code == BAD_INPUT else UnfitEnvironmentError
-            raise kind(f"{what}: {told or f'{command[0]} ended with exit code {code}'}")
-        if told:
-            print(f"{what}: {told}", file=sys.stderr)
+            raise kind(f"{what}: {message or f'{command[0]} ended with exit code {code}'}")
+        if message:
+            print(f"{what}: {message}", file=sys.stderr)
         out.seek(0)
         return out.read()
 
@@ -63,7 +63,7 @@ def _wait(running: subprocess.Popen[bytes]) -> int:
 
 
 def end(running: subprocess.Popen[bytes]) -> None:
-    """Ask a program to end as Ctrl-C does; end it where it does not."""
+    """Send SIGINT to a program; kill it if it does not end within `END_WITHIN_S`."""
     running.send_signal(signal.SIGINT)
     try:
         running.wait(END_WITHIN_S)

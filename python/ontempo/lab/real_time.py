@@ -1,7 +1,7 @@
-"""Cells with real packets: by the emulator, or by a measurement of their own.
+"""Cells with real packets: by the emulator, or by a measurement in Python.
 
-One runs at a time and nothing else of the study beside it, since their clock is the real one. Each
-leaves its tables in a folder; they go into the same store as those of simulated cells.
+They run one at a time, with nothing else of the study beside them, because they run in real time.
+Each writes its tables to a folder; they go into the same store as those of simulated cells.
 """
 
 import json
@@ -23,7 +23,7 @@ from ontempo.lab.programs import URGENT, program, run_program
 from ontempo.lab.store import Store
 
 MACHINE = "machine"
-"""The table that tells of each real cell under which circumstances it was run."""
+"""The table with each real cell's circumstances: kernel, load, lateness of the emulator."""
 
 NET_ADMIN, SYS_ADMIN = 12, 21
 """Bits of a process's capabilities: to make interfaces, and namespaces."""
@@ -41,7 +41,7 @@ class Emulation:
     controls: tuple[str, ...] = ()
 
     def identity(self) -> str:
-        """What is measured is the scenario."""
+        """The scenario alone decides."""
         return "emulation"
 
     def write(self, cell: Cell, folder: Path) -> None:
@@ -57,7 +57,7 @@ def emulate(cell: Cell, folder: Path, options: Sequence[str] = ()) -> None:
 
 
 def hindrance() -> str:
-    """What this process lacks to run real packets, in words; empty where nothing is."""
+    """What this process lacks to run real packets; empty if nothing."""
     if platform.system() != "Linux":
         return "needs Linux"
     if not _may(NET_ADMIN) or not _may(SYS_ADMIN):
@@ -74,10 +74,10 @@ def _may(capability: int) -> bool:
 
 
 def load_control(name: str) -> bool:
-    """Have the kernel load a congestion control of ours; whether that was needed.
+    """Load one of our congestion controls into the kernel; false if it was loaded already.
 
-    It stays loaded: somebody else may have come to use it meanwhile. One that was loaded with
-    other parameters is refused, since what it does is not what the cell asks for.
+    It stays loaded: another process may use it by now. Raises `UnfitEnvironmentError` if it was
+    loaded with other parameters than the cell needs.
     """
     loaded = json.loads(run_program([program(), "kernel", "list", "--json"], name))["loaded"]
     found = [one for one in loaded if one["name"] == name]
@@ -94,7 +94,7 @@ def load_control(name: str) -> bool:
 
 @cache
 def machine() -> str:
-    """Kernel and program, which decide what a real cell yields as far as code does."""
+    """Kernel and digest of the program: the code that a real cell's result depends on."""
     digest = blake2b(Path(program()).read_bytes(), digest_size=16).hexdigest()
     return f"{platform.system()} {platform.release()}, {digest}"
 
@@ -105,7 +105,7 @@ def run_real(
     cells: Sequence[Planned],
     finished: Callable[[Planned], None],
 ) -> None:
-    """Run cells one after another, and keep each as it ends; as `Runner.run`."""
+    """Run cells one after another, and store each as it ends; as `Runner.run`."""
     for planned in cells:
         try:
             tables = measured(planned.cell)
@@ -135,10 +135,10 @@ def measured(cell: Cell) -> Mapping[str, pl.DataFrame]:
 
 
 def _circumstances(folder: Path, load_before: float) -> pl.DataFrame:
-    """Kernel, load and, where the emulator carried packets, how late they were."""
+    """Kernel, load and, if the emulator ran, how late its packets were."""
     manifest = folder / "run.json"
-    told = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
-    work = told.get("work", {})
+    content = json.loads(manifest.read_text("utf-8")) if manifest.exists() else {}
+    work = content.get("work", {})
     return pl.DataFrame(
         {
             "kernel": [platform.release()],

@@ -1,8 +1,7 @@
 """A folder of HTML pages: an index, a page a paper, the differences.
 
-The pages need nothing but their folder: style, script and Plotly lie in ``assets`` beside them,
-and their content security policy lets them load nothing else, so that they work from a disk
-without a network.
+The pages need only their folder: style, script and Plotly are in ``assets`` beside them, and their
+content security policy lets them load nothing else, so that they work without a network.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ LEFT_OUT = {World.EMULATION: "left out of this run; --worlds emulation asks for 
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with what was found."""
+    """A claim with its finding."""
 
     claim: Claim
     finding: Finding
@@ -38,7 +37,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the pages show. `command` is what runs all of it again."""
+    """Content of the pages. `command` reproduces all of it."""
 
     scale: Scale
     command: str
@@ -47,11 +46,11 @@ class Report:
     engine: str = ""
     cells: int = 0
     hindered: Mapping[str, str] = field(default_factory=dict)
-    """Claims by id that this machine cannot check, and why not."""
+    """Reasons why this machine cannot check a claim, by its id."""
 
     @cached_property
     def by_id(self) -> dict[str, Judged]:
-        """What was found, by claim."""
+        """Judged claims by id."""
         return {judged.claim.id: judged for judged in self.judged}
 
     def count(self, verdict: Verdict) -> int:
@@ -74,7 +73,7 @@ class Report:
         )
 
     def found(self, entry: Entry) -> Judged | None:
-        """What was found for an entry, if its claim was judged."""
+        """The judged claim of an entry; None if it was not judged."""
         return self.by_id.get(entry.claim.id) if entry.claim else None
 
     def tally(self, listings: Sequence[Listing]) -> dict[Verdict, int]:

@@ -34,7 +34,8 @@ SCALES = {
 
 SITE = "Published claims, measured again"
 ABOUT = (
-    "<b>ontempo</b> simulates media over networks packet by packet, and tells what arrives on time."
+    "<b>ontempo</b> simulates media over networks packet by packet, and measures what arrives on"
+    " time."
 )
 INDEX, DIFFERENCES = "index.html", "differences.html"
 
@@ -193,7 +194,7 @@ def _contents(judged: Sequence[tuple[Entry, Judged]]) -> str:
 
 
 def _rest(report: Report, listing: Listing) -> str:
-    """What this paper claims besides, and nobody has judged."""
+    """Claims of this paper that were not judged."""
     missing = [entry for entry in listing.entries if not report.found(entry)]
     if not missing:
         return ""

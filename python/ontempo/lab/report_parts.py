@@ -33,7 +33,7 @@ def slug(verdict: Verdict) -> str:
 
 
 def icon(verdict: Verdict) -> str:
-    """A verdict as a sign, for those who do not tell colours apart."""
+    """A verdict as an icon, readable without colour."""
     return (
         '<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="2"'
         f' stroke-linecap="round" aria-hidden="true">{SHAPES[verdict]}</svg>'
@@ -41,12 +41,12 @@ def icon(verdict: Verdict) -> str:
 
 
 def sentence(text: str) -> str:
-    """Words that begin anywhere, as a sentence of HTML."""
+    """Text as a sentence of HTML: capitalised, with a full stop."""
     return f"{escape(text[:1].upper() + text[1:])}."
 
 
 def verdict_html(verdict: Verdict) -> str:
-    """A verdict as sign and word."""
+    """A verdict as icon and word."""
     return f'<span class="verdict {slug(verdict)}">{icon(verdict)}{verdict.value}</span>'
 
 
@@ -83,7 +83,7 @@ def causes(checks: Sequence[Check]) -> list[str]:
 
 
 def claim_html(report: Report, entry: Entry, judged: Judged) -> str:
-    """A claim: its words beside its figures, its checks below."""
+    """A claim: its text beside its figures, its checks below."""
     claim, finding = judged.claim, judged.finding
     place = anchor(claim.id)
     figures = "".join(
@@ -106,8 +106,8 @@ def checks_html(checks: Sequence[Check]) -> str:
     """Each check, published and measured beside each other."""
     if not checks:
         return "<p>Nothing was judged.</p>"
-    told: set[str] = set()
-    rows = "".join(_check(check, told) for check in checks)
+    shown: set[str] = set()
+    rows = "".join(_check(check, shown) for check in checks)
     return (
         '<table class="checks"><thead><tr><th><span class="hidden">Outcome</span></th>'
         "<th>Check</th><th>Published</th><th>Measured</th></tr></thead>"
@@ -115,7 +115,7 @@ def checks_html(checks: Sequence[Check]) -> str:
     )
 
 
-def _check(check: Check, told: set[str]) -> str:
+def _check(check: Check, shown: set[str]) -> str:
     outcome = OUTCOMES[check.ok]
     return (
         f'<tr><td class="mark {slug(outcome)}">{icon(outcome)}'
@@ -123,21 +123,21 @@ def _check(check: Check, told: set[str]) -> str:
         f'<td class="what">{escape(check.sentence)}</td>'
         f'<td class="asked" data-label="Published:">{escape(check.published)}</td>'
         f'<td class="measured" data-label="Measured:">{escape(check.measured)}</td></tr>'
-        f"{_cause(check, told)}"
+        f"{_cause(check, shown)}"
     )
 
 
-def _cause(check: Check, told: set[str]) -> str:
-    """Why a check does not hold; what `told` has is not told again."""
+def _cause(check: Check, shown: set[str]) -> str:
+    """Why a check does not hold; a cause in `shown` is not repeated."""
     if check.ok is not False:
         return ""
     if check.doubt:
         text = escape(f"{check.doubt[:1].upper()}{check.doubt[1:]}.")
         return f'<tr class="cause"><td></td><td colspan="3">{text}</td></tr>'
-    if check.cause in told:
+    if check.cause in shown:
         return '<tr class="cause"><td></td><td colspan="3">Likely cause: as above.</td></tr>'
     if check.cause:
-        told.add(check.cause)
+        shown.add(check.cause)
     text = f"Likely cause: {escape(check.cause or NO_CAUSE)}"
     if check.experiment:
         text += f'<span class="support">Evidence: <code>{escape(check.experiment)}</code></span>'

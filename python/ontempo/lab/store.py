@@ -1,12 +1,12 @@
 """Finished cells on disk.
 
-A cell is one run of one scenario with one seed. It is kept as one file, named by a hash of all
-that produced it, so a study that is asked for again finds what it already has. The file is a
+A cell is one run of one scenario with one seed. It is stored as one file, named by a hash of all
+its inputs, so a study that is run again finds its finished cells. The file is a
 zip of Parquet tables beside ``meta.json``; any program that reads those can look inside.
 
 A cell is written under a temporary name and renamed when whole, so a reader finds either no
-cell or a whole one, however many processes share the store and whenever one of them dies. What
-is read back is checked: a damaged file is reported, never trusted.
+cell or a whole one, however many processes share the store and whenever one of them dies. Cells
+are verified when read: a damaged file is reported, never used.
 """
 
 import errno
@@ -38,14 +38,14 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file that lay where a cell was looked for and could not be used."""
+    """A file in a cell's place that could not be used."""
 
     path: Path
     reason: str
 
 
 class DamagedCellError(Exception):
-    """A file that is not the whole cell that its name promises."""
+    """A file that is not the complete cell of its name."""
 
 
 def cell_key(canonical: str, seed: int, engine: str) -> str:
@@ -71,11 +71,11 @@ class Store:
             raise _unfit(error, self.folder) from error
 
     def path(self, key: str) -> Path:
-        """Where a cell lies or would lie."""
+        """The path of a cell's file, existing or not."""
         return self.folder / key[:2] / f"{key}.zip"
 
     def has(self, key: str) -> bool:
-        """Whether a whole cell is kept; a file that is not one is noted in `rejected`."""
+        """Whether a complete cell is stored; a damaged file is added to `rejected`."""
         try:
             with zipfile.ZipFile(self.path(key)) as archive:
                 self._meta(archive, key)
@@ -89,7 +89,7 @@ class Store:
         return True
 
     def read(self, key: str, only: str | None = None) -> dict[str, pl.DataFrame] | None:
-        """A cell's tables, or `only` the one named; none where there is no whole cell."""
+        """A cell's tables, or `only` the one named; None without a complete cell."""
         try:
             with zipfile.ZipFile(self.path(key)) as archive:
                 kept = self._meta(archive, key)["tables"]
@@ -105,11 +105,11 @@ class Store:
             return None
 
     def keep(self, key: str, tables: Mapping[str, pl.DataFrame], about: Mapping[str, Any]) -> None:
-        """Write a cell, whole or not at all; `about` is for people who look inside."""
+        """Write a cell, whole or not at all; `about` is metadata for inspection."""
         self.keep_packed(key, pack(key, tables, about))
 
     def keep_packed(self, key: str, packed: bytes) -> None:
-        """Write a cell that was packed elsewhere, likewise."""
+        """Write a cell that was packed elsewhere; whole or not at all."""
         path = self.path(key)
         temporary = path.with_name(f".tmp-{os.getpid()}-{uuid.uuid4().hex}")
         try:
@@ -123,13 +123,13 @@ class Store:
             raise _unfit(error, path.parent) from error
 
     def others(self) -> list[Path]:
-        """Folders of cells that other versions made, which this one will not use."""
+        """Folders of cells made by other versions, which this one does not use."""
         return sorted(p for p in self.root.iterdir() if p.is_dir() and p != self.folder)
 
     def take_rejected(self) -> list[Rejected]:
-        """What has been rejected and not been told of yet."""
-        told, self.rejected = self.rejected, []
-        return told
+        """Return the files rejected since the last call."""
+        rejected, self.rejected = self.rejected, []
+        return rejected
 
     def _meta(self, archive: zipfile.ZipFile, key: str) -> dict[str, Any]:
         meta: dict[str, Any] = json.loads(archive.read(_META))
@@ -145,7 +145,7 @@ class Store:
             self.rejected.append(rejected)
 
     def _sweep(self) -> None:
-        """Remove what dead processes left half written."""
+        """Remove temporary files of dead processes."""
         oldest = time.time() - STALE_AFTER_S
         for leftover in self.folder.rglob(".tmp-*"):
             try:

@@ -1,7 +1,7 @@
-"""A study: many cells, each run once, wherever there is room, and kept as soon as it is finished.
+"""A study: many cells, each run once and stored as soon as it is finished.
 
 Everything that runs cells (`reproduce`, `sweep`, an experiment's own scripts) goes through
-`Study`; where they run is a `Runner`'s business: this machine's cores (`cores`) or a cluster
+`Study`; a `Runner` decides where they run: this machine's cores (`cores`) or a cluster
 (`cluster`).
 """
 
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Is told how a study advances."""
+    """Callbacks about the progress of a study."""
 
     def start(self, plan: Plan) -> None:
         """The study begins."""
         ...
 
     def finished(self, planned: Planned) -> None:
-        """A cell has been run and kept."""
+        """A cell has been run and stored."""
         ...
 
 
@@ -58,7 +58,7 @@ class Results:
         self.cells = tuple(keys if cells is None else cells)
 
     def of(self, cells: Iterable[Cell]) -> "Results":
-        """The same results, seen through fewer cells; what was computed is shared."""
+        """The same results, restricted to some cells; cached values are shared."""
         view = Results(self._store, self._keys, tuple(cells))
         view._cache = self._cache
         return view
@@ -76,9 +76,9 @@ class Results:
         return self._once(("table", name, self.cells), build)
 
     def asked(self, label: str, **labels: Label) -> list[float]:
-        """The values of a label over the cells that were asked for, in order.
+        """The values of a label over the requested cells, in ascending order.
 
-        Checks take their places from here, never from the tables: what is missing there must show.
+        Checks take their places from here, never from the tables, so that missing data show.
         """
         wanted = labels.items()
         found = (dict(cell.labels) for cell in self.cells)
@@ -87,7 +87,7 @@ class Results:
         )
 
     def derive(self, builder: Callable[["Results"], T]) -> T:
-        """What `builder` makes of these results, made once for all who ask."""
+        """The value of `builder` for these results, computed once and cached."""
         return self._once((builder, self.cells), lambda: builder(self))
 
     def _once(self, key: Any, build: Callable[[], T]) -> T:
@@ -143,16 +143,16 @@ class Study:
     def run(self, plan: Plan, progress: Progress | None = None) -> Results:
         """Run what is missing and return everything.
 
-        Raises `InterruptedStudyError` on Ctrl-C; what had finished by then is kept.
+        Raises `InterruptedStudyError` on Ctrl-C; finished cells stay in the store.
         """
         progress = progress or Silent()
         progress.start(plan)
-        # The dearest first, so that none is left alone at the end.
+        # The most expensive first, so that none runs alone at the end.
         order = sorted(plan.simulated, key=lambda planned: -planned.cell.cost)
         try:
             if order:
                 self.runner.run(self.engine, self.store, order, progress.finished)
-            # Only now: their clock is the real one, and nothing is to run beside them.
+            # Last: they run in real time, and nothing may run beside them.
             run_real(self.engine, self.store, plan.real, progress.finished)
         except KeyboardInterrupt:
             lost = sum(not self.store.path(one.key).exists() for one in plan.missing)

@@ -1,8 +1,8 @@
 """A sweep: every point of a grid, run until its interval is narrow enough.
 
-Cells, store and runner are those of every study. What is added here: which cells there are, what
-is computed of each, and when a point has been run often enough. That decision looks at a point's
-own values only, in the order of its seeds, so it is the same wherever the cells ran.
+Cells, store and runner are those of every study. This module adds which cells there are, which
+columns are computed of each, and when a point has been run often enough. That decision uses only a
+point's own values, in the order of its seeds, so it is the same wherever the cells ran.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from ontempo.lab.study import Progress, Silent, Study, read_whole
 from ontempo.lab.sweep_file import Seeds, SweepFile
 
 MAX_CELLS = 1_000_000
-"""A grid with more is a slip."""
+"""A grid with more is taken for a mistake."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Point:
 class Outcome:
     """A point after its runs: one row of values a run or batch, and an interval a column.
 
-    `narrow` tells whether the study's rule was met; none where it has no rule.
+    `narrow` is whether the study's stopping rule was met; None if it has no rule.
     """
 
     point: Point
@@ -126,20 +126,20 @@ def sweep(
     file: SweepFile,
     study: Study,
     progress: Progress | None = None,
-    tell: Callable[[str], None] = lambda _text: None,
+    notify: Callable[[str], None] = lambda _text: None,
 ) -> Swept:
-    """Run what a study file asks for."""
-    run = _Sweep(file, study, progress or Silent(), tell)
+    """Run a study file; `notify` receives sentences about its progress."""
+    run = _Sweep(file, study, progress or Silent(), notify)
     return run.go(points_of(file, study.engine))
 
 
 def planned_cells(file: SweepFile, engine: Engine) -> list[Cell]:
-    """The cells that a sweep surely runs; with a rule for stopping there may be more."""
-    most = file.stop.least if file.stop else len(file.seeds)
+    """The cells that a sweep runs at least; with a stopping rule there may be more."""
+    count = file.stop.least if file.stop else len(file.seeds)
     return [
         _cell(file, point, replicate)
         for point in points_of(file, engine)
-        for replicate in range(most)
+        for replicate in range(count)
     ]
 
 
@@ -153,24 +153,24 @@ class _Sweep:
     """One execution: rounds of cells until every point has enough."""
 
     def __init__(
-        self, file: SweepFile, study: Study, progress: Progress, tell: Callable[[str], None]
+        self, file: SweepFile, study: Study, progress: Progress, notify: Callable[[str], None]
     ) -> None:
         self.file = file
         self.study = study
         self.progress = progress
-        self.tell = tell
+        self.notify = notify
         self.rows: dict[Cell, list[dict[str, Any]]] = {}
         self.keys: dict[Cell, str] = {}
 
     def go(self, points: Sequence[Point]) -> Swept:
         file = self.file
         first = file.stop.least if file.stop else len(file.seeds)
-        wanted = dict.fromkeys(points, first)
+        seeds = dict.fromkeys(points, first)
         while True:
-            cells = {p: tuple(_cell(file, p, i) for i in range(n)) for p, n in wanted.items()}
+            cells = {p: tuple(_cell(file, p, i) for i in range(n)) for p, n in seeds.items()}
             plan = self.study.plan(cell for each in cells.values() for cell in each)
             for rejected in self.study.store.take_rejected():
-                self.tell(f"run again: {rejected.path}: {rejected.reason}")
+                self.notify(f"run again: {rejected.path}: {rejected.reason}")
             self.study.run(plan, _Trying(self, self.progress))
             self.keys = {planned.cell: planned.key for planned in plan.cells}
             found = [self._outcome(point, each) for point, each in cells.items()]
@@ -178,8 +178,8 @@ class _Sweep:
             if not more:
                 engine = self.study.engine.fingerprint()
                 return Swept(file, engine, tuple(found), self.study.store, self.keys)
-            wanted |= more
-            self.tell(
+            seeds |= more
+            self.notify(
                 f"{len(more)} of {len(points)} points are not narrow enough yet:"
                 f" {sum(more.values()) - sum(len(cells[p]) for p in more)} more runs"
             )
@@ -253,8 +253,8 @@ class _Sweep:
     def _more(self, found: Sequence[Outcome]) -> dict[Point, int]:
         """How many seeds the points that are too wide get next.
 
-        The width falls with the square root of their number, which tells about how many it takes;
-        at least one more, at most twice as many, so that a first guess cannot go far astray.
+        The width falls with the square root of their number, which gives an estimate; at least one
+        more, at most twice as many, to bound a bad first estimate.
         """
         stop = self.file.stop
         if stop is None:
@@ -273,7 +273,7 @@ class _Sweep:
 
 
 class _Trying:
-    """Tries the columns on the first run that ends, so that a mistake in them costs one run."""
+    """Evaluates the columns on the first finished run, so that a mistake in them costs one run."""
 
     def __init__(self, owner: _Sweep, progress: Progress) -> None:
         self.owner = owner
@@ -292,7 +292,7 @@ class _Trying:
 
 
 def _load(engine: Engine, file: SweepFile, overrides: Sequence[str], where: str) -> str:
-    """The canonical form without what changes nothing that is simulated."""
+    """The canonical form without title and seed, which identify no point."""
     try:
         canonical = engine.load(file.scenario, overrides).canonical()
     except BadInputError as error:

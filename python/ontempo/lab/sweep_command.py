@@ -1,4 +1,4 @@
-"""What ``ontempo-lab sweep`` does, without its options."""
+"""``ontempo-lab sweep`` behind its command line."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from ontempo.lab.terminal import ShownProgress, chosen_runner
 def run_sweep(
     engine: Engine, path: Path, out: Path | None, jobs: int, dask: str | None, *, as_json: bool
 ) -> None:
-    """Run a study file, write its results, and tell them."""
+    """Run a study file, write its results, and print them."""
     file = read_sweep(path)
     folder = out or default_out(path)
     console = Console(stderr=True, highlight=False)
@@ -27,7 +27,7 @@ def run_sweep(
         store = Store(folder / "cells", engine.fingerprint())
         study = Study(engine, store, runner)
         with ShownProgress(console, runner, costs_known=False) as progress:
-            swept = sweep(file, study, progress, progress.say)
+            swept = sweep(file, study, progress, progress.show)
         write_results(swept, folder)
     for warning in related(swept):
         console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
@@ -40,8 +40,8 @@ def run_sweep(
     shown.print(f"\nresults: {folder}", soft_wrap=True, markup=False)
 
 
-def tell_plan(engine: Engine, path: Path) -> None:
-    """What a study would run at least; nothing is run."""
+def print_plan(engine: Engine, path: Path) -> None:
+    """Print the minimum that a study would run; run nothing."""
     file = read_sweep(path)
     cells = planned_cells(file, engine)
     seeds = f"{file.stop.least} to {file.stop.most}" if file.stop else str(len(file.seeds))

@@ -1,7 +1,6 @@
-"""The study file: which scenario, which axes, how many seeds, what is computed of each run.
+"""The study file: scenario, axes, seeds, and the columns computed of each run.
 
-Described for users in docs/studies.md. Whatever is wrong with a file is named with the file, the
-field, and what would be right.
+Its format: docs/studies.md. Errors name the file, the field, and what would be right.
 """
 
 import math
@@ -23,12 +22,12 @@ RANGE = {"from", "to", "step", "points", "scale", "unit"}
 RESERVED = ("cell", "seed", "replicate", "batch", "n", "narrow")
 SPAN = re.compile(r"(\d+)\.\.(\d+)")
 MAX_VALUES = 100_000
-"""A range with more is a slip."""
+"""A range with more is taken for a mistake."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A place on an axis: how it is called, and what it replaces in the scenario."""
+    """A place on an axis: its label, and the values that it sets in the scenario."""
 
     label: Label
     overrides: tuple[str, ...]
@@ -36,7 +35,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is varied; `name` heads its column."""
+    """A varied key; `name` heads its column."""
 
     name: str
     values: tuple[Value, ...]
@@ -44,7 +43,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Seeds:
-    """How often each point is run: `given` seeds, or `count` that follow from the content."""
+    """Seeds of each point: `given`, or `count` seeds derived from the cell's content."""
 
     count: int = 1
     given: tuple[int, ...] = ()
@@ -55,7 +54,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Spread:
-    """What an interval rests on: one value a seed, or one a batch of a run's measured time."""
+    """Observations of an interval: one a seed, or one a batch of a run's measured time."""
 
     by: Literal["seed", "batch"] = "seed"
     batches: int = 20
@@ -106,7 +105,7 @@ def read_sweep(path: Path) -> SweepFile:
 
 
 class _Reader:
-    """Reads one file; every complaint begins with its name."""
+    """Reads one file; every error begins with its name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -133,7 +132,7 @@ class _Reader:
         if not columns and not tables:
             raise self.fail(
                 "columns",
-                'nothing is asked of the runs; add [columns], as in goodput = "AVG(goodput_bps)'
+                'nothing is computed of the runs; add [columns], as in goodput = "AVG(goodput_bps)'
                 ' FROM flows", or tables = ["flows"]',
             )
         fixed = self.overrides(content.get("set", {}), "set")
@@ -208,7 +207,7 @@ class _Reader:
                 example = "[10, 20] or { from = 10, to = 40, step = 10 }"
                 raise self.fail(where, f"{toml(given)} is neither a list nor a range; {example}")
             if not values:
-                raise self.fail(where, "has no values, so that there is nothing to run")
+                raise self.fail(where, "has no values, so there is nothing to run")
             axis = Axis(name, tuple(self.value(name, value) for value in values))
             labels = [value.label for value in axis.values]
             if len(set(labels)) < len(labels):
@@ -263,7 +262,7 @@ class _Reader:
             raise self.fail(f"{where}.step", f"{step!r} is not a number above 0")
         count = math.floor((high - low) / step + 1e-9) + 1
         if count > MAX_VALUES:
-            raise self.fail(where, f"has {count:,} values; at most {MAX_VALUES:,} will do")
+            raise self.fail(where, f"has {count:,} values; at most {MAX_VALUES:,} are allowed")
         exact = all(isinstance(part, int) for part in (low, step))
         found = (low + index * step for index in range(count))
         return [place if exact else float(f"{place:.9g}") for place in found]
@@ -274,7 +273,7 @@ class _Reader:
         for axis in axes:
             for key in {o.partition("=")[0] for value in axis.values for o in value.overrides}:
                 if key in taken:
-                    raise self.fail(f"axes.{axis.name}", f"{key} stands in {taken[key]}, too")
+                    raise self.fail(f"axes.{axis.name}", f"{key} is already set in {taken[key]}")
                 taken[key] = f"axes.{axis.name}"
             if axis.name in columns or axis.name in RESERVED:
                 raise self.fail(f"axes.{axis.name}", "a column has this name; choose another")
@@ -293,7 +292,7 @@ class _Reader:
         if not isinstance(given, int) or isinstance(given, bool) or given < 1:
             raise self.fail("seeds", f'{given!r} is neither a number, nor a list, nor like "0..9"')
         if stop and "seeds" in content:
-            raise self.fail("seeds", "leave the number out: stop.least and stop.most say it")
+            raise self.fail("seeds", "leave the number out: stop.least and stop.most set it")
         return Seeds(given)
 
     def spread(self, content: Mapping[str, Any]) -> Spread:
@@ -321,7 +320,7 @@ class _Reader:
             known = ", ".join(columns) or "none"
             raise self.fail("stop.column", f"{column!r} is no column of this study; known: {known}")
         if "relative" not in table and "absolute" not in table:
-            raise self.fail("stop", "says no width; add relative = 0.05, or absolute = ...")
+            raise self.fail("stop", "has no width; add relative = 0.05, or absolute = ...")
         low = 1 if spread.by == "batch" else 2
         least = self.whole(table, "stop.least", min(5, table.get("most", 5)), low)
         return Stop(

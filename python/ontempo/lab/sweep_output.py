@@ -1,11 +1,11 @@
-"""What a sweep leaves behind: Parquet, and words.
+"""Results of a sweep: Parquet files, JSON, and a table for the terminal.
 
 ``results/cell=ID/runs.parquet``   a row a run (or batch): axes, seed, derived columns
 ``tables/NAME/cell=ID/SEED.parquet``  whole tables of the runs, those that the study names
 ``summary.parquet``                a row a cell: each column with its interval
-``study.json``                     what was run, and by which simulator
+``study.json``                     the study, its cells, and the simulator's fingerprint
 
-Each of these is replaced whole, so that a reader never finds half of an old one in a new one.
+Each of these is replaced whole, so that a reader never finds old and new parts mixed.
 """
 
 import json
@@ -71,7 +71,7 @@ def _whole(path: Path, write: Any) -> None:
 
 
 def as_dict(swept: Swept, out: Path) -> dict[str, Any]:
-    """The sweep for another program."""
+    """The sweep, to be written as JSON."""
     file = swept.file
     return {
         "study": str(file.path),
@@ -159,7 +159,7 @@ def _words(interval: Interval) -> str:
     half = (interval.high - interval.low) / 2
     if math.isnan(half) or half == 0:
         return _digits(interval.value, 4)
-    # As many places as the half-width has in two digits: more would say nothing.
+    # As many places as the half-width has in two digits: more are not significant.
     places = max(0, 1 - math.floor(math.log10(half)))
     if places > MAX_PLACES:
         return f"{_digits(interval.value, 4)} [dim]± {_digits(half, 2)}[/]"

@@ -19,7 +19,7 @@ MANY_SECONDS = 120
 def exit_codes(again: str) -> Iterator[None]:
     """Turn failures that a user can act on into one sentence and an exit code.
 
-    `again` is the command that goes on after an interruption.
+    `again` is the command that resumes after an interruption.
     """
     console = Console(stderr=True, highlight=False)
     try:
@@ -40,15 +40,15 @@ def chosen_runner(dask: str | None, jobs: int, console: Console) -> Iterator[Run
         yield CoreRunner(jobs)
         return
 
-    def tell(text: str) -> None:
+    def show(text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
-    with DaskRunner(dask, jobs, tell).connected() as runner:
+    with DaskRunner(dask, jobs, show).connected() as runner:
         yield runner
 
 
 class ShownProgress:
-    """A bar on the terminal; a sentence where there is none."""
+    """A progress bar; a sentence if stderr is not a terminal."""
 
     def __init__(self, console: Console, runner: Runner, *, costs_known: bool = True) -> None:
         self.console = console
@@ -73,12 +73,12 @@ class ShownProgress:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def say(self, text: str) -> None:
-        """A sentence between two rounds."""
+    def show(self, text: str) -> None:
+        """Print a sentence between two rounds."""
         self.console.print(text, markup=False, soft_wrap=True)
 
     def start(self, plan: Plan) -> None:
-        """Say what is kept and what will run."""
+        """Print how many cells are stored and how many will run."""
         self.planned, missing = len(plan.cells), len(plan.missing)
         cells = f"{self.planned:,} cell{'s' if self.planned != 1 else ''}"
         kept = f"{cells}, {self.planned - missing:,} of them kept from before"
@@ -110,7 +110,7 @@ class ShownProgress:
 
 
 def duration(seconds: float) -> str:
-    """A duration as people say it."""
+    """A duration in seconds, minutes or hours, rounded to whole ones."""
     if seconds < MANY_SECONDS:
         return f"{seconds:.0f} s"
     if seconds < MANY_SECONDS * 60:

@@ -1,4 +1,4 @@
-"""Values as TOML: the standard library reads it, and does not write it."""
+"""Writes values as TOML; the standard library only reads it."""
 
 import json
 import re
@@ -26,5 +26,5 @@ def toml(value: object) -> str:
 
 
 def toml_key(key: str) -> str:
-    """A key, in quotes where it needs them."""
+    """A key, in quotes if it needs them."""
     return key if BARE.fullmatch(key) else toml(key)

@@ -1,6 +1,6 @@
-"""The verdicts as a committed file: a line a check, so that a change of any shows as a difference.
+"""The verdicts as a committed file: one line a check, so that any change shows in a diff.
 
-Only what is computed is in it, analysis and simulation: equal sources give equal lines on every
+It holds only the computed worlds, analysis and simulation: equal sources give equal lines on every
 machine. ``make differences`` writes the file; ``make test`` runs the claims and compares.
 """
 
@@ -23,7 +23,7 @@ HEAD = """\
 
 
 def verdict_lines(judged: Sequence[Judged]) -> list[str]:
-    """A line a check, of the claims that are computed."""
+    """One line for each check of the computed claims."""
     return [
         "\t".join([one.claim.id, check.sentence, WORDS[check.ok], _values(check)])
         for one in judged
@@ -33,14 +33,14 @@ def verdict_lines(judged: Sequence[Judged]) -> list[str]:
 
 
 def verdict_text(judged: Sequence[Judged]) -> str:
-    """The file."""
+    """The content of the file."""
     return HEAD + "".join(f"{line}\n" for line in verdict_lines(judged))
 
 
 def changed_verdicts(path: Path, judged: Sequence[Judged]) -> list[str]:
-    """The lines in which a file and what was found differ; none where they are equal.
+    """The lines that differ between a file and these verdicts; empty if they are equal.
 
-    Of a file only the lines of claims that were judged count, and all of them.
+    Only lines of claims that were judged are compared.
     """
     claims = {one.claim.id for one in judged}
     written = path.read_text("utf-8").splitlines() if path.exists() else []

@@ -1,4 +1,4 @@
-"""What ``ontempo-lab reproduce`` prints: verdicts by paper, what does not hold, and the counts."""
+"""Output of ``ontempo-lab reproduce``: verdicts by paper, checks that do not hold, counts."""
 
 import json
 import math
@@ -24,8 +24,8 @@ MARKS = {
 CHECKS_INDENT = 4
 
 
-def tell(report: Report, path: Path, *, as_json: bool) -> None:
-    """Print what was found, for people or for a program."""
+def print_verdicts(report: Report, path: Path, *, as_json: bool) -> None:
+    """Print the verdicts as text, or as JSON."""
     if as_json:
         print(json.dumps(as_dict(report, path), indent=2, ensure_ascii=False))
         return
@@ -94,7 +94,7 @@ def _counts(report: Report) -> Table:
 
 
 def _left_out(report: Report, listing: Listing) -> int:
-    """Claims that this run was not asked for."""
+    """How many claims this run did not include."""
     return sum(
         entry.claim is not None and not report.found(entry) and entry.id not in report.hindered
         for entry in listing.entries
@@ -102,7 +102,7 @@ def _left_out(report: Report, listing: Listing) -> int:
 
 
 def as_dict(report: Report, path: Path) -> dict[str, Any]:
-    """Verdicts and checks, for another program."""
+    """Verdicts and checks, to be written as JSON."""
     return {
         "scale": report.scale,
         "report": str(path),

@@ -1,4 +1,4 @@
-"""Which worlds a reproduction is asked for, and what keeps this machine from one of them."""
+"""The worlds of a reproduction, and why this machine cannot check claims in one of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,11 +8,11 @@ from ontempo.lab.errors import BadInputError, LabError
 from ontempo.lab.real_time import hindrance, load_control
 
 DEFAULT = (World.ANALYSIS, World.SIMULATION)
-"""Those that take no more time than their computing does."""
+"""The worlds that are computed, not run in real time."""
 
 
 def read_worlds(text: str | None) -> tuple[World, ...]:
-    """Worlds as ``--worlds`` names them: separated by commas."""
+    """Parse ``--worlds``: names separated by commas."""
     if text is None:
         return DEFAULT
     names = [name.strip() for name in text.split(",")]
@@ -37,11 +37,11 @@ def hindrances(needed: Mapping[str, Iterable[Cell]]) -> dict[str, str]:
     controls: dict[str, str] = {}
     found = {}
     for claim, cells in needed.items():
-        ways = [cell.real for cell in cells if cell.real]
-        if not ways:
+        real = [cell.real for cell in cells if cell.real]
+        if not real:
             continue
         reason = hindrance()
-        for control in dict.fromkeys(name for way in ways for name in way.controls):
+        for control in dict.fromkeys(name for one in real for name in one.controls):
             if not reason and control not in controls:
                 controls[control] = _refusal(control)
             reason = reason or controls[control]
@@ -51,7 +51,7 @@ def hindrances(needed: Mapping[str, Iterable[Cell]]) -> dict[str, str]:
 
 
 def _refusal(control: str) -> str:
-    """Why the kernel does not take a congestion control of ours; empty where it does."""
+    """Why one of our congestion controls cannot be loaded; empty if it can."""
     try:
         load_control(control)
     except LabError as error:

@@ -9,7 +9,7 @@ use ontempo_foundation::{Bytes, Duration};
 use ontempo_transport::{Congestion, CongestionName, DeliveryOrder, Fingerprint, Reliability};
 use ontempo_udp::Dscp;
 
-/// Where media comes from or goes to.
+/// The source or target of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Datagrams at this address; its host may be missing.
@@ -45,18 +45,19 @@ impl FromStr for Place {
     }
 }
 
-/// In which order units are handed on.
+/// Delivery order of units.
+#[allow(clippy::enum_variant_names)] // the variants are the option's values
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Handover {
-    /// As they were sent
+pub(crate) enum OrderArgument {
+    /// In the order of sending
     InOrder,
     /// As they arrive
     OutOfOrder,
-    /// Each after those that it depends on
+    /// Each unit after those that it depends on
     PartialOrder,
 }
 
-impl Handover {
+impl OrderArgument {
     pub(crate) fn of_flow(self) -> DeliveryOrder {
         match self {
             Self::InOrder => DeliveryOrder::InOrder,
@@ -66,14 +67,14 @@ impl Handover {
     }
 }
 
-/// What becomes of lost units.
+/// Reliability of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Repair {
-    /// Sent again until they arrive
+    /// Retransmitted until acknowledged
     Full,
-    /// Sent again until --latency is over
+    /// Retransmitted until the deadline (--latency)
     Deadline,
-    /// Not sent again
+    /// Never retransmitted
     None,
 }
 
@@ -93,21 +94,21 @@ pub(crate) struct Control {
     /// Congestion control
     #[arg(long, value_name = "NAME", default_value = "pert", value_parser = congestion())]
     pub(crate) congestion: CongestionName,
-    /// Set a parameter of the congestion control, as in t-min=5ms; may be given several times. Names,
-    /// units and ranges are those of the scenario file
+    /// Set a parameter of the congestion control, such as t-min=5ms; may be given several times.
+    /// Names, units and ranges as in the scenario file
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set_congestion: Vec<String>,
 }
 
 impl Control {
     /// # Errors
-    /// Names the parameter that is unknown or out of its range, and what would be right.
+    /// A parameter is unknown or out of range; the error names it and the range.
     pub(crate) fn chosen(&self) -> Result<Congestion, String> {
         let mut set = Vec::new();
         for text in &self.set_congestion {
             let Some((name, value)) = text.split_once('=') else {
-                let what = format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms");
-                return Err(what);
+                let error = format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms");
+                return Err(error);
             };
             set.push((name.trim(), value.trim()));
         }
@@ -119,7 +120,7 @@ impl Control {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// Where the media comes from: udp://:PORT or udp://ADDRESS:PORT, a file, or - for standard input
+    /// The source: udp://:PORT or udp://ADDRESS:PORT, a file, or - for standard input
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Place,
     /// The receiver: a name or an address, and a port
@@ -128,22 +129,22 @@ pub(crate) struct Send {
     /// The receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with_all = ["trust", "insecure"])]
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Trust receivers whose certificate is signed by one of this file's (PEM)
+    /// Accept receivers whose certificate is signed by a CA certificate in this file (PEM)
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     pub(crate) trust: Option<PathBuf>,
-    /// Trust whoever answers, and tell it the token: for tests
+    /// Do not verify the receiver, and send it the token: only for tests
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// What the receiver wants to be known
+    /// Token that the receiver requires
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
-    /// In which order units are handed on
+    /// Delivery order of units
     #[arg(long, value_name = "ORDER", default_value = "in-order")]
-    pub(crate) delivery: Handover,
-    /// What becomes of lost units; full for files and pipes, deadline for udp:// where not given
+    pub(crate) delivery: OrderArgument,
+    /// Reliability; default: full for files and pipes, deadline for udp://
     #[arg(long, value_name = "KIND")]
     pub(crate) reliability: Option<Repair>,
-    /// By when units are wanted, and how much later than it came the media is played
+    /// Deadline of units, and delay from the source to the receiver's output
     #[arg(long, value_name = "TIME", default_value = "200 ms", value_parser = latency)]
     pub(crate) latency: Duration,
     #[command(flatten)]
@@ -151,42 +152,42 @@ pub(crate) struct Send {
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
-    /// Send a transport stream from a file or pipe at its own pace, as if it were live
+    /// Send a transport stream (MPEG-TS) from a file or pipe at its own rate, as if live
     #[arg(long)]
     pub(crate) realtime: bool,
-    /// What may wait for the network; of a udp:// source more is dropped, what is least wanted first
+    /// Send buffer; on overflow a udp:// source drops units, those of the lowest priority first
     #[arg(long, value_name = "SIZE", default_value = "8 MB")]
     pub(crate) buffer: Bytes,
-    /// How long a lost receiver is looked for
+    /// Time after which reconnecting to a lost receiver is given up
     #[arg(long, value_name = "TIME", default_value = "60 s")]
     pub(crate) give_up: Duration,
     /// Write a trace (qlog) of each connection into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// Print one JSON document a second, a line each
+    /// Print a JSON document a second, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Receive {
-    /// Where to listen: at this port of every address of this machine, or at one address
+    /// Port to listen at, on all addresses of this machine or on one
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: String,
-    /// Where the media goes to: udp://HOST:PORT, a file, or - for standard output
+    /// The target: udp://HOST:PORT, a file, or - for standard output
     #[arg(long, value_name = "SINK")]
     pub(crate) to: Place,
-    /// Keep certificate and key in this file (PEM), made where it is missing; without it they are
-    /// made anew each time
+    /// File of certificate and key (PEM), created if missing; default: a new certificate at each
+    /// start
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// What senders must know
+    /// Token that senders must present
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
-    /// How much later than it came the media is played; the sender's wish where not given
+    /// Delay from the source to the output; default: the sender's --latency
     #[arg(long, value_name = "TIME", value_parser = latency)]
     pub(crate) latency: Option<Duration>,
-    /// End with the first stream, as with a file or pipe
+    /// Exit after the first stream, as with a file or pipe
     #[arg(long)]
     pub(crate) once: bool,
     /// DSCP of the packets: 0 to 63, or a name such as af41
@@ -195,15 +196,15 @@ pub(crate) struct Receive {
     /// Write a trace (qlog) of each connection into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// Print one JSON document a second, a line each
+    /// Print a JSON document a second, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 fn latency(text: &str) -> Result<Duration, String> {
     let span: Duration = text.parse().map_err(|error| format!("{error}"))?;
-    let most = Duration::from_secs(60);
-    if span > most { Err(format!("at most {most}")) } else { Ok(span) }
+    let max = Duration::from_secs(60);
+    if span > max { Err(format!("at most {max}")) } else { Ok(span) }
 }
 
 fn congestion() -> impl TypedValueParser<Value = CongestionName> {

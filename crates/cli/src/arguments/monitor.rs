@@ -9,16 +9,16 @@ use ontempo_monitor::agentx::Address;
 
 #[derive(Debug, Args)]
 pub(crate) struct Monitor {
-    /// Print one JSON document a line, again and again
+    /// Print a JSON document per interval, one per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print once and end
+    /// Print once and exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// How often it is looked
+    /// Refresh interval
     #[arg(long, value_name = "TIME", default_value = "500 ms")]
     pub(crate) every: Duration,
-    /// Look for reports in this folder alone
+    /// Read reports only from this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Monitor {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("to").required(true).multiple(true))]
 pub(crate) struct Export {
-    /// Where the master agent listens: a path, or tcp:HOST:PORT
+    /// Address of the AgentX master agent: a path, or tcp:HOST:PORT
     #[arg(
         long, value_name = "WHERE", group = "to", num_args = 0..=1, require_equals = true,
         default_missing_value = "/var/agentx/master"
@@ -35,10 +35,10 @@ pub(crate) struct Export {
     /// Serve http://ADDRESS/metrics
     #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
     pub(crate) prometheus: Option<SocketAddr>,
-    /// Where the RSVP daemon listens; $ONTEMPO_RSVP_SOCKET or /run/ontempo-rsvp.sock where not given
+    /// Socket of the RSVP daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
     #[arg(long, value_name = "PATH")]
     pub(crate) rsvp: Option<PathBuf>,
-    /// Look for reports in this folder alone
+    /// Read reports only from this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
 }

@@ -11,11 +11,11 @@ pub(crate) struct Probe {
     /// The receiver: a name or an address, and a port
     #[arg(value_name = "HOST:PORT", required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) receiver: Option<String>,
-    /// Receive: at this port of every address of this machine, or at one address
+    /// Receive: port to listen at, on all addresses of this machine or on one
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
-    /// Spacings, from the start of a packet to the start of the next, one after the other: a time,
-    /// psp, or psp-damped
+    /// Spacings to measure in turn, from the start of a packet to the start of the next: a time, psp,
+    /// or psp-damped
     #[arg(
         long,
         value_name = "LIST",
@@ -23,27 +23,27 @@ pub(crate) struct Probe {
         default_value = "0 us,50 us,100 us,200 us,500 us,1 ms,2 ms,5 ms"
     )]
     pub(crate) spacing: Vec<ProbeSpacing>,
-    /// Seconds that packets are sent at each spacing
+    /// Seconds to send at each spacing
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
-    /// Bytes of a packet with its IP and UDP headers, 90 to 65000
+    /// Packet size in bytes with IP and UDP headers, 90 to 65000
     #[arg(long, value_name = "N", default_value_t = 1_400, value_parser = clap::value_parser!(u64).range(90..=65_000))]
     pub(crate) packet: u64,
-    /// What the receiver wants to be known; with --listen, what it wants
+    /// Token that the receiver requires; with --listen, that senders must present
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
-    /// Print one JSON document; with --listen, one for each event, a line each
+    /// Print one JSON document; with --listen, one for each event, one per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A spacing as the command line names it.
+/// A packet spacing on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProbeSpacing {
-    /// It never changes.
+    /// Constant.
     Constant(Duration),
     /// The packet-spacing protocol.
     Psp,
@@ -51,7 +51,7 @@ pub(crate) enum ProbeSpacing {
     PspDamped,
 }
 
-/// A session of spaced packets lasts 30 s without one.
+/// A probe session times out after 30 s without a packet.
 const MAX_SPACING: Duration = Duration::from_secs(10);
 
 impl FromStr for ProbeSpacing {

@@ -8,39 +8,39 @@ use ontempo_transport::Fingerprint;
 
 use super::wrap::FlowDirection;
 
-/// What is asked for.
+/// The requested quality of service.
 #[derive(Debug, Args)]
 pub(crate) struct Quality {
     /// The specification: a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: Option<PathBuf>,
-    /// What this host's RSVP daemon is asked for
+    /// Service to reserve through this host's RSVP daemon
     #[arg(long, value_name = "SERVICE", default_value = "none")]
     pub(crate) reserve: Service,
-    /// Fail where nothing is reserved, rather than go on without
+    /// Fail if the reservation fails, rather than continue without
     #[arg(long)]
     pub(crate) must_reserve: bool,
 }
 
-/// What is printed.
+/// Output options.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Printed {
-    /// Print JSON, a line for each thing that happens
+pub(crate) struct OutputOptions {
+    /// Print each event as a JSON document on a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a line for each message, too: its number, bytes, time and delay, in nanoseconds
+    /// Also print a line for each message: number, bytes, time and delay (ns)
     #[arg(long, requires = "json")]
     pub(crate) messages: bool,
 }
 
-/// A service of reservations.
+/// A reservable service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Service {
     /// Nothing
     None,
     /// As over an unloaded network (RFC 2211)
     ControlledLoad,
-    /// Within a bound of delay (RFC 2212)
+    /// Bounded delay (RFC 2212)
     Guaranteed,
 }
 
@@ -64,22 +64,22 @@ Examples:
         /// Frames a second
         #[arg(long, value_name = "RATE", default_value = "80 messages/s")]
         rate: MessageRate,
-        /// By how much each interval may be off that of the rate, at random
+        /// Random variation of each interval, up to this share of it
         #[arg(long, value_name = "PERCENT", default_value = "0 %")]
         vary: Percent,
-        /// Bytes of a frame
+        /// Size of a frame in bytes
         #[arg(long, value_name = "N", default_value_t = 1_280, value_parser = clap::value_parser!(u32).range(1..=65_000))]
         size: u32,
-        /// Seconds to send for
+        /// Duration in seconds
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u64,
-        /// Send what comes from standard input in place of a test pattern, until its end
+        /// Send standard input, until its end, instead of a test pattern
         #[arg(long)]
         stdin: bool,
         #[command(flatten)]
         quality: Quality,
         #[command(flatten)]
-        printed: Printed,
+        output: OutputOptions,
     },
     /// Receive the frames of one sender
     #[command(after_help = "\
@@ -89,61 +89,61 @@ Examples:
     Receive {
         #[command(flatten)]
         at: At,
-        /// Write the frames to standard output, and what is told to standard error
+        /// Write the frames to standard output, and events to standard error
         #[arg(long, conflicts_with = "json")]
         stdout: bool,
         #[command(flatten)]
         quality: Quality,
         #[command(flatten)]
-        printed: Printed,
+        output: OutputOptions,
     },
 }
 
-/// What carries messages.
+/// The transport of messages.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Transport {
-    /// A stream
+    /// TCP stream
     Tcp,
-    /// Datagrams
+    /// UDP datagrams
     Udp,
-    /// Units of QUIC, encrypted
+    /// Units over QUIC, encrypted
     Quic,
 }
 
-/// The receiver of messages, and what carries them.
+/// The receiver of messages, and the transport to it.
 #[derive(Debug, Args)]
 pub(crate) struct Receiver {
     /// The receiver: a name or an address, and a port
     #[arg(value_name = "HOST:PORT")]
     pub(crate) to: String,
-    /// What carries the messages
+    /// Transport of the messages
     #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
     pub(crate) over: Transport,
     /// Over QUIC: the receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// Over QUIC: trust whoever answers, and tell it the token: for tests
+    /// Over QUIC: do not verify the receiver, and send it the token: only for tests
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Over QUIC: what the receiver wants to be known
+    /// Over QUIC: token that the receiver requires
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
 }
 
-/// Where messages come to, and what carries them.
+/// The address at which messages are received, and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct At {
-    /// Where to receive
+    /// Address to listen at
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: String,
-    /// What carries the messages
+    /// Transport of the messages
     #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
     pub(crate) over: Transport,
-    /// Over QUIC: keep certificate and key in this file (PEM), made where it is missing; without it
-    /// they are made anew each time
+    /// Over QUIC: file of certificate and key (PEM), created if missing; default: a new certificate
+    /// at each start
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Over QUIC: what senders must know
+    /// Over QUIC: token that senders must present
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
 }
@@ -166,17 +166,17 @@ Example:
         /// Messages a second
         #[arg(long, value_name = "RATE", default_value = "65.9 messages/s")]
         rate: MessageRate,
-        /// By how much each interval may be off that of the rate, at random
+        /// Random variation of each interval, up to this share of it
         #[arg(long, value_name = "PERCENT", default_value = "0 %")]
         vary: Percent,
-        /// Bytes of a message
+        /// Size of a message in bytes
         #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_000))]
         size: u32,
-        /// Seconds to send for
+        /// Duration in seconds
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u64,
         #[command(flatten)]
-        printed: Printed,
+        output: OutputOptions,
     },
     /// Receive the messages of one sender
     #[command(after_help = "\
@@ -186,13 +186,13 @@ Example:
         #[command(flatten)]
         at: At,
         #[command(flatten)]
-        printed: Printed,
+        output: OutputOptions,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Gateway {
-    /// Where connections come to: plain ones with --to, the other gateway's with --server
+    /// Address to listen at: for TCP clients with --to, for the other gateway with --server
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: String,
     /// The other gateway
@@ -203,15 +203,15 @@ pub(crate) struct Gateway {
         required_unless_present = "server"
     )]
     pub(crate) to: Option<String>,
-    /// The server whose connections are carried
+    /// The TCP server to connect to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
-    /// Which direction of a connection the specification is about, as its client sees it
+    /// Direction that the specification applies to, as seen by the client
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub(crate) direction: FlowDirection,
     #[command(flatten)]
     pub(crate) quality: Quality,
-    /// Print JSON, a line for each thing that happens
+    /// Print each event as a JSON document on a line
     #[arg(long)]
     pub(crate) json: bool,
 }

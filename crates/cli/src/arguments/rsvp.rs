@@ -22,7 +22,7 @@ pub(crate) struct Rsvpd {
 pub(crate) struct Rsvp {
     #[command(subcommand)]
     pub(crate) command: RsvpCommand,
-    /// Socket of the daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
+    /// Socket of the RSVP daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
     #[arg(long, value_name = "PATH", global = true)]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Bucket {
     /// Peak rate p; default: unbounded
     #[arg(long, value_name = "RATE")]
     pub(crate) peak: Option<Rate>,
-    /// Minimum policed unit m: smaller packets count as this
+    /// Minimum policed unit m: smaller packets count as this size
     #[arg(long, value_name = "BYTES", default_value = "64 B")]
     pub(crate) smallest: Bytes,
     /// Maximum packet size M

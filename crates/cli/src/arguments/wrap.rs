@@ -14,14 +14,14 @@ pub(crate) struct Qos {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QosCommand {
-    /// Run a program that knows nothing of quality of service with marking, reservation and monitoring
+    /// Run an unmodified program with DSCP marking, reservation and monitoring
     #[command(after_help = "\
-The sockets of the program and of all that it starts are marked with the code point that fits the \
-specification, from a few hundredths of a second after they are made; those that it accepts, at once. \
-With --reserve controlled-load its connections are announced to this host's RSVP daemon, and reserved for: the program at \
-the other end is to be run in the same way. `ontempo monitor` shows the throughput of its TCP connections.
+The sockets of the program and its child processes are marked with the DSCP that fits the \
+specification: accepted connections at once, other sockets a few tens of ms after they are created. \
+With --reserve controlled-load, this host's RSVP daemon reserves for its connections; the program at the \
+other end must be run in the same way. `ontempo monitor` shows the throughput of its TCP connections.
 
-All ends with the program; the exit code is the program's.
+Marking and reservations end with the program; the exit code is the program's.
 
 Example:
   ontempo qos run --spec video.toml --reserve controlled-load --direction send -- curl -T film.ts host.example")]
@@ -30,13 +30,13 @@ Example:
 
 #[derive(Debug, Args)]
 pub(crate) struct WrappedRun {
-    /// The specification of what each connection carries: a TOML file
+    /// The specification of each connection: a TOML file
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: PathBuf,
-    /// What this host's RSVP daemon is asked for
+    /// Service to reserve through this host's RSVP daemon
     #[arg(long, value_name = "SERVICE", default_value = "none")]
     pub(crate) reserve: Service,
-    /// Which direction of its connections is meant
+    /// Direction of the connections that the specification applies to
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub(crate) direction: FlowDirection,
     /// The program and its arguments
@@ -49,12 +49,12 @@ pub(crate) struct WrappedRun {
     pub(crate) command: Vec<String>,
 }
 
-/// Directions of a connection.
+/// Direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlowDirection {
-    /// What the client of a connection, or the program, sends
+    /// Sent by the client of the connection, or by the program
     Send,
-    /// What it receives
+    /// Received by it
     Receive,
     /// Both
     Both,

@@ -1,8 +1,8 @@
 //! `ontempo send` and `ontempo receive`: media between an encoder and a player.
 
-mod figures;
 mod receive;
 mod send;
+mod status_line;
 
 use std::fs;
 use std::path::Path;
@@ -11,24 +11,24 @@ use ontempo_session::Error;
 use ontempo_transport::{Configuration, Qlog, QlogError, Token};
 
 use crate::failure::{Failure, environment};
-use crate::output::complain;
+use crate::output::write_stderr;
 
 pub(crate) use receive::{identity, receive};
 pub(crate) use send::send;
 
-/// The port that is written where none was.
-const USUAL: u16 = 4433;
+/// The port that error messages suggest.
+const EXAMPLE_PORT: u16 = 4433;
 
-/// What both sides ask of a connection. Connections are traced in the directory `qlog`, where there
-/// is one.
+/// Configuration of a connection, with a qlog trace in the directory `qlog` if given.
 fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
-    let told = |error: &QlogError| complain(&format!("{error}; delivery goes on without it"));
-    let traced = qlog.map(|directory| Qlog::in_directory(directory, told));
-    let qlog = traced.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
+    let on_error =
+        |error: &QlogError| write_stderr(&format!("{error}; delivery continues without a trace"));
+    let writer = qlog.map(|directory| Qlog::in_directory(directory, on_error));
+    let qlog = writer.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
     Ok(Configuration { qlog, ..ontempo_session::configuration() })
 }
 
-/// The failure that an error of a session is.
+/// Maps a session error to a failure and its exit code.
 fn failure(error: Error) -> Failure {
     match error {
         Error::Transport(error) if error.is_misconfigured() => Failure::Input(error.to_string()),
@@ -43,6 +43,6 @@ pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {
 
 fn read(path: &Path, option: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
-        Failure::Environment(format!("{option} {}: cannot read it: {error}", path.display()))
+        Failure::Environment(format!("{option} {}: cannot be read: {error}", path.display()))
     })
 }

@@ -16,8 +16,8 @@ use ontempo_transport::{Identity, IdentityError, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
-use super::figures::Figures;
-use super::{USUAL, configuration, failure, token};
+use super::status_line::StatusLine;
+use super::{EXAMPLE_PORT, configuration, failure, token};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
@@ -27,7 +27,7 @@ use crate::signals::stop_flag;
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.json && arguments.to == Place::Pipe {
         return Err(Failure::Input(
-            "--json and --to - both want standard output: write to a file".to_owned(),
+            "--json and --to - both use standard output: write to a file".to_owned(),
         ));
     }
     let stop = stop_flag()?;
@@ -35,28 +35,28 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let configuration = configuration(arguments.qlog.as_deref())?;
     let options = Options { socket, configuration, ..Options::default() };
-    let socket = socket_at(&arguments.listen, "--listen", USUAL, socket)?;
+    let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
     let token = token(arguments.token.as_deref())?;
     let listener = Listener::new(socket, &identity, token, &options)
         .map_err(|error| failure(Error::Transport(error)))?;
     let fingerprint = identity.fingerprint().to_string();
-    let figures = Figures::new(arguments.json);
+    let status = StatusLine::new(arguments.json);
     let local = listener.local().to_string();
     if arguments.json {
         let document = json!({ "event": "listening", "local": local, "fingerprint": fingerprint });
         emit(&document.to_string())?;
     } else {
-        figures.say(&format!("listening at {local}, fingerprint {fingerprint}"));
+        status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
     }
     let is_file = !matches!(arguments.to, Place::Udp(_));
     let once = arguments.once || is_file;
     let options = ReceiverOptions { latency: arguments.latency, once, stop };
-    let shown = Shown { arguments, figures, failed: None };
-    let mut receiver = Receiver::new(listener, options, shown);
+    let handler = OutputHandler { arguments, status, failed: None };
+    let mut receiver = Receiver::new(listener, options, handler);
     let ended = receiver.run();
-    let shown = receiver.handler();
-    shown.figures.end();
-    if let Some(failed) = shown.failed.take() {
+    let handler = receiver.handler();
+    handler.status.end();
+    if let Some(failed) = handler.failed.take() {
         return Err(failed);
     }
     match ended.map_err(failure)? {
@@ -67,7 +67,8 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The certificate and key of a file, or made now, and then kept there.
+/// Loads certificate and key from a file, or creates them there; without a file, they are not
+/// saved.
 pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     let names = ["localhost"];
     let Some(path) = path else { return Identity::self_made(&names).map_err(environment) };
@@ -80,15 +81,15 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     })
 }
 
-/// What is printed, and where streams go to.
-struct Shown<'a> {
+/// Writes events to the terminal and opens the target of streams.
+struct OutputHandler<'a> {
     arguments: &'a Arguments,
-    figures: Figures,
-    /// The target cannot be opened, or the output is gone.
+    status: StatusLine,
+    /// Set if the target cannot be opened, or the output is closed.
     failed: Option<Failure>,
 }
 
-impl ReceiverHandler for Shown<'_> {
+impl ReceiverHandler for OutputHandler<'_> {
     fn open(&mut self) -> Result<Target, String> {
         target(&self.arguments.to).map_err(|failure| {
             self.failed = Some(failure);
@@ -99,38 +100,38 @@ impl ReceiverHandler for Shown<'_> {
     fn on_event(&mut self, event: ReceiverEvent<'_>) -> ControlFlow<()> {
         match event {
             ReceiverEvent::Refused { remote, reason } => {
-                let who = remote.map_or_else(|| "somebody".to_owned(), |at| at.to_string());
-                self.figures.say(&format!("{who} was refused: {reason}"));
+                let sender = remote.map_or_else(|| "a sender".to_owned(), |at| at.to_string());
+                self.status.message(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
-                self.figures.say(&format!("receiving from {remote}"));
+                self.status.message(&format!("receiving from {remote}"));
             }
             ReceiverEvent::Lost(remote, reason) => {
-                self.figures.say(&format!("lost {remote}: {reason}"));
+                self.status.message(&format!("lost {remote}: {reason}"));
             }
             ReceiverEvent::Unreadable(what) => {
-                self.figures.warn(&format!("a unit cannot be read: {what}"));
+                self.status.warn(&format!("a unit cannot be read: {what}"));
             }
-            ReceiverEvent::Missed(sentence) => self.figures.warn(&sentence),
+            ReceiverEvent::Missed(sentence) => self.status.warn(&sentence),
             ReceiverEvent::Progress(report, flow) => {
-                let shown = self.progress(report, flow);
-                return self.done(shown);
+                let written = self.progress(report, flow);
+                return self.done(written);
             }
             ReceiverEvent::StreamEnded(report) => {
-                self.figures.end();
-                let shown = self.totals(report);
-                return self.done(shown);
+                self.status.end();
+                let written = self.totals(report);
+                return self.done(written);
             }
-            // There may be more kinds one day.
+            // The enum is non-exhaustive.
             _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
-impl Shown<'_> {
-    fn done(&mut self, shown: Result<(), Failure>) -> ControlFlow<()> {
-        match shown {
+impl OutputHandler<'_> {
+    fn done(&mut self, written: Result<(), Failure>) -> ControlFlow<()> {
+        match written {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
                 self.failed = Some(failure);
@@ -152,7 +153,7 @@ impl Shown<'_> {
         );
         let document = json!({
             "event": "figures",
-            "seconds": self.figures.begun.elapsed().as_secs_f64(),
+            "seconds": self.status.started.elapsed().as_secs_f64(),
             "throughput_bps": now.throughput.as_bits_per_sec(),
             "least_delay_s": now.delay.least.as_secs_f64(),
             "mean_jitter_s": now.delay.mean_jitter().as_secs_f64(),
@@ -161,15 +162,15 @@ impl Shown<'_> {
             "held_bytes": now.held_bytes,
             "stream": report,
         });
-        self.figures.show(&line, &document)
+        self.status.show(&line, &document)
     }
 
     fn totals(&self, report: &Report) -> Result<(), Failure> {
         if self.arguments.json {
             return emit(&json!({ "event": "totals", "stream": report }).to_string());
         }
-        self.figures.say(&format!(
-            "received {} units, {} bytes: {} late, {} dropped; {} datagrams handed on whole, {} \
+        self.status.message(&format!(
+            "received {} units, {} bytes: {} late, {} dropped; {} datagrams undamaged, {} \
              damaged, {} missing",
             report.units,
             report.bytes,
@@ -195,7 +196,7 @@ fn target(to: &Place) -> Result<Target, Failure> {
         Place::File(path) => {
             let name = path.display().to_string();
             let file = File::create(path).map_err(|error| {
-                Failure::Environment(format!("--to {name}: cannot make it: {error}"))
+                Failure::Environment(format!("--to {name}: cannot be created: {error}"))
             })?;
             Ok(Target::Bytes { to: Box::new(file), name })
         }

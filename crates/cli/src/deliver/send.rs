@@ -15,8 +15,8 @@ use ontempo_transport::{Configuration, ConnectionStatistics, Trust};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
-use super::figures::Figures;
-use super::{USUAL, configuration, failure, read, token};
+use super::status_line::StatusLine;
+use super::{EXAMPLE_PORT, configuration, failure, read, token};
 use crate::address::{resolve, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
@@ -29,14 +29,14 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let trust = trust(arguments)?;
     let remote = resolve(&arguments.to, "--to ")?;
     let host = arguments.to.rsplit_once(':').map_or("", |(host, _)| host);
-    let usual = if is_live { Repair::Deadline } else { Repair::Full };
+    let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
         ..configuration(arguments.qlog.as_deref())?
     };
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
-    let most = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);
-    let backlog = Arc::new(Backlog::new(most, is_live));
+    let max_bytes = usize::try_from(arguments.buffer.get()).unwrap_or(usize::MAX);
+    let backlog = Arc::new(Backlog::new(max_bytes, is_live));
     let source = source(&arguments.from, &backlog, arguments.realtime)?;
     let options = SenderOptions {
         remote,
@@ -46,20 +46,20 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
         transport: Options { configuration, socket, ..Options::default() },
         latency: arguments.latency,
         order: arguments.delivery.of_flow(),
-        reliability: arguments.reliability.unwrap_or(usual).of_flow(),
+        reliability: arguments.reliability.unwrap_or(default_reliability).of_flow(),
         give_up: Wall::from_nanos(arguments.give_up.as_nanos()),
         stop,
     };
-    let figures = Figures::new(arguments.json);
-    let shown = Shown { figures, to: remote.to_string(), failed: None };
-    let mut sender = Sender::connect(options, backlog, source, shown).map_err(failure)?;
+    let status = StatusLine::new(arguments.json);
+    let handler = OutputHandler { status, to: remote.to_string(), failed: None };
+    let mut sender = Sender::connect(options, backlog, source, handler).map_err(failure)?;
     let done = sender.run();
     let totals = sender.totals();
     let is_stopped = sender.is_stopped();
-    let shown = sender.handler();
-    shown.figures.end();
-    shown.totals(arguments.json, &totals)?;
-    if let Some(failed) = shown.failed.take() {
+    let handler = sender.handler();
+    handler.status.end();
+    handler.totals(arguments.json, &totals)?;
+    if let Some(failed) = handler.failed.take() {
         return Err(failed);
     }
     done.map_err(failure)?;
@@ -76,73 +76,75 @@ fn trust(arguments: &Arguments) -> Result<Trust, Failure> {
             .map_err(|error| Failure::Input(format!("--trust {}: {error}", path.display()))),
         (None, None) if arguments.insecure => Ok(Trust::Anybody),
         (None, None) => Err(Failure::Input(
-            "whom to trust is missing: give --fingerprint, which the receiver prints, --trust FILE, \
-             or --insecure"
+            "the receiver cannot be verified: give --fingerprint, which the receiver prints, --trust \
+             FILE, or --insecure"
                 .to_owned(),
         )),
     }
 }
 
 fn source(from: &Place, backlog: &Arc<Backlog>, realtime: bool) -> Result<Source, Failure> {
-    let begun = match from {
+    let started = match from {
         Place::Udp(address) => {
-            let socket = socket_at(address, "--from udp://", USUAL, SocketOptions::default())?;
+            let socket =
+                socket_at(address, "--from udp://", EXAMPLE_PORT, SocketOptions::default())?;
             Source::datagrams(socket, backlog)
         }
         Place::Pipe => Source::bytes(io::stdin(), "standard input", backlog, realtime),
         Place::File(path) => {
             let name = path.display().to_string();
             let file = File::open(path).map_err(|error| {
-                Failure::Environment(format!("--from {name}: cannot open it: {error}"))
+                Failure::Environment(format!("--from {name}: cannot be opened: {error}"))
             })?;
             Source::bytes(file, &name, backlog, realtime)
         }
     };
-    begun.map_err(environment)
+    started.map_err(environment)
 }
 
-/// What is printed.
-struct Shown {
-    figures: Figures,
+/// Writes events to the terminal.
+struct OutputHandler {
+    status: StatusLine,
     /// The receiver.
     to: String,
-    /// The output is gone.
+    /// Set if the output is closed.
     failed: Option<Failure>,
 }
 
-impl SenderHandler for Shown {
+impl SenderHandler for OutputHandler {
     fn on_event(&mut self, event: SenderEvent<'_>) -> ControlFlow<()> {
         let to = &self.to;
         match event {
             SenderEvent::Connected { again: false } => {
-                self.figures.say(&format!("connected to {to}"));
+                self.status.message(&format!("connected to {to}"));
             }
             SenderEvent::Connected { again: true } => {
-                self.figures.say(&format!("connected to {to} again"));
+                self.status.message(&format!("connected to {to} again"));
             }
-            SenderEvent::Lost(closed) => {
-                self.figures.say(&format!("lost {to}: {closed}; looking for it"));
+            SenderEvent::Lost(reason) => {
+                self.status.message(&format!("lost {to}: {reason}; reconnecting"));
             }
-            SenderEvent::Overflow(dropped) => self.figures.warn(&format!(
+            SenderEvent::Overflow(dropped) => self.status.warn(&format!(
                 "the source is faster than the network: {} units of {} bytes dropped",
                 dropped.units, dropped.bytes
             )),
-            SenderEvent::Missed(sentence) => self.figures.warn(&sentence),
-            SenderEvent::Waiting => {
-                self.figures.say("the receiver has all; it is waited for until it has handed it on")
-            }
+            SenderEvent::Missed(sentence) => self.status.warn(&sentence),
+            SenderEvent::Waiting => self
+                .status
+                .message("all units acknowledged; waiting until the receiver has written them"),
             SenderEvent::Unreported => {
-                self.figures.say("the receiver has all, but said nothing at the end");
+                self.status
+                    .message("all units acknowledged, but the receiver sent no final report");
             }
             SenderEvent::Progress(totals, connection) => return self.progress(totals, connection),
-            // There may be more kinds one day.
+            // The enum is non-exhaustive.
             _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
-impl Shown {
+impl OutputHandler {
     fn progress(&mut self, all: &SenderTotals, over: &ConnectionStatistics) -> ControlFlow<()> {
         let line = format!(
             "{} units, {:.1} MB sent, {} dropped, {} waiting, RTT {}, {} of {} packets lost",
@@ -154,7 +156,7 @@ impl Shown {
             over.packets_lost,
             over.packets_sent + over.packets_lost,
         );
-        match self.figures.show(&line, &self.document("figures", all, Some(over))) {
+        match self.status.show(&line, &self.document("figures", all, Some(over))) {
             Ok(()) => ControlFlow::Continue(()),
             Err(failure) => {
                 self.failed = Some(failure);
@@ -171,7 +173,7 @@ impl Shown {
     ) -> serde_json::Value {
         json!({
             "event": event,
-            "seconds": self.figures.begun.elapsed().as_secs_f64(),
+            "seconds": self.status.started.elapsed().as_secs_f64(),
             "units": all.flow.units,
             "bytes": all.flow.bytes,
             "arrived_units": all.flow.arrived,
@@ -193,13 +195,13 @@ impl Shown {
             return emit(&self.document("totals", all, None).to_string());
         }
         let (datagrams, wrong) = all.report.datagrams();
-        self.figures.say(&format!(
-            "sent {} units, {} bytes in {:.1} s: {} arrived, {} dropped at their deadline, {} for \
-             want of room; the receiver handed on {} of {datagrams} datagrams whole, {wrong} were \
-             missing or damaged, {} units came late; {} reconnections",
+        self.status.message(&format!(
+            "sent {} units, {} bytes in {:.1} s: {} arrived, {} dropped at their deadline, {} by \
+             buffer overflow; the receiver delivered {} of {datagrams} datagrams undamaged, {wrong} \
+             were missing or damaged, {} units were late; {} reconnections",
             all.flow.units,
             all.flow.bytes,
-            self.figures.begun.elapsed().as_secs_f64(),
+            self.status.started.elapsed().as_secs_f64(),
             all.flow.arrived,
             all.flow.dropped,
             all.overflow.units,

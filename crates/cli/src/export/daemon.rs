@@ -1,5 +1,5 @@
-//! What the host's RSVP daemon knows, for SNMP. It is asked as `ontempo rsvp status` asks it, so that
-//! the daemon, which has the rights of root, need not know of SNMP, nor wait for anybody.
+//! The state of the host's RSVP daemon, for SNMP. It is read like `ontempo rsvp status`, so that the
+//! daemon, which runs as root, has no SNMP code and waits for no SNMP client.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,22 +9,21 @@ use ontempo_reservation::local::{self, Answer, Client, ClientError, Request, Sta
 use ontempo_rsvpd::class_counters;
 
 use crate::monitor::since_1970_ms;
-use crate::output::complain;
+use crate::output::write_stderr;
 
-/// How old what is shown may be, at least.
-const FRESH: Duration = Duration::from_secs(1);
-/// A look may take this part of the time: of a daemon with many sessions, a walk shows what is
-/// older.
-const SHARE: u32 = 20;
+/// Minimum time between two queries.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// A query may take 1/20 of the time: with many sessions, it is repeated less often.
+const INTERVAL_PER_QUERY: u32 = 20;
 
-/// The daemon, as it was when it was last asked.
+/// The daemon's state at the last query.
 pub(super) struct Daemon {
     socket: PathBuf,
-    /// A host without a daemon is nothing to complain of, unless one was named.
+    /// The socket was given as an option: a missing daemon is then an error.
     named: bool,
     tables: Reservations,
-    again_at: Option<Instant>,
-    told: String,
+    next_query: Option<Instant>,
+    last_error: String,
 }
 
 impl Daemon {
@@ -33,30 +32,30 @@ impl Daemon {
             socket: named.map_or_else(local::socket, Path::to_owned),
             named: named.is_some(),
             tables: Reservations::default(),
-            again_at: None,
-            told: String::new(),
+            next_query: None,
+            last_error: String::new(),
         }
     }
 
-    /// What is new; `None` where it is too early to ask. Of a daemon that is not there nothing is
-    /// left. Time stamps count from `started_ms`.
-    pub(super) fn look(&mut self, started_ms: u64) -> Option<Vec<(Oid, Value)>> {
-        let begun = Instant::now();
-        if self.again_at.is_some_and(|at| begun < at) {
+    /// The daemon's MIB objects, empty if it is unreachable; `None` before the next query is due.
+    /// Time stamps count from `started_ms`.
+    pub(super) fn query(&mut self, started_ms: u64) -> Option<Vec<(Oid, Value)>> {
+        let started = Instant::now();
+        if self.next_query.is_some_and(|at| started < at) {
             return None;
         }
         let objects = match self.status() {
             Ok(status) => {
-                self.told.clear();
+                self.last_error.clear();
                 let classes = classes(&status);
                 self.tables.objects(&status, &classes, (since_1970_ms(), started_ms))
             }
             Err(error) => {
-                self.tell(&error);
+                self.report(&error);
                 Vec::new()
             }
         };
-        self.again_at = Some(begun + FRESH.max(begun.elapsed() * SHARE));
+        self.next_query = Some(started + MIN_INTERVAL.max(started.elapsed() * INTERVAL_PER_QUERY));
         Some(objects)
     }
 
@@ -67,19 +66,19 @@ impl Daemon {
         }
     }
 
-    fn tell(&mut self, error: &ClientError) {
+    fn report(&mut self, error: &ClientError) {
         use std::io::ErrorKind::{ConnectionRefused, NotFound};
         let missing = matches!(error, ClientError::Io(error)
             if matches!(error.kind(), NotFound | ConnectionRefused));
         let why = format!("{}: {error}", self.socket.display());
-        if (self.named || !missing) && why != self.told {
-            complain(&why);
+        if (self.named || !missing) && why != self.last_error {
+            write_stderr(&why);
         }
-        self.told = why;
+        self.last_error = why;
     }
 }
 
-/// What the classes have done, where there are any. Without `tc` nothing is counted.
+/// Counters of the HTB classes; empty without `tc`.
 fn classes(status: &Status) -> Classes {
     let enforced = status.interfaces.iter().filter(|one| !one.enforced.is_empty());
     enforced.filter_map(|one| Some((one.index, class_counters(&one.name).ok()?))).collect()

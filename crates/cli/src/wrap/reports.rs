@@ -1,4 +1,4 @@
-//! The program's connections as QoS sockets report theirs, for `ontempo monitor`, SNMP and
+//! Reports of the program's connections, as of QoS sockets, for `ontempo monitor`, SNMP and
 //! Prometheus.
 
 use std::collections::BTreeMap;
@@ -8,31 +8,31 @@ use std::time::Instant;
 use ontempo_monitor::{ProcessReport, Publisher, Role, SocketReport, folder_to_publish};
 
 use super::reservations::Reservations;
-use super::traffic::{Carried, Flow};
+use super::traffic::{Flow, TcpCounters};
 use crate::arguments::FlowDirection;
 use crate::monitor::since_1970_ms;
-use crate::output::complain;
+use crate::output::write_stderr;
 
-/// One direction of a socket.
+/// One direction of a socket: inode, and whether it sends.
 type Key = (u64, bool);
 
-/// What was known of it at the last measurement.
-struct Known {
+/// One direction of a socket at the last measurement.
+struct Measurement {
     id: u32,
     opened_ms: u64,
     bytes: u64,
     at: Instant,
 }
 
-/// Tells of connections.
+/// Publishes reports of connections.
 pub(super) struct Reports {
     name: String,
     dscp: u8,
     direction: FlowDirection,
     publisher: Option<Publisher>,
-    known: BTreeMap<Key, Known>,
+    measured: BTreeMap<Key, Measurement>,
     last_id: u32,
-    complained: bool,
+    warned: bool,
 }
 
 impl Reports {
@@ -43,16 +43,16 @@ impl Reports {
             dscp,
             direction,
             publisher: folder_to_publish().map(|folder| Publisher::new(&folder)),
-            known: BTreeMap::new(),
+            measured: BTreeMap::new(),
             last_id: 0,
-            complained: false,
+            warned: false,
         }
     }
 
-    /// Tells of these connections, in place of those before. One over UDP is told of without
-    /// figures.
-    pub(super) fn tell(&mut self, flows: &[Flow], reservations: &Reservations) {
-        let mut before = std::mem::take(&mut self.known);
+    /// Publishes a report of these connections, which replaces the one before. Connections over UDP
+    /// have no counters.
+    pub(super) fn publish(&mut self, flows: &[Flow], reservations: &Reservations) {
+        let mut before = std::mem::take(&mut self.measured);
         let mut sockets = Vec::new();
         for flow in flows {
             for sends in [true, false] {
@@ -67,7 +67,7 @@ impl Reports {
         let report = ProcessReport { process: std::process::id(), sockets };
         let published = self.publisher.as_ref().map(|publisher| publisher.publish(&report));
         if let Some(Err(error)) = published {
-            self.complain_once(&format!("nobody can be told of the connections: {error}"));
+            self.warn_once(&format!("cannot publish reports of the connections: {error}"));
         }
     }
 
@@ -75,17 +75,17 @@ impl Reports {
         &mut self,
         flow: &Flow,
         sends: bool,
-        before: Option<Known>,
+        before: Option<Measurement>,
         reservations: &Reservations,
     ) -> SocketReport {
-        let Carried {
+        let TcpCounters {
             sent_bytes,
             acknowledged_bytes,
             received_bytes,
             segments_out,
             delivered_segments,
             segments_in,
-        } = flow.carried.unwrap_or_default();
+        } = flow.counters.unwrap_or_default();
         let now = Instant::now();
         let bytes = if sends { acknowledged_bytes } else { received_bytes };
         let throughput = before.as_ref().map_or(0.0, |before| {
@@ -99,7 +99,7 @@ impl Reports {
             },
             |before| (before.id, before.opened_ms),
         );
-        self.known.insert((flow.inode, sends), Known { id, opened_ms, bytes, at: now });
+        self.measured.insert((flow.inode, sends), Measurement { id, opened_ms, bytes, at: now });
         let (reservation, reason) = reservations.of(flow, sends);
         SocketReport {
             id,
@@ -112,7 +112,7 @@ impl Reports {
             reservation,
             reason,
             opened_ms,
-            // Segments stand for messages, of which TCP knows none; it loses none either.
+            // TCP has no messages: its segments are counted. None is lost.
             sent_messages: if sends { segments_out } else { segments_in },
             sent_bytes: if sends { sent_bytes } else { received_bytes },
             messages: if sends { delivered_segments } else { segments_in },
@@ -128,9 +128,9 @@ impl Reports {
         }
     }
 
-    pub(super) fn complain_once(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.complained, true) {
-            complain(why);
+    pub(super) fn warn_once(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.warned, true) {
+            write_stderr(why);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A reservation for each connection, by the host's RSVP daemon: it is announced at the end that
-//! sends and reserved at the end that receives.
+//! Reserves for each connection through the host's RSVP daemon: the sending end sends PATH, the
+//! receiving end RESV.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,134 +17,138 @@ use super::traffic::Flow;
 use crate::arguments::{FlowDirection, Service, WrappedRun};
 use crate::failure::Failure;
 
-/// TCP's header with time stamps, and that of IP, which is larger in IPv6.
+/// TCP header with timestamps, plus IP header.
 const HEADERS_V4: Bytes = Bytes::new(52);
 const HEADERS_V6: Bytes = Bytes::new(72);
 
-/// How one direction of a connection stands, and why, where it is refused or lost.
+/// Reservation state of one direction, and the reason if refused or lost.
 type State = (Reservation, String);
 
 /// One direction of a connection.
-type Way = (Session, Sender);
+type FlowKey = (Session, Sender);
 
-/// What is asked of the daemon.
+/// Reservations of the program's connections.
 pub(super) struct Reservations {
-    asked: Specification,
+    specification: Specification,
     direction: FlowDirection,
-    /// `None` where nothing is to be reserved, or the daemon is gone.
+    /// `None` if nothing is to be reserved, or the daemon is unreachable.
     client: Option<Client>,
-    /// Why there is no daemon; empty where nothing is to be reserved.
-    missing: String,
-    sending: BTreeMap<Way, State>,
+    /// Why the daemon is unreachable; empty if nothing is to be reserved.
+    daemon_error: String,
+    sending: BTreeMap<FlowKey, State>,
     receiving: BTreeMap<Session, BTreeMap<Sender, State>>,
 }
 
 impl Reservations {
-    pub(super) fn new(arguments: &WrappedRun, asked: &Specification) -> Result<Self, Failure> {
-        let mut made = Self {
-            asked: *asked,
+    pub(super) fn new(
+        arguments: &WrappedRun,
+        specification: &Specification,
+    ) -> Result<Self, Failure> {
+        let mut reservations = Self {
+            specification: *specification,
             direction: arguments.direction,
             client: None,
-            missing: String::new(),
+            daemon_error: String::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
         };
         if arguments.reserve == Service::Guaranteed {
             return Err(Failure::Input(
-                "--reserve guaranteed: qos run reserves controlled load alone; write \
+                "--reserve guaranteed: qos run reserves only controlled load; write \
                  --reserve controlled-load or none"
                     .to_owned(),
             ));
         }
         if arguments.reserve == Service::ControlledLoad {
-            // What cannot be asked for is said before anything runs.
-            made.traffic(true).map_err(|error| {
+            // Reject a specification that cannot be reserved before the program starts.
+            reservations.traffic(true).map_err(|error| {
                 Failure::Input(format!("{}: {error}", arguments.spec.display()))
             })?;
             let path: PathBuf = local::socket();
             match Client::connect(&path) {
-                Ok(client) => made.client = Some(client),
+                Ok(client) => reservations.client = Some(client),
                 Err(error) => {
-                    made.missing = format!("no RSVP daemon at {}: {error}", path.display());
+                    reservations.daemon_error =
+                        format!("no RSVP daemon at {}: {error}", path.display());
                 }
             }
         }
-        Ok(made)
+        Ok(reservations)
     }
 
-    /// Asks for what is new, gives up what has ended, and takes what the daemon tells.
+    /// Reserves for new connections, releases ended ones, and reads the daemon's events.
     pub(super) fn follow(&mut self, flows: &[Flow]) {
         if self.client.is_none() {
             return;
         }
-        if let Err(reason) = self.bring_into_line(flows).and_then(|()| self.listen()) {
+        if let Err(reason) = self.update(flows).and_then(|()| self.read_events()) {
             self.client = None;
-            self.missing = reason;
+            self.daemon_error = reason;
         }
     }
 
-    /// How a connection's direction stands.
+    /// Reservation state of one direction of a connection.
     pub(super) fn of(&self, flow: &Flow, sends: bool) -> State {
         let known = if sends {
-            self.sending.get(&way(flow, true)).cloned()
+            self.sending.get(&flow_key(flow, true)).cloned()
         } else {
-            let (session, sender) = way(flow, false);
+            let (session, sender) = flow_key(flow, false);
             self.receiving.get(&session).and_then(|of| of.get(&sender)).cloned()
         };
         match known {
             Some((_, reason)) if self.client.is_none() && reason.is_empty() => {
-                (Reservation::Lost, self.missing.clone())
+                (Reservation::Lost, self.daemon_error.clone())
             }
             Some(known) => known,
-            None if self.missing.is_empty() => (Reservation::None, String::new()),
-            None => (Reservation::Refused, self.missing.clone()),
+            None if self.daemon_error.is_empty() => (Reservation::None, String::new()),
+            None => (Reservation::Refused, self.daemon_error.clone()),
         }
     }
 
     fn traffic(&self, v4: bool) -> Result<TrafficSpec, mapping::Unreservable> {
         let headers = if v4 { HEADERS_V4 } else { HEADERS_V6 };
-        mapping::traffic(&self.asked, Packing { headers, ..Packing::UDP_IPV4 })
+        mapping::traffic(&self.specification, Packing { headers, ..Packing::UDP_IPV4 })
     }
 
-    fn bring_into_line(&mut self, flows: &[Flow]) -> Result<(), String> {
+    fn update(&mut self, flows: &[Flow]) -> Result<(), String> {
         let sends = |flow: &&Flow| self.direction.sends() && !flow.remote.ip().is_loopback();
-        let wanted: BTreeSet<Way> =
-            flows.iter().filter(sends).map(|flow| way(flow, true)).collect();
-        let gone: Vec<Way> =
-            self.sending.keys().filter(|known| !wanted.contains(known)).copied().collect();
+        let current: BTreeSet<FlowKey> =
+            flows.iter().filter(sends).map(|flow| flow_key(flow, true)).collect();
+        let gone: Vec<FlowKey> =
+            self.sending.keys().filter(|known| !current.contains(known)).copied().collect();
         for (session, sender) in gone {
             self.sending.remove(&(session, sender));
-            // One that was refused was never there.
-            let _ = self.ask(Request::StopSending { session, sender })?;
+            // A refused request has left nothing to stop.
+            let _ = self.request(Request::StopSending { session, sender })?;
         }
-        for (session, sender) in wanted {
+        for (session, sender) in current {
             if self.sending.contains_key(&(session, sender)) {
                 continue;
             }
             let state = match self.traffic(session.destination.is_ipv4()) {
-                Ok(traffic) => self.ask(Request::Send { session, sender, traffic })?,
+                Ok(traffic) => self.request(Request::Send { session, sender, traffic })?,
                 Err(error) => (Reservation::Refused, error.to_string()),
             };
             self.sending.insert((session, sender), state);
         }
         let receives = |flow: &&Flow| self.direction.receives() && !flow.remote.ip().is_loopback();
-        let mut wanted: BTreeMap<Session, BTreeSet<Sender>> = BTreeMap::new();
+        let mut current: BTreeMap<Session, BTreeSet<Sender>> = BTreeMap::new();
         for flow in flows.iter().filter(receives) {
-            let (session, sender) = way(flow, false);
-            wanted.entry(session).or_default().insert(sender);
+            let (session, sender) = flow_key(flow, false);
+            current.entry(session).or_default().insert(sender);
         }
         let known: Vec<Session> = self.receiving.keys().copied().collect();
-        for session in known.into_iter().filter(|session| !wanted.contains_key(session)) {
+        for session in known.into_iter().filter(|session| !current.contains_key(session)) {
             self.receiving.remove(&session);
-            let _ = self.ask(Request::Release { session })?;
+            let _ = self.request(Request::Release { session })?;
         }
-        for (session, senders) in wanted {
+        for (session, senders) in current {
             self.reserve(session, senders)?;
         }
         Ok(())
     }
 
-    /// Reserves for these senders to one of the program's ports, where they are not those before.
+    /// Reserves a session of the program for these senders, if they have changed.
     fn reserve(&mut self, session: Session, senders: BTreeSet<Sender>) -> Result<(), String> {
         let before = self.receiving.get(&session);
         if before.is_some_and(|before| before.keys().eq(senders.iter())) {
@@ -156,7 +160,7 @@ impl Reservations {
                 let flow = |sender: &Sender| Descriptor { flowspec, filters: vec![*sender] };
                 let flows = senders.iter().map(flow).collect();
                 let style = Style::FixedFilter;
-                self.ask(Request::Reserve { session, style, flows, confirm: true })?
+                self.request(Request::Reserve { session, style, flows, confirm: true })?
             }
             Err(error) => (Reservation::Refused, error.to_string()),
         };
@@ -169,12 +173,12 @@ impl Reservations {
         Ok(())
     }
 
-    /// What the daemon says to a request: nothing yet, or why not.
+    /// Sends a request to the daemon: the state is requested, or refused with a reason.
     ///
     /// # Errors
-    /// Where the daemon is gone.
-    fn ask(&mut self, request: Request) -> Result<State, String> {
-        let Some(client) = &mut self.client else { return Err(self.missing.clone()) };
+    /// The daemon is unreachable.
+    fn request(&mut self, request: Request) -> Result<State, String> {
+        let Some(client) = &mut self.client else { return Err(self.daemon_error.clone()) };
         match client.ask(request) {
             Ok(_) => Ok((Reservation::Requested, String::new())),
             Err(local::ClientError::Refused(reason)) => Ok((Reservation::Refused, reason)),
@@ -182,10 +186,10 @@ impl Reservations {
         }
     }
 
-    fn listen(&mut self) -> Result<(), String> {
+    fn read_events(&mut self) -> Result<(), String> {
         while let Some(client) = &mut self.client {
             match client.event(Some(Duration::ZERO)) {
-                Ok(Some(notice)) => self.note(notice),
+                Ok(Some(notice)) => self.on_notice(notice),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(error.to_string()),
             }
@@ -193,7 +197,7 @@ impl Reservations {
         Ok(())
     }
 
-    fn note(&mut self, notice: Notice) {
+    fn on_notice(&mut self, notice: Notice) {
         let reserved = || (Reservation::ControlledLoad, String::new());
         match notice {
             Notice::Reserved { session, flows, .. } => {
@@ -204,10 +208,10 @@ impl Reservations {
                 };
                 for ((to, sender), state) in &mut self.sending {
                     if *to == session {
-                        let had = state.0 == Reservation::ControlledLoad;
-                        *state = match (is_for(sender), had) {
+                        let was_reserved = state.0 == Reservation::ControlledLoad;
+                        *state = match (is_for(sender), was_reserved) {
                             (true, _) => reserved(),
-                            (false, true) => (Reservation::Lost, "the receiver gave it up".into()),
+                            (false, true) => (Reservation::Lost, "released by the receiver".into()),
                             (false, false) => continue,
                         };
                     }
@@ -239,7 +243,7 @@ impl Reservations {
 }
 
 /// Session and sender of a connection's direction.
-fn way(flow: &Flow, sends: bool) -> Way {
+fn flow_key(flow: &Flow, sends: bool) -> FlowKey {
     let (from, to) = if sends { (flow.local, flow.remote) } else { (flow.remote, flow.local) };
     let protocol = if flow.carrier == Carrier::Udp { 17 } else { 6 };
     let sender = |from: SocketAddr| Sender { address: from.ip(), port: from.port() };

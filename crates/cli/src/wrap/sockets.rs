@@ -1,4 +1,4 @@
-//! The sockets of a program and of all that it starts, and their mark.
+//! DSCP marking of the sockets of a program and its descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,19 +10,19 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass, socket_domain};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::output::complain;
+use crate::output::write_stderr;
 
-/// How often it is looked for processes; their sockets are looked for at each turn.
-const FAMILY: Duration = Duration::from_millis(100);
+/// Interval between scans for processes; their sockets are scanned at every call.
+const PROCESS_SCAN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Marks each socket once.
 pub(super) struct Marker {
-    /// The octet in the header: the code point and two bits for ECN.
+    /// The TOS octet: DSCP and two ECN bits.
     tos: u8,
     marked: BTreeSet<u64>,
-    family: Vec<u32>,
-    looked: Option<Instant>,
-    told: bool,
+    processes: Vec<u32>,
+    scanned: Option<Instant>,
+    warned: bool,
 }
 
 impl Marker {
@@ -30,20 +30,20 @@ impl Marker {
         Self {
             tos: dscp << 2,
             marked: BTreeSet::new(),
-            family: Vec::new(),
-            looked: None,
-            told: false,
+            processes: Vec::new(),
+            scanned: None,
+            warned: false,
         }
     }
 
-    /// Marks the sockets that are new; answers the inodes of all that are open.
-    pub(super) fn look(&mut self, root: u32) -> BTreeSet<u64> {
-        if self.looked.is_none_or(|at| at.elapsed() >= FAMILY) {
-            self.looked = Some(Instant::now());
-            self.family = family(root);
+    /// Marks new sockets; returns the inodes of all open ones.
+    pub(super) fn mark_new(&mut self, root: u32) -> BTreeSet<u64> {
+        if self.scanned.is_none_or(|at| at.elapsed() >= PROCESS_SCAN_INTERVAL) {
+            self.scanned = Some(Instant::now());
+            self.processes = process_tree(root);
         }
         let mut open = BTreeSet::new();
-        for process in self.family.clone() {
+        for process in self.processes.clone() {
             for (descriptor, inode) in sockets_of(process) {
                 open.insert(inode);
                 if self.marked.contains(&inode) {
@@ -51,11 +51,11 @@ impl Marker {
                 }
                 match fetch(process, descriptor).and_then(|socket| self.mark(&socket)) {
                     Ok(()) => drop(self.marked.insert(inode)),
-                    // It has closed it, or has ended.
+                    // The socket is closed, or the process has ended.
                     Err(Errno::BADF | Errno::SRCH | Errno::NOTSOCK) => {}
                     Err(error) => {
                         self.marked.insert(inode);
-                        self.tell(process, error);
+                        self.warn(process, error);
                     }
                 }
             }
@@ -68,8 +68,8 @@ impl Marker {
         match socket_domain(socket)? {
             AddressFamily::INET => set_ip_tos(socket, self.tos),
             AddressFamily::INET6 => {
-                // One that talks to an address of IPv4 by one of IPv6 sends packets of IPv4; one
-                // that is for IPv6 alone refuses that.
+                // A dual-stack socket may send IPv4 packets; an IPv6-only socket refuses this
+                // option.
                 let _ = set_ip_tos(socket, self.tos);
                 set_ipv6_tclass(socket, u32::from(self.tos))
             }
@@ -77,25 +77,25 @@ impl Marker {
         }
     }
 
-    fn tell(&mut self, process: u32, error: Errno) {
-        if !std::mem::replace(&mut self.told, true) {
-            complain(&format!(
-                "cannot mark the sockets of process {process}: {error}; a program with other \
-                 rights than its starter's, or a sandbox, keeps them to itself"
+    fn warn(&mut self, process: u32, error: Errno) {
+        if !std::mem::replace(&mut self.warned, true) {
+            write_stderr(&format!(
+                "cannot mark the sockets of process {process}: {error}; it runs with other \
+                 rights, or in a sandbox"
             ));
         }
     }
 }
 
-/// Another hold on a socket of a process's; dropped, it leaves the process's own.
+/// Duplicates a descriptor of another process; closing the duplicate leaves the original open.
 fn fetch(process: u32, descriptor: i32) -> Result<OwnedFd, Errno> {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     let handle = pidfd_open(process, PidfdFlags::empty())?;
     pidfd_getfd(handle, descriptor, PidfdGetfdFlags::empty())
 }
 
-/// A process and all that descend from it.
-fn family(root: u32) -> Vec<u32> {
+/// A process and its descendants.
+fn process_tree(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -106,7 +106,7 @@ fn family(root: u32) -> Vec<u32> {
         }
     }
     let mut found = vec![root];
-    // What the program left behind has become ours.
+    // Orphaned descendants have become children of this process.
     let adopted = children.get(&std::process::id()).into_iter().flatten();
     found.extend(adopted.filter(|process| **process != root));
     let mut at = 0;
@@ -117,13 +117,13 @@ fn family(root: u32) -> Vec<u32> {
     found
 }
 
-/// The fourth field of `/proc/PID/stat`; the second, in brackets, is text of any kind.
+/// The fourth field of `/proc/PID/stat`. The second, in parentheses, may contain any text.
 fn parent_in(stat: &str) -> Option<u32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Descriptor and inode of each socket that a process has.
+/// Descriptor and inode of each socket of a process.
 fn sockets_of(process: u32) -> Vec<(i32, u64)> {
     let entries = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let socket = |entry: fs::DirEntry| {
@@ -143,21 +143,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_read_whatever_the_program_is_called() {
+    fn the_parent_is_parsed_for_any_program_name() {
         assert_eq!(parent_in("42 (a) b) S 7 42 42 0"), Some(7));
         assert_eq!(parent_in("42 (cut"), None);
     }
 
     #[test]
-    fn a_socket_is_marked_once_and_stays_the_programs() {
+    fn a_socket_is_marked_once_and_the_program_may_change_the_mark() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut marker = Marker::new(34);
-        let open = marker.look(std::process::id());
+        let open = marker.mark_new(std::process::id());
         assert!(!open.is_empty() && open.is_superset(&marker.marked));
         assert_eq!(ip_tos(&listener).unwrap(), 34 << 2);
-        // What the program chooses later stands.
+        // A DSCP that the program sets later is not overwritten.
         set_ip_tos(&listener, 0).unwrap();
-        marker.look(std::process::id());
+        marker.mark_new(std::process::id());
         assert_eq!(ip_tos(&listener).unwrap(), 0);
     }
 }

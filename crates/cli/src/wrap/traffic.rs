@@ -1,4 +1,5 @@
-//! What the host's connections carry, as `ss` of iproute2 prints it; it has no JSON (6.1).
+//! Traffic counters of the host's connections, parsed from `ss` of iproute2, which has no JSON
+//! output (6.1).
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -13,33 +14,33 @@ pub(super) struct Flow {
     pub(super) carrier: Carrier,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
-    /// `None` over UDP, whose packets the kernel does not count for a socket.
-    pub(super) carried: Option<Carried>,
+    /// `None` over UDP: the kernel has no counters per UDP socket.
+    pub(super) counters: Option<TcpCounters>,
 }
 
-/// What a TCP connection has carried; bytes are payload.
+/// Counters of a TCP connection; bytes are payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Carried {
-    /// With those sent again.
+pub(super) struct TcpCounters {
+    /// Including retransmissions.
     pub(super) sent_bytes: u64,
     pub(super) acknowledged_bytes: u64,
     pub(super) received_bytes: u64,
-    /// With those sent again.
+    /// Including retransmissions.
     pub(super) segments_out: u64,
     pub(super) delivered_segments: u64,
     pub(super) segments_in: u64,
 }
 
-/// The connected sockets of this network.
+/// The connected sockets of this network namespace.
 ///
 /// # Errors
-/// A sentence, where `ss` cannot be run or fails, or where a field that it prints cannot be read;
-/// with the field and its text.
+/// `ss` cannot be run or fails, or a field of its output cannot be parsed; the error names the field
+/// and its text.
 pub(super) fn established() -> Result<Vec<Flow>, String> {
     let output =
         Command::new("ss").args(["-tuneiOH"]).output().map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
-                "the program `ss` is missing, so that nothing is monitored or reserved; install it \
+                "the program `ss` is missing: nothing is monitored or reserved; install it \
                  with: sudo apt-get install iproute2"
                     .to_owned()
             }
@@ -52,11 +53,11 @@ pub(super) fn established() -> Result<Vec<Flow>, String> {
     printed.lines().filter_map(|line| read(line).transpose()).collect()
 }
 
-/// `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`; none where the
-/// line is of no connected socket.
+/// Parses `tcp ESTAB 0 0 10.0.0.1:4000 10.0.0.2:80 ino:9 sk:2 <-> ts … bytes_acked:7 …`; `None` for
+/// other states and protocols.
 fn read(line: &str) -> Result<Option<Flow>, String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &words[..] else { return Ok(None) };
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [kind, "ESTAB", _, _, local, remote, rest @ ..] = &fields[..] else { return Ok(None) };
     let value = |name: &str| {
         let found = rest.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
         let number = found.map(|text| {
@@ -67,12 +68,12 @@ fn read(line: &str) -> Result<Option<Flow>, String> {
     let endpoint = |field: &str, text: &str| {
         address(text).ok_or_else(|| format!("ss: {field}: {text:?} is not an address with a port"))
     };
-    let (carrier, carried) = match *kind {
+    let (carrier, counters) = match *kind {
         "udp" => (Carrier::Udp, None),
         "tcp" => {
             // `ss` leaves out counters of 0.
             let count = |name| value(name).map(Option::unwrap_or_default);
-            let carried = Carried {
+            let counters = TcpCounters {
                 sent_bytes: count("bytes_sent")?,
                 acknowledged_bytes: count("bytes_acked")?,
                 received_bytes: count("bytes_received")?,
@@ -80,17 +81,17 @@ fn read(line: &str) -> Result<Option<Flow>, String> {
                 delivered_segments: count("delivered")?,
                 segments_in: count("data_segs_in")?,
             };
-            (Carrier::Tcp, Some(carried))
+            (Carrier::Tcp, Some(counters))
         }
         _ => return Ok(None),
     };
     let (local, remote) = (endpoint("local address", local)?, endpoint("peer address", remote)?);
     let inode = value("ino")?.ok_or_else(|| format!("ss: ino is missing in {line:?}"))?;
-    Ok(Some(Flow { inode, carrier, local, remote, carried }))
+    Ok(Some(Flow { inode, carrier, local, remote, counters }))
 }
 
-/// `10.0.0.1:80`, `[fd00::1]:80`, with `%eth0` before the port where the address needs it. An IPv4
-/// address within IPv6 is the former.
+/// Parses `10.0.0.1:80`, `[fd00::1]:80` or `[fe80::1]%eth0:80`. An IPv4-mapped IPv6 address becomes
+/// IPv4.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.split('%').next()?.trim_start_matches('[').trim_end_matches(']');
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_read_with_what_they_carried() {
+    fn connections_are_parsed_with_their_counters() {
         let line = "tcp   ESTAB 0      0      10.0.0.1:4000 10.0.3.2:5201 ino:917 sk:1001 cgroup:/ \
                     <-> ts sack cubic rto:204 rtt:0.1/0.02 bytes_sent:9000 bytes_retrans:1000 \
                     bytes_acked:7001 bytes_received:37 segs_out:9 data_segs_out:8 data_segs_in:1 \
@@ -111,7 +112,7 @@ mod tests {
         let flow = read(line).unwrap().unwrap();
         assert_eq!((flow.inode, flow.carrier), (917, Carrier::Tcp));
         assert_eq!(flow.remote, "10.0.3.2:5201".parse().unwrap());
-        let expected = Carried {
+        let expected = TcpCounters {
             sent_bytes: 9000,
             acknowledged_bytes: 7001,
             received_bytes: 37,
@@ -119,17 +120,17 @@ mod tests {
             delivered_segments: 6,
             segments_in: 1,
         };
-        assert_eq!(flow.carried, Some(expected));
+        assert_eq!(flow.counters, Some(expected));
         let line = "udp ESTAB 0 0 [::ffff:10.0.0.1]:5353 [::ffff:10.0.0.2]:53 uid:7 ino:2 sk:3 <->";
         let flow = read(line).unwrap().unwrap();
-        assert_eq!((flow.carrier, flow.carried), (Carrier::Udp, None));
+        assert_eq!((flow.carrier, flow.counters), (Carrier::Udp, None));
         assert_eq!(flow.local, "10.0.0.1:5353".parse().unwrap());
         assert_eq!(address("[fe80::1]%eth0:80"), Some("[fe80::1]:80".parse().unwrap()));
         assert_eq!(read("tcp TIME-WAIT 0 0 10.0.0.1:1 10.0.0.2:2 ino:0 sk:1"), Ok(None));
     }
 
     #[test]
-    fn a_number_that_cannot_be_read_is_an_error_and_never_zero() {
+    fn an_unparsable_number_is_an_error_and_not_zero() {
         let line = "tcp ESTAB 0 0 10.0.0.1:4000 10.0.3.2:5201 ino:917 sk:1 <-> bytes_sent:9k";
         assert_eq!(read(line), Err("ss: bytes_sent: \"9k\" is not a number".to_owned()));
         let line = "tcp ESTAB 0 0 10.0.0.1:4000 10.0.3.2:http ino:917 sk:1 <->";

@@ -87,7 +87,7 @@ impl Drop for Place {
     }
 }
 
-/// What a finished program said.
+/// Exit code and output of a finished program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -104,12 +104,16 @@ impl Ran {
         }
     }
 
-    /// Checks the exit code and that every one of `words` was said on standard error.
+    /// Checks the exit code and that standard error contains each of `words`.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         for word in words {
-            assert!(self.err.contains(word), "`{word}` was not said: {}", self.err);
+            assert!(
+                self.err.contains(word),
+                "`{word}` is missing from standard error: {}",
+                self.err
+            );
         }
         assert!(!self.err.contains("panicked"), "{}", self.err);
     }
@@ -183,16 +187,16 @@ impl Drop for Killed {
     }
 }
 
-/// A program that listens, killed where the test ends before it.
-pub(crate) struct Listening {
+/// A listening program, killed if the test ends first.
+pub(crate) struct ListeningProgram {
     pub(crate) child: Killed,
     out: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// Its local address.
     pub(crate) local: String,
 }
 
-impl Listening {
-    /// Starts it, with `--json`, where no RSVP daemon is.
+impl ListeningProgram {
+    /// Starts it with `--json` and without an RSVP daemon.
     pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
         let mut command = place.command(&[arguments, &["--json"]].concat());
         command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
@@ -201,13 +205,13 @@ impl Listening {
         let mut out = BufReader::new(child.0.stdout.take().expect("its output"));
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
-        assert_eq!(said["event"], "listening");
-        let local = said["local"].as_str().expect("an address").to_owned();
+        let printed: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(printed["event"], "listening");
+        let local = printed["local"].as_str().expect("an address").to_owned();
         Self { child, out, local }
     }
 
-    /// Waits for its end: all that it told since, and its exit code.
+    /// Waits for its end: the events since the start, and the exit code.
     pub(crate) fn end(mut self) -> (Vec<Value>, Option<i32>) {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("text");

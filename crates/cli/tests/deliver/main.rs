@@ -48,12 +48,12 @@ impl Receiver {
         }
     }
 
-    /// Waits for its end; answers its exit code and all that it has said since it began to listen.
+    /// Waits for its end; returns its exit code and its output since it started to listen.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.err.read_to_string(&mut said).expect("text");
+        let mut printed = String::new();
+        self.err.read_to_string(&mut printed).expect("text");
         let code = self.child.wait().expect("it ends").code();
-        (code, said)
+        (code, printed)
     }
 }
 
@@ -87,7 +87,7 @@ fn noise(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_pipe_is_the_same_at_the_other_end_of_a_lossy_path() {
+fn a_pipe_is_delivered_unchanged_over_a_lossy_path() {
     let place = Place::new("deliver-pipe", SCENARIO);
     let mut receiver = Receiver::start(&place, &["--to", "-", "--token", "open"]);
     let relay = Relay::start(receiver.address, 0.05, Duration::from_millis(5));
@@ -104,14 +104,14 @@ fn a_pipe_is_the_same_at_the_other_end_of_a_lossy_path() {
     let ran = ran(sender);
     ran.succeeds();
     assert!(reading.join().expect("no panic").expect("read") == sent, "bytes differ");
-    let (code, said) = receiver.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("0 damaged, 0 missing"), "{said}");
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("0 damaged, 0 missing"), "{printed}");
     assert!(relay.lost.load(std::sync::atomic::Ordering::Relaxed) > 20);
 }
 
 #[test]
-fn a_reader_that_takes_its_time_gets_all() {
+fn a_slow_reader_receives_everything() {
     let place = Place::new("deliver-slow-reader", SCENARIO);
     let mut receiver = Receiver::start(&place, &["--to", "-"]);
     // Less than the receiver holds: the sender is soon rid of it.
@@ -132,21 +132,21 @@ fn a_reader_that_takes_its_time_gets_all() {
 }
 
 #[test]
-fn who_is_not_there_or_not_trusted_is_told_in_a_sentence() {
+fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
     let place = Place::new("deliver-refusals", SCENARIO);
     let mut receiver = Receiver::start(&place, &["--to", "out", "--token", "open"]);
     let (to, right) = (receiver.address, receiver.fingerprint.clone());
     let wrong = "00".repeat(32);
     fs::write(place.path("in"), "a few bytes").expect("written");
     let try_it = |more: &[&str]| ran(send(&place, to, "in", more));
-    try_it(&[]).fails(2, &["whom to trust is missing", "--fingerprint"]);
+    try_it(&[]).fails(2, &["the receiver cannot be verified", "--fingerprint"]);
     try_it(&["--fingerprint", &right]).fails(2, &["the peer refused our token"]);
     let other = ["--token", "open", "--fingerprint", &wrong];
     try_it(&other).fails(2, &["its fingerprint is", &right, "expected is", &wrong]);
-    let mut said = String::new();
+    let mut printed = String::new();
     for words in ["a client had the wrong token", "the peer does not trust our certificate"] {
-        while !said.contains(words) {
-            assert_ne!(receiver.err.read_line(&mut said).expect("text"), 0, "{said}");
+        while !printed.contains(words) {
+            assert_ne!(receiver.err.read_line(&mut printed).expect("text"), 0, "{printed}");
         }
     }
     let nobody = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -158,7 +158,7 @@ fn who_is_not_there_or_not_trusted_is_told_in_a_sentence() {
 }
 
 #[test]
-fn both_sides_leave_traces_and_a_place_that_takes_none_is_told_before_anything_begins() {
+fn both_sides_write_qlog_traces_and_an_unusable_directory_is_reported_at_the_start() {
     let place = Place::new("deliver-qlog", SCENARIO);
     fs::write(place.path("in"), noise(200_000)).expect("written");
     let refused = ["--qlog: no qlog can be written to in"];
@@ -182,7 +182,7 @@ fn both_sides_leave_traces_and_a_place_that_takes_none_is_told_before_anything_b
 }
 
 #[test]
-fn a_full_disk_ends_both_sides_with_a_sentence() {
+fn a_full_disk_ends_both_sides_with_an_error() {
     let place = Place::new("deliver-full", SCENARIO);
     if !std::path::Path::new("/dev/full").exists() {
         ontempo_testing::skip!("this machine has no /dev/full");
@@ -191,13 +191,16 @@ fn a_full_disk_ends_both_sides_with_a_sentence() {
     fs::write(place.path("in"), noise(1_000_000)).expect("written");
     let sender = send(&place, receiver.address, "in", &["--insecure"]);
     ran(sender).fails(3, &["the receiver ended it: it cannot write what it receives"]);
-    let (code, said) = receiver.end();
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("cannot write /dev/full") && said.contains("it ends early"), "{said}");
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(3), "{printed}");
+    assert!(
+        printed.contains("cannot write /dev/full") && printed.contains("it ends early"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_sender_finds_a_receiver_that_was_killed_and_tells_what_did_not_fit() {
+fn a_sender_reconnects_to_a_restarted_receiver_and_reports_overflow() {
     let place = Place::new("deliver-again", SCENARIO);
     let (source, sink) = (free_port(), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
     sink.set_read_timeout(Some(Duration::from_secs(15))).expect("set");
@@ -244,13 +247,13 @@ fn a_sender_finds_a_receiver_that_was_killed_and_tells_what_did_not_fit() {
     let ran = ran(sender);
     ran.succeeds();
     for words in
-        ["looking for it", "again", "the source is faster than the network", " reconnections"]
+        ["reconnecting", "again", "the source is faster than the network", " reconnections"]
     {
-        assert!(ran.err.contains(words), "`{words}` was not said: {}", ran.err);
+        assert!(ran.err.contains(words), "`{words}` is missing from standard error: {}", ran.err);
     }
     interrupt(&second.child);
-    let (code, said) = second.end();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = second.end();
+    assert_eq!(code, Some(0), "{printed}");
 }
 
 #[test]

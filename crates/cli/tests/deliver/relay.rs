@@ -16,7 +16,7 @@ pub(crate) struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Packets on their way.
+/// Packets in flight.
 type Way = VecDeque<(Instant, Vec<u8>, SocketAddr)>;
 
 struct Path {
@@ -43,7 +43,7 @@ impl Path {
         lost
     }
 
-    /// Takes what has come and sends what is due; false where nothing happened.
+    /// Receives packets and sends those that are due; false if there were none.
     fn turn(&mut self) -> bool {
         let mut buffer = [0; 65_536];
         let mut busy = false;
@@ -80,7 +80,7 @@ impl Path {
 }
 
 impl Relay {
-    /// To `server`, losing this share of the packets either way, `delay` later.
+    /// Relays to `server` with this loss in each direction, after `delay`.
     pub(crate) fn start(server: SocketAddr, share: f64, delay: Duration) -> Self {
         let bind = || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");

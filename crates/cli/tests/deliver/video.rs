@@ -13,7 +13,7 @@ use crate::{Receiver, free_port, ran, send};
 
 const FRAMES: u64 = 75;
 
-/// Three seconds of video and sound in a transport stream; `None`, and said, without ffmpeg.
+/// Three seconds of video and sound in a transport stream; `None`, and reported, without ffmpeg.
 fn film(place: &Place) -> Option<()> {
     let arguments = "-loglevel error -f lavfi -i testsrc2=size=480x270:rate=25 -f lavfi -i sine=500 \
                      -t 3 -c:v mpeg2video -b:v 2M -g 12 -c:a mp2 -f mpegts film.ts";
@@ -44,8 +44,8 @@ fn frames(place: &Place, file: &str) -> u64 {
         .current_dir(&place.0)
         .output()
         .expect("ffprobe");
-    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    said["streams"][0]["nb_read_frames"].as_str().and_then(|n| n.parse().ok()).unwrap_or(0)
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    printed["streams"][0]["nb_read_frames"].as_str().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 /// Plays the film through a path that loses 5 % into `out.ts`; answers the totals of both sides.
@@ -64,11 +64,11 @@ fn through(place: &Place, options: &[&str]) -> (Value, Value) {
     ran.succeeds();
     let last = ran.out.lines().last().expect("totals");
     let totals: Value = serde_json::from_str(last).expect("JSON");
-    let (code, said) = receiver.end();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(0), "{printed}");
     let report = totals["receiver"].clone();
     let words = format!(
-        "received {} units, {} bytes: {} late, {} dropped; {} datagrams handed on whole, {} \
+        "received {} units, {} bytes: {} late, {} dropped; {} datagrams undamaged, {} \
          damaged, {} missing",
         report["units"],
         report["bytes"],
@@ -78,12 +78,12 @@ fn through(place: &Place, options: &[&str]) -> (Value, Value) {
         report["damaged_datagrams"],
         report["missing_datagrams"],
     );
-    assert!(said.contains(&words), "both sides agree: {said} but not {words}");
+    assert!(printed.contains(&words), "both sides agree: {printed} but not {words}");
     (totals, report)
 }
 
 #[test]
-fn every_frame_of_a_video_comes_through_a_lossy_path() {
+fn every_frame_of_a_video_arrives_over_a_lossy_path() {
     let place = Place::new("deliver-video", SCENARIO);
     if film(&place).is_none() {
         return;
@@ -98,7 +98,7 @@ fn every_frame_of_a_video_comes_through_a_lossy_path() {
 }
 
 #[test]
-fn what_a_deadline_costs_is_told_alike_on_both_sides() {
+fn both_sides_report_the_same_units_dropped_at_their_deadline() {
     let place = Place::new("deliver-deadline", SCENARIO);
     if film(&place).is_none() {
         return;
@@ -113,7 +113,7 @@ fn what_a_deadline_costs_is_told_alike_on_both_sides() {
 }
 
 #[test]
-fn rtp_comes_out_packet_by_packet_as_it_went_in() {
+fn rtp_is_delivered_packet_by_packet_unchanged() {
     let place = Place::new("deliver-rtp", SCENARIO);
     if film(&place).is_none() {
         return;
@@ -146,7 +146,7 @@ fn rtp_comes_out_packet_by_packet_as_it_went_in() {
         })
     };
     let (sent, came) = (take(tap, Some(port)), take(sink, None));
-    // ffmpeg sends RTP of one stream; RTCP goes to the next port, where nobody listens.
+    // ffmpeg sends RTP of one stream; RTCP goes to the next port, where nothing listens.
     let arguments = format!(
         "-loglevel error -re -i film.ts -map 0:v -c copy -f rtp rtp://127.0.0.1:{tap_port}?pkt_size=1300"
     );

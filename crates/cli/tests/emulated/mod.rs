@@ -15,7 +15,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use crate::common::{Place, Ran};
 
-/// True where this process may emulate; otherwise the test is recorded as skipped.
+/// True if this process may emulate; otherwise the test is recorded as skipped.
 pub(crate) fn can_emulate() -> bool {
     if !require_root() || !require_programs(&["ip"]) {
         return false;

@@ -19,7 +19,7 @@ use testbed::{Bottleneck, Testbed, goodput_mbit, run};
 /// what is loaded before and after.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// What a refusal says where build, rights or kernel lack something; any other is a failure.
+/// Errors for a missing build feature, right or kernel feature; any other error fails the test.
 const LACKS: [&str; 6] = [
     "built without",
     "are root's",
@@ -40,7 +40,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// `None`, with a reason shown, where this machine cannot.
+    /// `None`, with the reason printed, if this machine does not support it.
     fn new(test: &str, set: &[&str]) -> Option<Self> {
         let machine = MACHINE.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         Self::with(test, set, Some(machine))
@@ -126,7 +126,7 @@ fn loading_and_unloading_leaves_the_kernel_as_it_was() {
 }
 
 #[test]
-fn a_name_that_is_not_ours_is_left_alone() {
+fn a_congestion_control_of_another_program_is_not_unloaded() {
     let Some(loaded) = Loaded::new("taken", &[]) else { return };
     let before = congestion_controls();
     loaded
@@ -137,11 +137,11 @@ fn a_name_that_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn wrong_input_is_named_before_anything_is_loaded() {
+fn invalid_input_is_reported_before_loading() {
     let place = Place::new("kernel-input", SCENARIO);
     for (arguments, words) in [
         (&["--set", "t-max=1 ms"][..], "t-max: 1 ms is not more than `t-min`, 5 ms"),
-        (&["--set", "t_max=20 ms"], "t_max: no such setting; there are alpha,"),
+        (&["--set", "t_max=20 ms"], "t_max: no such parameter; there are alpha,"),
         (&["--as", "PERT!"], "cannot name a congestion control"),
     ] {
         let load = [&["kernel", "load", "pert"], arguments].concat();
@@ -150,7 +150,7 @@ fn wrong_input_is_named_before_anything_is_loaded() {
 }
 
 #[test]
-fn without_rights_a_sentence_says_so() {
+fn missing_rights_are_reported_in_a_sentence() {
     let place = Place::new("kernel-rights", SCENARIO);
     let program = place.path("ontempo");
     std::fs::copy(env!("CARGO_BIN_EXE_ontempo"), &program).expect("a copy");
@@ -171,7 +171,7 @@ fn without_rights_a_sentence_says_so() {
 }
 
 #[test]
-fn one_flow_fills_the_link_and_is_watched() {
+fn one_flow_fills_the_link_and_its_state_is_shown() {
     let Some(loaded) = Loaded::new("fill", &[]) else { return };
     let mut bed = Testbed::new("fill");
     bed.transfer(&loaded.name, 1, 26);
@@ -204,7 +204,7 @@ fn one_flow_fills_the_link_and_is_watched() {
 }
 
 #[test]
-fn a_transfer_survives_a_forced_unloading() {
+fn a_transfer_continues_after_a_forced_unload() {
     let Some(loaded) = Loaded::new("force", &["counting=acks", "pacing-gain=0"]) else { return };
     let mut bed = Testbed::new("force");
     bed.transfer(&loaded.name, 2, 5);

@@ -5,16 +5,16 @@ use std::net::TcpStream;
 
 use crate::common::Killed;
 
-/// Where an exporter serves its page, as it says when it starts.
+/// The address of an exporter's page, from its first line of output.
 pub(crate) fn address_of(exporting: &mut Killed) -> String {
-    let mut said = [0; 128];
+    let mut printed = [0; 128];
     let out = exporting.0.stdout.as_mut().expect("its output");
-    let count = out.read(&mut said).expect("it says where");
-    let said = String::from_utf8_lossy(&said[..count]);
-    said.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics").to_owned()
+    let count = out.read(&mut printed).expect("it says where");
+    let printed = String::from_utf8_lossy(&printed[..count]);
+    printed.trim().trim_start_matches("Prometheus: http://").trim_end_matches("/metrics").to_owned()
 }
 
-/// The page, to who accepts `kind`.
+/// The page, requested with `Accept: kind`.
 pub(crate) fn page(address: &str, kind: &str) -> String {
     let mut connection = TcpStream::connect(address).expect("it listens");
     write!(connection, "GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: {kind}\r\n\r\n")

@@ -27,7 +27,7 @@ const LINKS: [(&str, &str); 4] = [("h1", "r1"), ("r1", "r2"), ("r1", "r2"), ("r2
 /// What the routers' link takes from each to the other.
 pub(crate) const BOTTLENECK: &str = "l1";
 pub(crate) const SPARE: &str = "l2";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Network {
     pub(crate) place: Place,
@@ -36,7 +36,7 @@ pub(crate) struct Network {
     v6: bool,
 }
 
-/// True where this process may make namespaces with HTB; otherwise the test is recorded as skipped.
+/// True if this process may create namespaces with HTB; otherwise the test is recorded as skipped.
 pub(crate) fn can_reserve() -> bool {
     require_root() && require_programs(&["ip", "tc"])
 }
@@ -45,8 +45,8 @@ pub(crate) fn can_reserve() -> bool {
 #[track_caller]
 pub(crate) fn run(program: &str, words: &[&str]) -> String {
     let done = Command::new(program).args(words).output().expect("iproute2 is there");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{program} {}: {said}", words.join(" "));
+    let printed = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{program} {}: {printed}", words.join(" "));
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
@@ -57,7 +57,7 @@ impl Network {
         let prefix = format!("rsvp-{test}-{}-", std::process::id());
         let network = Self { place, daemons: Vec::new(), prefix, v6 };
         for node in NODES {
-            run("ip", &["netns", "add", &network.space(node)]);
+            run("ip", &["netns", "add", &network.namespace(node)]);
         }
         for (number, (one, other)) in LINKS.iter().enumerate() {
             network.link(number, one, other);
@@ -81,7 +81,7 @@ impl Network {
             "ip route add default via 10.0.3.1; \
                             ip -6 route add default via fd00:3::1",
         );
-        // The spare link is as good, and only used where the other is not.
+        // The backup link is equal, and only used if the other is down.
         for (link, metric) in [(1, 10), (2, 20)] {
             network.exec(
                 "r1",
@@ -103,7 +103,7 @@ impl Network {
 
     fn link(&self, number: usize, one: &str, other: &str) {
         let name = format!("l{number}");
-        let (here, there) = (self.space(one), self.space(other));
+        let (here, there) = (self.namespace(one), self.namespace(other));
         run(
             "ip",
             &[
@@ -135,14 +135,14 @@ impl Network {
     }
 
     /// The name of a node's namespace.
-    pub(crate) fn space(&self, node: &str) -> String {
+    pub(crate) fn namespace(&self, node: &str) -> String {
         format!("{}{node}", self.prefix)
     }
 
     /// Runs a script at a node.
     #[track_caller]
     pub(crate) fn exec(&self, node: &str, script: &str) -> String {
-        run("ip", &["netns", "exec", &self.space(node), "sh", "-ec", script])
+        run("ip", &["netns", "exec", &self.namespace(node), "sh", "-ec", script])
     }
 
     /// Writes a node's configuration, with `more` for each interface.
@@ -162,7 +162,7 @@ impl Network {
     /// A program at a node.
     pub(crate) fn program(&self, node: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space(node), program]);
+        command.args(["netns", "exec", &self.namespace(node), program]);
         command
     }
 
@@ -221,7 +221,7 @@ impl Network {
 
     /// Classes of ours that `tc` shows on an interface, with their rates.
     pub(crate) fn classes(&self, node: &str, interface: &str) -> Vec<String> {
-        let shown = run("tc", &["-n", &self.space(node), "class", "show", "dev", interface]);
+        let shown = run("tc", &["-n", &self.namespace(node), "class", "show", "dev", interface]);
         shown
             .lines()
             .filter_map(|line| line.strip_prefix("class htb 1:10"))
@@ -235,7 +235,8 @@ impl Network {
     /// Waits until an interface has neither classes nor filters of ours.
     #[track_caller]
     pub(crate) fn wait_for_teardown(&self, node: &str, interface: &str) {
-        let filters = || run("tc", &["-n", &self.space(node), "filter", "show", "dev", interface]);
+        let filters =
+            || run("tc", &["-n", &self.namespace(node), "filter", "show", "dev", interface]);
         let is_clean = || self.classes(node, interface).is_empty() && !filters().contains("flowid");
         wait_until("teardown", is_clean);
     }
@@ -268,30 +269,30 @@ impl Network {
         client
     }
 
-    /// A connection of an application of `h2` that has heard of the flow.
+    /// A client of the daemon at `h2` that has received the flow's PATH.
     #[track_caller]
-    pub(crate) fn heard(&self) -> Client {
+    pub(crate) fn subscribed_client(&self) -> Client {
         let mut client = self.client("h2");
         client.ask(Request::Watch { session: self.session() }).expect("it is watched");
         until(&mut client, |event| matches!(event, Notice::Path { .. }));
         client
     }
 
-    /// Asks for a reservation of the flow.
+    /// Requests a reservation of the flow.
     #[track_caller]
     pub(crate) fn reserve(&self, client: &mut Client, kilobits: u32) {
         let flowspec = FlowSpec::ControlledLoad(traffic(kilobits));
         let flows = vec![Descriptor { flowspec, filters: vec![self.sender()] }];
         let (session, style) = (self.session(), Style::FixedFilter);
         let request = Request::Reserve { session, style, flows, confirm: true };
-        client.ask(request).expect("it is asked for");
+        client.ask(request).expect("the request is accepted");
     }
 
-    /// The whole: both ends' connections with a reservation that the sender has been told of.
+    /// The clients of both ends, after the sender was notified of the reservation.
     #[track_caller]
     pub(crate) fn reserved(&self, kilobits: u32) -> (Client, Client) {
         let mut sender = self.announced(kilobits);
-        let mut receiver = self.heard();
+        let mut receiver = self.subscribed_client();
         self.reserve(&mut receiver, kilobits);
         until(&mut sender, is_reserved);
         (sender, receiver)
@@ -333,7 +334,7 @@ impl Network {
 
     /// Does `work` in a node's namespace.
     fn inside<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
-        let space = format!("/run/netns/{}", self.space(node));
+        let space = format!("/run/netns/{}", self.namespace(node));
         let enter = move || {
             let file = File::open(space).expect("a namespace");
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
@@ -350,7 +351,7 @@ impl Network {
             if self.daemons.iter().any(|(of, _)| *of == node) {
                 self.signal(node, "-TERM");
             }
-            let left = run("tc", &["-n", &self.space(node), "qdisc", "show"]);
+            let left = run("tc", &["-n", &self.namespace(node), "qdisc", "show"]);
             assert!(!left.contains("htb"), "{node}: {left}");
             assert!(!self.place.path(&format!("{node}.sock")).exists(), "{node}'s socket is left");
         }
@@ -368,7 +369,7 @@ impl Drop for Network {
                 let log = fs::read_to_string(self.log_path(node)).unwrap_or_default();
                 eprintln!("{node}: {log}");
             }
-            let _ = Command::new("ip").args(["netns", "delete", &self.space(node)]).status();
+            let _ = Command::new("ip").args(["netns", "delete", &self.namespace(node)]).status();
         }
     }
 }
@@ -387,8 +388,8 @@ pub(crate) fn is_reserved(event: &Notice) -> bool {
 pub(crate) fn until(client: &mut Client, is_it: impl Fn(&Notice) -> bool) -> Notice {
     let begun = Instant::now();
     let mut seen = Vec::new();
-    while begun.elapsed() < PATIENCE {
-        match client.event(Some(PATIENCE)).expect("the daemon runs") {
+    while begun.elapsed() < TIMEOUT {
+        match client.event(Some(TIMEOUT)).expect("the daemon runs") {
             Some(event) if is_it(&event) => return event,
             Some(event) => seen.push(event),
             None => {}

@@ -19,7 +19,7 @@ pub(crate) fn own_module() -> PathBuf {
     house().join("mibs/ONTEMPO-QOS-MIB.txt")
 }
 
-/// Where the modules are that every module imports, if they are anywhere.
+/// The folder of the standard MIB modules, if installed.
 pub(crate) fn base_modules() -> Option<PathBuf> {
     let fetched = house().join("target/base-mibs");
     let bases = ["/usr/share/snmp/mibs", "/usr/share/mibs/ietf", "/var/lib/mibs/ietf"];
@@ -60,7 +60,7 @@ impl Master {
         command
             .args(arguments)
             .current_dir(&self.place.0)
-            // Nothing is kept between runs, and no module is looked for.
+            // No persistent state, no MIB modules.
             .env("SNMP_PERSISTENT_DIR", self.place.path("kept"))
             .env("MIBS", "");
         command
@@ -83,7 +83,7 @@ impl Master {
         self.start("snmptrapd", &["-f", "-Lo", "-On", "-C", "-c", "snmptrapd.conf", &at])
     }
 
-    /// What tells `ontempo export` of `snmpd`.
+    /// The option of `ontempo export` for this `snmpd`.
     pub(crate) fn to(&self) -> String {
         format!("--agentx={}", self.place.path("master").display())
     }
@@ -97,7 +97,7 @@ impl Master {
         format!("127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn ask(&self, tool: &str, name: &str) -> String {
+    pub(crate) fn query(&self, tool: &str, name: &str) -> String {
         let to = self.address();
         let arguments =
             ["-v2c", "-c", "public", "-On", "-OQ", "-t", "1", "-r", "0", to.as_str(), name];

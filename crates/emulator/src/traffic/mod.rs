@@ -1,8 +1,8 @@
 //! The traffic of a run: each flow's application over sockets of the kernel.
 //!
-//! A socket belongs to the namespace that its thread was in when it was made, for ever. So one
-//! thread serves all flows, both ends of each: it knows what was sent and what has arrived by one
-//! clock, and nothing of it is left when the process ends.
+//! A socket belongs for ever to the network namespace in which its thread created it. So one
+//! thread serves all flows, both ends of each: it timestamps sending and arrival with one
+//! clock, and everything is released when the process ends.
 
 mod pert;
 mod receiver;
@@ -34,7 +34,7 @@ pub(crate) enum Agent {
 /// Which of a flow's sockets is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The one that connections come to.
+    /// The listening socket.
     Listener,
     /// The sender's.
     Source,
@@ -42,14 +42,14 @@ pub(crate) enum Side {
     Sink,
 }
 
-/// A message that has arrived makes flow `flow` send, at `at`.
+/// A received message makes flow `flow` send, at `at`.
 pub(crate) struct Prompt {
     pub(crate) flow: u32,
     pub(crate) at: Time,
 }
 
 impl Agent {
-    /// The flow starts, or something that it waits for may have come; answers when to ask again.
+    /// The flow starts, or a wait may have ended; returns when to call again.
     pub(crate) fn on_time(&mut self, now: Time) -> Time {
         match self {
             Self::Tcp(tcp) => tcp.on_time(now),
@@ -58,7 +58,7 @@ impl Agent {
         }
     }
 
-    /// A message has come that this flow answers; answers when to ask again.
+    /// A message has arrived that this flow answers; returns when to call again.
     pub(crate) fn on_prompt(&mut self, now: Time) -> Time {
         match self {
             Self::Tcp(tcp) => tcp.on_prompt(now),
@@ -67,7 +67,7 @@ impl Agent {
         }
     }
 
-    /// A socket is ready; answers when to ask again.
+    /// A socket is ready; returns when to call again.
     pub(crate) fn on_ready(&mut self, now: Time, side: Side, prompts: &mut Vec<Prompt>) -> Time {
         match self {
             Self::Tcp(tcp) => tcp.on_ready(now, side, prompts),
@@ -91,7 +91,7 @@ impl Agent {
         }
     }
 
-    /// What its ends have counted.
+    /// Counters of both ends.
     pub(crate) fn totals(&self) -> FlowTotals {
         match self {
             Self::Tcp(tcp) => tcp.totals(),
@@ -130,7 +130,7 @@ impl Agent {
         }
     }
 
-    /// What the tables call its transport and its controller.
+    /// Names of its transport and its controller in the tables.
     pub(crate) fn transport(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Tcp(tcp) => ("tcp", Some(tcp.congestion())),
@@ -139,7 +139,7 @@ impl Agent {
         }
     }
 
-    /// What the tables call its sampled quantities.
+    /// Names and values of its sampled quantities.
     pub(crate) fn quantities(&self) -> Vec<(&'static str, f64)> {
         match self {
             Self::Tcp(tcp) => tcp.quantities().collect(),
@@ -157,5 +157,5 @@ impl Agent {
     }
 }
 
-/// How often a connection is asked how it fares: for its reactions, and for what was acknowledged.
+/// How often a connection's state is read: controller reactions and acknowledged bytes.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! The receiving application: counts what is delivered and when it was due.
+//! The receiving application: counts delivered units and compares them with their due times.
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
@@ -14,7 +14,7 @@ pub(crate) struct UnitRecord {
     pub(crate) delivered: Time,
 }
 
-/// What a receiver keeps of its stream.
+/// Counters and records of a receiver.
 #[derive(Default)]
 pub(crate) struct Receiver {
     /// Units that arrived.
@@ -34,7 +34,7 @@ impl Receiver {
         Self { delivered: 0, playout, records, messages }
     }
 
-    /// `unit` is handed to the application, due to be sent at `due` where it is one of a stream.
+    /// Delivers `unit` to the application; `due` is when a unit of a stream was due to be sent.
     pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {
         self.delivered += 1;
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
@@ -44,8 +44,8 @@ impl Receiver {
         }
     }
 
-    /// `unit` is the next of those that arrive in order; a message that ends with it is counted,
-    /// and may prompt somebody.
+    /// `unit` is the next of those that arrive in order; a message that it completes is counted,
+    /// and may prompt another flow.
     pub(crate) fn deliver_in_order(
         &mut self,
         now: Time,
@@ -62,14 +62,14 @@ impl Receiver {
         }
     }
 
-    /// A message that is a packet of its own was given to the transport.
+    /// A message of one packet was given to the transport.
     pub(crate) fn sent(&mut self, now: Time) {
         if let Some(messages) = &mut self.messages {
             messages.sent(now, messages.payload());
         }
     }
 
-    /// Message `number`, sent at `sent`, has come.
+    /// Message `number`, sent at `sent`, has arrived.
     pub(crate) fn received(&mut self, now: Time, number: u64, sent: Time) {
         if let Some(messages) = &mut self.messages {
             let message = Message { made: sent, written: sent, payload: messages.payload() };
@@ -77,15 +77,15 @@ impl Receiver {
         }
     }
 
-    /// The run has ended; of units that arrive in order, those from `next` to before `offered`
-    /// have not.
+    /// The run has ended; of units that arrive in order, those from `next` up to, but not
+    /// including, `offered` have not arrived.
     pub(crate) fn end_in_order(&mut self, now: Time, source: &Source, next: u64, offered: u64) {
         if let Some(messages) = &mut self.messages {
             for message in source.incomplete(next, offered, messages.payload()) {
                 messages.sent(message.written, message.payload);
             }
         }
-        // An application that offers without end has no units that are due.
+        // An application that sends without limit has no due units.
         if self.playout.is_some() {
             (next..offered).for_each(|unit| self.miss(source.due(unit), now));
         }
@@ -99,7 +99,7 @@ impl Receiver {
         }
     }
 
-    /// A unit due at `due` had not come when the run ended.
+    /// A unit due at `due` had not arrived when the run ended.
     pub(crate) fn miss(&mut self, due: Option<Time>, end: Time) {
         if let (Some(playout), Some(due)) = (&mut self.playout, due) {
             playout.on_missing(1, due, end);

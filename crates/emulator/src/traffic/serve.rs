@@ -1,4 +1,4 @@
-//! The thread that serves the flows' sockets and looks how they fare.
+//! The thread that serves the flows' sockets and samples their state.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,7 +28,7 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
 }
 
-/// The traffic of a run: its flows, some of which have none of ours, and what is to be seen.
+/// The traffic of a run: its flows (commands have no sockets here), and what is recorded.
 pub(crate) struct Traffic {
     pub(crate) agents: Vec<Option<Agent>>,
     pub(crate) starts: Vec<Time>,
@@ -37,9 +37,9 @@ pub(crate) struct Traffic {
     pub(crate) sample_every: Option<Duration>,
     pub(crate) measured_from: Time,
     pub(crate) samples: Vec<Sample>,
-    /// Totals as the measured span began.
+    /// Totals at the start of the measured span.
     pub(crate) before: Vec<FlowTotals>,
-    /// The congestion controls that tell what they know of a connection.
+    /// Congestion controls in the kernel with readable state.
     pub(crate) telling: Telling,
 }
 
@@ -56,22 +56,22 @@ struct Server<'a> {
     traffic: &'a mut Traffic,
     epoll: Epoll,
     tasks: BinaryHeap<Reverse<(Time, Task)>>,
-    /// When each flow is asked next.
+    /// When each flow is served next.
     asked: Vec<Time>,
     prompts: Vec<Prompt>,
 }
 
-/// Serves `traffic` until `end`, or until `control` says so.
+/// Serves `traffic` until `end`, or until `control` is cancelled.
 ///
 /// # Errors
-/// Where the system refuses to wait.
+/// If waiting for events fails.
 pub(crate) fn serve(
     traffic: &mut Traffic,
     clock: Clock,
     end: Time,
     control: &Control,
 ) -> io::Result<()> {
-    // Spacing is a matter of microseconds, for which a sleep is too coarse.
+    // Spacing needs microseconds, for which sleeping is too coarse.
     let is_spaced = traffic.agents.iter().flatten().any(|one| matches!(one, Agent::Spaced(_)));
     let mut server = Server::new(traffic, clock)?;
     loop {
@@ -143,7 +143,7 @@ impl<'a> Server<'a> {
         self.tasks.push(Reverse((time, task)));
     }
 
-    /// The flow is to be asked at `time`, where it is not asked earlier.
+    /// Schedules the flow at `time`, unless it is scheduled earlier.
     fn ask(&mut self, flow: usize, time: Time) {
         if time < self.asked[flow] {
             self.asked[flow] = time;
@@ -199,7 +199,7 @@ impl<'a> Server<'a> {
             && tcp.is_started()
             && !was_started
         {
-            // Before it connects, the kernel says of a socket that it has hung up.
+            // Before it connects, epoll reports a socket as hung up.
             let name = flow as u64 * SIDES + Side::Source as u64;
             self.epoll.add(&tcp.sockets.source, name, EventFlags::OUT | EventFlags::ET)?;
         }
@@ -236,7 +236,7 @@ impl<'a> Server<'a> {
 }
 
 impl Traffic {
-    /// Asks the kernel how connections fare.
+    /// Reads the state of the connections from the kernel.
     fn look(&mut self, now: Time, wanted: impl Fn(usize) -> bool) {
         for (flow, agent) in self.agents.iter_mut().enumerate() {
             if let Some(tcp) = agent.as_mut().and_then(Agent::tcp_mut)
@@ -247,7 +247,7 @@ impl Traffic {
         }
     }
 
-    /// Takes down what congestion controls tell of connections.
+    /// Records the congestion controls' state of each connection.
     fn listen(&mut self, wanted: impl Fn(usize) -> bool) {
         let mut told = self.telling.read();
         for (flow, agent) in self.agents.iter_mut().enumerate() {
@@ -279,7 +279,7 @@ impl Traffic {
         self.is_sampled = is_sampled;
     }
 
-    /// What the flows' ends have counted.
+    /// Counters of the flows' ends.
     pub(crate) fn totals(&self) -> Vec<FlowTotals> {
         let totals = |agent: &Option<Agent>| agent.as_ref().map(Agent::totals);
         self.agents.iter().map(|agent| totals(agent).unwrap_or_default()).collect()

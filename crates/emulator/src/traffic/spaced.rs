@@ -1,4 +1,4 @@
-//! UDP whose packets keep a distance: constant, or adapted to the receiver's reports.
+//! UDP with packet spacing: constant, or adapted to the receiver's reports.
 
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter};
@@ -6,13 +6,13 @@ use ontempo_runtime::{Distance, FlowTotals, Pace};
 
 use super::udp::{Udp, take, words};
 
-/// The number that makes a packet a probe of the round trip, or its answer.
+/// The packet number that marks an RTT probe or its answer.
 const PROBE: u64 = u64::MAX;
 
-/// How long the answer to a probe is waited for.
+/// How long to wait for the answer to a probe before sending another.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Both ends of a flow of spaced packets; reports go back between the same two sockets.
+/// Both ends of a spaced flow; reports use the same two sockets.
 pub(crate) struct Spaced {
     pub(crate) udp: Udp,
     pace: Pace,
@@ -24,7 +24,7 @@ pub(crate) struct Spaced {
     reports: u64,
     // The receiver's end.
     counter: ReportCounter,
-    /// The base round trip, as the sender found it.
+    /// The base RTT, as measured by the sender.
     told_rtt: Option<Duration>,
     /// When the next report is due.
     report_at: Time,
@@ -45,22 +45,22 @@ impl Spaced {
         }
     }
 
-    /// Sends what is due by `now`; answers when to ask again.
+    /// Sends what is due by `now`; returns when to call again.
     pub(crate) fn on_time(&mut self, now: Time) -> Time {
         if self.report_at <= now {
             self.report(now);
         }
         if self.wake <= now {
-            self.send_what_may_go(now);
+            self.send_allowed(now);
         }
         self.wake.min(self.report_at)
     }
 
-    fn send_what_may_go(&mut self, now: Time) {
+    fn send_allowed(&mut self, now: Time) {
         let next = match self.pace.spacing().map(|spacing| self.distance.interval(spacing)) {
             None => {
                 let probe = words(PROBE, now.as_nanos());
-                // One that is not sent is sent again, as one that is lost is.
+                // A probe that fails to be sent is repeated like a lost one.
                 let _ = self.udp.sockets.source.send(&probe);
                 now + PROBE_AGAIN
             }
@@ -79,11 +79,11 @@ impl Spaced {
         self.wake = if self.udp.has_stopped(next) { Time::NEVER } else { next };
     }
 
-    /// Takes what has come to the receiver by `now`.
+    /// Receives the data packets that arrived by `now`.
     pub(crate) fn receive(&mut self, now: Time) -> Time {
         while let Some((number, stamp)) = take(&self.udp.sockets.sink) {
             if number == PROBE {
-                // As one that is lost on its way.
+                // Treated as lost on the network.
                 let _ = self.udp.sockets.sink.send(&words(PROBE, stamp));
                 continue;
             }
@@ -100,13 +100,13 @@ impl Spaced {
 
     fn report(&mut self, now: Time) {
         let Report { next, received } = self.counter.report();
-        // As one that is lost on its way.
+        // Treated as lost on the network.
         let _ = self.udp.sockets.sink.send(&words(next, received.get()));
         let again = self.told_rtt.filter(|_| !self.udp.has_stopped(now));
         self.report_at = again.map_or(Time::NEVER, |rtt| now + rtt);
     }
 
-    /// Takes the reports that have come to the sender by `now`.
+    /// Receives the reports that reached the sender by `now`.
     pub(crate) fn take_reports(&mut self, now: Time) -> Time {
         while let Some((number, value)) = take(&self.udp.sockets.source) {
             if number == PROBE {
@@ -132,7 +132,7 @@ impl Spaced {
         self.pace.name()
     }
 
-    /// What the tables call its quantities.
+    /// Names and values of its sampled quantities.
     pub(crate) fn quantities(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
         let sent = self.udp.sent() * self.udp.packet_size();
         let spacing = self.pace.spacing().map(|spacing| ("spacing_s", spacing.as_secs_f64()));

@@ -1,4 +1,4 @@
-//! TCP: a connection of the kernel, which an application writes to and another one reads.
+//! TCP: a kernel connection between a writing and a reading application.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -11,16 +11,16 @@ use socket2::{SockAddr, Socket};
 use super::{Connection, Prompt, Receiver, Side};
 use crate::sys::{self, TcpInfo};
 
-/// How often an application that waits for an acknowledgement asks for it.
+/// How often an application that waits for an acknowledgement checks for it.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// The most that is read or written before other flows have their turn.
+/// Maximum bytes to read or write before other flows have their turn.
 const MAX_BATCH: usize = 256 << 10;
 
-/// What is written, and what is read into.
+/// Buffers for writing and reading.
 const BUFFER: usize = 64 << 10;
 
-/// `ssthresh` where the kernel has set none (`TCP_INFINITE_SSTHRESH`).
+/// `ssthresh` if the kernel has set none (`TCP_INFINITE_SSTHRESH`).
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// The kernel's congestion states, in which it has reduced its window (`enum tcp_ca_state`).
@@ -31,9 +31,9 @@ const LOSS: u8 = 4;
 pub(crate) struct TcpSockets {
     pub(crate) listener: Socket,
     pub(crate) source: Socket,
-    /// Whom the source connects to.
+    /// The peer that the source connects to.
     pub(crate) to: SockAddr,
-    /// What the connection is known by.
+    /// The connection's identification in the kernel.
     pub(crate) connection: Connection,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct Reaction {
 /// Both ends of a TCP flow.
 pub(crate) struct Tcp {
     pub(crate) sockets: TcpSockets,
-    /// The receiver's end, once the connection has come.
+    /// The receiver's socket, once the connection is accepted.
     pub(crate) sink: Option<Socket>,
-    /// What the kernel's congestion control is called.
+    /// Name of the kernel's congestion control.
     congestion: String,
     packet: u64,
     payload: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Tcp {
     delivered: u64,
     pub(crate) receiver: Receiver,
     info: TcpInfo,
-    /// What PERT in the kernel knew when it was last asked; `None` where it does not tell.
+    /// Last state read from the kernel's PERT; `None` if not readable.
     pub(crate) pert: Option<SocketStatus>,
-    /// Whether the kernel would take no more.
+    /// Whether the last write would have blocked.
     is_full: bool,
     is_finished: bool,
     transfers: u64,
@@ -148,7 +148,8 @@ impl Tcp {
         if self.is_started { self.send(now) } else { self.start }
     }
 
-    /// Writes what is offered by `now`, as far as the kernel takes it; answers when to ask again.
+    /// Writes what is offered by `now`, as far as the kernel accepts it; returns when to call
+    /// again.
     fn send(&mut self, now: Time) -> Time {
         let may_send = now < self.stop && self.failed.is_none();
         let offered = self.source.offered(now.min(self.stop));
@@ -181,7 +182,7 @@ impl Tcp {
         self.source.next_offer(now).min(ask)
     }
 
-    /// Whether the application goes on only when all that it wrote has arrived.
+    /// Whether the application continues only when all written data has arrived.
     fn waits_for_acknowledgement(&self, target: u64) -> bool {
         let waits = match self.source {
             Source::File { .. } => !self.is_finished,
@@ -192,7 +193,7 @@ impl Tcp {
         waits && self.written == target
     }
 
-    /// Tells the application what was acknowledged; true where it still waits for more.
+    /// Reports acknowledged packets to the application; true if it still waits for more.
     fn acknowledge(&mut self, now: Time) -> bool {
         self.ask();
         let acknowledged = self.acknowledged();
@@ -204,7 +205,7 @@ impl Tcp {
         !self.is_finished && acknowledged < offered.saturating_mul(self.payload)
     }
 
-    /// Bytes of data acknowledged. The kernel counts the opening of the connection as one.
+    /// Bytes of data acknowledged. The kernel counts the SYN as one byte.
     fn acknowledged(&self) -> u64 {
         self.info.bytes_acknowledged.saturating_sub(1).min(self.written)
     }
@@ -226,8 +227,8 @@ impl Tcp {
         }
     }
 
-    /// Asks the kernel how the connection fares, and notes how its congestion control reacted
-    /// since it was last asked.
+    /// Reads the connection's state from the kernel, and records the reactions of its congestion
+    /// control since the last call.
     pub(crate) fn look(&mut self, now: Time) {
         let before = self.info;
         self.ask();
@@ -245,7 +246,7 @@ impl Tcp {
     }
 
     fn ask(&mut self) {
-        // A socket that is there always answers.
+        // An open socket always answers.
         if self.is_started
             && let Ok(info) = sys::tcp_info(self.sockets.source.as_fd())
         {
@@ -288,7 +289,7 @@ impl Tcp {
         self.packet
     }
 
-    /// What the tables call its quantities, as they were when it was last asked.
+    /// Names of its sampled quantities, and the last values read.
     pub(crate) fn quantities(&self) -> impl Iterator<Item = (&'static str, f64)> + use<> {
         let info = self.info;
         let in_network = info.unacknowledged + info.retransmitting;
@@ -315,7 +316,7 @@ impl Tcp {
 
     pub(crate) fn minimum_rtt(&self) -> Option<Duration> {
         let micros = self.info.minimum_rtt_us;
-        // The kernel says so before the first sample.
+        // The kernel's value before the first sample.
         (micros > 0 && micros < u32::MAX).then(|| Duration::from_micros(u64::from(micros)))
     }
 
@@ -324,7 +325,7 @@ impl Tcp {
     }
 }
 
-/// Whether a call on a socket that never waits has to be made again later.
+/// Whether a call on a non-blocking socket has to be repeated later.
 fn is_under_way(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
         || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())

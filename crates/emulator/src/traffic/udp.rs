@@ -1,4 +1,4 @@
-//! UDP: each packet leaves when the application offers it, numbered and stamped.
+//! UDP: each packet is sent when the application offers it, with a number and a timestamp.
 
 use std::io::{ErrorKind, Read};
 
@@ -8,10 +8,10 @@ use socket2::Socket;
 
 use super::Receiver;
 
-/// A packet's number and when it was sent, which its payload begins with.
+/// Bytes of a packet's number and sending time, with which its payload begins.
 pub(crate) const STAMP: usize = 16;
 
-/// How long to wait where the kernel takes no more.
+/// How long to wait if the kernel accepts no more.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Both ends' sockets.
@@ -25,13 +25,13 @@ pub(crate) struct Udp {
     pub(crate) sockets: UdpSockets,
     /// Bytes of a packet on the wire.
     packet: u64,
-    /// What is sent: a stamp, and zeros.
+    /// The payload: number, sending time, and zeros.
     payload: Vec<u8>,
     source: Source,
     stop: Time,
     sent: u64,
     pub(crate) receiver: Receiver,
-    /// Whether each number has arrived, for a stream whose missing units count.
+    /// Whether each number has arrived, for a stream whose missing units are counted.
     arrived: Vec<bool>,
     blocked: bool,
 }
@@ -64,8 +64,8 @@ impl Udp {
         self.next(now)
     }
 
-    /// Sends the next packet, if the application has offered it and the kernel takes it; true
-    /// where it did.
+    /// Sends the next packet, if the application has offered it and the kernel accepts it; true
+    /// if it was sent.
     pub(super) fn send_next(&mut self, now: Time) -> bool {
         if self.has_stopped(now) || self.sent >= self.source.offered(now) {
             return false;
@@ -76,8 +76,8 @@ impl Udp {
                 self.blocked = true;
                 return false;
             }
-            // Whatever else the kernel says (nobody listens yet, say), the packet counts as sent:
-            // UDP promises nothing.
+            // On any other error (such as no listener yet) the packet counts as sent:
+            // UDP does not guarantee delivery.
             _ => {}
         }
         self.sent += 1;
@@ -94,22 +94,22 @@ impl Udp {
         self.sent
     }
 
-    /// When to ask again.
+    /// When to call again.
     pub(crate) fn next(&self, now: Time) -> Time {
         let next = if self.blocked { now + RETRY } else { self.source.next_offer(now) };
         if next < self.stop { next } else { Time::NEVER }
     }
 
-    /// Takes what has arrived by `now`.
+    /// Receives the packets that arrived by `now`.
     pub(crate) fn receive(&mut self, now: Time) {
         while let Some((number, stamp)) = take(&self.sockets.sink) {
             self.on_packet(now, number, stamp);
         }
     }
 
-    /// Packet `number`, sent at `stamp`, has come.
+    /// Packet `number`, sent at `stamp`, has arrived.
     pub(super) fn on_packet(&mut self, now: Time, number: u64, stamp: u64) {
-        // What was never sent is not ours.
+        // A number that was never sent is not from this flow.
         if number >= self.sent {
             return;
         }
@@ -148,7 +148,7 @@ impl Udp {
     }
 }
 
-/// Two numbers as a packet's payload begins with them.
+/// Number and sending time at the start of a payload.
 pub(super) fn words(first: u64, second: u64) -> [u8; STAMP] {
     let mut bytes = [0; STAMP];
     bytes[..8].copy_from_slice(&first.to_be_bytes());
@@ -156,11 +156,11 @@ pub(super) fn words(first: u64, second: u64) -> [u8; STAMP] {
     bytes
 }
 
-/// The two numbers that the next datagram begins with; `None` where none waits. Those too short
-/// to be ours are passed over.
+/// Number and sending time of the next datagram; `None` if none is waiting. Datagrams too short
+/// to be from this flow are skipped.
 pub(super) fn take(mut socket: &Socket) -> Option<(u64, u64)> {
     let mut bytes = [0; STAMP];
-    // A datagram longer than that is cut, which is all the same here.
+    // A longer datagram is truncated, which does no harm here.
     while let Ok(length) = socket.read(&mut bytes) {
         if length == STAMP {
             let first = u64::from_be_bytes(std::array::from_fn(|place| bytes[place]));

@@ -1,9 +1,9 @@
 //! Units as text: `"30 ms"`, `"25 Mbit/s"`, `"1000 bytes"`, `"150 packets"`.
 //!
-//! Each type is written as its `Display` text and reads that text back to the same value.
-//! Numbers are decimal and read exactly, without a detour through floating point; a duration
-//! is rounded to a nanosecond and a rate to a bit per second, but bytes and packets must come
-//! out whole. A bare number is an error that names the missing unit.
+//! Each type is written as its `Display` text, which parses back to the same value.
+//! Numbers are decimal and parsed exactly, without floating point; a duration
+//! is rounded to a nanosecond and a rate to a bit per second, but bytes and packets must be
+//! whole. A bare number is an error that names the missing unit.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,7 +18,7 @@ use crate::{Bytes, Duration, MessageRate, Packets, Percent, Rate};
 #[cfg(test)]
 mod tests;
 
-/// What a text measures.
+/// The quantity that a text expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A span of time.
@@ -31,7 +31,7 @@ pub enum Quantity {
     Packets,
     /// A rate of messages.
     MessageRate,
-    /// A share.
+    /// A fraction in per cent.
     Percent,
 }
 
@@ -39,7 +39,7 @@ impl Quantity {
     const ALL: [Self; 6] =
         [Self::Duration, Self::Rate, Self::Bytes, Self::Packets, Self::MessageRate, Self::Percent];
 
-    /// The units that it is written in, each with the smallest units that it counts.
+    /// Its units, each with the number of smallest units that it contains.
     const fn units(self) -> &'static [(&'static str, u64)] {
         match self {
             Self::Duration => &[
@@ -72,7 +72,7 @@ impl Quantity {
         }
     }
 
-    /// The units as a reader should hear of them.
+    /// The units, as an error message lists them.
     const fn unit_list(self) -> &'static str {
         match self {
             Self::Duration => "ns, us, ms, s, min, h",
@@ -84,7 +84,7 @@ impl Quantity {
         }
     }
 
-    /// The unit to suggest where none was written.
+    /// The unit that an error message suggests if none was given.
     const fn usual_unit(self) -> &'static str {
         match self {
             Self::Duration => "ms",
@@ -96,7 +96,7 @@ impl Quantity {
         }
     }
 
-    /// What the quantity is called, with its article.
+    /// The quantity's name, with its article.
     const fn name(self) -> &'static str {
         match self {
             Self::Duration => "a duration",
@@ -108,7 +108,7 @@ impl Quantity {
         }
     }
 
-    /// A text that is right.
+    /// A valid text.
     const fn example(self) -> &'static str {
         match self {
             Self::Duration => "30 ms",
@@ -137,7 +137,7 @@ impl Quantity {
     }
 }
 
-/// Why a text is not the quantity that was asked for.
+/// Why a text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     text: String,
@@ -153,22 +153,22 @@ pub enum UnitProblem {
     NotANumber,
     /// The number is negative.
     Negative,
-    /// Nothing follows the number.
+    /// No unit follows the number.
     MissingUnit,
     /// No quantity has this unit.
     UnknownUnit(String),
-    /// The unit is another quantity's.
+    /// The unit belongs to another quantity.
     OtherQuantity(Quantity),
-    /// More than 64 bits hold.
+    /// The value does not fit into 64 bits.
     TooLarge,
-    /// Not zero, but nearer to it than to the smallest unit.
+    /// Not zero, but rounds to zero.
     TooSmall,
     /// A fraction of a byte or of a packet.
     NotWhole,
 }
 
 impl UnitError {
-    /// The quantity that was asked for.
+    /// The expected quantity.
     pub fn wanted(&self) -> Quantity {
         self.wanted
     }
@@ -178,7 +178,7 @@ impl UnitError {
         &self.problem
     }
 
-    /// The error of writing the bare number `number` where a unit is needed.
+    /// The error for the bare number `number` in place of a text with a unit.
     pub fn bare_number(wanted: Quantity, number: impl fmt::Display) -> Self {
         Self { text: number.to_string(), wanted, problem: UnitProblem::MissingUnit }
     }
@@ -223,7 +223,7 @@ impl fmt::Display for UnitError {
 
 impl core::error::Error for UnitError {}
 
-/// Reads `text` as so many of the smallest units of `wanted`.
+/// Parses `text` into a count of the smallest units of `wanted`.
 fn parse(text: &str, wanted: Quantity) -> Result<u64, UnitError> {
     let fail = |problem| UnitError { text: text.trim().to_owned(), wanted, problem };
     let (negative, unsigned) = match text.trim().strip_prefix('-') {
@@ -258,7 +258,7 @@ fn parse(text: &str, wanted: Quantity) -> Result<u64, UnitError> {
     }
 }
 
-/// Splits `"1.5 s"` into `"1.5"` and `"s"`. An `e` belongs to the number only where digits
+/// Splits `"1.5 s"` into `"1.5"` and `"s"`. An `e` belongs to the number only if digits
 /// follow it.
 fn split_number(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
@@ -276,8 +276,8 @@ fn split_number(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start())
 }
 
-/// A decimal number, `mantissa * 10^exponent`; exact but for a fraction of more than 25
-/// digits, of which `inexact` says that something was cut off.
+/// A decimal number, `mantissa * 10^exponent`; exact except for a fraction of more than 25
+/// digits, for which `inexact` is set.
 struct Decimal {
     mantissa: u128,
     exponent: i32,
@@ -293,7 +293,7 @@ enum Remainder {
 impl Decimal {
     const MAX_DIGITS: usize = 25;
 
-    /// `None` where `text` is not a number; too large a one becomes the largest.
+    /// `None` if `text` is not a number; too large a number becomes the largest.
     fn parse(text: &str) -> Option<Self> {
         let (digits, exponent) = match text.split_once(['e', 'E']) {
             Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
@@ -322,8 +322,8 @@ impl Decimal {
         Some(number)
     }
 
-    /// The number times `scale`: its whole part, and how far it is from that. `None` where
-    /// that is more than 64 bits hold.
+    /// The number times `scale`: its whole part and the remainder. `None` if
+    /// it does not fit into 64 bits.
     fn times(&self, scale: u64) -> Option<(u64, Remainder)> {
         if self.mantissa == 0 {
             let none = if self.inexact { Remainder::BelowHalf } else { Remainder::None };

@@ -50,13 +50,13 @@ fn a_fraction_is_rounded_to_the_nearest_nanosecond_without_floating_point() {
 }
 
 #[test]
-fn a_missing_unit_is_told_with_what_to_write() {
+fn a_missing_unit_is_reported_with_an_example() {
     assert_eq!(error::<Duration>("30"), "missing unit: write \"30 ms\", not 30");
     assert_eq!(error::<Rate>("2.5"), "missing unit: write \"2.5 Mbit/s\", not 2.5");
 }
 
 #[test]
-fn a_unit_of_another_quantity_is_told_apart_from_an_unknown_one() {
+fn a_unit_of_another_quantity_is_distinguished_from_an_unknown_one() {
     assert_eq!(
         error::<Duration>("3 Mbit/s"),
         "`3 Mbit/s` is a rate; a duration is needed, such as \"30 ms\""
@@ -69,7 +69,7 @@ fn a_unit_of_another_quantity_is_told_apart_from_an_unknown_one() {
 }
 
 #[test]
-fn what_is_no_number_of_zero_or_more_is_refused() {
+fn negative_and_non_numeric_text_is_refused() {
     for text in ["", "ms", "fast", "nan s", "inf s", "+3 s", ".5 s", "5. s", "1.2.3 s", "-x s"] {
         let message = error::<Duration>(text);
         assert!(message.contains("does not begin with a number"), "{message}");
@@ -78,7 +78,7 @@ fn what_is_no_number_of_zero_or_more_is_refused() {
 }
 
 #[test]
-fn the_absurd_is_refused() {
+fn extreme_values_are_refused() {
     assert_eq!(
         error::<Duration>("10000000 h"),
         "`10000000 h` is too large; a duration is at most 584 years"
@@ -98,7 +98,7 @@ fn the_absurd_is_refused() {
 
 proptest! {
     #[test]
-    fn what_is_shown_reads_back_to_the_same_value(number in any::<u64>(), shift in 0u32..64) {
+    fn displayed_values_parse_back_to_themselves(number in any::<u64>(), shift in 0u32..64) {
         let number = number >> shift;
         let (span, rate) = (Duration::from_nanos(number), Rate::from_bits_per_sec(number));
         prop_assert_eq!(span.to_string().parse(), Ok(span));
@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn more_than_all_of_it_is_refused() {
+fn more_than_100_per_cent_is_refused() {
     assert_eq!("12.5 %".parse(), Ok(Percent::from_thousandths(12_500)));
     assert_eq!(error::<Percent>("101 %"), "`101 %` is too large; a share is at most 100 %");
     assert_eq!("23.976 messages/s".parse(), Ok(MessageRate::from_thousandths(23_976)));

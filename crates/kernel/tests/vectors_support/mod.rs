@@ -1,4 +1,4 @@
-//! The vectors: inputs, and what the Rust PERT answers.
+//! The test vectors: inputs, and the results of PERT in Rust.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use ontempo_mechanisms::congestion::{
     Timeout, Window,
 };
 
-/// What stands for "no loss was ever seen".
+/// Encodes "no loss yet".
 const NO_LOSS: u64 = u64::MAX;
 
 /// The whole file.
@@ -58,7 +58,7 @@ fn code(mode: Mode) -> u32 {
     }
 }
 
-/// The pure functions over a grid and its corners.
+/// The pure functions over a grid that includes the limits.
 fn laws(csv: &mut String, pert: &PertParameters) {
     let mut random = RandomStream::new(1, "laws");
     let mut cases: Vec<(u64, u64)> = Vec::new();
@@ -108,7 +108,7 @@ fn laws(csv: &mut String, pert: &PertParameters) {
     }
 }
 
-/// One ACK that stands for n: the old value's weight, and the probability of no response.
+/// One ACK that covers n packets: the old value's weight, and the probability of no response.
 fn powers(csv: &mut String) {
     for base in [0, 1 << 20, 8_388_608, 15_938_355, 16_609_444, 16_777_000, 16_777_216_u64] {
         for n in [1, 2, 3, 8, 17, 44, 1000] {
@@ -136,13 +136,13 @@ fn intervals(csv: &mut String) {
     }
 }
 
-/// How the queueing delay goes on through a connection, in microseconds: what a phase of ACKs
-/// tends to, so that each mode is met, left, and met again.
+/// Queueing delay over the course of a connection, in microseconds: the value that each phase of
+/// ACKs approaches, so that each mode is entered, left, and entered again.
 const PHASES: [u64; 10] =
     [500, 3_000, 8_000, 30_000, 90_000, 120_000, 70_000, 12_000, 2_000, 110_000];
 const ACKS_OF_A_PHASE: u64 = 90;
 
-/// What happens after the last ACK of a phase.
+/// Phases that end with a loss or a timeout.
 const LOST_AFTER: [usize; 3] = [4, 5, 8];
 const TIMEOUT_AFTER: usize = 6;
 
@@ -206,7 +206,7 @@ impl Trace {
         if responded {
             self.responded_until = next;
         }
-        // The least draw responds, where there is any probability, and the greatest does not.
+        // The smallest draw responds if the probability is above 0, and the largest does not.
         let draw = if responded { 0 } else { u32::MAX };
         let kind = if in_recovery { "R" } else { "A" };
         let inputs = format!("{} {count} {rtt} {} {draw}", self.now, u8::from(felt));
@@ -217,7 +217,7 @@ impl Trace {
         let next = self.acked + self.pert.window().whole_packets();
         let now = Time::from_nanos(self.now * 1_000);
         self.pert.on_loss(&Loss { now, packet: self.acked + 1, next, in_flight: 0.0 });
-        // A second loss of the same window: none.
+        // A second loss in the same window: no reaction.
         self.pert.on_loss(&Loss { now, packet: self.acked + 2, next, in_flight: 0.0 });
         self.acked = next;
         row(csv, "O", "", &self.answer());

@@ -19,7 +19,7 @@ pub struct AduReceiver {
 impl AduReceiver {
     /// A receiver that acknowledges after `ack_every` ADUs, at least 1, and again when the
     /// application has taken more than so many, where the window counts buffers: without new
-    /// arrivals, nothing else would tell the sender that there is room.
+    /// arrivals, nothing else would inform the sender of free space.
     pub fn new(ack_every: u64, rule: WindowRule) -> Self {
         Self {
             ack_every: ack_every.max(1),

@@ -1,4 +1,4 @@
-//! What a transport and a congestion controller say to each other: events in, window, pacing
+//! The interface between a transport and a congestion controller: events in, window, pacing
 //! rate and burst out.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
@@ -32,17 +32,17 @@ impl Window {
     }
 }
 
-/// What a controller is told when it begins.
+/// Initial parameters of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
     /// Size of a full packet on the wire.
     pub packet_size: Bytes,
     /// Window at the start and after an idle restart.
     pub initial_window: Window,
-    /// Slow-start threshold at the start; `f64::INFINITY` packets where none is known.
+    /// Initial slow-start threshold; `f64::INFINITY` packets if unknown.
     pub initial_ssthresh: Window,
-    /// Whether ACKs echo timestamps (RFC 7323). CUBIC of Linux 2.6 alone asks: without them it
-    /// knows no least round trip.
+    /// Whether ACKs echo timestamps (RFC 7323). Only CUBIC of Linux 2.6 uses it: without
+    /// timestamps it has no minimum RTT.
     pub timestamps: bool,
 }
 
@@ -58,10 +58,10 @@ impl Default for Start {
     }
 }
 
-/// A packet was handed to the network.
+/// A packet was sent to the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When.
+    /// Time of the event.
     pub now: Time,
     /// Its number, in the order of first transmission.
     pub packet: u64,
@@ -72,47 +72,47 @@ pub struct Sent {
 /// An acknowledgement arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// When.
+    /// Time of the event.
     pub now: Time,
     /// Packets that it newly acknowledged.
     pub packets: f64,
-    /// The raw round-trip time of the last packet acknowledged; `None` where the packet was
+    /// The raw RTT of the last packet acknowledged; `None` if the packet was
     /// retransmitted (Karn's rule) or nothing new was acknowledged.
     pub rtt: Option<Duration>,
-    /// The transport's smoothed round-trip time (RFC 6298), zero before the first sample.
+    /// The transport's SRTT (RFC 6298), zero before the first sample.
     pub srtt: Duration,
     /// The highest packet number acknowledged so far.
     pub acked: u64,
-    /// The number that the next new packet will bear.
+    /// The number of the next new packet.
     pub next: u64,
     /// Packets in flight after this acknowledgement.
     pub in_flight: f64,
-    /// True while a loss episode lasts, and for a duplicate ACK, which may begin one: a window
+    /// True during a loss episode, and for a duplicate ACK, which may begin one: a window
     /// does not grow then (RFC 5681, section 3.1: growth is for ACKs of new data).
     pub in_recovery: bool,
-    /// True where the sender had more to send than the window let pass.
+    /// True if the sender had more to send than the window allowed.
     pub window_limited: bool,
 }
 
 /// A packet was found lost, or a congestion mark (ECN) came back.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// When.
+    /// Time of the event.
     pub now: Time,
     /// The number of the lost (or marked) packet.
     pub packet: u64,
-    /// The number that the next new packet will bear.
+    /// The number of the next new packet.
     pub next: u64,
-    /// Packets in flight when the loss was found.
+    /// Packets in flight when the loss was detected.
     pub in_flight: f64,
 }
 
 /// The retransmission timer expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeout {
-    /// When.
+    /// Time of the event.
     pub now: Time,
-    /// The number that the next new packet will bear.
+    /// The number of the next new packet.
     pub next: u64,
     /// Packets in flight when the timer expired.
     pub in_flight: f64,
@@ -121,7 +121,7 @@ pub struct Timeout {
     pub repeated: bool,
 }
 
-/// What a probe reads from a controller.
+/// A controller's state for probes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// Congestion window.
@@ -132,10 +132,10 @@ pub struct Snapshot {
     pub alpha: Option<f64>,
     /// The smoothed queueing delay that a delay-based controller sees.
     pub queueing_delay: Option<Duration>,
-    /// The smoothed round-trip time of a controller that keeps its own (PERT), corrected for
-    /// self-induced delay where its samples are.
+    /// The SRTT of a controller with its own estimator (PERT), corrected for
+    /// self-induced delay if its samples are.
     pub smoothed_rtt: Option<Duration>,
-    /// Window reductions made on delay, before any loss.
+    /// Early responses: window reductions on delay, before any loss.
     pub early_responses: u64,
     /// Window reductions of any kind.
     pub reductions: u64,
@@ -143,8 +143,8 @@ pub struct Snapshot {
 
 /// A congestion controller.
 ///
-/// A caller tells events in the order in which they happen and then obeys what the controller
-/// answers. [`on_loss`](Self::on_loss) may be told once for each lost packet: a controller that
+/// A caller reports events in the order in which they happen and then applies the controller's
+/// results. [`on_loss`](Self::on_loss) may be called once per lost packet: a controller that
 /// reacts once per window of data holds a [`RecoveryPoint`].
 pub trait CongestionControl {
     /// A packet was sent.
@@ -159,25 +159,25 @@ pub trait CongestionControl {
     }
     /// The retransmission timer expired.
     fn on_timeout(&mut self, timeout: &Timeout);
-    /// Nothing was sent for longer than a retransmission timeout: begin again from the
-    /// initial window, keeping ssthresh (RFC 5681, section 4.1).
+    /// Nothing was sent for longer than an RTO: restart from the
+    /// initial window, with ssthresh unchanged (RFC 5681, section 4.1).
     fn on_idle_restart(&mut self);
-    /// How much may be in flight.
+    /// The congestion window.
     fn window(&self) -> Window;
-    /// The rate to pace at; `None` leaves pacing to the transport.
+    /// The pacing rate; `None` leaves pacing to the transport.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
-    /// How many packets may leave back to back under pacing.
+    /// How many packets may be sent back to back under pacing.
     fn burst(&self) -> Packets {
         Packets::new(1)
     }
-    /// What a probe reads.
+    /// The state for a probe.
     fn snapshot(&self) -> Snapshot;
 }
 
-/// Lets one loss of a window of data through and no other, until all that was outstanding at
-/// that loss is acknowledged (RFC 6582, section 3.2 "recover"; RFC 9002, section 7.3.2).
+/// Reports only the first loss per window of data, until all packets outstanding at
+/// that loss are acknowledged (RFC 6582, section 3.2 "recover"; RFC 9002, section 7.3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecoveryPoint {
     /// The first packet number not yet sent at the last reaction.
@@ -185,7 +185,7 @@ pub struct RecoveryPoint {
 }
 
 impl RecoveryPoint {
-    /// True where `loss` begins a new episode, which then lasts until `loss.next`.
+    /// True if `loss` begins a new episode, which then lasts until `loss.next`.
     pub fn begins_with(&mut self, loss: &Loss) -> bool {
         let begins = loss.packet >= self.end;
         if begins {
@@ -194,7 +194,7 @@ impl RecoveryPoint {
         begins
     }
 
-    /// A timeout begins a new episode whatever was lost before.
+    /// A timeout begins a new episode, whatever was lost before.
     pub fn restart(&mut self, next: u64) {
         self.end = next;
     }

@@ -2,22 +2,22 @@
 
 /// The lengths of the last eight intervals between events, and the open one.
 ///
-/// PERT keeps two: between losses, and between early responses.
+/// PERT has two: between losses, and between early responses.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalHistory {
-    /// Closed intervals in packets, the newest first.
+    /// Closed intervals in packets, the most recent first.
     closed: [f64; Self::LENGTH],
-    /// How many of them have been closed.
+    /// Number of closed intervals.
     known: usize,
     /// Packets since the last event, or since the start.
     open: f64,
 }
 
 impl IntervalHistory {
-    /// Intervals kept (RFC 5348, section 5.4: n = 8).
+    /// Maximum number of intervals (RFC 5348, section 5.4: n = 8).
     pub const LENGTH: usize = 8;
 
-    /// Weights, the newest first (RFC 5348, section 5.4). They sum to 6.
+    /// Weights, the most recent first (RFC 5348, section 5.4). They sum to 6.
     pub const WEIGHTS: [f64; Self::LENGTH] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
     /// `packets` were acknowledged.
@@ -35,9 +35,9 @@ impl IntervalHistory {
 
     /// The weighted mean interval in packets, at least 1; `None` before the first event.
     ///
-    /// The open interval counts where it makes the mean longer, so that a flow that sees no
-    /// more events sees their rate fall. While fewer than eight intervals are known, the
-    /// weights of the known ones alone are summed, as RFC 5348 has it.
+    /// The open interval counts if it increases the mean, so that the rate falls for a flow
+    /// without further events. With fewer than eight intervals, only the
+    /// weights of the existing ones are summed, as in RFC 5348.
     pub fn mean(&self) -> Option<f64> {
         let known = &self.closed[..self.known];
         if known.is_empty() {

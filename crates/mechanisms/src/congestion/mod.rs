@@ -43,22 +43,22 @@ use ontempo_foundation::{Packets, RandomStream, Rate};
 
 use crate::spacing::{DampedPspParameters, PspParameters, SpacingParameters};
 
-/// A congestion controller that was chosen, and its parameters.
+/// A selected congestion controller, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Congestion {
-    /// The place of the variant that the parameters were begun with.
+    /// Index of the variant from which the parameters start.
     variant: usize,
     set: Set,
 }
 
-/// What governs the sending under a congestion control.
+/// What controls the sending rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Governor {
     /// A window, by a law of this crate.
     Window(Law),
     /// A spacing between packets.
     Spacing(SpacingParameters),
-    /// BBR, which whoever carries the packets has itself.
+    /// BBR, as implemented in the QUIC stack or the Linux kernel.
     Bbr,
 }
 

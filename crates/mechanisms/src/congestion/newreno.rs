@@ -7,7 +7,7 @@ use super::{
     Timeout, Window,
 };
 
-/// Reno that reacts to the first loss of a window of data and to no other of that window.
+/// Reno that reacts only to the first loss of a window of data.
 #[derive(Clone, Debug)]
 pub struct NewReno {
     reno: Reno,

@@ -1,7 +1,7 @@
-//! Parameters by name: what each measures, its range, and how it is written.
+//! Parameters by name: meaning, range, and text form.
 //!
-//! A struct of parameters lists its fields once ([`Parameters::ALL`]). The scenario file, options
-//! of commands, Python and the kernel's loader read that list, so that names, units and ranges are
+//! A struct of parameters lists its fields once ([`Parameters::ALL`]). The scenario file, command
+//! options, Python and the kernel's loader read that list, so that names, units and ranges are
 //! the same in all of them.
 
 use std::fmt;
@@ -13,57 +13,57 @@ use ontempo_foundation::Duration;
 pub struct Parameter<P: 'static> {
     /// Its name, in kebab-case.
     pub name: &'static str,
-    /// What it is, for a reader of the reference.
+    /// Its meaning, for the reference.
     pub doc: &'static str,
-    /// Where it is kept, and its range.
+    /// How to access it, and its range.
     pub field: Field<P>,
 }
 
-/// Where a parameter is kept, and what it may be.
+/// How a parameter is accessed, and its allowed values.
 #[derive(Debug)]
 pub enum Field<P: 'static> {
     /// A duration.
     Duration {
-        /// Its place.
+        /// Access to the field.
         of: fn(&mut P) -> &mut Duration,
-        /// The shortest.
+        /// Minimum.
         min: Duration,
-        /// The longest.
+        /// Maximum.
         max: Duration,
     },
     /// A number.
     Number {
-        /// Its place.
+        /// Access to the field.
         of: fn(&mut P) -> &mut f64,
-        /// What it counts: packets, a share, …
+        /// Its unit: packets, a share, …
         unit: &'static str,
-        /// The smallest.
+        /// Minimum.
         min: f64,
-        /// The greatest.
+        /// Maximum.
         max: f64,
     },
     /// True or false.
     Flag {
-        /// Its place.
+        /// Access to the field.
         of: fn(&mut P) -> &mut bool,
     },
-    /// One of several words.
+    /// One of several keywords.
     Choice {
-        /// The words, each with its meaning.
+        /// The keywords, each with its meaning.
         words: &'static [(&'static str, &'static str)],
-        /// The place of the word in force.
+        /// Returns the index of the current keyword.
         get: fn(&P) -> usize,
-        /// Puts the word at this place in force.
+        /// Selects the keyword at this index.
         set: fn(&mut P, usize),
     },
 }
 
-/// A set of values by name, which single parameters then change.
+/// A named set of values, which single parameters can then override.
 #[derive(Debug)]
 pub struct Variant<P: 'static> {
     /// Its name.
     pub name: &'static str,
-    /// What it is, for a reader of the reference.
+    /// Its meaning, for the reference.
     pub doc: &'static str,
     /// Its values.
     pub make: fn() -> P,
@@ -73,19 +73,19 @@ pub struct Variant<P: 'static> {
 pub trait Parameters: Copy + PartialEq + Default + 'static {
     /// All of them.
     const ALL: &'static [Parameter<Self>];
-    /// The variants, the default first; none where there is but one set of values.
+    /// The variants, the default first; empty if there is only one set of values.
     const VARIANTS: &'static [Variant<Self>] = &[];
 
-    /// What no single value shows.
+    /// Checks conditions between several parameters.
     ///
     /// # Errors
-    /// Names the parameter that does not fit the others.
+    /// Names the parameter that conflicts with others.
     fn check(&self) -> Result<(), ParameterError> {
         Ok(())
     }
 }
 
-/// Those of a controller that has none.
+/// The parameters of a controller that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoParameters;
 
@@ -102,7 +102,7 @@ pub enum Value {
     Number(f64),
     /// True or false.
     Flag(bool),
-    /// A word.
+    /// A keyword.
     Word(&'static str),
 }
 
@@ -117,52 +117,52 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a parameter may be.
+/// The allowed values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParameterKind {
-    /// A duration from the first to the second.
+    /// A duration between a minimum and a maximum.
     Duration(Duration, Duration),
-    /// A number of this unit, from the first to the second.
+    /// A number of this unit between a minimum and a maximum.
     Number(&'static str, f64, f64),
     /// True or false.
     Flag,
-    /// One of these words, each with its meaning.
+    /// One of these keywords, each with its meaning.
     Choice(&'static [(&'static str, &'static str)]),
 }
 
-/// A parameter as a reference shows it.
+/// A parameter in a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParameterInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub doc: &'static str,
-    /// What it may be.
+    /// Its allowed values.
     pub kind: ParameterKind,
-    /// What it is where it is not set: in the first variant, then in each of the others.
+    /// Its default: in the first variant, then in each of the others.
     pub defaults: Vec<Value>,
 }
 
-/// A variant as a reference shows it.
+/// A variant in a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VariantInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its meaning.
     pub doc: &'static str,
 }
 
-/// Why a parameter cannot be set.
+/// Why a parameter is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParameterError {
-    /// The parameter's name, as it was written.
+    /// The parameter's name, as given.
     pub parameter: String,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and what would be valid.
     pub what: String,
 }
 
 impl ParameterError {
-    /// That of the parameter of this name.
+    /// The parameter with this name.
     pub fn new(parameter: &str, what: impl Into<String>) -> Self {
         Self { parameter: parameter.to_owned(), what: what.into() }
     }
@@ -176,7 +176,7 @@ impl fmt::Display for ParameterError {
 
 impl std::error::Error for ParameterError {}
 
-/// The name under which a variant is chosen.
+/// The name that selects a variant.
 pub(super) const VARIANT: &str = "variant";
 
 impl<P: Parameters> Parameter<P> {
@@ -244,11 +244,11 @@ fn none_of<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> String {
     format!("`{text}` is none of {}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// The default parameters, changed by assignments of a text to a name; `variant` is taken first,
-/// wherever it stands. Answers the variant's place, too.
+/// The default parameters, changed by assignments of a text to a name; `variant` is applied first,
+/// at any position. Also returns the variant's index.
 ///
 /// # Errors
-/// Names the parameter that is unknown or out of its range, and what would be right.
+/// Names the parameter that is unknown or out of its range, and what would be valid.
 pub fn parameters_from<'a, P: Parameters>(
     assignments: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(usize, P), ParameterError> {
@@ -282,7 +282,7 @@ fn unknown<P: Parameters>() -> String {
     format!("no such parameter; there are {}", names.join(", "))
 }
 
-/// What differs from the defaults: the variant, and what differs from the variant's values.
+/// Differences from the defaults: the variant, and the differences from the variant's values.
 pub(super) fn changed<P: Parameters>(variant: usize, now: &P) -> Vec<(&'static str, Value)> {
     let chosen = P::VARIANTS.get(variant);
     let before = chosen.map_or_else(P::default, |variant| (variant.make)());
@@ -291,7 +291,7 @@ pub(super) fn changed<P: Parameters>(variant: usize, now: &P) -> Vec<(&'static s
     variant.into_iter().chain(differs.map(|one| (one.name, one.get(now)))).collect()
 }
 
-/// All parameters, as a reference shows them.
+/// All parameters, for a reference.
 pub(super) fn described<P: Parameters>() -> Vec<ParameterInfo> {
     let sets: Vec<P> = if P::VARIANTS.is_empty() {
         vec![P::default()]
@@ -307,7 +307,7 @@ pub(super) fn described<P: Parameters>() -> Vec<ParameterInfo> {
     P::ALL.iter().map(info).collect()
 }
 
-/// All variants, as a reference shows them.
+/// All variants, for a reference.
 pub(super) fn variants<P: Parameters>() -> Vec<VariantInfo> {
     P::VARIANTS.iter().map(|one| VariantInfo { name: one.name, doc: one.doc }).collect()
 }

@@ -1,4 +1,4 @@
-//! Congestion controllers by name: the machinery of the registry that stands in the module above.
+//! Congestion controllers by name: the implementation of the registry in the module above.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use ontempo_foundation::RandomStream;
 
 use super::{CongestionControl, CongestionName, Parameters, Start};
 
-/// A controller that the registry makes.
+/// A controller that the registry can create.
 pub trait Registered: CongestionControl + Sized {
-    /// What of it may be set.
+    /// Its parameters.
     type Parameters: Parameters;
 
-    /// A controller at the start of its connection; `random` decides what is random about it.
+    /// A controller at the start of its connection; `random` drives its random decisions.
     fn start(start: Start, parameters: Self::Parameters, random: RandomStream) -> Self;
 }
 
@@ -26,11 +26,11 @@ pub enum World {
     Kernel,
 }
 
-/// A text is not the name of a congestion controller, or not of one that runs where it is wanted.
+/// A text is not the name of a congestion controller, or not of one that runs in the given world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCongestion {
     text: String,
-    /// Where it is wanted, where it is the name of one that runs elsewhere.
+    /// The given world, if the name is that of a controller that runs elsewhere.
     world: Option<World>,
 }
 
@@ -91,7 +91,7 @@ macro_rules! registry {
             pub const ALL: [Self; [$($name,)+ $($other_name,)+].len()] =
                 [$(Self::$controller,)+ $(Self::$other,)+];
 
-            /// Its name, as users write it.
+            /// Its name in files and options.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$controller => $name,)+
@@ -99,7 +99,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Its name, as people read it.
+            /// Its name in prose.
             pub const fn title(self) -> &'static str {
                 match self {
                     $(Self::$controller => $title,)+
@@ -107,7 +107,7 @@ macro_rules! registry {
                 }
             }
 
-            /// What it is, in a line.
+            /// A one-line description.
             pub fn doc(self) -> &'static str {
                 match self {
                     $(Self::$controller => concat!($($doc),+),)+
@@ -115,7 +115,7 @@ macro_rules! registry {
                 }.trim()
             }
 
-            /// What the Linux kernel calls it; `None` where the kernel has none of its kind.
+            /// Its name in the Linux kernel; `None` if the kernel does not have it.
             pub const fn kernel(self) -> Option<&'static str> {
                 match self {
                     $(Self::$controller => $kernel,)+
@@ -123,7 +123,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Whether it runs there.
+            /// Whether it runs in that world.
             pub const fn runs_in(self, world: World) -> bool {
                 match world {
                     World::Simulation => matches!(self, $(Self::$controller)|+),
@@ -132,7 +132,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Its parameters, as a reference shows them.
+            /// Its parameters, for a reference.
             pub fn parameters(self) -> Vec<ParameterInfo> {
                 match self {
                     $(Self::$controller =>
@@ -150,11 +150,11 @@ macro_rules! registry {
                 }
             }
 
-            /// This controller with its parameters; those that are not assigned a text have their
+            /// This controller with its parameters; parameters without an assignment have their
             /// defaults.
             ///
             /// # Errors
-            /// Names the parameter that is unknown or out of its range, and what would be right.
+            /// Names the parameter that is unknown or out of its range, and what would be valid.
             pub fn with<'a>(
                 self,
                 assignments: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -172,15 +172,15 @@ macro_rules! registry {
             }
         }
 
-        /// A law of the window and its parameters: what makes a [`Controller`].
+        /// A law of the window with its parameters, from which a [`Controller`] is created.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum Law {
             $($(#[doc = $doc])+ $controller(<$controller as Registered>::Parameters),)+
         }
 
         impl Law {
-            /// A controller at the start of its connection; `random` decides what is random
-            /// about it.
+            /// A controller at the start of its connection; `random` drives its random
+            /// decisions.
             pub fn start(self, start: Start, random: RandomStream) -> Controller {
                 match self {
                     $(Self::$controller(parameters) => {
@@ -205,7 +205,7 @@ macro_rules! registry {
                 }
             }
 
-            /// What differs from the defaults; `variant` first, if it is one of them.
+            /// Differences from the defaults; `variant` first, if it is one of them.
             pub fn changed(&self) -> Vec<(&'static str, Value)> {
                 match &self.set {
                     $(Set::Window(Law::$controller(now)) => {
@@ -215,7 +215,7 @@ macro_rules! registry {
                 }
             }
 
-            /// What governs the sending.
+            /// What controls the sending rate.
             pub fn governor(&self) -> Governor {
                 match self.set {
                     Set::Window(law) => Governor::Window(law),
@@ -244,7 +244,7 @@ macro_rules! registry {
         }
 
         impl Controller {
-            /// Its name, as users write it.
+            /// Its name in files and options.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$controller(_) => $name,)+

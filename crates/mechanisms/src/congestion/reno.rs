@@ -7,10 +7,10 @@ use super::{
     Timeout, Window,
 };
 
-/// How acknowledgements move the window.
+/// The unit in which acknowledgements grow the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AckCounting {
-    /// One step for each ACK, whatever it covers (RFC 5681, section 3.1; ns-2). Delayed ACKs
+    /// One step per ACK, whatever it covers (RFC 5681, section 3.1; ns-2). Delayed ACKs
     /// then slow the growth.
     #[default]
     Acks,
@@ -19,13 +19,13 @@ pub enum AckCounting {
 }
 
 impl AckCounting {
-    /// The words by which it is chosen, with their meanings.
+    /// The keywords, with their meanings.
     pub(super) const WORDS: &'static [(&'static str, &'static str)] = &[
         ("acks", "One step for each ACK, whatever it covers (RFC 5681, section 3.1)."),
         ("packets", "One step for each packet acknowledged (RFC 3465)."),
     ];
 
-    /// Its place among the words.
+    /// Index of the keyword.
     pub(super) const fn place(self) -> usize {
         match self {
             Self::Acks => 0,
@@ -33,16 +33,16 @@ impl AckCounting {
         }
     }
 
-    /// The one at a place among the words.
+    /// The keyword at an index.
     pub(super) const fn at(place: usize) -> Self {
         if place == 0 { Self::Acks } else { Self::Packets }
     }
 }
 
-/// What of Reno may be set.
+/// Reno's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RenoParameters {
-    /// What a step of the window's growth is counted by.
+    /// The unit in which the window grows.
     pub counting: AckCounting,
     /// The factor on the window at a loss (RFC 5681: one half).
     pub decrease: f64,
@@ -73,7 +73,7 @@ impl Parameters for RenoParameters {
     ];
 }
 
-/// Reno's window: it reacts to each loss that it is told of.
+/// Reno's state: it reacts to each reported loss.
 #[derive(Clone, Debug)]
 pub struct Reno {
     parameters: RenoParameters,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_rests_during_recovery() {
+    fn the_window_does_not_grow_during_recovery() {
         let mut reno = reno(16.0, AckCounting::Acks);
         reno.on_ack(&Ack { in_recovery: true, ..ack(1.0) });
         assert_eq!(reno.window().packets(), 16.0);

@@ -1,4 +1,4 @@
-//! Events that the controllers' tests share.
+//! Events shared by the controllers' tests.
 
 use ontempo_foundation::{Duration, RandomStream, Time};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ pub(super) fn ack(packets: f64) -> Ack {
     }
 }
 
-/// An acknowledgement of one packet at `now`, its round trip being `rtt`.
+/// An acknowledgement of one packet at `now`, with an RTT of `rtt`.
 pub(super) fn ack_at(now: Time, rtt: Duration) -> Ack {
     Ack { now, rtt: Some(rtt), srtt: rtt, ..ack(1.0) }
 }
@@ -156,7 +156,7 @@ fn parameters_and_names_are_well_formed() {
                 };
                 assert!(fits, "{what}: {default}");
             }
-            // Its default, written and read, changes nothing.
+            // Its default, written and parsed, changes nothing.
             let text = info.defaults[0].to_string();
             let set = name.with([(info.name, text.as_str())]).expect(&what);
             assert_eq!(set, name.into(), "{what}");
@@ -181,7 +181,7 @@ fn each_variant_is_read_whole_and_shown_by_its_name() {
 }
 
 #[test]
-fn a_parameter_that_cannot_be_set_is_named_with_what_would_be_right() {
+fn an_invalid_parameter_is_named_with_the_valid_values() {
     let of = |name: CongestionName, parameter, text| {
         name.with([(parameter, text)]).expect_err(parameter).to_string()
     };
@@ -204,7 +204,7 @@ fn a_parameter_that_cannot_be_set_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn a_name_that_is_not_to_be_had_is_answered_with_those_that_are() {
+fn an_unknown_name_is_refused_with_the_known_ones() {
     let unknown = "tahoe".parse::<CongestionName>().expect_err("unknown").to_string();
     assert!(
         unknown.starts_with("`tahoe` is not a congestion control; there are reno"),

@@ -1,4 +1,4 @@
-//! Vegas: hold a few packets in the queue, no more, no fewer (Brakmo and Peterson, "TCP
+//! Vegas: keep a small number of packets in the queue (Brakmo and Peterson, "TCP
 //! Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995).
 
 use ontempo_foundation::{Duration, RandomStream};
@@ -8,16 +8,16 @@ use super::{
     Registered, Snapshot, Start, Timeout, Window,
 };
 
-/// What of Vegas may be set.
+/// Vegas' parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VegasParameters {
-    /// Below this many packets of its own in the queue, the window grows (ns-2: 1).
+    /// With fewer than this many of its packets in the queue, the window grows (ns-2: 1).
     pub alpha: f64,
-    /// Above this many, it shrinks (ns-2: 3).
+    /// With more, it shrinks (ns-2: 3).
     pub beta: f64,
-    /// Above this many, slow start ends (ns-2: 1).
+    /// With more, slow start ends (ns-2: 1).
     pub gamma: f64,
-    /// The factor on the window at a loss: three quarters, since Vegas finds losses early and
+    /// The factor on the window at a loss: three quarters, since Vegas detects losses early and
     /// is at a small queue then (section 3.1 of the paper; ns-2). A timeout halves
     /// ssthresh and leaves one packet (RFC 5681; ns-2 leaves two).
     pub decrease: f64,
@@ -29,7 +29,7 @@ impl Default for VegasParameters {
     }
 }
 
-/// More packets of its own than any queue of interest holds.
+/// Upper limit of the thresholds, in packets.
 const MAX_QUEUED: f64 = 1000.0;
 
 impl Parameters for VegasParameters {
@@ -80,17 +80,17 @@ impl Parameters for VegasParameters {
     }
 }
 
-/// The samples of one round trip.
+/// The samples of one RTT.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// It ends with the acknowledgement of this packet, the first one sent within it.
+    /// It ends with the acknowledgement of this packet, the first one sent in it.
     end: u64,
     /// Sum of its samples.
     sum: Duration,
     samples: u64,
 }
 
-/// Vegas' window, moved by at most one packet a round trip.
+/// Vegas' state; the window changes by at most one packet per round trip.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     parameters: VegasParameters,
@@ -103,17 +103,17 @@ pub struct Vegas {
     base_rtt: Option<Duration>,
     /// `None` before the first acknowledgement.
     round: Option<Round>,
-    /// Whether the window grows in this round of slow start: it does in every other one.
+    /// Whether the window grows in this round of slow start: it does in every other round.
     growing: bool,
-    /// Queueing delay as of the last round.
+    /// Queueing delay in the last round.
     queueing_delay: Option<Duration>,
     recovery: RecoveryPoint,
     reductions: u64,
 }
 
 impl Vegas {
-    /// The share of the window given back on leaving slow start (ns-2; the paper's text has no
-    /// number).
+    /// The fraction by which the window is reduced on leaving slow start (ns-2; the paper's
+    /// text has no number).
     const OVERSHOOT: f64 = 1.0 / 8.0;
 
     /// A controller at the start of its connection.
@@ -132,7 +132,7 @@ impl Vegas {
         }
     }
 
-    /// Takes the sample; the round trip that ended with `ack`, if one did.
+    /// Adds the sample; returns the round trip that ended with `ack`, if one did.
     fn measure(&mut self, ack: &Ack) -> Option<Round> {
         let fresh = Round { end: ack.next, sum: Duration::ZERO, samples: 0 };
         let round = self.round.get_or_insert(fresh);
@@ -147,7 +147,7 @@ impl Vegas {
         self.round.replace(fresh)
     }
 
-    /// Once a round trip: compares the throughput with what an empty queue would give. A
+    /// Once per round trip: compares the throughput with that of an empty queue. A
     /// window that the application does not use does not grow (ns-2).
     fn on_round(&mut self, round: Round, window_limited: bool) {
         let Some(base) = self.base_rtt else { return };
@@ -245,7 +245,7 @@ mod tests {
     use super::super::tests::{ack_at, loss, start_with};
     use super::*;
 
-    /// Feeds whole rounds of one acknowledgement each with this round-trip time.
+    /// Runs whole rounds of one acknowledgement each with this RTT.
     fn rounds(vegas: &mut Vegas, count: u64, rtt: Duration) {
         for _ in 0..count {
             let acked = vegas.round.map_or(0, |round| round.end);
@@ -269,7 +269,8 @@ mod tests {
         let mut vegas = Vegas::new(start_with(20.0), VegasParameters::default());
         rounds(&mut vegas, 1, BASE);
         vegas.cwnd = 20.0;
-        // The first round is still the one begun above; 125 ms hold 20 * 25/125 = 4 packets.
+        // The first round is still the one begun above; at 125 ms, 20 * 25/125 = 4
+        // packets are queued.
         vegas.round = None;
         rounds(&mut vegas, 2, Duration::from_micros(111_111));
         assert_eq!(vegas.window().packets(), 20.0);

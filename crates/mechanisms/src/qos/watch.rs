@@ -58,7 +58,7 @@ pub struct Delivered {
 
 /// A receiver's watch over one flow.
 ///
-/// It is told of each message and of each interval that has ended, and answers with what began or
+/// It takes each message and each ended interval, and returns the violations that began or
 /// ended. A rate below `min_rate` is not the network's doing where the sender sent no more.
 #[derive(Clone, Debug)]
 pub struct Watch {

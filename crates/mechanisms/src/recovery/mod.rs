@@ -30,7 +30,7 @@ pub struct AckOutcome {
     pub newly_acknowledged: u64,
     /// True where the cumulative acknowledgement moved.
     pub advanced: bool,
-    /// The lowest lost packet, where a loss episode began: tell the congestion controller.
+    /// The lowest lost packet, if a loss episode began: notify the congestion controller.
     pub lost: Option<u64>,
 }
 
@@ -185,7 +185,7 @@ impl LossRecovery {
     }
 
     /// The packet to send next, if `window` whole packets may be in flight and there is one;
-    /// `new_available` tells whether the application has a new one.
+    /// `new_available`: whether the application has a new one.
     pub fn next_packet(&mut self, window: u64, new_available: bool) -> Option<NextPacket> {
         let lost = self.board.next_lost();
         if lost.is_none_or(|packet| packet != self.board.first()) {

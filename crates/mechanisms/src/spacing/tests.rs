@@ -63,8 +63,8 @@ fn damped_a_loss_after_a_decrease_restores_the_spacing_before_it() {
 
 #[test]
 fn it_may_begin_at_a_spacing_of_at_most_a_round_trip() {
-    let told = Report { next: 50, received: Packets::new(40) };
-    let begin = |spacing| Spacing::starting_at(SpacingParameters::psp(), RTT, spacing, told);
+    let first = Report { next: 50, received: Packets::new(40) };
+    let begin = |spacing| Spacing::starting_at(SpacingParameters::psp(), RTT, spacing, first);
     assert_eq!([micros(700), RTT * 2].map(|at| begin(at).spacing()), [micros(700), RTT]);
     let mut spacing = begin(micros(700));
     spacing.on_report(Report { next: 60, received: Packets::new(50) }, 60);

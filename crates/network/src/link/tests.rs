@@ -51,7 +51,7 @@ fn a_packet_behind_another_waits_for_its_end() {
 }
 
 #[test]
-fn the_packet_in_transmission_takes_no_room_in_the_queue() {
+fn the_packet_in_transmission_does_not_count_in_the_queue() {
     let mut link = link(parameters(Queue::drop_tail(packets(2))));
     let fates: Vec<Fate> = (0..4).map(|_| link.offer(at(0), SIZE, false)).collect();
     assert_eq!(fates[2], arrives(at(34), at(16)));
@@ -62,7 +62,7 @@ fn the_packet_in_transmission_takes_no_room_in_the_queue() {
 }
 
 #[test]
-fn a_burst_of_twelve_fares_as_in_ns2() {
+fn a_burst_of_twelve_has_the_losses_of_ns2() {
     // ns-2 2.35, `queue-limit` 5, twelve packets at once: 5 received, 7 dropped.
     let mut link = link(parameters(Queue::DropTail(DropTail::like_ns2(5))));
     let passed = (0..12).filter(|_| matches!(link.offer(at(0), SIZE, false), Fate::Arrives { .. }));
@@ -70,7 +70,7 @@ fn a_burst_of_twelve_fares_as_in_ns2() {
 }
 
 #[test]
-fn a_packet_over_the_largest_size_is_dropped_at_the_door() {
+fn an_oversized_packet_is_dropped_before_the_queue() {
     let mut link = link(LinkParameters { mtu: Some(SIZE), ..parameters(Queue::unlimited()) });
     assert_eq!(link.offer(at(0), Bytes::new(1001), false), Fate::Dropped(DropReason::TooLarge));
     assert_eq!(link.offer(at(0), SIZE, false), arrives(at(18), at(0)));
@@ -93,7 +93,7 @@ fn statistics_stop_at_the_time_asked_for() {
         link.offer(at(4), SIZE, false);
     }
     let statistics = link.statistics(at(16));
-    // In transmission from 4 to 12 and from 12 on; waiting: 8 ms and 12 ms so far.
+    // In transmission from 4 to 12 and from 12 on; waited so far: 8 ms and 12 ms.
     assert_eq!(statistics.mean_packets, 20.0 / 16.0);
     assert_eq!(statistics.busy, 12.0 / 16.0);
     assert_eq!((statistics.departures, statistics.waiting), (packets(2), packets(1)));
@@ -123,7 +123,7 @@ fn nothing_waits_for_an_unlimited_link_and_nothing_leaves_a_dead_one() {
 }
 
 #[test]
-fn packets_overtake_only_where_they_may() {
+fn packets_overtake_only_if_reordering_is_allowed() {
     let late = |reordering| {
         let delay = DelayLaw::uniform(Duration::ZERO, Duration::from_millis(50)).unwrap();
         let mut link = link(LinkParameters { delay, reordering, ..parameters(Queue::unlimited()) });
@@ -144,7 +144,7 @@ fn arrival_times(link: &mut Link, number: u64) -> Vec<Time> {
 }
 
 #[test]
-fn streams_are_named_for_the_link() {
+fn random_streams_are_named_after_the_link() {
     let of = |seed, name| {
         let delay = DelayLaw::Exponential(DELAY);
         let parameters = LinkParameters { delay, ..parameters(Queue::unlimited()) };
@@ -156,7 +156,7 @@ fn streams_are_named_for_the_link() {
 }
 
 #[test]
-fn once_warm_the_ring_grows_no_more() {
+fn the_ring_does_not_grow_after_warm_up() {
     let mut link = link(parameters(Queue::drop_tail(packets(20))));
     for millis in 0..1000 {
         link.offer(at(millis), SIZE, false);
@@ -168,18 +168,18 @@ fn once_warm_the_ring_grows_no_more() {
     assert_eq!(link.rest.waiting.capacity(), warm);
 }
 
-/// A FIFO link the slow way: an event for every departure.
+/// A reference FIFO link with an event for every departure.
 #[derive(Default)]
 struct EventByEvent {
     limit: Limit,
     now: u64,
     /// End of the current transmission.
     sending_until: Option<u64>,
-    /// Place among the offered, and size.
+    /// Index among the offered, and size.
     queue: VecDeque<(usize, u64)>,
-    /// Start of transmission by place among the offered.
+    /// Start of transmission by index among the offered.
     starts: Vec<Option<u64>>,
-    /// Packets waiting, summed over each nanosecond.
+    /// Packets waiting, summed over every nanosecond.
     integral: u128,
     busy: u64,
     dropped: u64,
@@ -229,7 +229,7 @@ impl EventByEvent {
 }
 
 fn offers() -> impl Strategy<Value = Vec<(u64, u64)>> {
-    // Gaps around a packet's sending time, among them none and very long ones.
+    // Gaps around a packet's transmission time, including zero and very long ones.
     let gap = prop_oneof![3 => 0u64..12_000_000, 1 => Just(0), 1 => 0u64..90_000_000];
     proptest::collection::vec((gap, 40u64..1500), 1..200)
 }
@@ -319,7 +319,7 @@ proptest! {
         prop_assert_eq!(statistics.arrivals, drops.total() + Packets::new(arrived));
         prop_assert_eq!(statistics.arrivals,
             statistics.departures + drops.refused() + statistics.waiting);
-        // Those lost on the wire may have been marked, too.
+        // Packets lost on the wire may have been marked, too.
         prop_assert!(statistics.marks.get() >= marks);
     }
 }

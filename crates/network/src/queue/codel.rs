@@ -7,21 +7,21 @@ use crate::{Chosen, Discipline, DropReason, Dropped, Limit, Occupancy, Queued};
 /// Parameters of CoDel (RFC 8289).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoDelParameters {
-    /// The least wait over an interval that is still no standing queue (RFC 8289 section 4.3).
+    /// The acceptable minimum wait over an interval (RFC 8289 section 4.3).
     pub target: Duration,
-    /// How long the wait must stay above the target before the first drop: a worst-case round
-    /// trip (RFC 8289 section 4.3).
+    /// How long the wait must stay above the target before the first drop: a worst-case
+    /// RTT (RFC 8289 section 4.3).
     pub interval: Duration,
-    /// Bytes waiting that are never a standing queue: one packet of the largest size.
+    /// A queue of at most this many bytes is never a standing queue: one packet of maximum size.
     pub largest_packet: Bytes,
     /// Whether to mark ECN-capable packets rather than drop them.
     pub ecn: bool,
-    /// What may wait at most.
+    /// Limit of the queue.
     pub limit: Limit,
 }
 
 impl Default for CoDelParameters {
-    /// 5 ms, 100 ms, 1514 bytes; 1000 packets, as Linux has it.
+    /// 5 ms, 100 ms, 1514 bytes; 1000 packets, as in Linux.
     fn default() -> Self {
         Self {
             target: Duration::from_millis(5),
@@ -33,7 +33,7 @@ impl Default for CoDelParameters {
     }
 }
 
-/// A first-in first-out queue of packets that knows its bytes.
+/// A first-in first-out queue of packets that counts its bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fifo {
     packets: VecDeque<Queued>,
@@ -57,23 +57,23 @@ impl Fifo {
     }
 }
 
-/// The law that decides at dequeue, apart from the queue it decides about: FQ-CoDel has one
+/// The law that decides at dequeue, separate from its queue: FQ-CoDel has one
 /// for each flow. Names as in RFC 8289 section 5.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CoDelLaw {
-    /// When the wait will have been above the target for an interval; `None` while it is not.
+    /// When the wait will have been above the target for an interval; `None` while it is below.
     first_above: Option<Time>,
-    /// In the dropping state, when the next packet is dropped; kept when the state is left.
+    /// When the next packet is dropped in the dropping state; not reset when the state is left.
     drop_next: Time,
     dropping: bool,
     /// Packets dropped since the dropping state was entered.
     count: u32,
-    /// `count` as it began in the last dropping state.
+    /// `count` at the start of the last dropping state.
     last_count: u32,
 }
 
 impl CoDelLaw {
-    /// The next packet of `queue` to transmit; those dropped on the way go to `drops`.
+    /// The next packet of `queue` to transmit; packets dropped before it are appended to `drops`.
     pub(crate) fn dequeue(
         &mut self,
         now: Time,
@@ -111,8 +111,8 @@ impl CoDelLaw {
         Some(Chosen { packet, marked: false })
     }
 
-    /// Takes the head of the queue, and says whether the wait has been above the target for an
-    /// interval. `None`, and no more dropping, where the queue is empty.
+    /// Takes the head of the queue, and returns whether the wait has been above the target for an
+    /// interval. If the queue is empty, returns `None` and leaves the dropping state.
     fn take(
         &mut self,
         now: Time,
@@ -125,7 +125,7 @@ impl CoDelLaw {
             return None;
         };
         let waited = now.since(packet.enqueued);
-        // What is left behind it counts (RFC 8289 section 5.6): one packet is no queue.
+        // The bytes behind the packet count (RFC 8289 section 5.6): one packet is no queue.
         if waited < parameters.target || queue.bytes <= parameters.largest_packet {
             self.first_above = None;
             return Some((packet, false));
@@ -136,7 +136,7 @@ impl CoDelLaw {
 
     fn enter_dropping(&mut self, now: Time, parameters: &CoDelParameters) {
         self.dropping = true;
-        // A state left only lately goes on at the rate that held the queue then.
+        // A state left recently resumes at the drop rate that controlled the queue then.
         let dropped = self.count.saturating_sub(self.last_count);
         let lately = now.since(self.drop_next) < parameters.interval * 16;
         self.count = if dropped > 1 && lately { dropped } else { 1 };
@@ -149,7 +149,7 @@ impl CoDelLaw {
     }
 }
 
-/// CoDel (RFC 8289): one queue, from whose head packets are dropped, ever more often, while
+/// CoDel (RFC 8289): one queue, from whose head packets are dropped at an increasing rate while
 /// every packet of an interval has waited longer than a target.
 #[derive(Clone, Debug)]
 pub struct CoDel {

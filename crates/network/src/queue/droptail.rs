@@ -2,22 +2,22 @@ use ontempo_foundation::Packets;
 
 use crate::{DropReason, Limit, Offered, Verdict};
 
-/// First in, first out; a packet that would pass the limit is dropped.
+/// First in, first out; a packet that would exceed the limit is dropped.
 ///
 /// A packet that finds the link idle never waits, so no limit can drop it.
 ///
-/// # Beside ns-2
+/// # Compared with ns-2
 ///
 /// `Queue/DropTail` of ns-2 2.35 drops a packet if `length + 1 >= limit_`, so its `limit_` of
-/// L lets L - 1 packets wait beside the one in transmission: L in the system. Here the limit
-/// counts those that wait, as the words say; [`DropTail::like_ns2`] converts.
+/// L lets L - 1 packets wait besides the one in transmission: L in the system. Here the limit
+/// counts waiting packets only; [`DropTail::like_ns2`] converts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DropTail {
     limit: Limit,
 }
 
 impl DropTail {
-    /// A queue with this limit on those that wait.
+    /// A queue with this limit on waiting packets.
     pub const fn new(limit: Limit) -> Self {
         Self { limit }
     }
@@ -27,14 +27,14 @@ impl DropTail {
         Self::new(Limit::NONE)
     }
 
-    /// The queue that ns-2 2.35 makes of `limit_` packets (see above): one fewer may wait.
-    /// (A `limit_` of 1, with which ns-2 drops everything, here still lets a packet onto an
+    /// The equivalent of ns-2 2.35's `limit_` in packets (see above): one fewer may wait.
+    /// (With a `limit_` of 1 ns-2 drops everything; here a packet still passes on an
     /// idle link.)
     pub const fn like_ns2(limit: u64) -> Self {
         Self::new(Limit::packets(Packets::new(limit.saturating_sub(1))))
     }
 
-    /// The limit on those that wait.
+    /// The limit on waiting packets.
     pub const fn limit(&self) -> Limit {
         self.limit
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_finds_the_link_idle_needs_no_room() {
+    fn a_packet_that_finds_the_link_idle_needs_no_queue() {
         let queue = DropTail::new(Limit::packets(Packets::new(0)));
         assert_eq!(queue.admit(&offered(0, 0)), FULL);
         let idle = Offered { idle: Some(Duration::ZERO), ..offered(0, 0) };

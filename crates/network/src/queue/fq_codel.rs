@@ -8,7 +8,7 @@ use crate::{Chosen, CoDelParameters, Discipline, DropReason, Dropped, Limit, Occ
 /// Parameters of FQ-CoDel (RFC 8290).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FqCoDelParameters {
-    /// The law of each queue; its limit holds for all queues together.
+    /// CoDel's parameters for each queue; the limit holds for all queues together.
     pub codel: CoDelParameters,
     /// Bytes that a queue may send in its turn; 1 or more (RFC 8290 section 5.2.2).
     pub quantum: Bytes,
@@ -17,7 +17,7 @@ pub struct FqCoDelParameters {
 }
 
 impl Default for FqCoDelParameters {
-    /// 1514 bytes, 1024 queues, 10240 packets in all (RFC 8290 section 5.2); marking, as there.
+    /// 1514 bytes, 1024 queues, 10240 packets in all (RFC 8290 section 5.2); with ECN marking.
     fn default() -> Self {
         Self {
             codel: CoDelParameters {
@@ -31,7 +31,7 @@ impl Default for FqCoDelParameters {
     }
 }
 
-/// At most so many packets are dropped at a time from the longest queue (RFC 8290 section 4.1).
+/// Maximum number of packets dropped at a time from the longest queue (RFC 8290 section 4.1).
 const DROP_BATCH: usize = 64;
 
 /// One of the queues that flows are hashed to.
@@ -39,13 +39,13 @@ const DROP_BATCH: usize = 64;
 struct FlowQueue {
     fifo: Fifo,
     law: CoDelLaw,
-    /// Bytes that it may still send in its turn; not above 0: the turn is over.
+    /// Bytes that it may still send in its turn; the turn ends at 0 or below.
     deficit: i64,
     /// Whether it is on one of the two lists.
     is_listed: bool,
 }
 
-/// FQ-CoDel (RFC 8290): deficit round robin over queues that flows are hashed to, each under
+/// FQ-CoDel (RFC 8290): deficit round robin over queues that flows are hashed to, each with
 /// CoDel; a queue that just became active goes before the others for one quantum.
 #[derive(Clone, Debug)]
 pub struct FqCoDel {
@@ -54,7 +54,7 @@ pub struct FqCoDel {
     new: VecDeque<u32>,
     old: VecDeque<u32>,
     waiting: Occupancy,
-    /// Distinguishes this link's hash from others'.
+    /// Makes this link's hash differ from others'.
     perturbation: u64,
 }
 
@@ -92,7 +92,7 @@ impl FqCoDel {
         self.waiting.bytes -= packet.size;
     }
 
-    /// Makes room: half of the queue with the most bytes goes, up to a batch, from its head.
+    /// Drops half of the queue with the most bytes, up to a batch, from its head.
     fn drop_from_longest(&mut self, drops: &mut Vec<Dropped>) {
         let bytes = |queue: &u32| self.queues[*queue as usize].fifo.occupancy().bytes;
         let listed = self.new.iter().chain(&self.old).copied();
@@ -112,7 +112,7 @@ impl FqCoDel {
         }
     }
 
-    /// The queue whose turn it is, and whether it stands on the list of new ones.
+    /// The queue whose turn it is, and whether it is on the list of new ones.
     fn next_queue(&mut self) -> Option<(u32, bool)> {
         loop {
             let is_new = !self.new.is_empty();
@@ -172,7 +172,7 @@ impl Discipline for FqCoDel {
                 return Some(chosen);
             }
             self.leave_turn(is_new);
-            // A new queue that ran empty waits out a round of the old ones, or a flow of few
+            // A new queue that becomes empty goes behind the old ones, or a flow of few
             // packets would always be new (RFC 8290 section 4.2).
             if is_new && !self.old.is_empty() {
                 self.old.push_back(number);

@@ -1,7 +1,7 @@
-//! Queue disciplines: who may wait for the link, who is marked, who is turned away.
+//! Queue disciplines: which packets wait for the link, which are marked, which are dropped.
 //!
 //! Those of [`Queue`] decide when a packet is offered; the others, each a
-//! [`Discipline`](crate::Discipline), when the transmitter asks for the next.
+//! [`Discipline`](crate::Discipline), when the transmitter is ready for the next.
 
 mod codel;
 mod droptail;
@@ -20,59 +20,59 @@ use crate::{DropReason, Occupancy};
 
 /// The discipline of a link's queue.
 ///
-/// An enum rather than a trait object: a link asks once per packet, and the compiler sees
-/// through the question.
+/// An enum rather than a trait object: it is called once per packet, and the compiler can
+/// inline the call.
 #[derive(Clone, Debug)]
 pub enum Queue {
-    /// First in, first out; what does not fit is dropped.
+    /// First in, first out; packets beyond the limit are dropped.
     DropTail(DropTail),
-    /// Random early detection; boxed, since few of many links have it.
+    /// Random early detection; boxed, since few links have it.
     Red(Box<Red>),
     /// PIE (RFC 8033); boxed likewise.
     Pie(Box<Pie>),
 }
 
-/// How much may wait; a limit not given does not bind.
+/// Limit of a queue; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// The most packets that may wait, not counting the one in transmission.
+    /// Maximum packets waiting, not counting the one in transmission.
     pub packets: Option<Packets>,
-    /// The most bytes that may wait, not counting the packet in transmission.
+    /// Maximum bytes waiting, not counting the packet in transmission.
     pub bytes: Option<Bytes>,
 }
 
-/// A packet at the door of a queue, and what it finds there.
+/// A packet offered to a queue, and the queue's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered {
     /// When it is offered.
     pub now: Time,
     /// The packet's size.
     pub size: Bytes,
-    /// Whether its flow understands a congestion mark (RFC 3168).
+    /// Whether it is ECN-capable (RFC 3168).
     pub ecn_capable: bool,
-    /// What waits ahead of it, not counting the packet in transmission.
+    /// The queue ahead of it, not counting the packet in transmission.
     pub waiting: Occupancy,
     /// How long the link has been idle; `None` while it transmits.
     pub idle: Option<Duration>,
-    /// How long it would wait for the link.
+    /// Its wait for the link.
     pub wait: Duration,
     /// The link's rate.
     pub rate: Rate,
 }
 
-/// What a queue decides about a packet.
+/// The decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may wait (or go, if the link is idle).
     Accept,
-    /// It may wait, with a congestion mark (CE of RFC 3168).
+    /// Accepted with a congestion mark (CE of RFC 3168).
     Mark,
-    /// It is turned away.
+    /// Dropped.
     Drop(DropReason),
 }
 
 impl Queue {
-    /// A drop-tail queue without limit, the cheapest there is.
+    /// A drop-tail queue without limit, the cheapest queue.
     pub const fn unlimited() -> Self {
         Self::DropTail(DropTail::unlimited())
     }
@@ -82,7 +82,7 @@ impl Queue {
         Self::DropTail(DropTail::new(Limit::packets(packets)))
     }
 
-    /// Decides about one packet; drop-tail draws nothing from `random`.
+    /// Decides on one packet; drop-tail draws nothing from `random`.
     #[inline]
     pub fn admit(&mut self, offered: &Offered, random: &mut RandomStream) -> Verdict {
         match self {
@@ -92,8 +92,8 @@ impl Queue {
         }
     }
 
-    /// RED's average queue, in packets or bytes as its [`RedMeasure`] says; `None` for a
-    /// discipline that keeps none.
+    /// RED's average queue, in packets or bytes according to its [`RedMeasure`]; `None` for other
+    /// disciplines.
     pub fn average(&self) -> Option<f64> {
         match self {
             Self::DropTail(_) | Self::Pie(_) => None,
@@ -103,27 +103,27 @@ impl Queue {
 }
 
 impl Limit {
-    /// No limit at all.
+    /// No limit.
     pub const NONE: Self = Self { packets: None, bytes: None };
 
-    /// At most `packets` may wait.
+    /// At most `packets` waiting.
     pub const fn packets(packets: Packets) -> Self {
         Self { packets: Some(packets), bytes: None }
     }
 
-    /// At most `bytes` may wait.
+    /// At most `bytes` waiting.
     pub const fn bytes(bytes: Bytes) -> Self {
         Self { packets: None, bytes: Some(bytes) }
     }
 
-    /// Whether `waiting` has come up to a limit.
+    /// Whether `waiting` has reached a limit.
     #[inline]
     pub fn is_reached(&self, waiting: Occupancy) -> bool {
         self.packets.is_some_and(|limit| waiting.packets >= limit)
             || self.bytes.is_some_and(|limit| waiting.bytes >= limit)
     }
 
-    /// Whether one more packet of `size` beside `waiting` would pass a limit.
+    /// Whether another packet of `size` in addition to `waiting` would exceed a limit.
     #[inline]
     pub fn is_exceeded_by(&self, waiting: Occupancy, size: Bytes) -> bool {
         self.packets.is_some_and(|limit| waiting.packets >= limit)

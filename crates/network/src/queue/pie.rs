@@ -2,32 +2,33 @@ use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Time};
 
 use crate::{DropReason, Limit, Offered, Verdict};
 
-/// Parameters of PIE (RFC 8033), in brackets the name there.
+/// Parameters of PIE (RFC 8033), with the RFC's name in brackets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PieParameters {
-    /// The wait that is aimed at; above 0 \[`QDELAY_REF`, 15 ms\].
+    /// The target wait; above 0 \[`QDELAY_REF`, 15 ms\].
     pub target: Duration,
     /// Time between two updates of the drop probability; above 0 \[`T_UPDATE`, 15 ms\].
     pub update: Duration,
-    /// How long a burst passes untouched \[`MAX_BURST`, 150 ms\].
+    /// How long a burst passes without drops \[`MAX_BURST`, 150 ms\].
     pub burst: Duration,
     /// Weight of the distance from the target, per second \[`alpha`, 1/8\].
     pub alpha: f64,
     /// Weight of the change of the wait, per second \[`beta`, 1 1/4\].
     pub beta: f64,
-    /// The size of a mean packet; two of them waiting are never dropped at \[`MEAN_PKTSIZE`\].
+    /// The mean packet size; a queue of up to two such packets drops none
+    /// \[`MEAN_PKTSIZE`\].
     pub mean_packet_size: Bytes,
     /// Whether to mark ECN-capable packets rather than drop them (RFC 8033 section 5.1).
     pub ecn: bool,
     /// The drop probability from which even ECN-capable packets are dropped, 0 to 1
     /// \[`mark_ecnth`, 0.1\].
     pub mark_p: f64,
-    /// What may wait at most \[`TAIL_DROP`\].
+    /// Limit of the queue \[`TAIL_DROP`\].
     pub limit: Limit,
 }
 
 impl Default for PieParameters {
-    /// RFC 8033's; mean packets of 1000 bytes, and at most 1000 packets, as Linux has it.
+    /// RFC 8033's values; mean packets of 1000 bytes, and a limit of 1000 packets, as in Linux.
     fn default() -> Self {
         Self {
             target: Duration::from_millis(15),
@@ -43,12 +44,12 @@ impl Default for PieParameters {
     }
 }
 
-/// PIE (RFC 8033): drops at the door with a probability that a proportional integral
-/// controller moves so that the wait stays at a target.
+/// PIE (RFC 8033): drops at enqueue with a probability that a proportional integral
+/// controller adjusts to keep the wait at a target.
 ///
 /// Sections 4 and 5.1 of the RFC; of its optional parts the departure rate is not estimated
 /// (the link's own rate is known, so the wait is exact), and PIE is always on. Updates take
-/// place at their times: between two packets a queue only drains, so what stood at an update
+/// place at their times: between two packets a queue only drains, so its length at an update
 /// is known when the next packet comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pie {
@@ -99,7 +100,7 @@ impl Pie {
         }
     }
 
-    /// RFC 8033 section 4.1: what is spared whatever the probability.
+    /// RFC 8033 section 4.1: packets that are never dropped, whatever the probability.
     fn is_safe(&self, offered: &Offered) -> bool {
         let parameters = &self.parameters;
         let calm = self.old_delay + self.old_delay < parameters.target && self.probability < 0.2;
@@ -110,7 +111,7 @@ impl Pie {
     fn catch_up(&mut self, offered: &Offered) {
         let now = offered.now;
         let interval = self.parameters.update;
-        // Until when the link is, or was, busy with what had come before this packet.
+        // Until when the link is, or was, busy with earlier packets.
         let busy_until = match offered.idle {
             Some(idle) => Time::from_nanos(now.as_nanos() - idle.as_nanos()),
             None => now + offered.wait,
@@ -149,7 +150,7 @@ impl Pie {
         self.old_delay = delay;
     }
 
-    /// RFC 8033 section 4.2: small steps where the probability is small.
+    /// RFC 8033 section 4.2: smaller steps at a small probability.
     fn tuning(&self) -> f64 {
         match self.probability {
             ..0.000_001 => 1.0 / 2048.0,

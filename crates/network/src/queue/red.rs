@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, math};
 
 use crate::{DropReason, Limit, Offered, Verdict};
 
-/// What RED's average counts.
+/// The unit of RED's average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedMeasure {
     /// Packets, whatever their size.
@@ -29,10 +29,10 @@ pub struct RedParameters {
     pub max_p: f64,
     /// Weight w_q of a new sample in the average, 0 to 1 \[`q_weight_`, -1: computed\].
     pub weight: f64,
-    /// The size by which thresholds and drop probabilities are scaled, and in whose sending
-    /// times an idle period is counted; above 0 \[`mean_pktsize_`, 500 bytes\].
+    /// The packet size by which thresholds and drop probabilities are scaled, and whose
+    /// transmission time is the unit of idle periods; above 0 \[`mean_pktsize_`, 500 bytes\].
     pub mean_packet_size: Bytes,
-    /// What the average counts \[`queue_in_bytes_`, true\].
+    /// The unit of the average \[`queue_in_bytes_`, true\].
     pub measure: RedMeasure,
     /// Whether a packet's drop probability is in proportion to its size \[`bytes_`, true\].
     pub by_size: bool,
@@ -50,13 +50,13 @@ pub struct RedParameters {
     /// dropped, 0 to 1: past it the queue is heavily congested (RFC 3168 section 7)
     /// \[`mark_p_`, 0.1\].
     pub mark_p: f64,
-    /// What may wait at most; once reached, every packet is dropped, so that a limit in bytes
-    /// may be passed by less than one packet (as in ns-2) \[`limit_`, 50 packets; where the
+    /// Limit of the queue; once reached, every packet is dropped, so that a limit in bytes
+    /// may be exceeded by less than one packet (as in ns-2) \[`limit_`, 50 packets; if the
     /// queue is measured in bytes, as many times the mean size\].
     pub limit: Limit,
 }
 
-/// A parameter of RED out of its range.
+/// A parameter of RED is out of its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RedError {
     /// A probability or the weight is outside 0 to 1.
@@ -84,10 +84,10 @@ impl fmt::Display for RedError {
 impl core::error::Error for RedError {}
 
 impl RedParameters {
-    /// The round trip that ns-2 assumes of a path when it chooses the weight: 100 ms.
+    /// The RTT that ns-2 assumes when it chooses the weight: 100 ms.
     const ASSUMED_RTT: f64 = 0.1;
 
-    /// What ns-2 2.35 computes where nothing is given: `min_th` is half of what the link
+    /// The values that ns-2 2.35 computes by default: `min_th` is half of what the link
     /// sends in `target_delay` but at least 5 packets, `max_th` three times that, and the
     /// weight such that the average follows over ten round trips of 100 ms, 1 - exp(-1/C) for
     /// a link of C packets a second. All else has ns-2's defaults (gentle, in bytes, a limit
@@ -140,9 +140,9 @@ fn packets_per_second(rate: Rate, size: Bytes) -> f64 {
 }
 
 /// Random early detection: drops or marks with a probability that rises with the average
-/// queue, so that senders hear of congestion before the queue is full.
+/// queue, so that senders react to congestion before the queue is full.
 ///
-/// Follows the algorithm of the 1993 paper as ns-2 2.35 runs it. Adaptive RED is not part.
+/// Follows the algorithm of the 1993 paper as implemented in ns-2 2.35, without adaptive RED.
 #[derive(Clone, Debug)]
 pub struct Red {
     parameters: RedParameters,
@@ -152,12 +152,12 @@ pub struct Red {
     max_th: f64,
     /// The average queue, in packets or bytes.
     average: f64,
-    /// What was admitted since the last early drop or mark; `None` while the average is below
+    /// Packets admitted since the last early drop or mark; `None` while the average is below
     /// `min_th`, when no drop is due.
     since_drop: Option<Admitted>,
 }
 
-/// Packets admitted since a drop, the one being judged included.
+/// Packets admitted since a drop, including the current one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Admitted {
     packets: u64,
@@ -168,7 +168,7 @@ impl Red {
     /// A queue with these parameters, empty and with an average of 0.
     ///
     /// # Errors
-    /// A parameter is out of the range that its description gives.
+    /// A parameter is out of its documented range.
     pub fn new(parameters: RedParameters) -> Result<Self, RedError> {
         parameters.check()?;
         let scale = match parameters.measure {
@@ -184,17 +184,17 @@ impl Red {
         })
     }
 
-    /// The parameters it was made with.
+    /// The queue's parameters.
     pub const fn parameters(&self) -> &RedParameters {
         &self.parameters
     }
 
-    /// The average queue, in packets or bytes as [`RedParameters::measure`] says.
+    /// The average queue, in packets or bytes according to [`RedParameters::measure`].
     pub const fn average(&self) -> f64 {
         self.average
     }
 
-    /// Decides about one packet.
+    /// Decides on one packet.
     pub fn admit(&mut self, offered: &Offered, random: &mut RandomStream) -> Verdict {
         let waiting = match self.parameters.measure {
             RedMeasure::Packets => offered.waiting.packets.get(),
@@ -202,7 +202,7 @@ impl Red {
         };
         self.follow(waiting, offered);
         let early = self.early(waiting, offered, random);
-        // A packet that goes straight onto the idle link needs no room.
+        // A packet sent directly on the idle link needs no buffer space.
         if offered.idle.is_none() && self.parameters.limit.is_reached(offered.waiting) {
             self.start_counting_anew();
             return Verdict::Drop(DropReason::QueueFull);
@@ -210,8 +210,8 @@ impl Red {
         early
     }
 
-    /// Moves the average towards what waits now. An idle link counts as an empty queue seen
-    /// by each of the mean packets that it could have sent meanwhile (section 4 of the paper).
+    /// Moves the average towards the current queue. An idle link counts as an empty queue seen
+    /// by each mean-sized packet that it could have sent meanwhile (section 4 of the paper).
     fn follow(&mut self, waiting: u64, offered: &Offered) {
         let keep = 1.0 - self.parameters.weight;
         if let Some(idle) = offered.idle
@@ -226,9 +226,9 @@ impl Red {
         self.average = self.average * keep + self.parameters.weight * waiting as f64;
     }
 
-    /// The early decision, before any look at the limit.
+    /// The early decision, before the limit is checked.
     fn early(&mut self, waiting: u64, offered: &Offered, random: &mut RandomStream) -> Verdict {
-        // Like ns-2, spare a queue of at most one (packet or byte).
+        // As in ns-2, a queue of at most one (packet or byte) is spared.
         if self.average < self.min_th || waiting <= 1 {
             self.since_drop = None;
             return Verdict::Accept;
@@ -243,8 +243,8 @@ impl Red {
         let admitted = *admitted;
         let probability = self.probability();
         let due = self.spread(probability, admitted, offered.size);
-        // One draw a packet even where the answer is certain: as ns-2, and the stream then
-        // moves the same under any parameters.
+        // One draw per packet even if the result is certain: as ns-2, and the stream then
+        // advances equally under all parameters.
         if random.uniform() >= due {
             return Verdict::Accept;
         }
@@ -275,8 +275,8 @@ impl Red {
         }
     }
 
-    /// p_a of the paper: spread so that drops come evenly rather than in clumps. In units of
-    /// the mean packet, and in proportion to the packet's size, where drops are by size.
+    /// p_a of the paper: spaces drops evenly rather than in clusters. In units of
+    /// the mean packet, and proportional to the packet's size if drops are by size.
     fn spread(&self, probability: f64, admitted: Admitted, size: Bytes) -> f64 {
         let mean = self.parameters.mean_packet_size.get();
         let count = if self.parameters.by_size { admitted.bytes / mean } else { admitted.packets };

@@ -27,7 +27,7 @@ fn disciplines(limit: u64, ecn: bool) -> Vec<Box<dyn Discipline>> {
     vec![Box::new(CoDel::new(codel)), Box::new(FqCoDel::new(fq, &mut RandomStream::new(1, "fq")))]
 }
 
-/// What came out of a link that was offered packets at given times.
+/// The output of a link for packets offered at given times.
 #[derive(Default)]
 struct Outcome {
     departed: Vec<Departure>,
@@ -35,7 +35,7 @@ struct Outcome {
 }
 
 /// Drives a link as a simulator does: each packet is offered at its time, and the transmitter
-/// is served whenever the link says so; until `end` nothing is left to do.
+/// is served at the link's times, until `end`, when the link is empty.
 fn drive(link: &mut ScheduledLink, offered: &[Queued], end: Time) -> Outcome {
     let mut outcome = Outcome::default();
     let serve = |link: &mut ScheduledLink, mut now: Time, until: Time, outcome: &mut Outcome| loop {
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn the_link_never_rests_while_packets_wait(offered in traffic()) {
+    fn the_link_is_never_idle_while_packets_wait(offered in traffic()) {
         for discipline in disciplines(40, false) {
             let mut link = link(discipline, LossModel::None);
             let outcome = drive(&mut link, &offered, Time::from_secs_f64(10.0));

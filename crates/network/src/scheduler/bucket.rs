@@ -1,4 +1,4 @@
-//! Policing: whether a packet keeps to what its flow reserved.
+//! Policing: whether a packet conforms to its flow's reservation.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use ontempo_foundation::{Bytes, Rate, Time};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// What a flow promises to keep to: the TSpec of integrated services (RFC 2215, section 3.6).
+/// The traffic that a flow may send: the TSpec of integrated services (RFC 2215, section 3.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficSpec {
     /// Token rate r: more than zero.
     pub rate: Rate,
     /// Bucket depth b: at least the largest packet.
     pub bucket: Bytes,
-    /// Peak rate p, at least r; not policed where `None`.
+    /// Peak rate p, at least r; not policed if `None`.
     pub peak: Option<Rate>,
     /// Minimum policed unit m: a smaller packet counts as one of this size.
     pub smallest: Bytes,
@@ -21,7 +21,7 @@ pub struct TrafficSpec {
     pub largest: Bytes,
 }
 
-/// Why a [`TrafficSpec`] makes no sense.
+/// Why a [`TrafficSpec`] is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrafficSpecError {
     /// The token rate is zero.
@@ -30,7 +30,7 @@ pub enum TrafficSpecError {
     ShallowBucket,
     /// The peak rate is below the token rate.
     LowPeak,
-    /// The smallest unit is larger than the largest packet.
+    /// The minimum policed unit is larger than the maximum packet size.
     Sizes,
 }
 
@@ -60,7 +60,7 @@ pub struct TokenBucket {
     updated: Time,
 }
 
-/// A bucket that is filled at a rate.
+/// A token bucket filled at a rate.
 #[derive(Clone, Copy, Debug)]
 struct Tokens {
     /// Bits per second, which are bits times nanoseconds per nanosecond and 10^9.
@@ -89,7 +89,7 @@ impl TokenBucket {
     /// A meter with a full bucket.
     ///
     /// # Errors
-    /// Where the specification makes no sense.
+    /// If the specification is invalid.
     pub fn new(spec: TrafficSpec) -> Result<Self, TrafficSpecError> {
         if spec.rate.as_bits_per_sec() == 0 {
             return Err(TrafficSpecError::NoRate);

@@ -1,4 +1,4 @@
-//! Class-based queueing: each class its allocation, and what others leave.
+//! Class-based queueing: each class has its allocation, and may borrow what others leave unused.
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
 
@@ -11,26 +11,26 @@ const WEIGHT: f64 = 1.0 / 16.0;
 /// How many packets back to back a class that was idle may send before it is over its limit.
 const BURST: i32 = 16;
 
-/// The packet by which bursts are reckoned.
+/// The packet size from which bursts are computed.
 const MEAN_PACKET: Bytes = Bytes::new(1000);
 
-/// What a class of the full rate of the link may send in one round: a largest Ethernet packet,
+/// Bytes per round for a class with the full rate of the link: ten largest Ethernet packets,
 /// so that even a small class's share of it is not far below one packet.
 const ROUND: f64 = 15_000.0;
 
 /// Class-based queueing with borrowing (Floyd and Van Jacobson, *Link-sharing and resource
 /// management models for packet networks*, 1995), for one level of classes below the link.
 ///
-/// An estimator tells for each class whether it is over its limit: an exponential average of the
-/// time by which its packets follow each other later than its rate asks. A class under its limit
-/// may send. One over it may send only where it borrows and no class under its limit has
-/// something waiting (the paper's formal link-sharing rule); otherwise it waits until its average
-/// has come back. Among those that may, smaller priorities go first, and equal ones by deficit
-/// round robin in proportion to their rates.
+/// An estimator determines for each class whether it is over its limit: an exponential average of
+/// how much later its packets follow each other than its rate requires. A class under its limit
+/// may send. A class over it may send only if it may borrow and no class under its limit has
+/// packets waiting (the paper's formal link-sharing rule); otherwise it waits until its average
+/// has recovered. Among the classes that may send, lower priority numbers go first, and equal
+/// ones share by deficit round robin in proportion to their rates.
 #[derive(Clone, Debug)]
 pub struct Cbq {
     classes: Vec<Class>,
-    /// The class whose turn it is within each priority, found by place.
+    /// The index of the class whose turn it is within each priority.
     turn: usize,
 }
 
@@ -42,16 +42,16 @@ struct Class {
     borrows: bool,
     /// Bytes that it may send in each round.
     quantum: f64,
-    /// Bytes left in its present round.
+    /// Bytes left in its current round.
     deficit: f64,
-    /// Average lateness of its packets against its rate, in seconds; negative where it is over
+    /// Average lateness of its packets against its rate, in seconds; negative if it is over
     /// its limit.
     idle: f64,
-    /// The average's upper bound: what a class saves up while it sends nothing.
-    most_idle: f64,
+    /// The average's upper bound: the credit that it collects while idle.
+    max_idle: f64,
     /// When its last packet began and how large it was.
     last: Option<(Time, Bytes)>,
-    /// From when on it is under its limit again.
+    /// When it will be under its limit again.
     under_limit_from: Time,
 }
 
@@ -59,12 +59,12 @@ impl Cbq {
     /// A scheduler of these classes on a link of this rate.
     ///
     /// # Errors
-    /// Where there is no class, one without a rate, or the rates exceed the link's.
+    /// If there is no class, a class without a rate, or the rates exceed the link's.
     pub fn new(link: Rate, classes: &[ClassParameters]) -> Result<Self, ClassesError> {
         check(classes, link)?;
         let class = |parameters: &ClassParameters| {
             let share = parameters.rate.as_bits_per_sec() as f64 / link.as_bits_per_sec() as f64;
-            let most_idle = most_idle(link, share);
+            let max_idle = max_idle(link, share);
             Class {
                 rate: parameters.rate,
                 queue: ClassQueue::new(parameters),
@@ -72,8 +72,8 @@ impl Cbq {
                 borrows: parameters.borrows,
                 quantum: ROUND * share,
                 deficit: 0.0,
-                idle: most_idle,
-                most_idle,
+                idle: max_idle,
+                max_idle,
                 last: None,
                 under_limit_from: Time::ZERO,
             }
@@ -97,7 +97,7 @@ impl Cbq {
             .map(|class| class.priority)
             .min()?;
         let may = |class: &Class| class.priority == priority && class.may_send(now, unsatisfied);
-        // Each turn adds to the deficit of one that may send, so that a packet is found.
+        // Each turn adds to the deficit of a class that may send, so that a packet is found.
         loop {
             let place = self.turn;
             let class = &mut self.classes[place];
@@ -119,7 +119,7 @@ impl Cbq {
         }
     }
 
-    /// When a packet may leave, seen from `now`; never where none waits.
+    /// When a packet may leave, at `now`; never if none waits.
     pub(super) fn ready_at(&self, now: Time) -> Time {
         let unsatisfied = self.has_unsatisfied(now);
         let waiting = self.classes.iter().filter(|class| !class.queue.is_empty());
@@ -133,7 +133,7 @@ impl Cbq {
         together(self.classes.iter().map(|class| class.queue.occupancy()))
     }
 
-    /// Whether a class under its limit has something waiting.
+    /// Whether a class under its limit has packets waiting.
     fn has_unsatisfied(&self, now: Time) -> bool {
         let is = |class: &Class| !class.queue.is_empty() && class.is_under_limit(now);
         self.classes.iter().any(is)
@@ -150,7 +150,7 @@ impl Class {
         allowed && !self.queue.is_empty()
     }
 
-    /// Takes the first packet and brings the estimator up to date.
+    /// Takes the first packet and updates the estimator.
     fn send(&mut self, now: Time) -> Option<Queued> {
         let packet = self.queue.pop()?;
         if self.queue.is_empty() {
@@ -159,12 +159,12 @@ impl Class {
         if let Some((began, size)) = self.last {
             let due = self.rate.time_to_send(size).as_secs_f64();
             let idle = now.since(began).as_secs_f64() - due;
-            self.idle = (self.idle + WEIGHT * (idle - self.idle)).min(self.most_idle);
+            self.idle = (self.idle + WEIGHT * (idle - self.idle)).min(self.max_idle);
         }
         self.last = Some((now, packet.size));
         self.under_limit_from = now;
         if self.idle < 0.0 {
-            // So late that the next sample takes the average back to zero.
+            // So late that the next sample brings the average back to zero.
             let rest = -self.idle * (1.0 - WEIGHT) / WEIGHT;
             let due = self.rate.time_to_send(packet.size);
             self.under_limit_from = now + due + Duration::from_secs_f64(rest);
@@ -173,10 +173,10 @@ impl Class {
     }
 }
 
-/// What of idle time a class may save up for a burst of [`BURST`] packets (Floyd, *Notes on
+/// The idle credit that allows a class a burst of [`BURST`] packets (Floyd, *Notes on
 /// CBQ and guaranteed service*, 1995): t (1/p - 1) (1 - g^n) / g^n, with t the time of a packet
 /// on the link, p the class's share and g = 1 - [`WEIGHT`].
-fn most_idle(link: Rate, share: f64) -> f64 {
+fn max_idle(link: Rate, share: f64) -> f64 {
     let packet = link.time_to_send(MEAN_PACKET).as_secs_f64();
     let decay = (0..BURST).fold(1.0, |power, _| power * (1.0 - WEIGHT));
     packet * (1.0 / share - 1.0) * (1.0 - decay) / decay

@@ -1,4 +1,4 @@
-//! What schedulers share: classes, their queues, and the packets in them.
+//! Classes of a scheduler, their queues, and the packets in them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,35 +10,35 @@ use crate::{DropReason, Limit, Occupancy, Queued};
 /// One class of a scheduled link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassParameters {
-    /// The rate that the class is given: its weight in fair queueing, its allocation in
+    /// The class's rate: its weight in fair queueing, its allocation in
     /// class-based queueing. More than zero.
     pub rate: Rate,
-    /// What may wait in it; a packet that would pass the limit is dropped.
+    /// Limit of its queue; a packet that would exceed it is dropped.
     pub limit: Limit,
-    /// Where given, a class that has dropped a packet takes no other until fewer than this wait
+    /// If set, a class that has dropped a packet accepts no other until fewer than this wait
     /// in it.
     pub resume: Option<Packets>,
     /// Class-based queueing: classes of a smaller number go first.
     pub priority: u8,
-    /// Class-based queueing: whether it may use what others leave.
+    /// Class-based queueing: whether it may borrow what others leave unused.
     pub borrows: bool,
 }
 
-/// Why classes cannot stand.
+/// Why a set of classes is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassesError {
     /// There is none.
     NoClass,
-    /// A class (by place) has a rate of zero.
+    /// A class (by index) has a rate of zero.
     NoRate(usize),
-    /// Together they are given more than the link has.
+    /// The sum of their rates exceeds the link's rate.
     TooMuch {
-        /// What they are given together.
+        /// Sum of their rates.
         given: Rate,
         /// The link's rate.
         link: Rate,
     },
-    /// The link is unlimited, so that there is nothing to share.
+    /// The link is unlimited, so that there is no rate to share.
     Unlimited,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for ClassesError {
 
 impl std::error::Error for ClassesError {}
 
-/// Whether `classes` can share a link of `rate`.
+/// Checks whether `classes` can share a link of `rate`.
 pub(super) fn check(classes: &[ClassParameters], rate: Rate) -> Result<(), ClassesError> {
     if rate == Rate::UNLIMITED {
         return Err(ClassesError::Unlimited);
@@ -77,14 +77,14 @@ pub(super) fn check(classes: &[ClassParameters], rate: Rate) -> Result<(), Class
     Ok(())
 }
 
-/// First in, first out, up to a limit; each packet with a tag of the discipline's.
+/// A first-in first-out queue with a limit; each packet with a tag of the discipline.
 #[derive(Clone, Debug)]
 pub(super) struct ClassQueue<Tag> {
     waiting: VecDeque<(Queued, Tag)>,
     bytes: Bytes,
     limit: Limit,
     resume: Option<Packets>,
-    /// Whether it has dropped a packet and waits until it may take others again.
+    /// Whether it has dropped a packet and waits until it may accept others again.
     refusing: bool,
 }
 
@@ -94,7 +94,7 @@ impl<Tag: Copy> ClassQueue<Tag> {
         Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit, resume, refusing: false }
     }
 
-    /// Whether there is no room for a packet of this size.
+    /// Whether a packet of this size exceeds the limit.
     pub(super) fn is_full_for(&self, size: Bytes) -> bool {
         self.limit.is_exceeded_by(self.occupancy(), size)
     }
@@ -130,7 +130,7 @@ impl<Tag: Copy> ClassQueue<Tag> {
     }
 }
 
-/// What waits in several queues.
+/// The sum of several queues.
 pub(super) fn together(each: impl Iterator<Item = Occupancy>) -> Occupancy {
     each.fold(Occupancy::default(), |sum, one| Occupancy {
         packets: sum.packets + one.packets,

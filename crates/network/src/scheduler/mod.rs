@@ -1,7 +1,7 @@
-//! Schedulers: of several classes' packets, which one leaves next.
+//! Schedulers: which of several classes sends the next packet.
 //!
-//! Which class a packet belongs to is not theirs to know: [`Reserving`] finds it by the packet's
-//! flow, polices what is reserved, and is the [`Discipline`](crate::Discipline) of a scheduled
+//! Classification is done elsewhere: [`Reserving`] finds a packet's class by its
+//! flow, polices reservations, and is the [`Discipline`](crate::Discipline) of a scheduled
 //! link.
 
 mod bucket;
@@ -32,11 +32,11 @@ pub enum Scheduler {
 }
 
 impl Scheduler {
-    /// Takes a packet to the end of the queue of the class at this place.
+    /// Appends a packet to the queue of the class at this index.
     ///
     /// # Errors
-    /// Where the class's queue is at its limit ([`DropReason::QueueFull`]): the packet is
-    /// dropped, as is one of a class that there is not.
+    /// If the class's queue is at its limit ([`DropReason::QueueFull`]) or the class does not
+    /// exist: the packet is dropped.
     pub fn enqueue(&mut self, now: Time, class: usize, packet: Queued) -> Result<(), DropReason> {
         match self {
             Self::Wfq(wfq) => wfq.enqueue(now, class, packet),
@@ -44,7 +44,7 @@ impl Scheduler {
         }
     }
 
-    /// The packet whose transmission begins at `now`; `None` where nothing waits or nothing may
+    /// The packet whose transmission begins at `now`; `None` if nothing waits or nothing may
     /// leave yet.
     pub fn dequeue(&mut self, now: Time) -> Option<Queued> {
         match self {
@@ -53,7 +53,7 @@ impl Scheduler {
         }
     }
 
-    /// When a packet may leave, seen from `now`; never where none waits.
+    /// When a packet may leave, at `now`; never if none waits.
     pub fn ready_at(&self, now: Time) -> Time {
         match self {
             Self::Wfq(wfq) if wfq.occupancy().packets.get() == 0 => Time::NEVER,
@@ -62,7 +62,7 @@ impl Scheduler {
         }
     }
 
-    /// What waits, over all classes.
+    /// The packets waiting, over all classes.
     pub fn occupancy(&self) -> Occupancy {
         match self {
             Self::Wfq(wfq) => wfq.occupancy(),

@@ -1,4 +1,4 @@
-//! Reservations on a link: classification by flow, policing, and a scheduler behind both.
+//! Reservations on a link: classification by flow, policing, and a scheduler.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::{Chosen, Discipline, Dropped, Occupancy, Queued};
 
 /// The discipline of a link with reservations (RFC 1633: classifier, policing, scheduler).
 ///
-/// A packet of a flow with a reservation that keeps to its token bucket goes to the class of the
+/// A packet of a flow with a reservation that conforms to its token bucket goes to the class of the
 /// reservation; one that does not is best effort (RFC 2211, section 3, and RFC 2212, section
-/// 6), like those of other flows. A flow's excess may thus be overtaken by what conforms.
+/// 6), like those of other flows. A flow's conforming packets may thus overtake its excess.
 #[derive(Debug)]
 pub struct Reserving {
     scheduler: Scheduler,
-    /// The class of packets whose flow has none of its own.
+    /// The class of packets whose flow has no other.
     best_effort: usize,
     /// Classes of flows without a reservation, and of their excess.
     own: BTreeMap<u32, usize>,
@@ -30,17 +30,17 @@ struct Reserved {
 }
 
 impl Reserving {
-    /// Nothing is reserved yet: all packets go to the class at place `best_effort`.
+    /// No reservations yet: all packets go to the class at index `best_effort`.
     pub fn new(scheduler: Scheduler, best_effort: usize) -> Self {
         Self { scheduler, best_effort, own: BTreeMap::new(), reserved: BTreeMap::new() }
     }
 
-    /// Gives `flow` what it has reserved: the class at this place, for what `meter` lets pass.
+    /// Reserves the class at this index for the packets of `flow` that conform to `meter`.
     pub fn reserve(&mut self, flow: u32, class: usize, meter: TokenBucket) {
         self.reserved.insert(flow, Reserved { class, meter });
     }
 
-    /// Gives what of `flow` is not reserved the class at this place.
+    /// Puts the unreserved packets of `flow` into the class at this index.
     pub fn separate(&mut self, flow: u32, class: usize) {
         self.own.insert(flow, class);
     }

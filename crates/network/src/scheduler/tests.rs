@@ -29,13 +29,13 @@ fn both(classes: &[ClassParameters]) -> [Scheduler; 2] {
     ]
 }
 
-/// One packet: when it came, its class, its size.
+/// One packet: when it arrived, its class, its size.
 type Arrival = (Time, usize, u64);
 
-/// What left: when its transmission began and ended, and the packet's place among the arrivals.
+/// A departure: when transmission began and ended, and the packet's index among the arrivals.
 type Departure = (Time, Time, usize);
 
-/// Runs a link of rate [`LINK`] until all has left.
+/// Runs a link of rate [`LINK`] until it is empty.
 fn run(scheduler: &mut Scheduler, arrivals: &[Arrival]) -> Vec<Departure> {
     let mut departures = Vec::new();
     let mut free = Time::ZERO;
@@ -71,7 +71,7 @@ fn arrivals(classes: usize) -> impl Strategy<Value = Vec<Arrival>> {
     })
 }
 
-/// When the fluid finishes each packet: a reference by small steps of exact arithmetic.
+/// When the fluid model finishes each packet: a reference by small steps of exact arithmetic.
 fn fluid(rates: &[f64], arrivals: &[Arrival]) -> Vec<f64> {
     let link = LINK.as_bits_per_sec() as f64;
     let mut queues: Vec<std::collections::VecDeque<(usize, f64)>> =
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_within_its_bucket_waits_no_longer_than_parekh_and_gallager_say(
+    fn a_flow_within_its_bucket_meets_the_delay_bound_of_parekh_and_gallager(
         greedy in 100u64..1500, bucket in 1500u64..20_000, gaps in proptest::collection::vec(0u64..60_000, 1..60),
     ) {
         let rate = Rate::from_bits_per_sec(300_000);
@@ -171,7 +171,7 @@ proptest! {
                 arrivals.push((now, 0, 1000));
             }
         }
-        // The other class has always something to send.
+        // The other class is always backlogged.
         let crowd = 2 * now.as_nanos() / LINK.time_to_send(Bytes::new(greedy)).as_nanos() + 200;
         arrivals.extend((0..crowd).map(|_| (Time::ZERO, 1, greedy)));
         arrivals.sort_by_key(|arrival| arrival.0);
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn a_guaranteed_flow_waits_no_longer_than_rfc_2212_says(
+    fn a_guaranteed_flow_meets_the_delay_bound_of_rfc_2212(
         reserved in 300u64..700, peak in 700u64..2_000, bucket in 1_500u64..20_000,
         greedy in 100..=MAX_PACKET, gaps in proptest::collection::vec(0u64..80_000, 1..60),
     ) {
@@ -198,7 +198,7 @@ proptest! {
         let mut now = Time::ZERO;
         let mut arrivals: Vec<Arrival> = Vec::new();
         for gap in gaps {
-            // Each burst as fast as the peak rate lets it come, until the bucket is empty.
+            // Each burst at the peak rate, until the bucket is empty.
             now += Duration::from_micros(gap);
             while meter.conforms(now, Bytes::new(size)) {
                 arrivals.push((now, 0, size));
@@ -235,7 +235,7 @@ proptest! {
                 }
             }
             let mut now = Time::ZERO;
-            // 2.5 s: less than any class has waiting.
+            // 2.5 s: no class becomes empty in that time.
             while now < Time::from_secs_f64(2.5) {
                 now = scheduler.ready_at(now);
                 let packet = scheduler.dequeue(now).unwrap();
@@ -245,8 +245,8 @@ proptest! {
             let total: f64 = sent.iter().sum();
             for (sent, rate) in sent.iter().zip(rates) {
                 let share = total * rate as f64 / 1000.0;
-                // Class-based queueing lets each class have its round, and the burst of 16 packets
-                // of 1,000 bytes that it may have saved up.
+                // Class-based queueing lets each class finish its round, and the burst of 16
+                // packets of 1,000 bytes that it may have saved up.
                 let slack = match scheduler {
                     Scheduler::Wfq(_) => 2.0 * MAX_PACKET as f64,
                     Scheduler::Cbq(_) => 15.0 * rate as f64 + 16_000.0,
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn what_conforms_stays_below_the_bucket_and_the_peak(
+    fn conforming_traffic_stays_below_the_bucket_and_the_peak(
         packets in proptest::collection::vec((0u64..5_000, 1u64..2000), 1..200),
     ) {
         let spec = TrafficSpec {
@@ -316,7 +316,7 @@ fn a_class_over_its_limit_gives_way_to_one_under_it_whatever_their_priority() {
 }
 
 #[test]
-fn what_passes_a_class_s_limit_is_dropped_and_others_have_their_room() {
+fn packets_beyond_a_class_limit_are_dropped_and_other_classes_unaffected() {
     let narrow = ClassParameters { limit: Limit::packets(Packets::new(2)), ..class(500) };
     for mut scheduler in both(&[narrow, class(500)]) {
         let mut offer = |class| scheduler.enqueue(Time::ZERO, class, packet(0, 1000));
@@ -328,7 +328,7 @@ fn what_passes_a_class_s_limit_is_dropped_and_others_have_their_room() {
 }
 
 #[test]
-fn a_class_that_dropped_takes_nothing_until_it_has_drained() {
+fn a_class_that_dropped_accepts_nothing_until_it_has_drained() {
     let narrow = ClassParameters {
         limit: Limit::packets(Packets::new(4)),
         resume: Some(Packets::new(2)),
@@ -355,7 +355,7 @@ fn a_class_that_dropped_takes_nothing_until_it_has_drained() {
 }
 
 #[test]
-fn classes_that_cannot_stand_are_refused_with_a_reason() {
+fn invalid_classes_are_refused_with_a_reason() {
     let refuse = |classes: &[ClassParameters]| Wfq::new(LINK, classes).unwrap_err().to_string();
     assert_eq!(refuse(&[]), "a scheduler needs at least one class");
     assert_eq!(refuse(&[class(1), class(0)]), "class 1 has a rate of zero");
@@ -366,7 +366,7 @@ fn classes_that_cannot_stand_are_refused_with_a_reason() {
 }
 
 #[test]
-fn what_exceeds_a_reservation_waits_among_the_unreserved_and_flows_keep_their_classes() {
+fn the_excess_of_a_reservation_is_best_effort_and_flows_keep_their_classes() {
     let wfq = Wfq::new(LINK, &[class(400), class(600)]).unwrap();
     let spec = TrafficSpec {
         rate: Rate::from_bits_per_sec(600_000),

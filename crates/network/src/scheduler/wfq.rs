@@ -1,4 +1,4 @@
-//! Weighted fair queueing: packets leave in the order in which a fluid would have finished them.
+//! Weighted fair queueing: packets leave in the order in which a fluid model would finish them.
 
 use ontempo_foundation::{Rate, Time};
 
@@ -8,11 +8,11 @@ use crate::{DropReason, Occupancy, Queued};
 /// Packet-by-packet generalized processor sharing (Demers, Keshav and Shenker, 1989; Parekh and
 /// Gallager, 1993).
 ///
-/// Imagine the link as a fluid that serves all classes that have something to send at once, each
-/// in proportion to its rate. A packet is tagged, as it comes, with the virtual time at which the
-/// fluid would finish it, and the smallest tag leaves first. Virtual time passes at the link's
+/// The fluid model serves all backlogged classes of the link at once, each
+/// in proportion to its rate. A packet is tagged on arrival with the virtual time at which the
+/// fluid would finish it, and the smallest tag leaves first. Virtual time advances at the link's
 /// rate over the sum of the rates of the classes that the fluid still serves, so that a lone
-/// class gets the whole link. No packet leaves later than in the fluid by more than the
+/// class gets the full rate. No packet leaves later than in the fluid by more than the
 /// transmission of one largest packet.
 #[derive(Clone, Debug)]
 pub struct Wfq {
@@ -21,7 +21,7 @@ pub struct Wfq {
     link: f64,
     /// Virtual time: bits that the fluid has served per unit of rate, in seconds.
     virtual_time: f64,
-    /// When `virtual_time` was last brought up to date.
+    /// When `virtual_time` was last updated.
     updated: Time,
 }
 
@@ -30,7 +30,7 @@ struct Class {
     /// In bits per second.
     rate: f64,
     queue: ClassQueue<f64>,
-    /// The virtual time at which the fluid finishes the last packet that came; the fluid serves
+    /// The virtual time at which the fluid finishes the last packet that arrived; the fluid serves
     /// the class until then.
     finish: f64,
 }
@@ -39,7 +39,7 @@ impl Wfq {
     /// A scheduler of these classes on a link of this rate.
     ///
     /// # Errors
-    /// Where there is no class, one without a rate, or the rates exceed the link's.
+    /// If there is no class, a class without a rate, or the rates exceed the link's.
     pub fn new(link: Rate, classes: &[ClassParameters]) -> Result<Self, ClassesError> {
         check(classes, link)?;
         let class = |parameters: &ClassParameters| Class {
@@ -77,7 +77,7 @@ impl Wfq {
         let tag = |class: &Class| class.queue.front().map(|(_, finish)| *finish);
         let tags = self.classes.iter().enumerate();
         let tags = tags.filter_map(|(place, class)| Some((tag(class)?, place)));
-        // Of equal tags the first class goes first.
+        // Of equal tags, the first class goes first.
         let (_, first) = tags.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
         self.classes[first].queue.pop()
     }
@@ -86,7 +86,7 @@ impl Wfq {
         together(self.classes.iter().map(|class| class.queue.occupancy()))
     }
 
-    /// Lets the fluid flow until `now`: in steps, since its rate rises as it finishes a class.
+    /// Advances the fluid model to `now`: in steps, since its rate rises as it finishes a class.
     fn advance(&mut self, now: Time) {
         let mut left = now.since(self.updated).as_secs_f64();
         self.updated = now;
@@ -107,7 +107,7 @@ impl Wfq {
             left -= span;
         }
         if self.classes.iter().all(|class| class.queue.is_empty()) {
-            // A busy period ends: begin anew, so that virtual time keeps its precision.
+            // A busy period ends: reset, so that virtual time keeps its precision.
             self.virtual_time = 0.0;
             self.classes.iter_mut().for_each(|class| class.finish = 0.0);
         }

@@ -1,8 +1,9 @@
-//! From the threads of connections to Python's event loop.
+//! Notifications from the threads of connections to Python's event loop.
 //!
-//! A thread that carries packets never waits for the interpreter's lock, which another thread may
-//! hold for milliseconds, or for ever once the interpreter ends. It records which object has changed
-//! and writes a byte to a socket that the event loop watches; the loop then polls that object.
+//! A thread that sends and receives packets never waits for the interpreter's lock, which another
+//! thread may hold for milliseconds, or for ever once the interpreter ends. It records which object
+//! has changed and writes a byte to a socket that the event loop watches; the loop then polls that
+//! object.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -14,12 +15,12 @@ use std::thread;
 
 use pyo3::prelude::*;
 
-/// A panic elsewhere leaves the value whole: no change of ours stops half-way.
+/// Locks a value, ignoring poisoning: no change can panic half-way.
 pub(crate) fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What has changed since the loop last asked.
+/// The objects changed since the last [`Waker::take`].
 struct Changes {
     pending: Mutex<Pending>,
     writer: UnixStream,
@@ -44,13 +45,13 @@ impl Notifier {
         let mut pending = lock(&self.changes.pending);
         let is_first = pending.changed.is_empty();
         if pending.changed.insert(self.key) && is_first {
-            // The socket holds at most one byte, so there is room; a write fails only when the loop
-            // is gone.
+            // The socket buffers at most one byte, so it is never full; a write fails only when the
+            // loop has ended.
             let _ = (&self.changes.writer).write(&[0]);
         }
     }
 
-    /// What the endpoint calls at each change.
+    /// The hook that the endpoint calls at each change.
     pub(super) fn hook(&self) -> impl Fn() + Send + Sync + 'static {
         let notifier = self.clone();
         move || notifier.notify()
@@ -65,14 +66,14 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// A notifier for a new object, with a key of its own.
+    /// A notifier with a new key for a new object.
     pub(crate) fn notifier(&self) -> Notifier {
         let mut pending = lock(&self.changes.pending);
         pending.last_key += 1;
         Notifier { changes: Arc::clone(&self.changes), key: pending.last_key }
     }
 
-    /// Runs `work` on a thread of its own; `finish` converts its result for Python.
+    /// Runs `work` on a new thread; `finish` converts its result for Python.
     pub(crate) fn spawn<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,
@@ -81,7 +82,7 @@ impl Waker {
         let notifier = self.notifier();
         let result = PendingResult { key: notifier.key, finish: Arc::default() };
         let slot = Arc::clone(&result.finish);
-        thread::Builder::new().name("ontempo-answer".to_owned()).spawn(move || {
+        thread::Builder::new().name("ontempo-work".to_owned()).spawn(move || {
             let done = work();
             *lock(&slot) = Some(Box::new(move |py| finish(py, done)));
             notifier.notify();
@@ -108,7 +109,7 @@ impl Waker {
 
     /// The keys of the objects that have changed since the last call.
     fn take(&self) -> Vec<u64> {
-        // The byte goes first: what changes from here on brings another one, or is seen below.
+        // The byte is read first: a later change writes another one or is returned below.
         let _ = (&self.reader).read(&mut [0; 16]);
         std::mem::take(&mut lock(&self.changes.pending).changed).into_iter().collect()
     }
@@ -126,14 +127,14 @@ pub(crate) struct PendingResult {
 
 #[pymethods]
 impl PendingResult {
-    /// The result, alone in a tuple; `None` until it is there.
+    /// The result in a tuple of one; `None` while the work is running.
     fn take(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>,)>> {
         let finish = lock(&self.finish).take();
         finish.map(|finish| Ok((finish(py)?,))).transpose()
     }
 }
 
-/// A value whose drop may wait for a thread: it is dropped on a thread of its own.
+/// A value whose drop may block: it is dropped on a new thread.
 pub(super) struct BackgroundDrop<T: Send + 'static>(Option<T>);
 
 impl<T: Send + 'static> BackgroundDrop<T> {
@@ -149,7 +150,7 @@ impl<T: Send + 'static> BackgroundDrop<T> {
 impl<T: Send + 'static> Drop for BackgroundDrop<T> {
     fn drop(&mut self) {
         if let Some(value) = self.0.take() {
-            // Where there is no thread left, it is dropped here.
+            // If no thread can be started, the value is dropped here.
             let _ = thread::Builder::new().spawn(move || drop(value));
         }
     }
@@ -159,7 +160,7 @@ impl<T: Send + 'static> Deref for BackgroundDrop<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // Only `take` and dropping leave nothing, and both have the value for themselves.
-        self.0.as_ref().expect("there until it is dropped")
+        // Only `take` and `drop` remove the value, and nothing can borrow it afterwards.
+        self.0.as_ref().expect("present until it is dropped")
     }
 }

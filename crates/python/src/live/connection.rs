@@ -17,7 +17,7 @@ use super::options::OptionsFields;
 use super::statistics::ConnectionStatistics;
 use super::{closed, failure};
 
-/// The address of a host that is a number already, and a port.
+/// A socket address from a numeric IP address and a port.
 pub(crate) fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
     let ip: IpAddr = host
         .parse()
@@ -49,8 +49,8 @@ pub(crate) fn begin(
     let notifier = waker.get().notifier();
     let work =
         move || Pending::begin(remote, &name, &trust, token, &options).map(BackgroundDrop::new);
-    waker.get().spawn(work, move |py, begun| {
-        let pending = LiveConnecting::new(begun.map_err(failure)?, &notifier);
+    waker.get().spawn(work, move |py, started| {
+        let pending = LiveConnecting::new(started.map_err(failure)?, &notifier);
         Ok(Py::new(py, pending)?.into_any())
     })
 }
@@ -74,10 +74,10 @@ impl LiveConnecting {
 impl LiveConnecting {
     /// The connection, once; `None` until the handshake is complete.
     fn take(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveConnection>> {
-        let mut held = lock(&self.pending);
-        let Some(pending) = &*held else { return Ok(None) };
+        let mut slot = lock(&self.pending);
+        let Some(pending) = &*slot else { return Ok(None) };
         let Some(result) = py.detach(|| pending.wait(Some(Wall::ZERO))) else { return Ok(None) };
-        let pending = held.take().and_then(BackgroundDrop::take);
+        let pending = slot.take().and_then(BackgroundDrop::take);
         result.map_err(failure)?;
         Ok(pending.map(|pending| LiveConnection::new(pending.connection(), waker)))
     }
@@ -146,7 +146,7 @@ impl LiveConnection {
         })
     }
 
-    /// The next flow that the peer has opened; `None` where there is none.
+    /// The next flow that the peer has opened; `None` if there is none.
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<LiveReceiveFlow>> {
         let connection = self.get()?;
         let flow = py.detach(|| connection.accept_flow_within(Wall::ZERO));
@@ -154,12 +154,12 @@ impl LiveConnection {
         Ok(flow.map(|flow| LiveReceiveFlow::new(flow, &waker.notifier())))
     }
 
-    /// Why it was closed or lost, in a sentence; `None` while it is open.
+    /// A sentence that explains why it was closed or lost; `None` while it is open.
     fn closed_because(&self) -> Option<String> {
         self.is_closed().map(|closed| closed.sentence)
     }
 
-    /// The same as the name of a `CloseReason`.
+    /// The name of its `CloseReason`; `None` while it is open.
     fn close_reason(&self) -> Option<&'static str> {
         self.is_closed().map(|closed| closed.reason.name())
     }
@@ -172,14 +172,14 @@ impl LiveConnection {
         waker.spawn(move || connection.statistics(), finish)
     }
 
-    /// Closes it and sends the peer the reason; the result is there once that is done.
+    /// Closes it and sends the reason to the peer; the result follows once that is done.
     fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(connection) = lock(&self.connection).take() else { return Ok(None) };
         let work = move || {
             connection.close(&reason);
             // Returns after the thread has processed the closing.
             connection.statistics();
-            // Where nothing else has the socket, this ends its thread.
+            // If nothing else uses the socket, this ends its thread.
             drop(Arc::try_unwrap(connection).map(BackgroundDrop::take));
         };
         waker.spawn(work, |py, ()| Ok(py.None())).map(Some)

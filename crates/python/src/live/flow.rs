@@ -30,10 +30,10 @@ const RELIABILITIES: [(&str, Reliability); 3] = [
     (Reliability::None.name(), Reliability::None),
 ];
 
-/// Numbers of dropped units that wait to be asked for; beyond, the oldest are forgotten.
+/// Maximum stored numbers of dropped units; beyond it the oldest are discarded.
 const MAX_DROPPED: usize = 4096;
 
-/// How a flow is delivered, from Python's names.
+/// The configuration of a flow, from Python's names.
 pub(super) fn config(order: &str, reliability: &str, label: String) -> PyResult<FlowConfig> {
     let order = choice("order", order, &ORDERS)?;
     let reliability = choice("reliability", reliability, &RELIABILITIES)?;
@@ -123,9 +123,9 @@ impl LiveReceiveFlow {
     }
 }
 
-/// A unit, as Python's data class takes it.
+/// The fields of a received unit, in the order of Python's data class.
 #[derive(IntoPyObject)]
-pub(crate) struct Arrived<'py>(
+pub(crate) struct ReceivedUnit<'py>(
     u64,
     Bound<'py, PyBytes>,
     Option<f64>,
@@ -135,7 +135,7 @@ pub(crate) struct Arrived<'py>(
     Vec<u64>,
 );
 
-impl<'py> Arrived<'py> {
+impl<'py> ReceivedUnit<'py> {
     fn new(py: Python<'py>, unit: Unit) -> Self {
         let Unit { id, data, sent, arrived, lifetime, priority, missing } = unit;
         let lifetime = lifetime.map(Duration::as_secs_f64);
@@ -153,12 +153,14 @@ impl LiveReceiveFlow {
         (order, name(&RELIABILITIES, &config.reliability), config.label.clone())
     }
 
-    /// The next unit; `None` while there is none. Raises `StopAsyncIteration` where the flow is over.
-    fn try_receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrived<'py>>> {
+    /// The next unit; `None` while there is none. Raises `StopAsyncIteration` at the end.
+    fn try_receive<'py>(&self, py: Python<'py>) -> PyResult<Option<ReceivedUnit<'py>>> {
         loop {
             match py.detach(|| self.flow.receive_within(Wall::ZERO)) {
                 None => return Ok(None),
-                Some(Ok(Some(Delivery::Unit(unit)))) => return Ok(Some(Arrived::new(py, unit))),
+                Some(Ok(Some(Delivery::Unit(unit)))) => {
+                    return Ok(Some(ReceivedUnit::new(py, unit)));
+                }
                 Some(Ok(Some(Delivery::Dropped(number)))) => {
                     let mut dropped = lock(&self.dropped);
                     if dropped.len() >= MAX_DROPPED {
@@ -172,8 +174,7 @@ impl LiveReceiveFlow {
         }
     }
 
-    /// Numbers of units that the sender dropped, as far as units have been received, since the last
-    /// call.
+    /// Numbers of units that the sender dropped, seen by `try_receive` since the last call.
     fn dropped(&self) -> Vec<u64> {
         std::mem::take(&mut *lock(&self.dropped)).into()
     }

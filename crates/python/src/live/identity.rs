@@ -26,7 +26,7 @@ impl Identity {
         ontempo_transport::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
     }
 
-    /// The certificate chain and private key of two texts in PEM; of one that has both.
+    /// The certificate chain and private key from PEM texts, or from one text that has both.
     #[staticmethod]
     #[pyo3(signature = (chain, key=None))]
     fn from_pem(chain: &[u8], key: Option<&[u8]>) -> PyResult<Self> {
@@ -34,7 +34,7 @@ impl Identity {
         read.map(Self).map_err(|error| unusable(&error))
     }
 
-    /// The certificate and key of a file, which is created where it is missing.
+    /// The certificate and key of a file, which is created if it does not exist.
     #[staticmethod]
     fn load_or_create(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let found = py.detach(|| ontempo_transport::Identity::kept(&path, &["localhost"]));
@@ -58,7 +58,7 @@ pub(crate) struct Trust(pub(crate) ontempo_transport::Trust);
 
 #[pymethods]
 impl Trust {
-    /// By its certificate's fingerprint.
+    /// Accept the certificate with this fingerprint.
     #[staticmethod]
     fn fingerprint(text: &str) -> PyResult<Self> {
         let parsed = text.parse::<ontempo_transport::Fingerprint>();
@@ -66,13 +66,13 @@ impl Trust {
         Ok(Self(ontempo_transport::Trust::Fingerprint(parsed)))
     }
 
-    /// By one of these certificates, in PEM, having signed its own.
+    /// Accept certificates signed by one of these, in PEM.
     #[staticmethod]
     fn roots(pem: &[u8]) -> PyResult<Self> {
         ontempo_transport::Trust::from_pem(pem).map(Self).map_err(|error| unusable(&error))
     }
 
-    /// Any certificate: for tests.
+    /// Accept any certificate; only for tests.
     #[staticmethod]
     fn insecure() -> Self {
         Self(ontempo_transport::Trust::Anybody)

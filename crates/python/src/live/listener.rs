@@ -13,7 +13,8 @@ use super::identity::Identity;
 use super::options::OptionsFields;
 use super::{closed, failure};
 
-/// Listens; without a host at every address of this machine. The result is a `LiveListener`.
+/// Listens at an address, or at all addresses of this host if none is given. The result is a
+/// `LiveListener`.
 #[pyfunction]
 pub(crate) fn bind(
     at: (Option<String>, u16),
@@ -84,7 +85,7 @@ impl LiveListener {
         }))
     }
 
-    /// Stops accepting; the result is there once that is done.
+    /// Stops accepting; the result follows once that is done.
     fn close(&self, waker: &Waker) -> PyResult<Option<PendingResult>> {
         let Some(listener) = lock(&self.listener).take() else { return Ok(None) };
         let work = move || drop(Arc::try_unwrap(listener).map(BackgroundDrop::take));

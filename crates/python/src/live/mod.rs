@@ -1,7 +1,7 @@
-//! Connections for Python's event loops: `ontempo_transport::live`, asked without waiting.
+//! Connections for Python's event loops: `ontempo_transport::live` without blocking calls.
 //!
-//! No call waits. Each object has a key; a [`Waker`] lists the keys of the objects that have changed
-//! and should be polled again. `python/ontempo/live` makes coroutines of that.
+//! No call blocks. Each object has a key; a [`Waker`] lists the keys of the objects that have
+//! changed and should be polled again. `python/ontempo/live` makes coroutines from it.
 
 mod bridge;
 mod connection;
@@ -33,7 +33,7 @@ pub(crate) mod errors {
     import_exception!(ontempo.live.errors, UnitError);
 }
 
-/// The exception that an error is.
+/// The Python exception for an error.
 fn failure(error: Error) -> PyErr {
     let (sentence, reason) = (error.to_string(), error.close_reason().map(CloseReason::name));
     match error {
@@ -42,7 +42,7 @@ fn failure(error: Error) -> PyErr {
         Error::NotConnected { .. } => errors::NotConnectedError::new_err((sentence, reason)),
         Error::Closed(_) => errors::ClosedError::new_err((sentence, reason)),
         Error::Unit(_) => errors::UnitError::new_err(sentence),
-        // There may be more kinds one day.
+        // The error type is non-exhaustive.
         _ => errors::EndpointError::new_err(sentence),
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn closed() -> PyErr {
     over(&Closed::by_this_side())
 }
 
-/// The exception of a connection that is over.
+/// The exception for a connection that was closed or lost.
 pub(crate) fn over(closed: &Closed) -> PyErr {
     failure(Error::Closed(closed.clone()))
 }

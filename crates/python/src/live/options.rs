@@ -8,7 +8,7 @@ use ontempo_transport::{AckRequest, Configuration, Congestion, CongestionName};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// `ontempo.live.Options`, field by field.
+/// The fields of `ontempo.live.Options`.
 #[derive(FromPyObject, IntoPyObject)]
 pub(crate) struct OptionsFields {
     congestion: String,
@@ -51,17 +51,18 @@ pub(super) fn name<T: PartialEq>(known: &[(&'static str, T)], value: &T) -> &'st
     known.iter().find(|(_, known)| known == value).map_or("", |&(name, _)| name)
 }
 
-fn wrong(field: &str, error: impl std::fmt::Display) -> PyErr {
+/// A `ValueError` that names the field.
+fn invalid(field: &str, error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{field}: {error}"))
 }
 
 impl OptionsFields {
     fn congestion(&self) -> PyResult<Congestion> {
         let name: CongestionName =
-            self.congestion.parse().map_err(|error| wrong("congestion", error))?;
+            self.congestion.parse().map_err(|error| invalid("congestion", error))?;
         let set = self.congestion_parameters.iter();
         name.with(set.map(|(name, value)| (name.as_str(), value.as_str())))
-            .map_err(|error| wrong("congestion_parameters", error))
+            .map_err(|error| invalid("congestion_parameters", error))
     }
 
     pub(super) fn options(&self) -> PyResult<Options> {
@@ -83,7 +84,7 @@ impl OptionsFields {
         all.connections = self.connections;
         all.half_open = self.half_open;
         all.retry = self.retry;
-        options.socket.dscp = self.dscp.parse().map_err(|error| wrong("dscp", error))?;
+        options.socket.dscp = self.dscp.parse().map_err(|error| invalid("dscp", error))?;
         options.driver.precise = self.precise;
         Ok(options)
     }
@@ -117,7 +118,7 @@ impl OptionsFields {
     }
 }
 
-/// Raises `ValueError` where an option has an unknown value.
+/// Raises `ValueError` if an option has an unknown value.
 #[pyfunction]
 pub(crate) fn check_options(options: OptionsFields) -> PyResult<()> {
     options.options().map(|_| ())

@@ -1,4 +1,4 @@
-//! Statistics, as the dictionaries of which Python makes its data classes.
+//! Statistics, converted to dictionaries from which Python makes its data classes.
 
 use ontempo_foundation::Duration;
 use pyo3::prelude::*;

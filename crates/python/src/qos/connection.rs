@@ -13,47 +13,48 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use super::carried::{ClientCarrier, no_carrier, set_timeouts};
 use super::errors::{DisagreementError, UnitError};
 use super::event::QosEvents;
-use super::figures::{Delivered, direction, reservation_name};
 use super::specification::{QosOptionsFields, SpecificationFields};
+use super::statistics::{DeliveryFields, direction, reservation_name};
+use super::transport::{ClientTransport, set_timeouts, unknown_transport};
 use super::{closed as closed_by, failure};
 use crate::live::{
     Notifier, PendingResult, Trust, Waker, address, closed, lock, over, parts, token,
 };
 
-/// Limits of what was received and not yet taken by the program; beyond them the network is not
-/// read, so that TCP and QUIC hold the sender back.
+/// Maximum messages and bytes queued for the program; beyond them the socket is not read, which
+/// causes backpressure over TCP and QUIC.
 const MAX_READY: usize = 256;
 const MAX_READY_BYTES: usize = 256 << 10;
 
 /// A received message: its data, its sequence number and its delay in seconds.
 struct ReceivedMessage(Vec<u8>, u64, f64);
 
-/// What the program and the threads of a connection share.
+/// State shared by the program and the threads of a connection.
 #[derive(Default)]
 struct State {
     ready: VecDeque<ReceivedMessage>,
     ready_bytes: usize,
-    /// The other end has finished sending, or why receiving failed.
-    ended: Option<Result<(), Closed>>,
+    /// `Ok` after the peer has finished sending; `Err` if receiving failed.
+    receive_end: Option<Result<(), Closed>>,
     is_writing: bool,
-    /// The message that waits for the writing thread.
-    slot: Option<PyBackedBytes>,
-    failed: Option<Closed>,
-    /// Messages that still arrive are dropped.
+    /// The message queued for the writing thread.
+    outgoing: Option<PyBackedBytes>,
+    /// Why sending failed.
+    send_error: Option<Closed>,
+    /// The connection is closing: received messages are discarded.
     is_ending: bool,
     is_closed: bool,
 }
 
 impl State {
     fn has_sent(&self) -> bool {
-        !self.is_writing || self.failed.is_some()
+        !self.is_writing || self.send_error.is_some()
     }
 
     fn is_over(&self) -> bool {
-        self.ended.is_some() || self.failed.is_some()
+        self.receive_end.is_some() || self.send_error.is_some()
     }
 }
 
@@ -75,10 +76,10 @@ impl Shared {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something, but not for ever: `false` where it does not come.
-    fn wait_until(&self, until: Instant, is_so: fn(&State) -> bool) -> bool {
+    /// Waits until `condition` is true; false if it is not by `until`.
+    fn wait_until(&self, until: Instant, condition: fn(&State) -> bool) -> bool {
         let mut state = lock(&self.state);
-        while !is_so(&state) {
+        while !condition(&state) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -90,13 +91,14 @@ impl Shared {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+/// True if the call can be repeated: a timeout or an interruption.
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Receives messages until either side ends the connection.
-fn read(carried: &AnySocket, shared: &Shared) {
-    let mut buffer = vec![0; carried.most_received()];
+fn read(socket: &AnySocket, shared: &Shared) {
+    let mut buffer = vec![0; socket.most_received()];
     loop {
         {
             let mut state = lock(&shared.state);
@@ -110,7 +112,7 @@ fn read(carried: &AnySocket, shared: &Shared) {
                 return;
             }
         }
-        match carried.receive_message(&mut buffer) {
+        match socket.receive_message(&mut buffer) {
             Ok(Some(message)) => {
                 let data = buffer[..message.length].to_vec();
                 shared.change(|state| {
@@ -122,17 +124,17 @@ fn read(carried: &AnySocket, shared: &Shared) {
                     state.ready.push_back(ReceivedMessage(data, message.sequence, delay_s));
                 });
             }
-            Ok(None) => return shared.change(|state| state.ended = Some(Ok(()))),
-            Err(error) if is_passing(&error) => {}
+            Ok(None) => return shared.change(|state| state.receive_end = Some(Ok(()))),
+            Err(error) if is_transient(&error) => {}
             Err(error) => {
-                return shared.change(|state| state.ended = Some(Err(closed_by(&error))));
+                return shared.change(|state| state.receive_end = Some(Err(closed_by(&error))));
             }
         }
     }
 }
 
 /// Sends the program's messages, one after another.
-fn write(carried: &AnySocket, shared: &Shared) {
+fn write(socket: &AnySocket, shared: &Shared) {
     loop {
         let data = {
             let mut state = lock(&shared.state);
@@ -140,7 +142,7 @@ fn write(carried: &AnySocket, shared: &Shared) {
                 if state.is_closed {
                     return;
                 }
-                match state.slot.take() {
+                match state.outgoing.take() {
                     Some(data) => break data,
                     None => state = shared.wait(state),
                 }
@@ -148,8 +150,8 @@ fn write(carried: &AnySocket, shared: &Shared) {
         };
         // `is_writing` stays set until the message has been sent.
         let sent = loop {
-            match carried.send_message(&data) {
-                Err(error) if is_passing(&error) => {
+            match socket.send_message(&data) {
+                Err(error) if is_transient(&error) => {
                     if lock(&shared.state).is_closed {
                         return;
                     }
@@ -160,14 +162,14 @@ fn write(carried: &AnySocket, shared: &Shared) {
         shared.change(|state| {
             state.is_writing = false;
             if let Err(error) = sent {
-                state.failed = Some(closed_by(&error));
+                state.send_error = Some(closed_by(&error));
             }
         });
     }
 }
 
-/// Connects to an address; answers a `QosChannel`. Over QUIC whom to connect to, whom to trust and a
-/// token are `known`.
+/// Connects to an address; the result is a `QosChannel`. `known` is the server's name, how to
+/// verify it, and the token of QUIC.
 #[pyfunction]
 pub(crate) fn qos_connect(
     carrier: &str,
@@ -177,19 +179,19 @@ pub(crate) fn qos_connect(
     waker: Py<Waker>,
 ) -> PyResult<PendingResult> {
     let (remote, options) = (address(&remote.0, remote.1)?, options.options()?);
-    let calling = match (carrier, known) {
-        ("tcp", None) => ClientCarrier::Tcp,
-        ("udp", None) => ClientCarrier::Udp,
+    let transport = match (carrier, known) {
+        ("tcp", None) => ClientTransport::Tcp,
+        ("udp", None) => ClientTransport::Udp,
         ("quic", Some((name, trust, secret))) => {
-            ClientCarrier::Quic(name, trust.get().0.clone(), token(&secret)?)
+            ClientTransport::Quic(name, trust.get().0.clone(), token(&secret)?)
         }
-        _ => return Err(no_carrier(carrier)),
+        _ => return Err(unknown_transport(carrier)),
     };
     let notifier = waker.get().notifier();
-    let work = move || calling.connect(remote, &options);
+    let work = move || transport.connect(remote, &options);
     waker.get().spawn(work, move |py, connected| {
-        let link = QosChannel::new(connected.map_err(|error| failure(&error))?, notifier)?;
-        Ok(Py::new(py, link)?.into_any())
+        let channel = QosChannel::new(connected.map_err(|error| failure(&error))?, notifier)?;
+        Ok(Py::new(py, channel)?.into_any())
     })
 }
 
@@ -197,7 +199,7 @@ pub(crate) fn qos_connect(
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct QosChannel {
     /// `None` once it is closed.
-    carried: Mutex<Option<AnySocket>>,
+    socket: Mutex<Option<AnySocket>>,
     shared: Arc<Shared>,
     threads: Mutex<Threads>,
     #[pyo3(get)]
@@ -214,7 +216,7 @@ pub(crate) struct QosChannel {
     max_receive_size: usize,
 }
 
-/// Which have been started.
+/// The threads that have been started.
 #[derive(Default)]
 struct Threads {
     reads: bool,
@@ -222,23 +224,23 @@ struct Threads {
 }
 
 impl QosChannel {
-    pub(super) fn new(carried: AnySocket, notifier: Notifier) -> PyResult<Self> {
-        set_timeouts(&carried)?;
+    pub(super) fn new(socket: AnySocket, notifier: Notifier) -> PyResult<Self> {
+        set_timeouts(&socket)?;
         Ok(Self {
             key: notifier.key,
-            local: parts(carried.local_address()),
-            remote: parts(carried.peer_address()),
-            dscp: carried.dscp().get(),
-            max_send_size: carried.most_sent(),
-            max_receive_size: carried.most_received(),
-            carried: Mutex::new(Some(carried)),
+            local: parts(socket.local_address()),
+            remote: parts(socket.peer_address()),
+            dscp: socket.dscp().get(),
+            max_send_size: socket.most_sent(),
+            max_receive_size: socket.most_received(),
+            socket: Mutex::new(Some(socket)),
             shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), notifier }),
             threads: Mutex::default(),
         })
     }
 
     fn get(&self) -> PyResult<AnySocket> {
-        lock(&self.carried).clone().ok_or_else(closed)
+        lock(&self.socket).clone().ok_or_else(closed)
     }
 
     fn start_reading(&self) -> PyResult<()> {
@@ -249,9 +251,9 @@ impl QosChannel {
     }
 
     fn start(&self, name: &str, work: fn(&AnySocket, &Shared)) -> PyResult<()> {
-        let (carried, shared) = (self.get()?, Arc::clone(&self.shared));
+        let (socket, shared) = (self.get()?, Arc::clone(&self.shared));
         let thread = thread::Builder::new().name(format!("ontempo-{name}"));
-        thread.spawn(move || work(&carried, &shared))?;
+        thread.spawn(move || work(&socket, &shared))?;
         Ok(())
     }
 }
@@ -272,13 +274,13 @@ impl QosChannel {
             self.start("write", write)?;
         }
         self.shared.change(|state| {
-            if let Some(closed) = &state.failed {
+            if let Some(closed) = &state.send_error {
                 return Err(over(closed));
             }
             if state.is_writing {
                 return Ok(false);
             }
-            (state.is_writing, state.slot) = (true, Some(data));
+            (state.is_writing, state.outgoing) = (true, Some(data));
             Ok(true)
         })
     }
@@ -286,7 +288,7 @@ impl QosChannel {
     /// True once the last message is in the system's send buffer.
     fn has_sent(&self) -> PyResult<bool> {
         let state = lock(&self.shared.state);
-        match &state.failed {
+        match &state.send_error {
             Some(closed) => Err(over(closed)),
             None if state.is_closed => {
                 drop(state);
@@ -309,7 +311,7 @@ impl QosChannel {
             self.shared.changed.notify_all();
             return Ok(Some((PyBytes::new(py, &data), sequence, delay_s)));
         }
-        match &state.ended {
+        match &state.receive_end {
             Some(Ok(())) => Err(PyStopAsyncIteration::new_err(())),
             Some(Err(closed)) => Err(over(closed)),
             None => {
@@ -319,35 +321,35 @@ impl QosChannel {
         }
     }
 
-    /// What was agreed for a direction, as the fields of `Specification`.
+    /// The agreed specification of a direction, as the fields of `Specification`.
     fn agreed(&self, py: Python<'_>, direction: &str) -> PyResult<SpecificationFields> {
-        let (carried, direction) = (self.get()?, self::direction(direction)?);
-        Ok(SpecificationFields::of(&py.detach(|| carried.agreed(direction))))
+        let (socket, direction) = (self.get()?, self::direction(direction)?);
+        Ok(SpecificationFields::of(&py.detach(|| socket.agreed(direction))))
     }
 
-    /// Renegotiates the specification of what this end sends.
+    /// Renegotiates the specification of this end's sending direction.
     fn change(&self, py: Python<'_>, asked: SpecificationFields) -> PyResult<SpecificationFields> {
-        let (carried, asked) = (self.get()?, asked.specification()?);
-        let agreed = py.detach(|| carried.change(asked));
+        let (socket, asked) = (self.get()?, asked.specification()?);
+        let agreed = py.detach(|| socket.change(asked));
         agreed
             .map(|agreed| SpecificationFields::of(&agreed))
             .map_err(|refusal| DisagreementError::new_err(refusal.to_string()))
     }
 
-    /// What was delivered in a direction, as the fields of `Delivery`.
-    fn delivery(&self, py: Python<'_>, direction: &str) -> PyResult<Delivered> {
-        let (carried, direction) = (self.get()?, self::direction(direction)?);
-        Ok(Delivered::of(&py.detach(|| carried.delivery(direction))))
+    /// Delivery statistics of a direction, as the fields of `Delivery`.
+    fn delivery(&self, py: Python<'_>, direction: &str) -> PyResult<DeliveryFields> {
+        let (socket, direction) = (self.get()?, self::direction(direction)?);
+        Ok(DeliveryFields::of(&py.detach(|| socket.delivery(direction))))
     }
 
-    /// All figures, as JSON.
+    /// The reports to the monitor, as JSON.
     fn reports(&self, py: Python<'_>) -> PyResult<String> {
-        let carried = self.get()?;
-        let reports = py.detach(|| serde_json::to_string(&carried.reports()));
+        let socket = self.get()?;
+        let reports = py.detach(|| serde_json::to_string(&socket.reports()));
         reports.map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))
     }
 
-    /// The state of a direction's reservation, and the reason where it was refused or lost.
+    /// The state of a direction's reservation, and the reason if it was refused or lost.
     fn reservation(&self, direction: &str) -> PyResult<(&'static str, String)> {
         let (state, reason) = self.get()?.reservation(self::direction(direction)?);
         Ok((reservation_name(state), reason))
@@ -358,23 +360,22 @@ impl QosChannel {
         QosEvents::new(self.get()?.events(), waker.notifier())
     }
 
-    /// Closes it; answers when what was sent has been handed over and, within `patience_s`, the
-    /// other end has closed, too, or over QUIC has taken it all.
+    /// Closes it. For at most `patience_s` seconds it waits until queued messages have been sent
+    /// and the peer has closed, too, or over QUIC has received all.
     fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<PendingResult>> {
-        let patience = Wall::from_secs_f64(patience_s);
-        if patience_s > 0.0 && self.get().is_ok_and(|carried| !matches!(carried, AnySocket::Udp(_)))
-        {
+        let timeout = Wall::from_secs_f64(patience_s);
+        if patience_s > 0.0 && self.get().is_ok_and(|socket| !matches!(socket, AnySocket::Udp(_))) {
             self.start_reading()?;
         }
-        let Some(carried) = lock(&self.carried).take() else { return Ok(None) };
+        let Some(socket) = lock(&self.socket).take() else { return Ok(None) };
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            if !patience.is_zero() {
-                await_end(&carried, &shared, Instant::now() + patience);
+            if !timeout.is_zero() {
+                wait_for_end(&socket, &shared, Instant::now() + timeout);
             }
             shared.change(|state| state.is_closed = true);
-            // The last clone's end is the connection's.
-            drop(carried);
+            // Dropping the last clone closes the connection.
+            drop(socket);
         };
         waker.spawn(work, |py, ()| Ok(py.None())).map(Some)
     }
@@ -386,18 +387,18 @@ impl Drop for QosChannel {
     }
 }
 
-/// Waits until what was handed over has been sent and, over TCP, the other end has closed, too, or
-/// over QUIC has taken it all. What still comes is dropped.
-fn await_end(carried: &AnySocket, shared: &Shared, until: Instant) {
+/// Waits until the queued message has been sent and, over TCP, the peer has closed, too, or over
+/// QUIC has received all. Received messages are discarded.
+fn wait_for_end(socket: &AnySocket, shared: &Shared, until: Instant) {
     shared.change(|state| {
         (state.ready, state.ready_bytes, state.is_ending) = (VecDeque::new(), 0, true);
     });
     if !shared.wait_until(until, State::has_sent) {
         return;
     }
-    carried.finish();
-    // What is not so in time ends all the same.
-    match carried {
+    socket.finish();
+    // After the time limit the connection ends in any case.
+    match socket {
         AnySocket::Tcp(_) => drop(shared.wait_until(until, State::is_over)),
         AnySocket::Udp(_) => {}
         AnySocket::Quic(connection) => {

@@ -9,54 +9,54 @@ use ontempo_qos::{Event, Events};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 
-use super::figures::{direction_name, reservation_name};
 use super::specification::SpecificationFields;
+use super::statistics::{direction_name, reservation_name};
 use crate::live::{Notifier, lock};
 
-/// Events that wait for the event loop; beyond, the oldest are dropped.
-const MAX_WAITING: usize = 1024;
+/// Maximum events queued for the event loop; beyond it the oldest are dropped.
+const MAX_QUEUED: usize = 1024;
 
 #[derive(Default)]
-struct Waiting {
+struct EventQueue {
     events: VecDeque<Event>,
     has_ended: bool,
 }
 
-/// The events of a connection from when they were asked for.
+/// The events of a connection since this object was created.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct QosEvents {
-    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<Mutex<EventQueue>>,
     #[pyo3(get)]
     key: u64,
 }
 
 impl QosEvents {
-    /// Starts a thread that waits for them; it ends with the connection.
+    /// Starts a thread that queues the events; it ends with the connection.
     pub(super) fn new(events: Events, notifier: Notifier) -> PyResult<Self> {
-        let waiting = Arc::<Mutex<Waiting>>::default();
-        let (weak, key) = (Arc::downgrade(&waiting), notifier.key);
+        let queue = Arc::<Mutex<EventQueue>>::default();
+        let (weak, key) = (Arc::downgrade(&queue), notifier.key);
         thread::Builder::new().name("ontempo-events".to_owned()).spawn(move || {
             for event in events {
-                // Python has dropped the object: nobody reads further events.
-                let Some(waiting) = weak.upgrade() else { return };
-                let mut waiting = lock(&waiting);
-                if waiting.events.len() >= MAX_WAITING {
-                    waiting.events.pop_front();
+                // Python has dropped the object: no further event is read.
+                let Some(queue) = weak.upgrade() else { return };
+                let mut queue = lock(&queue);
+                if queue.events.len() >= MAX_QUEUED {
+                    queue.events.pop_front();
                 }
-                waiting.events.push_back(event);
-                drop(waiting);
+                queue.events.push_back(event);
+                drop(queue);
                 notifier.notify();
             }
-            if let Some(waiting) = weak.upgrade() {
-                lock(&waiting).has_ended = true;
+            if let Some(queue) = weak.upgrade() {
+                lock(&queue).has_ended = true;
             }
             notifier.notify();
         })?;
-        Ok(Self { waiting, key })
+        Ok(Self { queue, key })
     }
 }
 
-/// A parameter's value: messages per second, bytes, seconds, per cent, or true or false.
+/// A parameter's value: messages per second, bytes, seconds, percent, or a boolean.
 #[derive(IntoPyObject)]
 enum Number {
     Number(f64),
@@ -137,12 +137,12 @@ impl Parts {
 
 #[pymethods]
 impl QosEvents {
-    /// The next one; `None` while there is none. Raises `StopAsyncIteration` at the end.
+    /// The next event; `None` while there is none. Raises `StopAsyncIteration` at the end.
     fn try_next(&self) -> PyResult<Option<Parts>> {
-        let mut waiting = lock(&self.waiting);
-        match waiting.events.pop_front() {
+        let mut queue = lock(&self.queue);
+        match queue.events.pop_front() {
             Some(event) => Ok(Some(Parts::of(event))),
-            None if waiting.has_ended => Err(PyStopAsyncIteration::new_err(())),
+            None if queue.has_ended => Err(PyStopAsyncIteration::new_err(())),
             None => Ok(None),
         }
     }

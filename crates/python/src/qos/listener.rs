@@ -15,18 +15,18 @@ use ontempo_transport::{CloseReason, Token, Trust};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-use super::carried::{ClientCarrier, no_carrier};
 use super::connection::QosChannel;
 use super::errors::{BindError, ClosedError};
 use super::specification::QosOptionsFields;
-use super::{failure, inside};
+use super::transport::{ClientTransport, unknown_transport};
+use super::{failure, quic_error};
 use crate::live::{Identity, Notifier, PendingResult, Waker, address, lock, parts, token};
 
-/// Connections that wait to be accepted; further ones are closed.
-const MAX_WAITING: usize = 256;
+/// Maximum connections queued for `try_accept`; further ones are closed.
+const MAX_QUEUED: usize = 256;
 
 /// Time limit of the connection that wakes the accepting thread so that it ends.
-const LAST_CALL: Wall = Wall::from_secs(1);
+const WAKE_TIMEOUT: Wall = Wall::from_secs(1);
 
 enum AnyListener {
     Tcp(QosListener),
@@ -34,14 +34,14 @@ enum AnyListener {
     Quic(QosConnectionListener),
 }
 
-/// The carrier that a listener is bound to, with its identity and token over QUIC.
-enum ListenerCarrier {
+/// The transport of a listener, with its identity and token over QUIC.
+enum ListenerTransport {
     Tcp,
     Udp,
     Quic(Py<Identity>, Token),
 }
 
-impl ListenerCarrier {
+impl ListenerTransport {
     fn bind(&self, at: SocketAddr, options: QosOptions) -> Result<AnyListener, SetupError> {
         match self {
             Self::Tcp => QosListener::bind(at, options).map(AnyListener::Tcp),
@@ -52,14 +52,14 @@ impl ListenerCarrier {
         }
     }
 
-    /// The carrier by which this process connects to the listener itself.
-    fn client_carrier(&self) -> ClientCarrier {
+    /// The transport with which this process connects to its own listener.
+    fn client_transport(&self) -> ClientTransport {
         match self {
-            Self::Tcp => ClientCarrier::Tcp,
-            Self::Udp => ClientCarrier::Udp,
+            Self::Tcp => ClientTransport::Tcp,
+            Self::Udp => ClientTransport::Udp,
             Self::Quic(identity, token) => {
                 let trust = Trust::Fingerprint(identity.get().0.fingerprint());
-                ClientCarrier::Quic("localhost".to_owned(), trust, token.clone())
+                ClientTransport::Quic("localhost".to_owned(), trust, token.clone())
             }
         }
     }
@@ -75,45 +75,45 @@ impl AnyListener {
     }
 
     fn accept(&self) -> io::Result<Accepted<AnySocket>> {
-        fn whatever<C>(
+        fn any<C>(
             accepted: Accepted<C>,
-            carried: impl FnOnce(C) -> AnySocket,
+            socket: impl FnOnce(C) -> AnySocket,
         ) -> Accepted<AnySocket> {
             match accepted {
-                Accepted::Connection(one, remote) => Accepted::Connection(carried(one), remote),
+                Accepted::Connection(one, remote) => Accepted::Connection(socket(one), remote),
                 Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
             }
         }
         match self {
-            Self::Tcp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Tcp)),
-            Self::Udp(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Udp)),
-            Self::Quic(listener) => Ok(whatever(listener.accept_or_refuse()?, AnySocket::Quic)),
+            Self::Tcp(listener) => Ok(any(listener.accept_or_refuse()?, AnySocket::Tcp)),
+            Self::Udp(listener) => Ok(any(listener.accept_or_refuse()?, AnySocket::Udp)),
+            Self::Quic(listener) => Ok(any(listener.accept_or_refuse()?, AnySocket::Quic)),
         }
     }
 }
 
 #[derive(Default)]
-struct Waiting {
-    came: VecDeque<Accepted<AnySocket>>,
+struct AcceptQueue {
+    accepted: VecDeque<Accepted<AnySocket>>,
     failed: Option<String>,
     is_closed: bool,
 }
 
 /// Accepts connections until the listener is closed.
-fn take(listening: &AnyListener, waiting: &Mutex<Waiting>, notifier: &Notifier) {
+fn accept_all(listener: &AnyListener, queue: &Mutex<AcceptQueue>, notifier: &Notifier) {
     loop {
-        let accepted = listening.accept();
-        let mut waiting = lock(waiting);
-        if waiting.is_closed {
+        let accepted = listener.accept();
+        let mut queue = lock(queue);
+        if queue.is_closed {
             return;
         }
         match accepted {
-            Ok(_) if waiting.came.len() >= MAX_WAITING => {}
-            Ok(accepted) => waiting.came.push_back(accepted),
-            Err(error) => waiting.failed = Some(error.to_string()),
+            Ok(_) if queue.accepted.len() >= MAX_QUEUED => {}
+            Ok(accepted) => queue.accepted.push_back(accepted),
+            Err(error) => queue.failed = Some(error.to_string()),
         }
-        let has_failed = waiting.failed.is_some();
-        drop(waiting);
+        let has_failed = queue.failed.is_some();
+        drop(queue);
         notifier.notify();
         if has_failed {
             return;
@@ -121,7 +121,8 @@ fn take(listening: &AnyListener, waiting: &Mutex<Waiting>, notifier: &Notifier) 
     }
 }
 
-/// Listens at an address; answers a `QosAcceptor`. Over QUIC a certificate and a token are `known`.
+/// Listens at an address; the result is a `QosAcceptor`. `known` is the identity and the token of
+/// QUIC.
 #[pyfunction]
 pub(crate) fn qos_bind(
     carrier: &str,
@@ -134,44 +135,44 @@ pub(crate) fn qos_bind(
     let at = at.0.map_or_else(|| Ok(any()), |host| address(&host, at.1))?;
     let options = options.options()?;
     let binding = match (carrier, known) {
-        ("tcp", None) => ListenerCarrier::Tcp,
-        ("udp", None) => ListenerCarrier::Udp,
-        ("quic", Some((identity, secret))) => ListenerCarrier::Quic(identity, token(&secret)?),
-        _ => return Err(no_carrier(carrier)),
+        ("tcp", None) => ListenerTransport::Tcp,
+        ("udp", None) => ListenerTransport::Udp,
+        ("quic", Some((identity, secret))) => ListenerTransport::Quic(identity, token(&secret)?),
+        _ => return Err(unknown_transport(carrier)),
     };
     let notifier = waker.get().notifier();
     let work = move || {
-        let listening = binding.bind(at, options)?;
-        let local = listening.local()?;
-        let waiting = Arc::<Mutex<Waiting>>::default();
-        let (shared, key) = (Arc::clone(&waiting), notifier.key);
+        let listener = binding.bind(at, options)?;
+        let local = listener.local()?;
+        let queue = Arc::<Mutex<AcceptQueue>>::default();
+        let (shared, key) = (Arc::clone(&queue), notifier.key);
         thread::Builder::new()
             .name("ontempo-accept".to_owned())
-            .spawn(move || take(&listening, &shared, &notifier))?;
-        let calling = Mutex::new(Some(binding.client_carrier()));
-        Ok(QosAcceptor { waiting, key, local: parts(local), calling, address: local })
+            .spawn(move || accept_all(&listener, &shared, &notifier))?;
+        let wake_transport = Mutex::new(Some(binding.client_transport()));
+        Ok(QosAcceptor { queue, key, local: parts(local), wake_transport, address: local })
     };
     waker.get().spawn(work, move |py, bound: Result<_, SetupError>| {
-        let door = bound.map_err(|error| match error {
-            SetupError::Io(error) if inside(&error).is_none() => {
+        let acceptor = bound.map_err(|error| match error {
+            SetupError::Io(error) if quic_error(&error).is_none() => {
                 BindError::new_err(format!("no listener at {at}: {error}"))
             }
             other => failure(&other),
         })?;
-        Ok(Py::new(py, door)?.into_any())
+        Ok(Py::new(py, acceptor)?.into_any())
     })
 }
 
-/// Takes connections.
+/// Accepts connections on a thread.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct QosAcceptor {
-    waiting: Arc<Mutex<Waiting>>,
+    queue: Arc<Mutex<AcceptQueue>>,
     #[pyo3(get)]
     key: u64,
     #[pyo3(get)]
     local: (String, u16),
-    /// By which the process connects to it, once, to wake the accepting thread.
-    calling: Mutex<Option<ClientCarrier>>,
+    /// Used once, to connect to this listener and so wake the accepting thread.
+    wake_transport: Mutex<Option<ClientTransport>>,
     address: SocketAddr,
 }
 
@@ -184,20 +185,20 @@ pub(crate) enum Arrival {
 }
 
 impl QosAcceptor {
-    /// Ends the accepting thread, which blocks in accept: this process connects to it.
+    /// Ends the accepting thread; it blocks in accept, so this process connects to it.
     fn end(&self) -> impl FnOnce() + Send + 'static {
-        lock(&self.waiting).is_closed = true;
-        let (calling, mut address) = (lock(&self.calling).take(), self.address);
+        lock(&self.queue).is_closed = true;
+        let (transport, mut address) = (lock(&self.wake_transport).take(), self.address);
         match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             _ => {}
         }
         move || {
-            if let Some(calling) = calling {
-                let options = QosOptions { patience: LAST_CALL, ..QosOptions::default() };
-                // Whether it succeeds or not, the thread has been woken.
-                drop(calling.connect(address, &options));
+            if let Some(transport) = transport {
+                let options = QosOptions { patience: WAKE_TIMEOUT, ..QosOptions::default() };
+                // The thread has been woken even if the connection fails.
+                drop(transport.connect(address, &options));
             }
         }
     }
@@ -207,12 +208,12 @@ impl QosAcceptor {
 impl QosAcceptor {
     /// The next arrival; `None` while there is none.
     fn try_accept(&self, py: Python<'_>, waker: &Waker) -> PyResult<Option<Arrival>> {
-        let mut waiting = lock(&self.waiting);
-        if waiting.is_closed {
+        let mut queue = lock(&self.queue);
+        if queue.is_closed {
             return Err(ClosedError::new_err(("the listener is closed", CloseReason::Done.name())));
         }
-        let Some(accepted) = waiting.came.pop_front() else {
-            let failed = waiting.failed.clone();
+        let Some(accepted) = queue.accepted.pop_front() else {
+            let failed = queue.failed.clone();
             return match failed {
                 Some(reason) => {
                     let sentence = format!("the listener ended: {reason}");
@@ -221,10 +222,10 @@ impl QosAcceptor {
                 None => Ok(None),
             };
         };
-        drop(waiting);
+        drop(queue);
         Ok(Some(match accepted {
-            Accepted::Connection(carried, _) => {
-                Arrival::Connection(Py::new(py, QosChannel::new(carried, waker.notifier())?)?)
+            Accepted::Connection(socket, _) => {
+                Arrival::Connection(Py::new(py, QosChannel::new(socket, waker.notifier())?)?)
             }
             Accepted::Refused(remote, error) => {
                 let reason = super::close_reason(&error);
@@ -242,7 +243,7 @@ impl QosAcceptor {
 impl Drop for QosAcceptor {
     fn drop(&mut self) {
         let end = self.end();
-        // Without a thread left the other one waits on, and ends with the process.
+        // If no thread can be started, the accepting thread ends with the process.
         let _ = thread::Builder::new().spawn(end);
     }
 }

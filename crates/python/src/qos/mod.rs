@@ -1,15 +1,15 @@
 //! QoS sockets for Python's event loops.
 //!
-//! The sockets of `ontempo_qos` block. Here threads call them, one for each direction of a
-//! connection that is used and one for each listener, and notify the event loop as
-//! [`live`](crate::live) connections do. `python/ontempo/qos` makes coroutines of that.
+//! The sockets of `ontempo_qos` block. Threads call them here, one for each used direction of a
+//! connection and one for each listener, and notify the event loop as [`live`](crate::live)
+//! connections do. `python/ontempo/qos` makes coroutines from it.
 
-mod carried;
 mod connection;
 mod event;
-mod figures;
 mod listener;
 mod specification;
+mod statistics;
+mod transport;
 
 use std::io::{self, ErrorKind};
 
@@ -33,14 +33,14 @@ mod errors {
     import_exception!(ontempo.qos.errors, SpecificationError);
 }
 
-/// The error of a QUIC connection, if it is one.
-fn inside(error: &io::Error) -> Option<&live::Error> {
+/// The error of a QUIC connection inside an I/O error, if there is one.
+fn quic_error(error: &io::Error) -> Option<&live::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Why a connection is over.
+/// The close reason for an I/O error.
 fn closed(error: &io::Error) -> Closed {
-    if let Some(live::Error::Closed(closed)) = inside(error) {
+    if let Some(live::Error::Closed(closed)) = quic_error(error) {
         return closed.clone();
     }
     let reason = match error.kind() {
@@ -51,19 +51,19 @@ fn closed(error: &io::Error) -> Closed {
     Closed::found(reason, error.to_string())
 }
 
-/// Why there is no connection, where QUIC has said so.
+/// The close reason of a failed set-up, if QUIC reported one.
 fn close_reason(error: &SetupError) -> Option<&'static str> {
     let SetupError::Io(error) = error else { return None };
-    inside(error)?.close_reason().map(CloseReason::name)
+    quic_error(error)?.close_reason().map(CloseReason::name)
 }
 
-/// The exception that a failed set-up is.
+/// The exception for a failed set-up.
 fn failure(error: &SetupError) -> PyErr {
     let sentence = error.to_string();
     match error {
         SetupError::Contradiction(_) => errors::SpecificationError::new_err(sentence),
         SetupError::Disagreement(_) => errors::DisagreementError::new_err(sentence),
-        SetupError::Io(error) if matches!(inside(error), Some(live::Error::Identity(_))) => {
+        SetupError::Io(error) if matches!(quic_error(error), Some(live::Error::Identity(_))) => {
             errors::IdentityError::new_err(sentence)
         }
         _ => errors::NotConnectedError::new_err((sentence, close_reason(error))),

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use super::errors::SpecificationError;
 use crate::live::choice;
 
-/// `ontempo.qos.Specification`, field by field; each checked to be no less than 0.
+/// The fields of `ontempo.qos.Specification`; Python has checked that none is negative.
 #[derive(FromPyObject, IntoPyObject)]
 pub(crate) struct SpecificationFields {
     min_rate: Option<f64>,
@@ -48,36 +48,37 @@ impl SpecificationFields {
         let coerced = |parameter: Parameter| self.coerced.iter().any(|x| x == parameter.name());
         let rates =
             |value: Option<f64>, one| Term { value: value.map(rate), coerced: coerced(one) };
-        let spans = |value: Option<f64>, one| Term {
+        let times = |value: Option<f64>, one| Term {
             value: value.map(Duration::from_secs_f64),
             coerced: coerced(one),
         };
-        let given = Specification {
+        let specification = Specification {
             min_rate: rates(self.min_rate, Parameter::MinRate),
             max_rate: rates(self.max_rate, Parameter::MaxRate),
             peak_rate: rates(self.peak_rate, Parameter::PeakRate),
             size: Term { value: self.size.map(Bytes::new), coerced: coerced(Parameter::Size) },
-            min_delay: spans(self.min_delay_s, Parameter::MinDelay),
-            max_delay: spans(self.max_delay_s, Parameter::MaxDelay),
-            int_delay: spans(self.int_delay_s, Parameter::IntDelay),
-            jitter: spans(self.jitter_s, Parameter::Jitter),
+            min_delay: times(self.min_delay_s, Parameter::MinDelay),
+            max_delay: times(self.max_delay_s, Parameter::MaxDelay),
+            int_delay: times(self.int_delay_s, Parameter::IntDelay),
+            jitter: times(self.jitter_s, Parameter::Jitter),
             loss: Term { value: self.loss_percent.map(share), coerced: coerced(Parameter::Loss) },
-            rec_time: spans(self.rec_time_s, Parameter::RecTime),
+            rec_time: times(self.rec_time_s, Parameter::RecTime),
             permutable: Term { value: self.permutable, coerced: coerced(Parameter::Permutable) },
         };
-        let unasked =
-            Parameter::ALL.into_iter().find(|one| coerced(*one) && given.value(*one).is_none());
-        if let Some(parameter) = unasked {
+        let missing = Parameter::ALL
+            .into_iter()
+            .find(|one| coerced(*one) && specification.value(*one).is_none());
+        if let Some(parameter) = missing {
             return Err(SpecificationError::new_err(format!(
                 "coerced: {parameter} is not asked for, so that nothing can give way"
             )));
         }
-        given.check().map_err(|error| SpecificationError::new_err(error.to_string()))?;
-        Ok(given)
+        specification.check().map_err(|error| SpecificationError::new_err(error.to_string()))?;
+        Ok(specification)
     }
 
     pub(super) fn of(all: &Specification) -> Self {
-        let spans = |term: Term<Duration>| term.value.map(Duration::as_secs_f64);
+        let times = |term: Term<Duration>| term.value.map(Duration::as_secs_f64);
         let flags = [
             all.min_rate.coerced,
             all.max_rate.coerced,
@@ -99,19 +100,19 @@ impl SpecificationFields {
             max_rate: all.max_rate.value.map(MessageRate::as_f64),
             peak_rate: all.peak_rate.value.map(MessageRate::as_f64),
             size: all.size.value.map(Bytes::get),
-            min_delay_s: spans(all.min_delay),
-            max_delay_s: spans(all.max_delay),
-            int_delay_s: spans(all.int_delay),
-            jitter_s: spans(all.jitter),
+            min_delay_s: times(all.min_delay),
+            max_delay_s: times(all.max_delay),
+            int_delay_s: times(all.int_delay),
+            jitter_s: times(all.jitter),
             loss_percent: all.loss.value.map(Percent::as_f64),
-            rec_time_s: spans(all.rec_time),
+            rec_time_s: times(all.rec_time),
             permutable: all.permutable.value,
             coerced: coerced.map(|(one, _)| one.name().to_owned()).collect(),
         }
     }
 }
 
-/// Raises `SpecificationError` where a specification contradicts itself.
+/// Raises `SpecificationError` if a specification contradicts itself.
 #[pyfunction]
 pub(crate) fn qos_check(specification: SpecificationFields) -> PyResult<()> {
     specification.specification().map(|_| ())
@@ -126,7 +127,7 @@ pub(crate) fn qos_read(py: Python<'_>, path: PathBuf) -> PyResult<SpecificationF
     Ok(SpecificationFields::of(&specification))
 }
 
-/// `ontempo.qos.Ladder`, field by field.
+/// The fields of `ontempo.qos.Ladder`.
 #[derive(FromPyObject)]
 struct LadderFields {
     below: Vec<SpecificationFields>,
@@ -134,7 +135,7 @@ struct LadderFields {
     calm_s: f64,
 }
 
-/// `ontempo.qos.QosOptions`, field by field.
+/// The fields of `ontempo.qos.QosOptions`.
 #[derive(FromPyObject)]
 pub(crate) struct QosOptionsFields {
     name: String,

@@ -1,16 +1,16 @@
-//! Coercion in the set-up, and refusals that both ends know.
+//! Coercion in the set-up, and refusals at both ends.
 
-use super::carriers::{ALL, pair, set_up};
+use super::transports::{ALL, pair, set_up};
 use super::*;
 
-/// So many messages of 1,000 bytes a second at a peak: thousands of bytes.
+/// A peak rate of `rate` messages/s of 1,000 bytes.
 fn peak(rate: u32, coerced: bool) -> Specification {
     let peak_rate = Term { value: Some(MessageRate::per_second(rate)), coerced };
     Specification { peak_rate, size: Term::coerced(Bytes::new(1_000)), ..Specification::default() }
 }
 
 #[test]
-fn the_papers_64_and_60_come_to_60_at_both_ends() {
+fn the_papers_64_and_60_are_coerced_to_60_at_both_ends() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let (asked, offered) = (peak(64, true), peak(60, true));
@@ -27,7 +27,7 @@ fn the_papers_64_and_60_come_to_60_at_both_ends() {
 }
 
 #[test]
-fn each_direction_is_agreed_on_for_itself() {
+fn each_direction_is_negotiated_separately() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let both = |send, receive| QosOptions {
@@ -62,7 +62,7 @@ fn a_refusal_and_its_reason_reach_both_ends() {
 }
 
 #[test]
-fn a_change_is_agreed_on_as_the_set_up_was() {
+fn a_change_is_negotiated_as_the_set_up_is() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let (near, far) =
@@ -82,7 +82,7 @@ fn a_change_is_agreed_on_as_the_set_up_was() {
 }
 
 #[test]
-fn without_a_daemon_it_says_so_and_goes_on_or_fails_as_was_asked() {
+fn without_an_rsvp_daemon_the_reservation_is_refused_and_fails_only_if_required() {
     if std::path::Path::new(ontempo_reservation::local::SOCKET).exists() {
         ontempo_testing::skip!("this host has an RSVP daemon");
     }
@@ -102,7 +102,7 @@ fn without_a_daemon_it_says_so_and_goes_on_or_fails_as_was_asked() {
 }
 
 #[test]
-fn a_specification_that_contradicts_itself_asks_nobody() {
+fn a_contradictory_specification_is_refused_before_connecting() {
     let asked = Specification {
         min_rate: Term::firm(MessageRate::per_second(80)),
         max_rate: Term::firm(MessageRate::per_second(60)),
@@ -114,7 +114,7 @@ fn a_specification_that_contradicts_itself_asks_nobody() {
 }
 
 #[test]
-fn packets_are_marked_by_what_is_agreed() {
+fn packets_carry_the_agreed_dscp() {
     for is_ipv6 in [false, true] {
         let Some(at) = loopback(is_ipv6) else { continue };
         let (near, _far) =
@@ -127,7 +127,7 @@ fn packets_are_marked_by_what_is_agreed() {
             streams(at, QosOptions::sending(video()), QosOptions::receiving(video()));
         let socket = socket2::SockRef::from(&near);
         let class = if is_ipv6 { socket.tclass_v6() } else { socket.tos_v4() };
-        // TCP has ECN's two bits to itself.
+        // TCP controls the two ECN bits itself.
         assert_eq!(class.unwrap() & 0xfc, 34 << 2);
     }
 }

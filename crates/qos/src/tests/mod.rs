@@ -1,12 +1,12 @@
-//! Both ends over the loopback interface, and whoever else may be at the other end.
+//! Both ends over the loopback interface, and hostile peers.
 
-mod abuse;
 mod agreement;
-mod carriers;
-mod marked;
+mod dscp;
+mod hostile;
+mod monitoring;
 mod quic;
 mod relay;
-mod watching;
+mod transports;
 mod wire;
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use ontempo_mechanisms::qos::{Specification, Term};
 
 use super::*;
 
-/// NetVideo's: 60 to 80 messages a second of at most 1,280 bytes within 100 ms.
+/// The specification of NetVideo: 60 to 80 messages/s of at most 1,280 bytes within 100 ms.
 fn video() -> Specification {
     Specification {
         min_rate: Term::coerced(MessageRate::per_second(60)),
@@ -34,14 +34,14 @@ fn video() -> Specification {
     }
 }
 
-/// The address of a family, at any port; `None`, and a word why, where the host has it not.
+/// The loopback address of a family, port 0; `None` if the host has none, recorded as a skip.
 fn loopback(is_ipv6: bool) -> Option<SocketAddr> {
     let address: SocketAddr = if is_ipv6 { "[::1]:0" } else { "127.0.0.1:0" }.parse().unwrap();
-    let here = std::net::TcpListener::bind(address);
-    if let Err(error) = &here {
-        ontempo_testing::record_skip(&format!("no {address} here: {error}"));
+    let bound = std::net::TcpListener::bind(address);
+    if let Err(error) = &bound {
+        ontempo_testing::record_skip(&format!("cannot bind {address}: {error}"));
     }
-    here.ok().map(|_| address)
+    bound.ok().map(|_| address)
 }
 
 fn streams(at: SocketAddr, near: QosOptions, far: QosOptions) -> (QosStream, QosStream) {
@@ -61,7 +61,7 @@ fn sockets(at: SocketAddr, near: QosOptions, far: QosOptions) -> (QosSocket, Qos
 }
 
 #[test]
-fn several_flows_over_udp_come_to_their_own_sockets() {
+fn flows_over_udp_are_demultiplexed_to_their_sockets() {
     let Some(at) = loopback(false) else { return };
     let listener = QosSocket::bind(at, QosOptions::default()).unwrap();
     let to = listener.local_address();
@@ -81,12 +81,12 @@ fn several_flows_over_udp_come_to_their_own_sockets() {
     let mut seen = Vec::new();
     for (socket, remote) in &accepted {
         let sender = senders.iter().find(|one| one.local_address().port() == remote.port());
-        assert!(sender.is_some(), "{remote} is nobody's");
-        let mut room = [0; 10];
+        assert!(sender.is_some(), "{remote} is no sender");
+        let mut buffer = [0; 10];
         let mut numbers = Vec::new();
         for _ in 0..20 {
-            assert_eq!(socket.receive_message(&mut room).unwrap().unwrap().length, 1);
-            numbers.push(room[0]);
+            assert_eq!(socket.receive_message(&mut buffer).unwrap().unwrap().length, 1);
+            numbers.push(buffer[0]);
         }
         assert!(numbers.iter().all(|number| *number == numbers[0]));
         seen.push(numbers[0]);
@@ -96,7 +96,7 @@ fn several_flows_over_udp_come_to_their_own_sockets() {
 }
 
 #[test]
-fn code_for_streams_of_bytes_goes_on_as_it_is() {
+fn code_that_reads_and_writes_bytes_works_unchanged() {
     use std::io::{Read, Write};
     let Some(at) = loopback(false) else { return };
     let (mut near, mut far) = streams(at, QosOptions::default(), QosOptions::default());
@@ -107,11 +107,11 @@ fn code_for_streams_of_bytes_goes_on_as_it_is() {
         near
     });
     let mut all: Vec<u8> = Vec::new();
-    let mut room = [0; 777];
+    let mut buffer = [0; 777];
     let expected: usize = (0..1_000u32).map(|number| (number * 37 % 3_000) as usize).sum();
     while all.len() < expected {
-        let got = far.read(&mut room).unwrap();
-        all.extend(&room[..got]);
+        let received = far.read(&mut buffer).unwrap();
+        all.extend(&buffer[..received]);
     }
     let mut place = 0;
     for number in 0..1_000u32 {
@@ -121,11 +121,11 @@ fn code_for_streams_of_bytes_goes_on_as_it_is() {
     }
     // The maintenance thread reads control messages, so that no RST drops the last bytes.
     drop(writing.join().unwrap());
-    assert_eq!(far.read(&mut room).unwrap(), 0);
+    assert_eq!(far.read(&mut buffer).unwrap(), 0);
 }
 
 #[test]
-fn a_message_interrupted_by_the_clock_is_read_on() {
+fn reading_a_message_continues_after_a_timeout() {
     let Some(at) = loopback(false) else { return };
     let (near, far) = streams(at, QosOptions::default(), QosOptions::default());
     far.set_read_timeout(Some(Wall::from_millis(1))).unwrap();
@@ -135,13 +135,13 @@ fn a_message_interrupted_by_the_clock_is_read_on() {
         }
         near
     });
-    let mut room = vec![0; 3_000_000];
+    let mut buffer = vec![0; 3_000_000];
     let (mut timeouts, mut number) = (0, 0);
     while number < 20 {
-        match far.receive_message(&mut room) {
+        match far.receive_message(&mut buffer) {
             Ok(message) => {
-                assert_eq!(message.unwrap().length, room.len());
-                assert!(room.iter().all(|byte| *byte == number));
+                assert_eq!(message.unwrap().length, buffer.len());
+                assert!(buffer.iter().all(|byte| *byte == number));
                 number += 1;
             }
             Err(error) => {
@@ -150,6 +150,6 @@ fn a_message_interrupted_by_the_clock_is_read_on() {
             }
         }
     }
-    println!("{timeouts} times nothing came in time");
+    println!("{timeouts} timeouts");
     sending.join().unwrap();
 }

@@ -1,12 +1,12 @@
-//! What QUIC makes of a specification, and who else may be at its other end.
+//! How specifications map to QUIC, and hostile peers.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use ontempo_mechanisms::qos::{Parameter, Turn};
 
-use super::carriers::token;
 use super::relay::{Relay, relay};
+use super::transports::token;
 use super::*;
 use ontempo_transport::{Identity, Trust};
 
@@ -38,13 +38,13 @@ fn tolerant(loss: Option<u32>) -> Specification {
     }
 }
 
-/// Sends so many messages, and answers with the numbers that came.
-fn through(asked: Specification, lose_one_in: u32, count: u32) -> Vec<u64> {
+/// Sends `count` messages; returns the sequence numbers of the received ones.
+fn transfer(asked: Specification, lose_one_in: u32, count: u32) -> Vec<u64> {
     let (near, far, relay) = relayed(asked);
     relay.faults.lose_any_in.store(lose_one_in, Relaxed);
     let receiving = thread::spawn(move || {
-        let (mut room, mut numbers) = ([0; 1_280], Vec::new());
-        while let Some(message) = far.receive_message(&mut room).unwrap() {
+        let (mut buffer, mut numbers) = ([0; 1_280], Vec::new());
+        while let Some(message) = far.receive_message(&mut buffer).unwrap() {
             numbers.push(message.sequence);
         }
         numbers
@@ -58,38 +58,38 @@ fn through(asked: Specification, lose_one_in: u32, count: u32) -> Vec<u64> {
 }
 
 #[test]
-fn nothing_is_lost_where_nothing_may_be_and_order_is_kept() {
-    let numbers = through(tolerant(None), 7, 400);
+fn without_permitted_loss_all_messages_arrive_in_order() {
+    let numbers = transfer(tolerant(None), 7, 400);
     assert_eq!(numbers, (0..400).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_may_be_permuted_comes_as_it_arrives() {
+fn permutable_messages_are_delivered_as_they_arrive() {
     let asked = Specification { permutable: Term::coerced(true), ..tolerant(None) };
-    let mut numbers = through(asked, 7, 400);
-    assert!(numbers.windows(2).any(|pair| pair[0] > pair[1]), "nothing overtook what was lost");
+    let mut numbers = transfer(asked, 7, 400);
+    assert!(numbers.windows(2).any(|pair| pair[0] > pair[1]), "no message overtook a lost one");
     numbers.sort_unstable();
     assert_eq!(numbers, (0..400).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_may_be_lost_is_sent_again_only_where_it_may_still_be_wanted() {
-    let never = through(tolerant(Some(5)), 7, 400);
-    assert!((300..380).contains(&never.len()), "{} of 400 came", never.len());
+fn messages_that_may_be_lost_are_sent_again_only_within_max_delay() {
+    let never = transfer(tolerant(Some(5)), 7, 400);
+    assert!((300..380).contains(&never.len()), "{} of 400 arrived", never.len());
     assert!(never.windows(2).all(|pair| pair[0] < pair[1]));
-    // Long enough for a window that has shrunk with the losses.
+    // Long enough for a cwnd that the losses have reduced.
     let max_delay = Term::coerced(Duration::from_secs(3));
-    let in_time = through(Specification { max_delay, ..tolerant(Some(5)) }, 7, 400);
-    assert!(in_time.len() > 395, "{} of 400 came", in_time.len());
+    let in_time = transfer(Specification { max_delay, ..tolerant(Some(5)) }, 7, 400);
+    assert!(in_time.len() > 395, "{} of 400 arrived", in_time.len());
 }
 
 #[test]
-fn a_path_that_is_cut_for_less_than_rec_time_loses_nothing() {
+fn an_interruption_shorter_than_rec_time_loses_nothing() {
     let rec_time = Term::coerced(Duration::from_secs(15));
     let (near, far, relay) = relayed(Specification { rec_time, ..tolerant(None) });
     let receiving = thread::spawn(move || {
-        let (mut room, mut numbers) = ([0; 1_280], Vec::new());
-        while let Some(message) = far.receive_message(&mut room).unwrap() {
+        let (mut buffer, mut numbers) = ([0; 1_280], Vec::new());
+        while let Some(message) = far.receive_message(&mut buffer).unwrap() {
             numbers.push(message.sequence);
         }
         numbers
@@ -104,7 +104,7 @@ fn a_path_that_is_cut_for_less_than_rec_time_loses_nothing() {
 }
 
 #[test]
-fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
+fn loss_is_reported_as_a_violation_at_both_ends_until_it_stops() {
     let (near, far, relay) = relayed(tolerant(Some(5)));
     let (near_events, far_events) = (near.events(), far.events());
     let is_over = std::sync::Arc::new(AtomicBool::new(false));
@@ -116,19 +116,19 @@ fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
         }
     });
     let receiving = thread::spawn(move || {
-        let mut room = [0; 1_280];
-        while far.receive_message(&mut room).unwrap().is_some() {}
+        let mut buffer = [0; 1_280];
+        while far.receive_message(&mut buffer).unwrap().is_some() {}
     });
-    let turn = |events: &Events, wanted: Turn| {
+    let turn = |events: &Events, expected: Turn| {
         let until = Instant::now() + Wall::from_secs(20);
         while Instant::now() < until {
             if let Some(Event::Violation { violation, .. }) = events.next_within(Wall::from_secs(1))
-                && (violation.parameter, violation.turn) == (Parameter::Loss, wanted)
+                && (violation.parameter, violation.turn) == (Parameter::Loss, expected)
             {
                 return;
             }
         }
-        panic!("{wanted:?} did not come");
+        panic!("no event {expected:?}");
     };
     relay.faults.lose_any_in.store(4, Relaxed);
     turn(&far_events, Turn::Begins);
@@ -143,7 +143,7 @@ fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
 }
 
 #[test]
-fn what_was_sent_comes_though_its_sender_is_dropped() {
+fn sent_messages_arrive_although_the_sender_is_dropped() {
     let (listener, trust) = listener(QosOptions::default());
     let to = listener.local_address();
     let sending = thread::spawn(move || {
@@ -156,42 +156,42 @@ fn what_was_sent_comes_though_its_sender_is_dropped() {
     let (far, _) = listener.accept().unwrap();
     sending.join().unwrap();
     thread::sleep(Wall::from_millis(300));
-    let mut room = vec![0; 20_000];
+    let mut buffer = vec![0; 20_000];
     for number in 0..50u8 {
-        assert_eq!(far.receive_message(&mut room).unwrap().unwrap().length, 20_000);
-        assert_eq!(room[0], number);
+        assert_eq!(far.receive_message(&mut buffer).unwrap().unwrap().length, 20_000);
+        assert_eq!(buffer[0], number);
     }
-    assert_eq!(far.receive_message(&mut room).unwrap(), None);
+    assert_eq!(far.receive_message(&mut buffer).unwrap(), None);
 }
 
 #[test]
-fn patience_ends_a_wait_and_what_comes_later_is_read() {
+fn a_read_timeout_ends_a_wait_and_later_messages_are_received() {
     let (near, far, _relay) = relayed(tolerant(None));
     far.set_read_timeout(Some(Wall::from_millis(50)));
-    let mut room = [0; 1_280];
-    let error = far.receive_message(&mut room).unwrap_err();
+    let mut buffer = [0; 1_280];
+    let error = far.receive_message(&mut buffer).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
     near.send_message(b"late").unwrap();
     far.set_read_timeout(None);
-    assert_eq!(far.receive_message(&mut room).unwrap().unwrap().length, 4);
+    assert_eq!(far.receive_message(&mut buffer).unwrap().unwrap().length, 4);
 }
 
 #[test]
-fn nobody_gets_in_without_the_token_or_holds_a_listener_up_with_nonsense() {
+fn a_wrong_token_is_refused_and_invalid_clients_do_not_block_a_listener() {
     let (listener, trust) = listener(QosOptions::default());
     let to = listener.local_address();
     let stranger = ontempo_transport::Token::new(b"guessed").unwrap();
     let options = ontempo_transport::live::Options::default();
-    // Who says nothing, and who says nonsense.
-    let silent = {
+    // A client that sends an invalid hello.
+    let invalid = {
         let trust = trust.clone();
         thread::spawn(move || {
             ontempo_transport::live::connect(to, "localhost", &trust, token(), &options)
         })
     };
     let accepting = thread::spawn(move || listener.accept().unwrap().0);
-    let silent = silent.join().unwrap().unwrap();
-    let nonsense = silent.open_flow(ontempo_transport::FlowConfig::default()).unwrap();
+    let invalid = invalid.join().unwrap().unwrap();
+    let nonsense = invalid.open_flow(ontempo_transport::FlowConfig::default()).unwrap();
     nonsense.send(bytes::Bytes::from_static(b"nonsense")).unwrap();
     let known = (&trust, &stranger);
     let error = QosConnection::connect(to, "localhost", known, &QosOptions::default()).unwrap_err();

@@ -1,4 +1,4 @@
-//! A relay of datagrams that loses and reorders.
+//! A relay of datagrams that drops and reorders them.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as Wall;
 
-/// What befalls datagrams from the client to the server.
+/// Faults of the direction from the client to the server, set by the tests.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Of so many application's messages one is lost; 0: none.
+    /// One of so many data messages is dropped; 0: none.
     pub(super) lose_one_in: AtomicU32,
-    /// Of so many application's messages one is sent behind the next; 0: none.
+    /// One of so many data messages is sent after the next one; 0: none.
     pub(super) swap_one_in: AtomicU32,
-    /// Messages of the application's that came and that were lost.
-    pub(super) passed: AtomicU64,
+    /// Data messages forwarded and dropped.
+    pub(super) forwarded: AtomicU64,
     pub(super) lost: AtomicU64,
-    /// Of so many datagrams of any kind, towards the server, one is lost; 0: none.
+    /// One of so many datagrams of any kind is dropped; 0: none.
     pub(super) lose_any_in: AtomicU32,
-    /// 1: everything is lost, both ways.
+    /// 1: all datagrams of both directions are dropped.
     pub(super) is_cut: AtomicU32,
 }
 
@@ -36,19 +36,19 @@ pub(super) fn relay(server: SocketAddr) -> Relay {
     let at = front.local_addr().unwrap();
     let faults = Arc::new(Faults::default());
     let client = Arc::new(std::sync::Mutex::new(None));
-    let forth = {
+    let to_server = {
         let (front, back, faults, client) =
             (front.clone(), back.clone(), faults.clone(), client.clone());
-        thread::spawn(move || carry_forth(&front, &back, &faults, &client))
+        thread::spawn(move || forward(&front, &back, &faults, &client))
     };
-    let cut = faults.clone();
-    let here = thread::spawn(move || {
-        let mut room = vec![0; 65_536];
+    let settings = faults.clone();
+    let to_client = thread::spawn(move || {
+        let mut buffer = vec![0; 65_536];
         loop {
-            match back.recv(&mut room) {
-                Ok(got) if cut.is_cut.load(Relaxed) == 0 => {
+            match back.recv(&mut buffer) {
+                Ok(received) if settings.is_cut.load(Relaxed) == 0 => {
                     if let Some(client) = *client.lock().unwrap() {
-                        let _ = front.send_to(&room[..got], client);
+                        let _ = front.send_to(&buffer[..received], client);
                     }
                 }
                 Ok(_) => {}
@@ -56,18 +56,18 @@ pub(super) fn relay(server: SocketAddr) -> Relay {
             }
         }
     });
-    Relay { at, faults, _threads: [forth, here] }
+    Relay { at, faults, _threads: [to_server, to_client] }
 }
 
-fn carry_forth(
+fn forward(
     front: &UdpSocket,
     back: &UdpSocket,
     faults: &Faults,
     client: &std::sync::Mutex<Option<SocketAddr>>,
 ) {
-    let (mut room, mut count, mut all) = (vec![0; 65_536], 0, 0u32);
-    let mut held: Option<Vec<u8>> = None;
-    while let Ok((got, from)) = front.recv_from(&mut room) {
+    let (mut buffer, mut count, mut all) = (vec![0; 65_536], 0, 0u32);
+    let mut delayed: Option<Vec<u8>> = None;
+    while let Ok((received, from)) = front.recv_from(&mut buffer) {
         *client.lock().unwrap() = Some(from);
         if faults.is_cut.load(Relaxed) == 1 {
             continue;
@@ -77,27 +77,27 @@ fn carry_forth(
         if one_in > 0 && all.is_multiple_of(one_in) {
             continue;
         }
-        let datagram = &room[..got];
+        let datagram = &buffer[..received];
         let is_message = datagram.starts_with(&[0xa7, 1, 0]);
         count += u32::from(is_message);
-        let falls = |one_in: &AtomicU32| match one_in.load(Relaxed) {
+        let is_hit = |one_in: &AtomicU32| match one_in.load(Relaxed) {
             0 => false,
             one_in => is_message && count.is_multiple_of(one_in),
         };
-        if falls(&faults.lose_one_in) {
+        if is_hit(&faults.lose_one_in) {
             faults.lost.fetch_add(1, Relaxed);
             continue;
         }
         if is_message {
-            faults.passed.fetch_add(1, Relaxed);
+            faults.forwarded.fetch_add(1, Relaxed);
         }
-        if held.is_none() && falls(&faults.swap_one_in) {
-            held = Some(datagram.to_vec());
+        if delayed.is_none() && is_hit(&faults.swap_one_in) {
+            delayed = Some(datagram.to_vec());
             continue;
         }
         let _ = back.send(datagram);
-        if let Some(held) = held.take() {
-            let _ = back.send(&held);
+        if let Some(delayed) = delayed.take() {
+            let _ = back.send(&delayed);
         }
     }
 }

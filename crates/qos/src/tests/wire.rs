@@ -1,4 +1,4 @@
-//! What is written is read back, and whatever comes is read without panic.
+//! Encoded messages are decoded unchanged, and no bytes make the parsers panic.
 
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn the_set_up_is_read_back_and_no_answer_is_longer_than_the_first(setup in setup()) {
+    fn set_up_messages_are_read_back_and_no_answer_is_longer_than_the_hello(setup in setup()) {
         let bytes = setup.to_bytes();
         prop_assert_eq!(Setup::read(&bytes), Ok(setup));
         prop_assert!(bytes.len() <= MAX_SETUP);
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_is_read_back(
+    fn control_messages_are_read_back(
         numbers in any::<[u64; 4]>(), offset in any::<(i64, u32)>(), change: u32, violated: u16,
         loss in proptest::option::of(0u32..=100_000), delivered in any::<[Option<u32>; 11]>(),
         send in specification(),
@@ -95,8 +95,8 @@ proptest! {
         };
         prop_assert_eq!(Status::read(&status.to_bytes()), Ok(status));
         prop_assert_eq!(status.to_bytes().len(), MAX_CONTROL_LEN);
-        let told = Change { number: change, send };
-        prop_assert_eq!(Change::read(&told.to_bytes()), Ok(told));
+        let sent = Change { number: change, send };
+        prop_assert_eq!(Change::read(&sent.to_bytes()), Ok(sent));
         let reason = "é".repeat(violated as usize % 80);
         let refused = Refused { reason };
         prop_assert_eq!(Refused::read(&refused.to_bytes()), Ok(refused));

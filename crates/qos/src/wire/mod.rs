@@ -102,7 +102,7 @@ impl std::fmt::Display for WireError {
             Self::Version(version) => {
                 write!(f, "the other end speaks version {version} of QoSockets, this is {VERSION}")
             }
-            Self::Malformed => f.write_str("a damaged message of QoSockets"),
+            Self::Malformed => f.write_str("a damaged message of a QoS socket"),
         }
     }
 }

@@ -205,10 +205,10 @@ fn a_sender_too_many_is_told() {
         world.call(host, |machine, now| machine.announce(now, to, from, traffic(1_000.0))).unwrap();
     }
     world.run_for(Duration::from_secs(1));
-    let told = world.events.iter().find_map(|(_, node, event)| match event {
+    let cause = world.events.iter().find_map(|(_, node, event)| match event {
         Event::PathError { error, .. } => Some((*node, error.cause)),
         _ => None,
     });
-    assert_eq!(told, Some((1, Cause::System(2))));
+    assert_eq!(cause, Some((1, Cause::System(2))));
     assert_eq!(world.towards(2, 3).len(), 0);
 }

@@ -338,7 +338,7 @@ fn a_route_change_is_repaired_at_once_and_the_old_way_is_cleared() {
     assert_eq!((world.towards(1, 3).len(), world.towards(3, 4).len()), (1, 1));
     assert!(world.towards(1, 2).is_empty());
     assert_eq!(world.enforced[0], sender_side, "the sender's side did not even notice");
-    assert_eq!(world.events.len(), asked, "nobody was told of a failure");
+    assert_eq!(world.events.len(), asked, "no failure was reported");
     world.run_for(Duration::from_secs(200));
     assert!(world.enforced[2].is_empty(), "the old way is cleared");
 }

@@ -57,7 +57,7 @@ pub(super) struct World {
     pub(super) weather: Weather,
     pub(super) machines: Vec<Option<Machine<Table>>>,
     pub(super) links: Vec<Link>,
-    /// What each node's traffic control was told, carried out.
+    /// The state of each node's traffic control.
     pub(super) enforced: Vec<Enforced>,
     pub(super) events: Vec<(Time, usize, Event)>,
     /// Changes of what is enforced.

@@ -95,7 +95,7 @@ fn link(
         );
         return findings.add(path, what);
     };
-    // Ends that do not exist have been told of with the flows.
+    // Ends that do not exist were reported with the flows.
     let Ok((from, to)) = backbone.ends(group) else { return };
     let way = match reservation.direction {
         Direction::Data => backbone.route(from, to),

@@ -1,4 +1,4 @@
-//! Any bytes are read as what sender and receiver say to each other. From `crates/session`:
+//! Parses any bytes as messages between sender and receiver. From `crates/session`:
 //! `cargo +nightly fuzz run session_message`.
 
 #![no_main]

@@ -11,7 +11,7 @@ use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
 
-/// An acknowledgement on the wire: IP and UDP headers, and what [`AduAck`] holds.
+/// Bytes of an acknowledgement on the wire: IP and UDP headers, and an [`AduAck`].
 ///
 /// [`AduAck`]: ontempo_mechanisms::adu::AduAck
 const ACK_SIZE: u32 = 28 + 32;
@@ -61,16 +61,16 @@ impl Adu {
 
     // The sender's end.
 
-    /// It may send again: its turn has come, or the flow begins.
+    /// The sender may send: the flow begins, or its next sending time has come.
     pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Wake(self.flow);
         if !self.wake.is_set() || self.wake.expires(now, event, fabric) {
             self.sender.offer(self.count);
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
         }
     }
 
-    fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
+    fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
         if now >= self.stop {
             self.timer.clear();
             return;
@@ -102,7 +102,7 @@ impl Adu {
     pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
         if self.timer.expires(now, Event::Retransmit(self.flow), fabric) {
             self.sender.on_timer(now);
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
         }
     }
 
@@ -113,7 +113,7 @@ impl Adu {
         if packet.marks.ack {
             self.acks += 1;
             self.sender.on_ack(now, &packet.adu_ack());
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
             return;
         }
         let transmission = packet.transmission();
@@ -131,8 +131,8 @@ impl Adu {
         }
     }
 
-    /// Hands over what the application takes by `now`; acknowledges where that, or what
-    /// `is_due` stands for, asks for it.
+    /// Delivers ADUs that the application takes by `now`; sends an acknowledgement if that, or
+    /// `is_due`, requires one.
     fn take(&mut self, now: Time, is_due: bool, fabric: &mut Fabric) {
         let mut is_due = is_due;
         while self.receiver.consumer_mut().is_some_and(|consumer| consumer.take(now)) {

@@ -6,7 +6,7 @@ use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::delivery::{DeliveryOrder, Resequencer};
 use ontempo_scenario::model;
 
-/// Which ADUs an ADU names as those it depends on.
+/// The ADUs that an ADU depends on.
 #[derive(Clone, Debug)]
 pub(crate) enum Dependencies {
     None,
@@ -42,7 +42,7 @@ impl Dependencies {
             Self::Images { adus, tables, in_sequence } => {
                 let place = adu % adus;
                 let image = adu - place;
-                // Tables stand in sequence, so that the one before stands for all of them.
+                // Tables arrive in sequence, so depending on the last one means depending on all.
                 let table = place.min(*tables);
                 if table > 0 {
                     named.push(image + table - 1);
@@ -54,7 +54,7 @@ impl Dependencies {
     }
 }
 
-/// What is kept of an ADU where the scenario asks for it.
+/// Times of an ADU, recorded if the scenario asks for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AduRecord {
     pub(crate) emitted: Time,
@@ -63,27 +63,28 @@ pub(crate) struct AduRecord {
     pub(crate) retransmissions: u64,
 }
 
-/// Resequences ADUs and takes them, each as soon as it may be and the one before is processed.
+/// Resequences ADUs and takes them, each when it may be delivered and the previous one has
+/// been processed.
 ///
-/// ADUs are taken in the order in which they may be, so that when each is taken is known when
-/// it is released; only what the transport is to know of it needs an event.
+/// The times at which ADUs are taken are known when they are released; an event is needed only
+/// to notify the transport.
 pub(crate) struct Consumer {
     start: Time,
-    /// When one ADU after the other is due to be sent.
+    /// When each ADU is due to be sent.
     interval: Duration,
     processing: Duration,
     dependencies: Dependencies,
     named: Vec<u64>,
     buffer: Resequencer,
-    /// When the application has processed all that was released.
+    /// When the application has processed all released ADUs.
     idle_from: Time,
-    /// When those released will be taken, the next first.
+    /// When the released ADUs will be taken, the next first.
     taken_at: VecDeque<Time>,
     records: Option<Vec<AduRecord>>,
 }
 
 impl Consumer {
-    /// Takes `count` ADUs, of which one is due each `interval` from `start` on.
+    /// Takes `count` ADUs, one due every `interval` from `start`.
     pub(crate) fn new(
         (start, interval): (Time, Duration),
         count: u64,
@@ -120,7 +121,7 @@ impl Consumer {
         }
     }
 
-    /// ADU `adu` arrives; what arrived before is nothing new.
+    /// ADU `adu` arrives; duplicates are ignored.
     pub(crate) fn on_arrival(&mut self, now: Time, adu: u64) {
         self.dependencies.name(adu, &mut self.named);
         if self.buffer.arrive(adu, &self.named).is_err() {
@@ -139,7 +140,7 @@ impl Consumer {
         }
     }
 
-    /// True where an ADU has been taken by `now`, which is then told of.
+    /// Removes the next ADU that has been taken by `now`; false if there is none.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         let is_due = self.taken_at.front().is_some_and(|taken| *taken <= now);
         if is_due {
@@ -159,7 +160,7 @@ impl Consumer {
         self.buffer.buffered() + (self.taken_at.len() - released) as u64
     }
 
-    /// The ADUs delivered by `end`: number, when due, what is kept, when processed.
+    /// The ADUs delivered by `end`: number, due time, record, when processed.
     pub(crate) fn rows(
         &self,
         end: Time,

@@ -1,4 +1,4 @@
-//! Agents: what stands at the ends of a route.
+//! Agents: the sender and receiver at the ends of a route.
 
 mod adu;
 mod consumer;
@@ -47,7 +47,7 @@ impl Agent {
         }
     }
 
-    /// Reads a little of all that a packet's arrival will need; see `Simulation::look_ahead`.
+    /// Prefetches the state that a packet's arrival needs; see `Simulation::look_ahead`.
     #[inline]
     pub(crate) fn touch(&self, ack: bool) -> u64 {
         match self {
@@ -58,7 +58,7 @@ impl Agent {
         }
     }
 
-    /// True where `packet` may be handed over before it arrives.
+    /// True if `packet` may be delivered to the agent before its arrival time.
     #[inline]
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl Agent {
         }
     }
 
-    /// A data packet's arrival waits as an event.
+    /// A data packet's arrival is pending as an event.
     #[inline]
     pub(crate) fn await_arrival(&mut self, at: Time) {
         if let Self::Tcp(tcp) = self {
@@ -84,7 +84,7 @@ impl Agent {
         }
     }
 
-    /// Another flow's message has arrived that this flow has waited for.
+    /// A message of another flow has arrived that this flow waited for.
     pub(crate) fn on_prompt(&mut self, now: Time, fabric: &mut Fabric) {
         if let Self::Tcp(tcp) = self {
             tcp.on_prompt(now, fabric);
@@ -178,7 +178,7 @@ impl Agent {
         }
     }
 
-    /// The kind of transport, and who controls what it sends.
+    /// The kind of transport, and the name of its controller.
     pub(crate) fn transport(&self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Tcp(tcp) => ("tcp", Some(tcp.congestion_name())),
@@ -201,7 +201,7 @@ impl Agent {
         }
     }
 
-    /// The run has ended: units that never arrived count as what they are.
+    /// The run has ended: units that never arrived are counted.
     pub(crate) fn end(&mut self, now: Time) {
         match self {
             Self::Tcp(tcp) => tcp.end(now),

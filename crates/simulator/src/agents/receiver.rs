@@ -1,4 +1,4 @@
-//! The receiving application: counts what is delivered and when it was due.
+//! The receiving application: counts delivered units and compares them with their due times.
 
 use ontempo_foundation::Time;
 use ontempo_mechanisms::playout::Playout;
@@ -14,7 +14,7 @@ pub(crate) struct UnitRecord {
     pub(crate) delivered: Time,
 }
 
-/// What a receiver keeps of its stream.
+/// Counters and records of a receiver.
 #[derive(Default)]
 pub(crate) struct Receiver {
     delivered: u64,
@@ -40,7 +40,7 @@ impl Receiver {
         Self { delivered: 0, playout: playout.map(Box::new), records, messages, consumer: None }
     }
 
-    /// The flow's messages, where anybody wants to know of them.
+    /// The flow's messages, if they are measured.
     #[inline]
     pub(crate) fn messages_mut(&mut self) -> Option<&mut Messages> {
         self.messages.as_deref_mut()
@@ -50,7 +50,7 @@ impl Receiver {
         self.messages.as_deref()
     }
 
-    /// `unit`, due to be sent at `due` where it is one of a stream, is handed to the application.
+    /// Delivers `unit` to the application; `due` is when a unit of a stream was due to be sent.
     #[inline]
     pub(crate) fn deliver(&mut self, now: Time, unit: u64, due: Option<Time>) {
         self.delivered += 1;
@@ -61,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// A unit due at `due` had not come when the run ended.
+    /// A unit due at `due` had not arrived when the run ended.
     pub(crate) fn miss(&mut self, due: Time, end: Time) {
         if let Some(playout) = &mut self.playout {
             playout.on_missing(1, due, end);

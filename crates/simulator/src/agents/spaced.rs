@@ -1,4 +1,4 @@
-//! UDP whose packets keep a distance: constant, or adapted to the receiver's reports.
+//! UDP with packet spacing: constant, or adapted to the receiver's reports.
 
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::spacing::{Report, ReportCounter};
@@ -10,12 +10,12 @@ use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
 
-/// Bytes of a report and of a probe of the round trip on the wire: IP and UDP headers, and two
-/// counts of 8 bytes.
+/// Bytes of a report and of an RTT probe on the wire: IP and UDP headers, and two
+/// counters of 8 bytes.
 const REPORT_SIZE: u32 = 44;
-/// The number that makes a packet a probe of the round trip, or its answer.
+/// The packet number that marks an RTT probe or its answer.
 const PROBE: u64 = u64::MAX;
-/// How long the answer to a probe is waited for.
+/// How long to wait for the answer to a probe before sending another.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Both ends of a flow of spaced packets.
@@ -31,7 +31,7 @@ pub(crate) struct Spaced {
     reports: u64,
     // The receiver's end.
     counter: ReportCounter,
-    /// The base round trip, as the packets tell it.
+    /// The base RTT carried in the packets.
     told_rtt: Option<Duration>,
     report_timer: LazyTimer,
 }
@@ -58,11 +58,11 @@ impl Spaced {
     pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Wake(self.flow);
         if !self.wake.is_set() || self.wake.expires(now, event, fabric) {
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
         }
     }
 
-    fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
+    fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
         let Some(interval) = self.interval() else {
             if !self.udp.has_stopped(now) {
                 fabric.send(now, self.udp.packet(PROBE, now, REPORT_SIZE));
@@ -84,7 +84,7 @@ impl Spaced {
         }
     }
 
-    /// From the start of a packet to that of the next; `None` until the base round trip is
+    /// From the start of a packet to that of the next; `None` until the base RTT is
     /// known.
     fn interval(&self) -> Option<Duration> {
         self.spacing().map(|spacing| self.distance.interval(spacing))
@@ -97,7 +97,7 @@ impl Spaced {
             if self.pace.begin(base_rtt) {
                 self.told_rtt = Some(base_rtt);
                 self.wake.clear();
-                self.send_what_may_go(now, fabric);
+                self.send_allowed(now, fabric);
             }
             return;
         }
@@ -156,7 +156,7 @@ impl Spaced {
 
     // What probes read.
 
-    /// The spacing that is asked for; `None` until the base round trip is known.
+    /// The current spacing; `None` until the base RTT is known.
     pub(crate) fn spacing(&self) -> Option<Duration> {
         self.pace.spacing()
     }

@@ -1,4 +1,4 @@
-//! TCP, one way as ns-2 models it: data forward, ACKs of 40 bytes back, no handshake.
+//! One-way TCP as ns-2 models it: data forward, ACKs of 40 bytes back, no handshake.
 
 use ontempo_foundation::{Duration, Packets, Time};
 use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
@@ -22,7 +22,7 @@ use crate::timer::LazyTimer;
 /// An ACK on the wire: IP and TCP headers (as ns-2 models it).
 const ACK_SIZE: u32 = 40;
 
-/// What of a sender may be set.
+/// Parameters of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderSettings {
     pub(crate) packet_size: u32,
@@ -35,7 +35,7 @@ pub(crate) struct SenderSettings {
     pub(crate) stop: Time,
 }
 
-/// What a delayed acknowledgement says of the packet that it answers.
+/// The fields of a data packet that its (possibly delayed) acknowledgement echoes.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     stamp: Time,
@@ -44,16 +44,16 @@ struct Answered {
 
 /// Both ends of a TCP flow.
 ///
-/// Fields stand in order of use, so that each end is a few cache lines and not all of them.
+/// Fields are in order of use, so that each end touches few cache lines.
 #[repr(C)]
 pub(crate) struct Tcp {
     // The receiver's end.
     flow: u32,
     back: u32,
     reassembly: Reassembly,
-    /// The latest arrival that waits as an event.
+    /// The latest arrival that is pending as an event.
     awaited: Time,
-    /// What the receiver answers depends on what arrives alone, and on no timer or other flow.
+    /// The receiver's answers depend only on arriving packets, not on timers or other flows.
     answers_ahead: bool,
     unanswered: Option<Answered>,
     ack_timer: LazyTimer,
@@ -67,9 +67,9 @@ pub(crate) struct Tcp {
     last_sent: Time,
     retransmit_timer: LazyTimer,
     wake: LazyTimer,
-    /// The packet whose round trip is being timed and when it was sent, where timestamps are off.
+    /// The packet whose RTT is being measured and when it was sent, without timestamps.
     timed: Option<(u64, Time)>,
-    /// The lowest packet outstanding at the last timeout: the same again is a repeated one.
+    /// The lowest packet outstanding at the last timeout; equal again means a repeated timeout.
     timed_out: Option<u64>,
     trains: Option<Box<TrainClock>>,
     settings: SenderSettings,
@@ -139,25 +139,25 @@ impl Tcp {
         }
     }
 
-    /// The application or the pacer waited until now (or the flow begins).
+    /// The flow begins, or a wait for the application or the pacer has ended.
     pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Wake(self.flow);
         if !self.wake.is_set() || self.wake.expires(now, event, fabric) {
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
         }
     }
 
-    /// The message that the application waited for has come, on another flow.
+    /// The message of another flow that the application waited for has arrived.
     pub(crate) fn on_prompt(&mut self, now: Time, fabric: &mut Fabric) {
         if now < self.settings.stop {
             self.source.prompt(now);
-            self.send_what_may_go(now, fabric);
+            self.send_allowed(now, fabric);
         }
     }
 
-    // The sender's end, in the order in which things happen.
+    // The sender's end, in the order of a packet's life.
 
-    fn send_what_may_go(&mut self, now: Time, fabric: &mut Fabric) {
+    fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
         let stopped = now >= self.settings.stop;
         self.restart_after_idleness(now);
         loop {
@@ -215,7 +215,7 @@ impl Tcp {
         if matches!(next, NextPacket::Again(_)) {
             packet.marks.retransmission = true;
             self.retransmitted += 1;
-            // Karn's rule: a packet sent twice times nothing.
+            // Karn's rule: a retransmitted packet gives no RTT sample.
             self.timed = None;
             if let Some(trains) = &mut self.trains {
                 trains.on_sent_again(number, self.recovery.first());
@@ -228,9 +228,9 @@ impl Tcp {
         }
         self.pace(now);
         fabric.send(now, packet);
-        // The timer starts anew for the first outstanding packet, or what a fast retransmission
-        // has left would not suffice for its round trip (as Linux and ns-2 do; RFC 6298 is
-        // silent).
+        // Restart the timer for the first outstanding packet: after a fast retransmission the
+        // remaining time may be shorter than its RTT (as Linux and ns-2 do; RFC 6298 does not
+        // cover this).
         let first = number == self.recovery.first() && self.recovery.restarts_timer();
         if first || !self.retransmit_timer.is_set() {
             self.set_retransmit_timer(now, fabric);
@@ -248,7 +248,7 @@ impl Tcp {
             }
         };
         let by_window = || {
-            // Where ACKs wait for a whole train, the timer's round trip contains the pacing itself.
+            // If ACKs cover whole trains, the RTT seen by the timer already includes the pacing.
             let seen = self.trains.as_ref().map_or(self.rtt.srtt(), |trains| trains.srtt());
             interval_of_window(seen.unwrap_or(Duration::ZERO), self.controller.window())
         };
@@ -292,7 +292,7 @@ impl Tcp {
         if outcome.advanced {
             self.after_advance(now, fabric);
         }
-        self.send_what_may_go(now, fabric);
+        self.send_allowed(now, fabric);
     }
 
     fn after_advance(&mut self, now: Time, fabric: &mut Fabric) {
@@ -326,7 +326,7 @@ impl Tcp {
         })
     }
 
-    /// An ACK for `covered` packets brought the sample `rtt`; answers what the controller is told.
+    /// An ACK for `covered` packets gave the sample `rtt`; returns the RTT for the controller.
     fn measure(&mut self, now: Time, rtt: Duration, covered: u64) -> Duration {
         let steady = !self.recovery.in_recovery();
         let measured = match &mut self.trains {
@@ -362,26 +362,26 @@ impl Tcp {
         self.recovery.on_timeout();
         self.rtt.back_off();
         self.pacer.reset();
-        self.send_what_may_go(now, fabric);
+        self.send_allowed(now, fabric);
         self.set_retransmit_timer(now, fabric);
     }
 
     // The receiver's end.
 
-    /// The way back belongs to this flow alone and nothing overtakes on the way here, so that
-    /// what the receiver answers at once can be computed when the arrival is known.
+    /// Only this flow uses the return route and nothing overtakes on the forward route, so the
+    /// receiver's immediate answers can be computed as soon as the arrival is known.
     pub(crate) fn allow_answers_ahead(&mut self) {
         self.answers_ahead = matches!(self.policy, AckPolicy::Immediate);
     }
 
-    /// True where `packet` may be handed over before it arrives: nothing that arrives before it
-    /// still waits as an event.
+    /// True if `packet` may be delivered before its arrival time: no earlier arrival is pending
+    /// as an event.
     #[inline]
     pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
         self.answers_ahead && !packet.marks.ack && self.awaited <= now
     }
 
-    /// A packet's arrival waits as an event.
+    /// A packet's arrival is pending as an event.
     #[inline]
     pub(crate) fn await_arrival(&mut self, at: Time) {
         self.awaited = self.awaited.max(at);
@@ -461,7 +461,7 @@ impl Tcp {
         }
     }
 
-    /// Reads a little of all that a packet's arrival will need; see `Simulation::look_ahead`.
+    /// Prefetches the state that a packet's arrival needs; see `Simulation::look_ahead`.
     #[inline]
     pub(crate) fn touch(&self, ack: bool) -> u64 {
         let both = self.reassembly.next() + self.receiver.delivered();
@@ -479,12 +479,12 @@ impl Tcp {
             + self.transfers
     }
 
-    /// Where the way of its data begins.
+    /// Where the forward route begins.
     pub(crate) fn route(&self) -> u32 {
         self.route
     }
 
-    /// Where the way back begins.
+    /// Where the return route begins.
     pub(crate) fn back(&self) -> u32 {
         self.back
     }

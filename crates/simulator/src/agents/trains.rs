@@ -1,37 +1,37 @@
-//! When the packets of a train left, for a round trip without the train's own delay.
+//! Send times of the packets of a train, for an RTT without the train's self-induced delay.
 
 use std::collections::VecDeque;
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, SelfInducedDelay, Train};
 
-/// What an acknowledgement says of the round trip.
+/// The RTT sample of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// From the first packet acknowledged: how long an acknowledgement may take. The
-    /// retransmission timer must know (RFC 7323, section 4.3).
+    /// From the first packet acknowledged. The retransmission timer must allow for this time
+    /// (RFC 7323, section 4.3).
     pub(crate) whole: Duration,
-    /// What the congestion controller is to see of it, before anything is subtracted.
+    /// The sample for the congestion controller, before the subtraction.
     pub(crate) seen: Duration,
-    /// What is to be subtracted.
+    /// The self-induced delay to subtract.
     pub(crate) self_induced: Duration,
 }
 
 impl Measured {
-    /// A round trip like any.
+    /// An ordinary sample.
     pub(crate) fn of(rtt: Duration) -> Self {
         Self { whole: rtt, seen: rtt, self_induced: Duration::ZERO }
     }
 }
 
-/// Send times of the outstanding packets, kept where ACKs are coalesced or self-induced delay is
-/// to be removed.
+/// Send times of the outstanding packets, recorded if ACKs are coalesced or self-induced delay
+/// is removed.
 #[derive(Debug)]
 pub(crate) struct TrainClock {
-    /// When each packet from the lowest outstanding one on was sent; `None` where more than
-    /// once, so that nobody knows which was acknowledged (Karn's rule).
+    /// Send time of each packet from the lowest outstanding one; `None` if sent more than once,
+    /// since its acknowledgement is then ambiguous (Karn's rule).
     sent: VecDeque<Option<Time>>,
-    /// Kept where self-induced delay is to be removed.
+    /// Present if self-induced delay is removed.
     estimate: Option<SelfInducedDelay>,
     /// The round trips of the last packets acknowledged.
     last: RttEstimator,
@@ -51,21 +51,21 @@ impl TrainClock {
         self.last.srtt()
     }
 
-    /// The next new packet leaves.
+    /// The next new packet is sent.
     pub(crate) fn on_sent(&mut self, now: Time) {
         self.sent.push_back(Some(now));
     }
 
-    /// Packet `number` leaves again, `first` being the lowest outstanding one.
+    /// Packet `number` is retransmitted; `first` is the lowest outstanding one.
     pub(crate) fn on_sent_again(&mut self, number: u64, first: u64) {
         if let Some(sent) = self.sent.get_mut((number - first) as usize) {
             *sent = None;
         }
     }
 
-    /// The next `packets` packets were acknowledged, `rtt` after the last of them was sent. None
-    /// is a train where one of them was sent again, or where a loss episode lasts (`steady` is
-    /// false), whose acknowledgements cover no train.
+    /// The next `packets` packets were acknowledged, `rtt` after the last of them was sent. They
+    /// are not a train if one of them was retransmitted or during a loss episode (`steady` is
+    /// false), whose acknowledgements do not cover trains.
     pub(crate) fn on_ack(
         &mut self,
         now: Time,
@@ -80,7 +80,7 @@ impl TrainClock {
         };
         let whole = now.since(train.first_sent);
         match &mut self.estimate {
-            // Equation 5.1: "R" runs from the first packet.
+            // Equation 5.1: "R" is measured from the first packet.
             Some(estimate) => {
                 let self_induced = estimate.on_ack(now, train);
                 Measured { whole, seen: whole, self_induced }

@@ -17,7 +17,7 @@ pub(crate) struct Udp {
     stop: Time,
     sent: u64,
     receiver: Receiver,
-    /// One bit for each number that arrived, for a stream whose missing units count.
+    /// One bit per packet number that arrived, for a stream whose missing units are counted.
     arrived: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Udp {
         }
     }
 
-    /// Sends the next packet, if the application has offered it; true where it did.
+    /// Sends the next packet if the application has offered it; true if it did.
     pub(super) fn send_next(&mut self, now: Time, fabric: &mut Fabric) -> bool {
         if self.has_stopped(now) || self.sent >= self.source.offered(now) {
             return false;
@@ -68,7 +68,7 @@ impl Udp {
         Packet::data(self.flow, self.route, number, now, size)
     }
 
-    /// When the application next offers a packet, all before it being sent.
+    /// When the application next offers a packet, if all earlier ones have been sent.
     pub(super) fn next_offer(&self, now: Time) -> Time {
         self.source.next_offer(now)
     }

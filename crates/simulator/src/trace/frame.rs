@@ -1,4 +1,4 @@
-//! The headers that a packet of the model would carry: IPv4 with TCP or UDP.
+//! The headers of a modelled packet in a trace: IPv4 with TCP or UDP.
 
 use ontempo_mechanisms::recovery::SackBlock;
 
@@ -7,9 +7,9 @@ use crate::packet::{MAX_BLOCKS, Packet};
 const IP_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
-/// Two fillers, kind, length, and eight bytes a block (RFC 2018, section 3).
+/// Two NOPs, kind, length, and eight bytes a block (RFC 2018, section 3).
 const MAX_OPTIONS: usize = 4 + 8 * MAX_BLOCKS;
-/// The most bytes that a frame's headers take.
+/// Maximum bytes of a frame's headers.
 pub(super) const MAX_HEADERS: usize = IP_HEADER + TCP_HEADER + MAX_OPTIONS;
 
 const PROTOCOL_TCP: u8 = 6;
@@ -25,20 +25,20 @@ const FLAG_ECE: u8 = 0x40;
 const ECN_CAPABLE: u8 = 0b10;
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 
-/// The first of the dynamic ports (RFC 6335), which no protocol is expected on.
+/// The first of the dynamic ports (RFC 6335), which no protocol claims.
 const FIRST_PORT: u32 = 49_152;
 const PORTS: u32 = 65_536 - FIRST_PORT;
 
-/// What carries a flow.
+/// The transport protocol of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carrier {
+pub(crate) enum Protocol {
     /// TCP; without `sack`, ACKs carry no blocks.
     Tcp { packet_size: u32, sack: bool },
     /// UDP.
     Udp,
 }
 
-/// A flow as a trace shows it. A host's address is 10.0.0.1 plus its place among the nodes; a
+/// A flow as a trace shows it. A host's address is 10.0.0.1 plus its index among the nodes; a
 /// flow's ports are its number, counted from 49152, so that no two flows share both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
@@ -46,18 +46,18 @@ pub(crate) struct Ends {
     sink: [u8; 4],
     source_port: u16,
     sink_port: u16,
-    carrier: Carrier,
+    protocol: Protocol,
 }
 
 impl Ends {
-    /// `source` and `sink` are the nodes' places.
-    pub(crate) fn new(flow: u32, (source, sink): (usize, usize), carrier: Carrier) -> Self {
+    /// `source` and `sink` are the nodes' indices.
+    pub(crate) fn new(flow: u32, (source, sink): (usize, usize), protocol: Protocol) -> Self {
         Self {
             source: address(source),
             sink: address(sink),
             source_port: port(flow % PORTS),
             sink_port: port(flow / PORTS),
-            carrier,
+            protocol,
         }
     }
 }
@@ -71,7 +71,7 @@ fn port(number: u32) -> u16 {
     (FIRST_PORT + number % PORTS) as u16
 }
 
-/// The headers of one packet; its payload is not kept, and counts as zeros in checksums.
+/// The headers of one packet; the payload is not written, and counts as zeros in checksums.
 pub(super) struct Frame {
     bytes: [u8; MAX_HEADERS],
     captured: usize,
@@ -80,7 +80,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// `packet` as it crosses a link, having been given a congestion mark before it if `marked`.
+    /// `packet` as it crosses a link, with a congestion mark if `marked`.
     pub(super) fn new(ends: &Ends, packet: &Packet, marked: bool) -> Self {
         let mut frame = Self { bytes: [0; MAX_HEADERS], captured: 0, length: packet.size };
         let ecn = match packet.marks {
@@ -89,13 +89,13 @@ impl Frame {
             marks if marks.ecn_capable => ECN_CAPABLE,
             _ => 0,
         };
-        match ends.carrier {
-            Carrier::Tcp { packet_size, sack } => {
+        match ends.protocol {
+            Protocol::Tcp { packet_size, sack } => {
                 frame.tcp(ends, packet, packet_size, sack);
                 frame.ip(ends, packet.marks.ack, PROTOCOL_TCP, ecn);
                 frame.transport_checksum(PROTOCOL_TCP, TCP_CHECKSUM);
             }
-            Carrier::Udp => {
+            Protocol::Udp => {
                 frame.udp(ends, packet.marks.ack);
                 frame.ip(ends, packet.marks.ack, PROTOCOL_UDP, ecn);
                 frame.transport_checksum(PROTOCOL_UDP, UDP_CHECKSUM);
@@ -113,7 +113,7 @@ impl Frame {
         self.bytes[at..at + field.len()].copy_from_slice(field);
     }
 
-    /// Data starts at sequence number 1, as if a SYN had gone before; the way back, which
+    /// Data starts at sequence number 1, as if after a SYN; the reverse direction, which
     /// carries no data, stays at 1.
     fn tcp(&mut self, ends: &Ends, packet: &Packet, packet_size: u32, sack: bool) {
         let payload = packet_size.saturating_sub((IP_HEADER + TCP_HEADER) as u32);
@@ -142,7 +142,7 @@ impl Frame {
         self.length += options as u32;
     }
 
-    /// Writes the blocks as options; answers how many bytes they take.
+    /// Writes the blocks as options; returns their length in bytes.
     fn sack(&mut self, blocks: &[SackBlock], sequence: impl Fn(u64) -> u32) -> usize {
         const NOP: u8 = 1;
         const SACK: u8 = 5;
@@ -171,7 +171,7 @@ impl Frame {
         self.captured = IP_HEADER + UDP_HEADER;
     }
 
-    /// Not fragmented, so that the identification means nothing (RFC 6864).
+    /// Not fragmented, so that the identification field has no meaning (RFC 6864).
     fn ip(&mut self, ends: &Ends, back: bool, protocol: u8, ecn: u8) {
         const VERSION_AND_WORDS: u8 = 0x45;
         const DO_NOT_FRAGMENT: u8 = 0x40;
@@ -186,7 +186,7 @@ impl Frame {
         self.put(IP_CHECKSUM, &sum.to_be_bytes());
     }
 
-    /// Bytes behind the IP header; the scenario has seen to it that they fit 16 bits.
+    /// Bytes after the IP header; the scenario ensures that they fit in 16 bits.
     fn transport_length(&self) -> u16 {
         (self.length as usize).saturating_sub(IP_HEADER) as u16
     }
@@ -194,13 +194,13 @@ impl Frame {
     fn transport_checksum(&mut self, protocol: u8, at: usize) {
         let pseudo_header = u32::from(protocol) + u32::from(self.transport_length());
         let sum = checksum(pseudo_header + words(&self.bytes[12..self.captured]));
-        // UDP keeps zero for "none" (RFC 768).
+        // In UDP, a zero checksum means "none" (RFC 768).
         let sum = if protocol == PROTOCOL_UDP && sum == 0 { u16::MAX } else { sum };
         self.put(at, &sum.to_be_bytes());
     }
 }
 
-/// The sum of the 16-bit words of `bytes`, which are few enough for it not to overflow.
+/// The sum of the 16-bit words of `bytes`, which are too few to overflow it.
 fn words(bytes: &[u8]) -> u32 {
     bytes
         .chunks(2)
@@ -220,10 +220,10 @@ mod tests {
 
     use super::*;
 
-    const TCP: Carrier = Carrier::Tcp { packet_size: 1000, sack: true };
+    const TCP: Protocol = Protocol::Tcp { packet_size: 1000, sack: true };
 
-    fn ends(carrier: Carrier) -> Ends {
-        Ends::new(PORTS + 3, (0, 0x0001_02ff), carrier)
+    fn ends(protocol: Protocol) -> Ends {
+        Ends::new(PORTS + 3, (0, 0x0001_02ff), protocol)
     }
 
     fn ack(number: u64, blocks: &[(u64, u64)]) -> Packet {
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(frame.bytes[40..44], [1, 1, 5, 18]);
         let edges: Vec<u32> = (44..60).step_by(4).map(|at| field(&frame, at)).collect();
         assert_eq!(edges, [1 + 4 * 960, 1 + 6 * 960, 1 + 9 * 960, 1 + 10 * 960]);
-        let without = Carrier::Tcp { packet_size: 1000, sack: false };
+        let without = Protocol::Tcp { packet_size: 1000, sack: false };
         let frame = Frame::new(&ends(without), &ack(2, &[(4, 6)]), false);
         assert_eq!(frame.captured().len(), 40);
     }
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn a_report_of_a_spaced_flow_goes_from_its_sink_to_its_source() {
-        let there = Frame::new(&ends(Carrier::Udp), &Packet::data(0, 0, 1, Time::ZERO, 44), false);
-        let back = Frame::new(&ends(Carrier::Udp), &ack(1, &[]), false);
+        let there = Frame::new(&ends(Protocol::Udp), &Packet::data(0, 0, 1, Time::ZERO, 44), false);
+        let back = Frame::new(&ends(Protocol::Udp), &ack(1, &[]), false);
         assert_eq!((field(&there, 12), field(&there, 16)), (field(&back, 16), field(&back, 12)));
         assert_eq!(there.bytes[20..22], back.bytes[22..24]);
     }
@@ -296,7 +296,7 @@ mod tests {
         let data = Packet::data(0, 0, 77, Time::ZERO, 999);
         let tcp = Frame::new(&ends(TCP), &data, false);
         let answer = Frame::new(&ends(TCP), &ack(2, &[(4, 6), (9, 10), (12, 14)]), false);
-        let udp = Frame::new(&ends(Carrier::Udp), &data, false);
+        let udp = Frame::new(&ends(Protocol::Udp), &data, false);
         for (frame, protocol) in [(tcp, 6), (answer, 6), (udp, 17)] {
             assert_eq!(checksum(words(&frame.bytes[..IP_HEADER])), 0);
             let covered = protocol + (frame.length - 20) + words(&frame.captured()[12..]);

@@ -1,22 +1,22 @@
-//! Packet traces: what crosses a link, as a pcapng file that Wireshark and tshark read.
+//! Packet traces: the packets that cross a link, as a pcapng file for Wireshark and tshark.
 //!
-//! A packet is written at the moment its transmission begins, if that is before the run ends,
-//! as IPv4 with TCP or UDP. Headers are kept, payload is not: the model has none. What differs
-//! from a capture of real traffic, because the model does:
+//! A packet is written at the start of its transmission, if that is before the run ends,
+//! as IPv4 with TCP or UDP. Headers are written, payload is not: the model has none. Because of
+//! the model, a trace differs from a capture of real traffic:
 //!
 //! - A connection has no SYN and no FIN. Data begins at sequence number 1.
 //! - An ACK with SACK blocks is 40 bytes in the model, as in ns-2; its frame is longer by the
 //!   options (12, 20 or 28 bytes). Every other frame is as long as the model's packet.
 //! - Timestamps that a scenario's TCP times round trips by are not written as options, for
 //!   which its 40 bytes of headers leave no room.
-//! - A packet that is lost on the wire, behind the queue, has left and is in the trace.
+//! - A packet that is lost on the wire, after the queue, has left and is in the trace.
 //!
-//! A trace is of the whole run, while the table `links` counts the measured span.
+//! A trace covers the whole run, while the table `links` covers the measured span.
 
 mod frame;
 mod pcapng;
 
-pub(crate) use frame::{Carrier, Ends};
+pub(crate) use frame::{Ends, Protocol};
 
 use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ use ontempo_scenario::model::{RecoveryKind, Scenario, Transport};
 use crate::packet::Packet;
 use frame::{Frame, MAX_HEADERS};
 
-/// How a flow of each number appears in traces.
+/// Addresses and ports of each flow in traces.
 pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]> {
     let node = |link: Option<&usize>, end: fn(&ontempo_scenario::LaidLink) -> usize| {
         link.map_or(0, |link| end(&layout.links[*link]))
@@ -37,34 +37,34 @@ pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]>
         let source = node(flow.forward.first(), |link| link.from);
         let sink = node(flow.forward.last(), |link| link.to);
         let group = scenario.flows.get(&layout.groups[flow.group]);
-        let carrier = match group.map(|group| &group.transport) {
-            Some(Transport::Tcp(tcp)) => Carrier::Tcp {
+        let protocol = match group.map(|group| &group.transport) {
+            Some(Transport::Tcp(tcp)) => Protocol::Tcp {
                 packet_size: u32::try_from(tcp.packet.get()).unwrap_or(u32::MAX),
                 sack: tcp.recovery == RecoveryKind::Sack,
             },
-            _ => Carrier::Udp,
+            _ => Protocol::Udp,
         };
-        Ends::new(number as u32, (source, sink), carrier)
+        Ends::new(number as u32, (source, sink), protocol)
     });
     flows.collect()
 }
 
-/// A trace under way: kept by whoever asked for it, and finished after the run.
+/// A trace in progress, to be finished after the run.
 #[must_use = "a trace is whole only when it was finished"]
 pub struct Trace(Arc<Mutex<State>>);
 
 struct State {
     out: BufWriter<Box<dyn Write + Send>>,
     frames: u64,
-    /// Why nothing more is written.
+    /// The error that ended the trace.
     error: Option<io::Error>,
 }
 
 impl Trace {
-    /// Writes what is still buffered; answers how many packets the trace holds.
+    /// Writes the remaining buffer; returns the number of packets in the trace.
     ///
     /// # Errors
-    /// Where this or an earlier write failed, such as on a full disk.
+    /// If this or an earlier write failed, such as on a full disk.
     pub fn finish(self) -> io::Result<u64> {
         let mut state = lock(&self.0);
         if let Some(error) = state.error.take() {
@@ -79,7 +79,7 @@ impl Trace {
 pub(crate) struct Tap {
     state: Arc<Mutex<State>>,
     ends: Arc<[Ends]>,
-    /// The run's end: what leaves later does not leave.
+    /// The run's end: later departures are not written.
     until: Time,
 }
 
@@ -110,13 +110,13 @@ impl Tap {
         }
     }
 
-    /// True where nothing more can be written, so that the run may end.
+    /// True after a failed write, so that the run may end.
     pub(crate) fn has_failed(&self) -> bool {
         lock(&self.state).error.is_some()
     }
 }
 
-/// A panic of the run's thread leaves the state as good as it was.
+/// A panic of the run's thread leaves the state usable.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The pcapng file format, as much of it as a trace needs (IETF draft-ietf-opsawg-pcapng):
-//! one section, one interface, then a block a packet.
+//! The subset of the pcapng file format that a trace needs (IETF draft-ietf-opsawg-pcapng):
+//! one section, one interface, then one block per packet.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use ontempo_foundation::Time;
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
-/// Tells a reader the byte order.
+/// Marks the byte order.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const VERSION: (u16, u16) = (1, 0);
 const LENGTH_UNKNOWN: u64 = u64::MAX;
@@ -19,10 +19,10 @@ const OPTION_END: u16 = 0;
 const OPTION_APPLICATION: u16 = 4;
 const OPTION_INTERFACE_NAME: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
-/// Times are counted in units of ten to the power of minus this.
+/// The time unit is ten to the power of minus this, in seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Writes the section's head and its only interface.
+/// Writes the section header and its only interface.
 pub(super) fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> io::Result<()> {
     let mut section = Vec::new();
     section.extend(BYTE_ORDER.to_le_bytes());
@@ -44,7 +44,7 @@ pub(super) fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> 
     block(out, INTERFACE_DESCRIPTION, &description)
 }
 
-/// Writes one packet of `length` bytes, of which `captured` are kept.
+/// Writes one packet of `length` bytes, `captured` of which are recorded.
 pub(super) fn packet(
     out: &mut impl Write,
     time: Time,
@@ -82,7 +82,7 @@ fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     out.write_all(&total.to_le_bytes())
 }
 
-/// A value is cut at what its length field can say.
+/// A value too long for its length field is truncated.
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     body.extend(code.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The one checksum of these tests: packet tags, packet traces, reproducible keys.
+//! The checksum of these tests: packet tags, packet traces, reproducible keys.
 
 /// A running 64-bit checksum over words.
 ///
@@ -8,17 +8,17 @@
 pub(crate) struct Checksum(u64);
 
 impl Checksum {
-    /// The checksum of nothing; `seed` tells one use from another.
+    /// The checksum of an empty input; `seed` distinguishes uses.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Takes in one word.
+    /// Adds one word.
     pub(crate) const fn word(&mut self, word: u64) {
         self.0 = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    /// Takes in `bytes` and how many they are.
+    /// Adds `bytes` and their number.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
         let mut words = bytes.chunks_exact(8);
@@ -30,7 +30,7 @@ impl Checksum {
         self.word(u64::from_le_bytes(last));
     }
 
-    /// The checksum, its bits mixed (the finisher of SplitMix64, a bijection too).
+    /// The checksum, with its bits mixed (the finisher of SplitMix64, a bijection too).
     pub(crate) const fn finish(self) -> u64 {
         let mut state = self.0;
         state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -38,7 +38,7 @@ impl Checksum {
         state ^ (state >> 31)
     }
 
-    /// Fills `out` with the checksum and with what follows from it.
+    /// Fills `out` with the checksum and values derived from it.
     pub(crate) fn fill(mut self, out: &mut [u8]) {
         for part in out.chunks_mut(8) {
             part.copy_from_slice(&self.finish().to_le_bytes()[..part.len()]);

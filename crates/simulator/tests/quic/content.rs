@@ -1,18 +1,18 @@
-//! What is sent, and the applications that send it and check it.
+//! The test content, and the applications that send and check it.
 
 use noq_proto::{Connection, Dir, Event, ReadError, StreamEvent, StreamId, WriteError};
 use ontempo_foundation::Bytes;
 
 use crate::checksum::Checksum;
 
-/// Bytes of which no two places are alike, so that none can stand in for another.
+/// Content that differs at every offset, so that misplaced bytes are found.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     seed: u64,
 }
 
 impl Content {
-    /// Writes the content from `offset` on into `out`.
+    /// Writes the content from `offset` into `out`.
     fn fill(self, offset: u64, out: &mut [u8]) {
         let mut place = offset / 8;
         let mut skip = (offset % 8) as usize;
@@ -29,18 +29,18 @@ impl Content {
     }
 }
 
-/// How much is handed to the stack at a time.
+/// Bytes written to the stack at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// Sends so many bytes of content on one stream, as fast as the stack takes them.
+/// Sends a number of bytes of content on one stream, as fast as the stack accepts them.
 pub(crate) struct Sender {
     content: Content,
     total: u64,
     written: u64,
     stream: Option<StreamId>,
-    /// Content from `written` on.
+    /// Offset of the next content to write.
     chunk: Vec<u8>,
-    /// Whether the stack may take more: since the start, or since it last said so.
+    /// Whether the stack may accept more: since the start, or since its last event.
     writable: bool,
 }
 
@@ -84,15 +84,15 @@ impl Sender {
     }
 }
 
-/// Takes one stream and compares it with the content.
+/// Reads one stream and compares it with the content.
 pub(crate) struct Receiver {
     content: Content,
     stream: Option<StreamId>,
     readable: bool,
     scratch: Vec<u8>,
-    /// Bytes taken, in order.
+    /// Bytes read, in order.
     pub(crate) received: u64,
-    /// The first chunk that was not as sent.
+    /// The first chunk that differs from the content.
     pub(crate) wrong_at: Option<u64>,
     /// The stream has ended and all of it was read.
     pub(crate) finished: bool,
@@ -139,19 +139,19 @@ impl Receiver {
                 Err(error) => panic!("the sender never gives the stream up: {error}"),
             }
         }
-        // Credit goes out with the next packet in any case: the endpoint is polled after this.
+        // Credit is sent with the next packet in any case: the endpoint is polled after this.
         let _ = chunks.finalize();
     }
 }
 
-/// What runs on an endpoint.
+/// The application of an endpoint.
 pub(crate) enum Application {
     Sender(Sender),
     Receiver(Receiver),
 }
 
 impl Application {
-    /// Takes note of what the stack says.
+    /// Handles an event of the stack.
     pub(crate) fn on_event(&mut self, event: &Event) {
         match (self, event) {
             (_, Event::ConnectionLost { reason }) => panic!("the connection was lost: {reason}"),
@@ -166,7 +166,7 @@ impl Application {
         }
     }
 
-    /// Does what can be done now.
+    /// Does what is possible now.
     pub(crate) fn progress(&mut self, connection: &mut Connection) {
         match self {
             Self::Sender(sender) => sender.progress(connection),

@@ -1,4 +1,4 @@
-//! One QUIC endpoint with its application, all of whose choices follow from a seed.
+//! One QUIC endpoint with its application; all its random choices follow from a seed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -15,14 +15,14 @@ use crate::content::Application;
 use crate::plaintext::{Plaintext, SeededKey};
 use ontempo_transport::quic::Epoch;
 
-/// A UDP payload on its way.
+/// A UDP datagram in the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) payload: Bytes,
     pub(crate) ecn: Option<EcnCodepoint>,
 }
 
-/// Connection ids out of a named stream instead of the system's entropy.
+/// Connection ids from a named stream instead of the system's entropy.
 struct SeededIds(RandomStream);
 
 impl ConnectionIdGenerator for SeededIds {
@@ -47,12 +47,12 @@ pub(crate) struct Node {
     peer: SocketAddr,
     epoch: Epoch,
     scratch: Vec<u8>,
-    /// When it wants to be woken.
+    /// Its next timer deadline.
     pub(crate) deadline: Time,
 }
 
 impl Node {
-    /// A client, which starts connecting when first woken.
+    /// A client, which connects at its first wake-up.
     pub(crate) fn client(
         seed: u64,
         epoch: Epoch,
@@ -112,12 +112,12 @@ impl Node {
         }
     }
 
-    /// The connection, once there is one.
+    /// The connection, if there is one.
     pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut().map(|(_, connection)| connection)
     }
 
-    /// A datagram arrived; what is sent in answer goes into `out`.
+    /// A datagram arrived; replies are appended to `out`.
     pub(crate) fn receive(&mut self, now: Time, datagram: Datagram, out: &mut Vec<Datagram>) {
         let instant = self.epoch.instant(now);
         let path = FourTuple::from_remote(self.peer);
@@ -139,7 +139,7 @@ impl Node {
         self.drive(now, out);
     }
 
-    /// The deadline has come.
+    /// The deadline has passed.
     pub(crate) fn wake(&mut self, now: Time, out: &mut Vec<Datagram>) {
         let instant = self.epoch.instant(now);
         if let Some(connection) = self.connection() {
@@ -148,7 +148,7 @@ impl Node {
         self.drive(now, out);
     }
 
-    /// Lets stack and application work until both have nothing more to do or to send.
+    /// Runs stack and application until neither has anything to do or to send.
     fn drive(&mut self, now: Time, out: &mut Vec<Datagram>) {
         let instant = self.epoch.instant(now);
         let Some((handle, mut connection)) = self.connection.take() else {

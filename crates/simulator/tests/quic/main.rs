@@ -1,9 +1,9 @@
-//! A mechanism under a real QUIC stack: two sans-I/O endpoints (noq-proto) move real bytes
+//! Congestion controllers under a real QUIC stack: two sans-I/O endpoints (noq-proto) move real bytes
 //! through a simulated bottleneck in virtual time, under a controller of
 //! `ontempo-mechanisms`, the same struct that the simulator's TCP runs.
 //!
-//! [`world::run`] is the whole of it; the other modules are its parts. `--nocapture` shows what
-//! each run came to, and how fast.
+//! [`world::run`] is the entry point; the other modules are its parts. `--nocapture` prints
+//! each run's results and speed.
 
 mod checksum;
 mod content;
@@ -25,7 +25,7 @@ use ontempo_transport::quic::Pacing;
 const FIFTY_MEGABYTES: Bytes = Bytes::new(50_000_000);
 const FIVE_MEGABYTES: Bytes = Bytes::new(5_000_000);
 
-/// 10 Mbit/s, 20 ms one way, room for 50 packets: about 92 fill pipe and buffer.
+/// 10 Mbit/s, 20 ms one way, a queue of 50 packets: about 92 fill pipe and queue.
 fn path() -> Path {
     Path {
         rate: Rate::from_bits_per_sec(10_000_000),
@@ -43,7 +43,7 @@ fn pert(start: Start) -> Pert {
     Pert::new(start, PertParameters::default(), RandomStream::new(1, "pert under quic"))
 }
 
-/// Sends at its rate, whatever happens.
+/// Sends at a constant rate.
 #[derive(Clone)]
 struct FixedRate(Rate);
 
@@ -158,14 +158,14 @@ fn reno_halves_its_window_once_for_each_loss_event_and_never_goes_below_its_floo
     assert_eq!(halvings.len(), outcome.log.loss_events.len());
     assert_eq!(halvings.len() as u64, outcome.snapshot().reductions);
     assert!(smallest_window(&outcome) >= Window::FLOOR.packets());
-    // Loss comes when pipe and buffer are full. The first is slow start's, at twice that; half of
-    // it is too much still, hence the second.
+    // Losses occur when pipe and queue are full. The first is slow start's, at twice that; half of
+    // it is still too much, hence the second.
     let settled = &halvings[2..];
     assert!(settled.len() >= 10);
     for (before, _) in settled {
         assert!((90.0..96.0).contains(before), "{before}");
     }
-    // Nothing is lost but what the queue dropped, and all of that is noticed.
+    // Only the queue dropped packets, and all drops are detected.
     assert_eq!(outcome.lost, outcome.drops);
 }
 
@@ -189,7 +189,7 @@ fn pert_gives_way_to_delay_and_fills_the_queue_only_at_the_start() {
 }
 
 #[test]
-fn a_rate_that_the_controller_names_is_obeyed() {
+fn the_controllers_pacing_rate_is_applied() {
     let rate = Rate::from_bits_per_sec(4_000_000);
     let outcome = run(path(), move |_| FixedRate(rate), FIVE_MEGABYTES);
     show("4 Mbit/s", &outcome);
@@ -237,7 +237,7 @@ fn an_outage_is_a_timeout_after_which_the_window_grows_again() {
     assert!(outcome.snapshot().cwnd > Window::of_packets(20.0));
 }
 
-/// Both runs of one path: QUIC's, every packet acknowledged as the simulator's TCP has it, and
+/// Both runs on one path: QUIC's, with every packet acknowledged as by the simulator's TCP, and
 /// the simulator's.
 fn on_the_same_path<C>(controller: fn(Start) -> C, congestion: &str) -> (WindowTrace, WindowTrace)
 where
@@ -269,7 +269,7 @@ fn reno_has_the_same_window_in_quic_as_in_the_simulators_tcp() {
     let (quic, tcp) = on_the_same_path(reno, r#"{ kind = "reno", counting = "packets" }"#);
     assert!(within(0.02, quic.mean(), tcp.mean()));
     assert!(within(0.02, quic.period().unwrap(), tcp.period().unwrap()));
-    // Tooth for tooth, from the same point of the saw.
+    // Each period matches, from the same point of the sawtooth.
     let (quic, tcp) = (quic.periods(8), tcp.periods(8));
     let pairs = quic.iter().zip(tcp);
     let apart = pairs.clone().map(|(quic, tcp)| (quic - tcp).abs()).sum::<f64>();

@@ -1,10 +1,11 @@
-//! A QUIC session that encrypts nothing, for simulation alone: packets are as long as real
-//! ones, readable in a trace, the same in every run, and a damaged one is found.
+//! A QUIC session without encryption, only for simulation: packets are as long as real
+//! ones, readable in a trace, the same in every run, and damage is detected.
 //!
 //! Headers stay as they are. A packet's tag is a checksum over its number, header and payload,
-//! keyed by encryption level, key phase and sender, so the stack must still choose its keys
-//! rightly, through every key update. (There is one path only; the tag does not cover it.) The handshake has the flights of TLS 1.3: a hello from
-//! either side, then the server's parameters, then the client's word that it has them.
+//! keyed by encryption level, key phase and sender, so the stack must still choose the right
+//! keys, through every key update. (There is one path only; the tag does not cover it.) The
+//! handshake has the flights of TLS 1.3: a hello from
+//! either side, then the server's parameters, then the client's confirmation.
 
 use std::any::Any;
 
@@ -24,12 +25,12 @@ const TAG: usize = 16;
 /// A TLS alert (RFC 8446, section 6): a message that cannot be decoded.
 const DECODE_ERROR: u8 = 50;
 
-/// What tells the keys of one encryption level from another's.
+/// Distinguishes the keys of the encryption levels.
 #[derive(Clone, Copy)]
 enum Level {
     Initial(ConnectionId),
     Handshake,
-    /// With the number of key updates before it.
+    /// With the number of earlier key updates.
     OneRtt(u64),
 }
 
@@ -99,7 +100,7 @@ impl PacketKey for Key {
     }
 }
 
-/// No header protection, though headers are as long as if there were.
+/// No header protection, though packets are as long as with it.
 struct OpenHeader;
 
 impl HeaderKey for OpenHeader {
@@ -119,7 +120,7 @@ fn keys(level: Level, side: Side) -> Keys {
     }
 }
 
-/// The next thing that a session does; the steps of each side stand in order.
+/// The next action of a session, in order for each side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     ClientWritesHello,
@@ -142,7 +143,7 @@ struct PlaintextSession {
     step: Step,
     ours: TransportParameters,
     theirs: Option<TransportParameters>,
-    /// Handshake bytes that do not make a whole message yet.
+    /// Handshake bytes that are not yet a whole message.
     incoming: Vec<u8>,
     key_phase: u64,
 }
@@ -300,7 +301,7 @@ fn retry_tag(orig_dst_cid: ConnectionId, packet: &[u8]) -> [u8; TAG] {
     tag
 }
 
-/// Either side's configuration: there is nothing to configure.
+/// The configuration of either side, which is empty.
 pub(crate) struct Plaintext;
 
 impl ClientConfig for Plaintext {
@@ -332,7 +333,7 @@ impl ServerConfig for Plaintext {
     }
 }
 
-/// Signs reset tokens and seals address tokens, by checksum; the seed is the key.
+/// Signs reset tokens and seals address tokens with a checksum; the seed is the key.
 pub(crate) struct SeededKey(pub(crate) u64);
 
 impl HmacKey for SeededKey {

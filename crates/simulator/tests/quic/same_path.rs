@@ -8,10 +8,10 @@ use ontempo_simulator::{Control, Simulation};
 
 use crate::world::{HEADERS, Outcome, PAYLOAD, Path};
 
-/// A window over time, and when it was cut.
+/// A window over time, and when it was reduced.
 #[derive(Debug)]
 pub(crate) struct WindowTrace {
-    /// The window in packets at every step of [`STEP`].
+    /// The window in packets every [`STEP`].
     pub(crate) samples: Vec<f64>,
     /// Seconds of the reductions on loss, the one that ends slow start first.
     pub(crate) losses: Vec<f64>,
@@ -21,7 +21,7 @@ pub(crate) struct WindowTrace {
 /// Between two samples of a window.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
-/// When slow start and what follows from it are over, in seconds.
+/// When slow start and its after-effects are over, in seconds.
 pub(crate) const SETTLED: f64 = 6.0;
 
 impl WindowTrace {
@@ -69,7 +69,7 @@ impl WindowTrace {
     }
 }
 
-/// The simulator's TCP moves data for `duration` under `congestion`, a table of the scenario
+/// Runs the simulator's TCP for `duration` under `congestion`, a table of the scenario
 /// file.
 pub(crate) fn tcp(path: Path, congestion: &str, duration: Duration) -> WindowTrace {
     let size = Bytes::new(u64::from(PAYLOAD)) + HEADERS;

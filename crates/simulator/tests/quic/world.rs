@@ -15,49 +15,49 @@ use crate::content::{Application, Receiver, Sender};
 use crate::endpoint::{Datagram, Node};
 use ontempo_transport::quic::{Epoch, Factory, Log, Pacing, SharedAccount, SharedLog};
 
-/// UDP payload of a full packet: QUIC's smallest allowed, and fixed, path discovery being off.
-/// This is the packet that windows and paced rates count.
+/// UDP payload of a full packet: QUIC's minimum, and fixed, since path MTU discovery is off.
+/// Windows and pacing rates count packets of this size.
 pub(crate) const PAYLOAD: u16 = 1200;
 
-/// Headers of IPv4 and UDP, which the link carries as well.
+/// Headers of IPv4 and UDP, which the link carries in addition.
 pub(crate) const HEADERS: Bytes = Bytes::new(28);
 
 /// The path: the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) rate: Rate,
-    /// One way, from the end of a packet's transmission.
+    /// One-way delay, from the end of a packet's transmission.
     pub(crate) delay: Duration,
-    /// How many packets may wait beside the one in transmission; the next is dropped.
+    /// Limit of the queue in packets, without the one in transmission.
     pub(crate) buffer: Packets,
 }
 
-/// All else that a run depends on.
+/// All other parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// Decides content, connection ids and every choice of the stack.
+    /// Seed of content, connection ids and every random choice of the stack.
     pub(crate) seed: u64,
     pub(crate) pacing: Pacing,
     pub(crate) initial_window: Window,
-    /// The receiver acknowledges every so many packets, by the extension that asks it to;
-    /// where `None`, the extension is left alone, and it is every second packet.
+    /// ACK frequency in packets, requested by the extension; `None` leaves
+    /// the extension unused, which means every second packet.
     pub(crate) ack_every: Option<u32>,
     pub(crate) mishaps: Mishaps,
 }
 
-/// What happens to the sender's packets besides the bottleneck.
+/// Impairments of the sender's packets besides the bottleneck.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mishaps {
-    /// A bit is flipped in every so many-th.
+    /// Flips a bit in every n-th packet.
     pub(crate) damage_every: Option<u64>,
-    /// Every so many-th is given a congestion mark.
+    /// Marks every n-th packet (ECN).
     pub(crate) mark_every: Option<u64>,
-    /// All are lost from the first time until the second.
+    /// Loses all packets from the first time until the second.
     pub(crate) outage: Option<(Time, Time)>,
 }
 
 impl Default for Setup {
-    /// What comes nearest to the papers' TCP: no pacing, an initial window of 2 packets.
+    /// Closest to the papers' TCP: no pacing, an initial window of 2 packets.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -69,32 +69,32 @@ impl Default for Setup {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// From the client's first packet to the last byte's arrival, handshake included.
     pub(crate) duration: Duration,
-    /// Content per time.
+    /// Goodput.
     pub(crate) goodput: Rate,
     /// Bytes that arrived, in order.
     pub(crate) received: Bytes,
     /// Where the content first was not what had been sent.
     pub(crate) wrong_at: Option<u64>,
-    /// The window, whenever it changed.
+    /// Offset of the first content that differs.
     pub(crate) window_trace: Vec<(Time, Window)>,
-    /// What else the adapter saw of the controller.
+    /// Other records of the adapter.
     pub(crate) log: Log,
     /// Packets that the bottleneck dropped on their way to the receiver.
     pub(crate) drops: Packets,
-    /// Packets that the sender held for lost.
+    /// Packets that the sender declared lost.
     pub(crate) lost: Packets,
     /// Packets sent by either side.
     pub(crate) packets: Packets,
-    /// Packets that left the sender at the same instant as the one before.
+    /// Packets that left the sender at the same instant as the previous one.
     pub(crate) back_to_back: Packets,
     /// Checksum over the time, direction, size and bytes of every packet sent.
     pub(crate) trace: u64,
-    /// How long the run took on the wall's clock.
+    /// Wall-clock time of the run.
     pub(crate) wall: std::time::Duration,
 }
 
@@ -114,18 +114,18 @@ impl Outcome {
         area / end.since(from).as_secs_f64()
     }
 
-    /// The controller's own account at the end.
+    /// The controller's state at the end.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.log.snapshot.expect("a connection has a controller")
     }
 
-    /// Packets of either side, per second of the wall's clock.
+    /// Packets of either side, per second of wall-clock time.
     pub(crate) fn packets_per_second(&self) -> f64 {
         self.packets.get() as f64 / self.wall.as_secs_f64()
     }
 }
 
-/// Sends `bytes` over `path` under a controller that `controller` makes.
+/// Sends `bytes` over `path` under the controller that `controller` creates.
 pub(crate) fn run<C>(
     path: Path,
     controller: impl Fn(Start) -> C + Send + Sync + 'static,
@@ -137,7 +137,7 @@ where
     run_with(path, Setup::default(), controller, bytes)
 }
 
-/// [`run`], with everything else chosen too.
+/// [`run`] with a full set of parameters.
 pub(crate) fn run_with<C>(
     path: Path,
     setup: Setup,
@@ -191,7 +191,7 @@ where
     world.outcome(log, wall)
 }
 
-/// Either side's part of the configuration.
+/// Transport configuration of either side.
 fn transport() -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport.initial_mtu(PAYLOAD);
@@ -214,7 +214,7 @@ fn bottleneck(path: Path, seed: u64, name: &str) -> Link {
     Link::new(parameters, seed, name)
 }
 
-/// `payload` with a bit flipped in its middle.
+/// `payload` with a bit flipped in the middle.
 fn damaged(payload: &[u8]) -> bytes::Bytes {
     let mut damaged = payload.to_vec();
     let middle = damaged.len() / 2;
@@ -222,19 +222,19 @@ fn damaged(payload: &[u8]) -> bytes::Bytes {
     damaged.into()
 }
 
-/// When to give up: at a tenth of the path's rate, at one packet a round trip, and with a minute
+/// Time limit: a tenth of the path's rate, one packet per RTT, and a minute
 /// for the start.
 fn patience(path: Path, bytes: Bytes) -> Time {
     let round_trips = (path.delay * 2) * (bytes.get() / u64::from(PAYLOAD));
     Time::ZERO + path.rate.time_to_send(bytes * 10) + round_trips + Duration::from_secs(60)
 }
 
-/// The sender's place among nodes, and of the link that leads away from it among links.
+/// Index of the sender among the nodes, and of its outgoing link.
 const SENDER: usize = 0;
-/// The receiver's.
+/// Index of the receiver.
 const RECEIVER: usize = 1;
 
-/// A datagram and where it arrives when; of two at the same time, the one sent first.
+/// A datagram with its arrival time and node; of two at the same time, the one sent first.
 struct Arrival {
     at: Time,
     order: u64,
@@ -262,7 +262,7 @@ impl PartialEq for Arrival {
 
 impl Eq for Arrival {}
 
-/// Two endpoints, two directions, one queue of arrivals. An endpoint's timers are not in the
+/// Two endpoints, two directions, one queue of arrivals. An endpoint's timer is not in the
 /// queue: it has one deadline, which moves with every packet.
 struct World {
     now: Time,
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Lets happen what comes next, and returns at which endpoint it did.
+    /// Processes the next event, and returns the index of its endpoint.
     fn step(&mut self, out: &mut Vec<Datagram>) -> usize {
         let [sender, receiver] = &self.nodes;
         let waking = if receiver.deadline < sender.deadline { RECEIVER } else { SENDER };
@@ -309,7 +309,7 @@ impl World {
         waking
     }
 
-    /// Hands a datagram to the link that leads away from the node `from`.
+    /// Sends a datagram on the outgoing link of the node `from`.
     fn send(&mut self, from: usize, mut datagram: Datagram) {
         self.sent[from] += 1;
         self.trace.word(self.now.as_nanos());
@@ -339,7 +339,7 @@ impl World {
         }
     }
 
-    /// What becomes of a sender's datagram before the link; `None` where it is lost.
+    /// A sender's datagram after its impairment before the link; `None` if it is lost.
     fn suffer(&self, mut datagram: Datagram) -> Option<Datagram> {
         let Mishaps { damage_every, mark_every, outage } = self.setup.mishaps;
         let due =

@@ -1,9 +1,9 @@
-//! The rules of agreement, and the rows that they yield.
+//! The rules of agreement, and the resulting rows.
 
 use crate::known::{Known, known};
 use crate::reference::{Numbers, Run};
 
-/// How near ontempo must come to ns-2; `docs/validation.md` has the rules in words.
+/// The required agreement with ns-2; `docs/validation.md` explains the rules.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rule {
     /// One deterministic run: within this fraction of ns-2's number.
@@ -12,10 +12,10 @@ pub(crate) enum Rule {
     Means,
 }
 
-/// What the numbers of a row show.
+/// The result for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A difference that the rule speaks of is excluded.
+    /// A difference larger than the rule allows is excluded.
     Agrees,
     /// There is such a difference.
     Differs,
@@ -26,11 +26,11 @@ pub(crate) enum Finding {
 /// Means that lie further apart, as a fraction of ns-2's, differ if their intervals allow it.
 const MAX_APART: f64 = 0.05;
 
-/// Means agree only where even the end of the wider interval lies no further apart, as a fraction
+/// Means agree only if even the end of the wider interval is no further apart, as a fraction
 /// of ns-2's mean.
 const MAX_APART_WITH_INTERVAL: f64 = 0.1;
 
-/// A mean, and half the width of its 95 % interval where there are several runs.
+/// A mean, and half the width of its 95 % interval if there are several runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
     pub(crate) mean: f64,
@@ -57,7 +57,7 @@ pub(crate) struct Pair {
     pub(crate) ontempo: Vec<Numbers>,
 }
 
-/// Student's t for 95 % with as many degrees of freedom, from 1.
+/// Student's t for 95 % by degrees of freedom, from 1.
 const STUDENT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
 const ONE_FLOW: &[(&str, Rule)] = &[
@@ -100,7 +100,7 @@ const SPACED_BESIDE_TCP: &[(&str, Rule)] = &[
 ];
 
 impl Pair {
-    /// The pairs of `runs` and what ontempo measured in each, those of one scenario together.
+    /// The pairs of `runs` and ontempo's measurements of each, grouped by scenario.
     pub(crate) fn all(runs: Vec<Run>, measured: Vec<Numbers>) -> Vec<Self> {
         let mut pairs: Vec<Self> = Vec::new();
         for (run, ontempo) in runs.into_iter().zip(measured) {
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// One row for each quantity that a rule speaks of.
+    /// One row for each quantity with a rule.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let runs = self.ns2.len();
         let row = |(quantity, rule): &(&'static str, Rule)| Row {
@@ -139,7 +139,7 @@ impl Pair {
             quantity,
             ns2: Estimate::of(&self.ns2, quantity),
             ontempo: Estimate::of(&self.ontempo, quantity),
-            // One run has no interval; such runs draw nothing and are deterministic.
+            // One run has no interval; such runs are deterministic.
             rule: if runs == 1 && *rule == Rule::Means { Rule::Fraction(MAX_APART) } else { *rule },
             known: known(&self.scenario, quantity),
         };
@@ -169,7 +169,7 @@ impl Estimate {
 }
 
 impl Row {
-    /// How far ontempo lies from ns-2, as a fraction of the latter; `None` where that is zero.
+    /// The difference of ontempo from ns-2, as a fraction of the latter; `None` if that is zero.
     pub(crate) fn difference(&self) -> Option<f64> {
         let apart = self.ontempo.mean - self.ns2.mean;
         if apart == 0.0 {
@@ -178,11 +178,11 @@ impl Row {
         (self.ns2.mean != 0.0).then(|| apart / self.ns2.mean)
     }
 
-    /// What the numbers show. One unit of the last digit that ns-2 prints is no difference.
+    /// The result. One unit of the last digit that ns-2 prints is no difference.
     pub(crate) fn finding(&self) -> Finding {
         let apart = (self.ontempo.mean - self.ns2.mean).abs();
         let half = [self.ns2.half, self.ontempo.half].into_iter().flatten().fold(0.0, f64::max);
-        // `fold` passes over a NaN.
+        // `fold` ignores a NaN.
         let missing = [self.ns2, self.ontempo].iter().any(|estimate| !estimate.is_finite());
         if missing {
             return Finding::Undecided;
@@ -206,7 +206,7 @@ impl Row {
         }
     }
 
-    /// What is wrong, if anything is: a difference that is not listed, or a listed one that is
+    /// The problem, if any: a difference that is not listed, or a listed one that is
     /// not as stated.
     pub(crate) fn problem(&self) -> Option<String> {
         let measured = format!(

@@ -26,12 +26,12 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/validation.md")
 }
 
-/// The document as it is committed.
+/// The committed document.
 pub(crate) fn committed() -> String {
     std::fs::read_to_string(path()).expect("docs/validation.md can be read")
 }
 
-/// Compares the committed tables with these rows, or writes them where the environment says so.
+/// Compares the committed tables with these rows, or writes them if the environment says so.
 pub(crate) fn check_or_write(rows: &[Row]) {
     let document = committed();
     let (title, rest) = document.split_once(SUMMARY).expect("a place for the summary");
@@ -186,7 +186,7 @@ fn number(row: &Row, estimate: Estimate) -> String {
     };
     let half = estimate.half.map(|half| format!(" ± {half:.digits$}")).unwrap_or_default();
     let mean = format!("{:.digits$}", estimate.mean);
-    // No quantity is negative but for the zero of an empty sum and ns-2's count from -1.
+    // No quantity is negative except the zero of an empty sum and ns-2's count from -1.
     format!("{}{half}", if estimate.mean == 0.0 { mean.trim_start_matches('-') } else { &mean })
 }
 

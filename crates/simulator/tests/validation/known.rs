@@ -4,19 +4,19 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// A difference between the simulators that is understood.
+/// An explained difference between the simulators.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Difference {
     /// A heading of `docs/validation.md`.
     pub(crate) name: String,
-    /// Why it is there, in a sentence.
+    /// The explanation, in a sentence.
     pub(crate) reason: String,
-    /// Where it shows.
+    /// Rows in which it appears.
     pub(crate) rows: Vec<Bounds>,
 }
 
-/// What ontempo measures where it differs.
+/// Bounds of ontempo's value in a row that differs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bounds {
@@ -24,23 +24,23 @@ pub(crate) struct Bounds {
     pub(crate) scenario: String,
     /// One of the quantities that it prints.
     pub(crate) quantity: String,
-    /// What ontempo measures at least.
+    /// Lower bound of ontempo's value.
     pub(crate) min: f64,
-    /// What ontempo measures at most.
+    /// Upper bound of ontempo's value.
     pub(crate) max: f64,
 }
 
-/// A row that differs for a reason that nobody has shown.
+/// A row that differs for an unknown reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Unexplained {
-    /// What is suspected, in a few words.
+    /// The suspected cause, in a few words.
     pub(crate) suspicion: String,
-    /// Where it shows.
+    /// Rows in which it appears.
     pub(crate) rows: Vec<Bounds>,
 }
 
-/// What is known of one row that differs.
+/// The entry for one row that differs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) cause: Cause,
@@ -70,17 +70,17 @@ fn all() -> &'static Differences {
     &DIFFERENCES
 }
 
-/// Those that are explained.
+/// The explained differences.
 pub(crate) fn differences() -> &'static [Difference] {
     &all().difference
 }
 
-/// Those without a cause.
+/// The differences without a cause.
 pub(crate) fn unexplained() -> &'static [Unexplained] {
     &all().unexplained
 }
 
-/// What is known of this quantity in this scenario.
+/// The entry for this quantity in this scenario.
 pub(crate) fn known(scenario: &str, quantity: &str) -> Option<Known> {
     let of_row = |bounds: &&Bounds| bounds.scenario == scenario && bounds.quantity == quantity;
     let explained = differences().iter().map(|d| (Cause::Explained(d), &d.rows));
@@ -90,7 +90,7 @@ pub(crate) fn known(scenario: &str, quantity: &str) -> Option<Known> {
 }
 
 impl Known {
-    /// How messages call it.
+    /// The name in messages.
     pub(crate) fn name(&self) -> &'static str {
         match self.cause {
             Cause::Explained(difference) => &difference.name,

@@ -1,4 +1,4 @@
-//! ontempo beside ns-2 2.35: the same scenarios must give the same statistics.
+//! Compares ontempo with ns-2 2.35: the same scenarios must give the same statistics.
 //!
 //! `docs/validation.md` shows the comparison and explains each difference; its tables are
 //! written by `ONTEMPO_WRITE_VALIDATION=1 cargo test --release -p ontempo-simulator --test
@@ -19,7 +19,7 @@ use compare::{Pair, Row};
 use known::Bounds;
 use reference::{Numbers, Run};
 
-/// Every row of the comparison; all runs are made once, for all tests.
+/// Every row of the comparison; the runs are made once, for all tests.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     let runs = reference::runs();
     let measured = measure_all(&runs);
@@ -27,7 +27,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     pairs.iter().flat_map(Pair::rows).collect()
 });
 
-/// What ontempo measures in each run, on every processor.
+/// ontempo's measurements of each run, on all processors.
 fn measure_all(runs: &[Run]) -> Vec<Numbers> {
     let next = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -49,7 +49,7 @@ fn measure_all(runs: &[Run]) -> Vec<Numbers> {
     measured.into_iter().map(|(_, numbers)| numbers).collect()
 }
 
-/// No row of these scripts breaks its rule in a way that is not known.
+/// No row of these scripts breaks its rule in an unlisted way.
 fn assert_agreement(script: &str) {
     let rows: Vec<&Row> = ROWS.iter().filter(|row| row.scenario.starts_with(script)).collect();
     assert!(!rows.is_empty(), "no rows of {script}");
@@ -103,7 +103,7 @@ fn every_known_difference_is_of_a_row_and_is_explained() {
     }
 }
 
-/// Each is of a row, and no other entry speaks of that row before it.
+/// Each entry belongs to a row, and no two entries to the same row.
 fn assert_are_rows(listed: &[Bounds]) {
     for bounds in listed {
         let speaks_of =

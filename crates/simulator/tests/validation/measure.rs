@@ -1,4 +1,4 @@
-//! Runs of ontempo, in the quantities that the scripts of ns-2 print.
+//! Runs of ontempo, with the quantities that the scripts of ns-2 print.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ontempo_simulator::{Control, Results, Simulation};
 use crate::reference::{Numbers, Run};
 use crate::scenarios::scenario;
 
-/// What ontempo measures where ns-2 ran `run`.
+/// ontempo's measurements of `run`.
 pub(crate) fn run(run: &Run) -> Numbers {
     let text = scenario(run.script, &run.arguments);
     let seed = run.seed().map_or(1, |seed| seed.parse().expect("a seed"));

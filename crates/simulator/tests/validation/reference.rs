@@ -17,7 +17,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The seed that draws delays and starts, where there is one.
+    /// The seed for delays and start times, if any.
     pub(crate) fn seed(&self) -> Option<&'static str> {
         match (self.script, self.arguments.as_slice()) {
             ("many.tcl", [.., seed]) | ("spacing.tcl", [_, _, _, _, _, seed, ..]) => Some(seed),
@@ -25,8 +25,8 @@ impl Run {
         }
     }
 
-    /// The script and what of its arguments tells one scenario from another: not the seed, not
-    /// when the second of two flows starts, and not the fraction of its delay in milliseconds.
+    /// The script and the arguments that identify a scenario: without the seed, the
+    /// start time of the second of two flows, and the fractional milliseconds of the delay.
     pub(crate) fn scenario(&self) -> String {
         let shared = match self.script {
             "many.tcl" => self.arguments.len() - 1,
@@ -77,8 +77,8 @@ fn numbers(line: &str) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// When `spacing.tcl` starts its senders with this seed, in seconds, in the order in which it
-/// draws.
+/// The start times of `spacing.tcl`'s senders for this seed, in seconds, in the order in which it
+/// draws them.
 pub(crate) fn spacing_starts(seed: &str) -> Vec<f64> {
     let (_measured, draws) = RESULTS.split_once(STARTS).expect("the start times are last");
     let of_seed = format!("seed {seed} ");

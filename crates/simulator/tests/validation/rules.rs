@@ -1,4 +1,4 @@
-//! The rules themselves: made-up rows that keep them, break them, and leave them undecided.
+//! Tests of the rules: artificial rows that meet them, break them, and leave them undecided.
 
 use crate::compare::{Estimate, Finding, Row, Rule};
 use crate::known::{Bounds, Cause, Difference, Known};
@@ -50,7 +50,7 @@ fn several_runs_agree_only_where_their_intervals_are_narrow() {
         (often(106.0, 2.0), Finding::Differs),
         (often(106.0, 5.9), Finding::Differs),
         (often(106.0, 6.1), Finding::Undecided),
-        // The difference itself is none, but the interval would hide one of two thirds.
+        // The means are equal, but the interval could hide a difference of two thirds.
         (often(100.0, 68.0), Finding::Undecided),
     ] {
         assert_eq!(row(Rule::Means, ns2, ontempo).finding(), finding, "{ontempo:?}");

@@ -1,4 +1,4 @@
-//! The scripts of the reference, as scenarios of ontempo.
+//! The scripts of the reference, as ontempo scenarios.
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ const NS2_CLOCK: &str = r#"clock = "10 ms", timestamps = false"#;
 /// `Agent/TCP/Linux` ticks in milliseconds.
 const LINUX_CLOCK: &str = r#"clock = "1 ms", timestamps = false"#;
 
-/// The scenario, as text, that does what `script` does with `arguments`; the last argument of
-/// `many.tcl`, its seed, is not part of it.
+/// The scenario, as text, equivalent to `script` with `arguments`, without the last argument of
+/// `many.tcl`, its seed.
 pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
     match (script, arguments) {
         ("single.tcl", arguments) => one_flow(arguments, ""),
         ("switched.tcl", ["ssthresh_", packets, rest @ ..]) => {
             one_flow(rest, &format!(r#", initial-ssthresh = "{packets} packets""#))
         }
-        // ontempo has no such switch: it does as ns-2 does with it on.
+        // ontempo has no such switch: it behaves as ns-2 with the switch on.
         ("switched.tcl", ["LimTransmitFix_", "1", rest @ ..]) => one_flow(rest, ""),
         ("steady.tcl", [variant, sink, rate, delay, buffer, from, seconds]) => {
             let whole = [*variant, *sink, *rate, *delay, *buffer, *seconds];
@@ -55,7 +55,7 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
     }
 }
 
-/// One flow whose sender has `more` than its variant's fields.
+/// One flow whose sender has the fields `more` besides its variant's.
 fn one_flow(arguments: &[&str], more: &str) -> String {
     let [variant, sink, rate, delay, buffer, seconds] = arguments else {
         panic!("no flow of {arguments:?}");
@@ -68,7 +68,7 @@ fn one_flow(arguments: &[&str], more: &str) -> String {
     graph(seconds, &links) + &ftp("flow", ("a", "b"), &tcp(variant, sink, more), r#""0 s""#)
 }
 
-/// Many flows: each one's access delay and start are drawn, as there, by the run's seed.
+/// Many flows; access delays and start times are drawn by the run's seed.
 fn many(
     (variant, sink, count): (&str, &str, &str),
     rate: &str,
@@ -99,8 +99,8 @@ start = {{ low = "0 s", high = "1 s" }}
     )
 }
 
-/// Senders of evenly spaced packets and TCP flows, each with an access link of its own. They
-/// start when ns-2 started them.
+/// Senders of evenly spaced packets and TCP flows, each with its own access link. They
+/// start at ns-2's start times.
 fn evenly_spaced(
     (senders, spacing): (usize, &str),
     (tcps, window): (usize, &str),

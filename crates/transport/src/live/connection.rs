@@ -1,13 +1,13 @@
-//! A connection, as programs use it.
+//! A connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
-use super::carried::{Carried, Running};
+use super::driver::{EndpointDriver, EndpointThread};
 use super::error::{Error, Options};
 use super::flow::{ReceiveFlow, SendFlow};
-use super::shared::{Begun, Command, Shared};
+use super::shared::{Command, IncomingConnection, Shared};
 use crate::{
     CloseReason, Closed, ConnectionId, ConnectionStatistics, Endpoint, FlowConfig, Token, Trust,
 };
@@ -15,21 +15,21 @@ use ontempo_udp::{Clock, Dscp, Socket, any_for};
 
 /// A connection to a peer. Dropping it closes it.
 pub struct Connection {
-    running: Arc<Running>,
+    thread: Arc<EndpointThread>,
     id: ConnectionId,
     remote: SocketAddr,
     shared: Shared,
 }
 
-/// A connection that has been begun.
+/// A connection whose handshake is under way.
 pub struct Pending(Connection);
 
 impl Pending {
-    /// Waits until it can be used; `None` where that takes longer than `limit`. The configuration's
-    /// `handshake_timeout` ends it in any case.
+    /// Waits until the handshake is complete; `None` after `limit`. It waits no longer than the
+    /// configuration's `handshake_timeout`.
     ///
     /// # Errors
-    /// The peer did not answer, refused, or is not who it should be.
+    /// The peer did not answer, refused, or could not be verified.
     pub fn wait(&self, limit: Option<Wall>) -> Option<Result<(), Error>> {
         let Connection { remote, shared, .. } = &self.0;
         shared.wait(limit, |state| match &state.closed {
@@ -40,15 +40,15 @@ impl Pending {
         })
     }
 
-    fn begin_on(
-        running: &Arc<Running>,
+    fn start_on(
+        thread: &Arc<EndpointThread>,
         remote: SocketAddr,
         name: &str,
         trust: &Trust,
         token: Token,
     ) -> Result<Self, Error> {
         let shared = Shared::default();
-        let ask = |reply| Command::Connect {
+        let command = |reply| Command::Connect {
             remote,
             name: name.to_owned(),
             trust: trust.clone(),
@@ -56,15 +56,15 @@ impl Pending {
             shared: Arc::clone(&shared),
             reply,
         };
-        let ended = || Error::System(std::io::Error::other("the thread of the socket has ended"));
-        let id = running.answer(ask).ok_or_else(ended)??;
-        Ok(Self(Connection { running: Arc::clone(running), id, remote, shared }))
+        let ended = || Error::System(std::io::Error::other("the endpoint's thread has ended"));
+        let id = thread.request(command).ok_or_else(ended)??;
+        Ok(Self(Connection { thread: Arc::clone(thread), id, remote, shared }))
     }
 
-    /// Begins a connection to `remote` from a socket of its own.
+    /// Starts a connection to `remote` from a new socket; `name` is expected in its certificate.
     ///
     /// # Errors
-    /// There is no socket, or trust cannot be used.
+    /// The socket cannot be opened, or `trust` cannot be used.
     pub fn begin(
         remote: SocketAddr,
         name: &str,
@@ -73,42 +73,43 @@ impl Pending {
         options: &Options,
     ) -> Result<Self, Error> {
         let caller = Caller::bind(any_for(remote), options)?;
-        Self::begin_on(&caller.running, remote, name, trust, token)
+        Self::start_on(&caller.thread, remote, name, trust, token)
     }
 
-    /// Calls `hook` whenever it may be known whether it can be used; on another thread, which it
-    /// must not keep.
+    /// Calls `hook` whenever [`wait`](Self::wait) may have a result. It runs on the endpoint's
+    /// thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.0.on_change(hook);
     }
 
-    /// The connection, once [`wait`](Self::wait) has said that it can be used.
+    /// The connection, to be used after [`wait`](Self::wait) has returned `Ok`.
     pub fn connection(self) -> Connection {
         self.0
     }
 }
 
-/// A socket and a thread from which many connections begin.
+/// A client endpoint: one socket and thread for many connections.
 pub struct Caller {
-    running: Arc<Running>,
+    thread: Arc<EndpointThread>,
 }
 
 impl Caller {
-    /// One at `address`; port 0 is any free one.
+    /// Binds `address`; port 0 stands for any free port.
     ///
     /// # Errors
-    /// There is no such socket, or the system has no thread left.
+    /// The socket cannot be bound, or the system has no more threads.
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, Error> {
         let socket = Socket::bind(address, options.socket)?;
         let endpoint = Endpoint::new(options.configuration.clone(), seed()?);
-        let running = Running::start(socket, Carried::new(endpoint, None), options.driver)?;
-        Ok(Self { running })
+        let thread =
+            EndpointThread::start(socket, EndpointDriver::new(endpoint, None), options.driver)?;
+        Ok(Self { thread })
     }
 
     /// Connects to `remote`, as [`connect`] does.
     ///
     /// # Errors
-    /// As of [`connect`].
+    /// Those of [`connect`], without those of the socket.
     pub fn connect(
         &self,
         remote: SocketAddr,
@@ -116,13 +117,13 @@ impl Caller {
         trust: &Trust,
         token: Token,
     ) -> Result<Connection, Error> {
-        let pending = Pending::begin_on(&self.running, remote, name, trust, token)?;
+        let pending = Pending::start_on(&self.thread, remote, name, trust, token)?;
         pending.wait(None).unwrap_or(Ok(()))?;
         Ok(pending.connection())
     }
 }
 
-/// A seed out of the system's entropy.
+/// A seed from the system's random number generator.
 pub(super) fn seed() -> Result<[u8; 32], Error> {
     let mut seed = [0; 32];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
@@ -130,11 +131,12 @@ pub(super) fn seed() -> Result<[u8; 32], Error> {
     Ok(seed)
 }
 
-/// Connects to `remote`, whose certificate is for `name` where `trust` looks at that.
+/// Connects to `remote` and waits for the handshake. `name` must be in the peer's certificate if
+/// `trust` checks names.
 ///
 /// # Errors
-/// There is no socket, trust cannot be used, or the peer did not answer, refused, or is not who it
-/// should be.
+/// The socket cannot be opened, `trust` cannot be used, or the peer did not answer, refused, or
+/// could not be verified.
 pub fn connect(
     remote: SocketAddr,
     name: &str,
@@ -148,51 +150,56 @@ pub fn connect(
 }
 
 impl Connection {
-    /// A connection that the peer began; `fallback` is said where its address is not known.
-    pub(super) fn accepted(running: Arc<Running>, begun: Begun, fallback: SocketAddr) -> Self {
-        let Begun { id, remote, shared } = begun;
-        Self { running, id, remote: remote.unwrap_or(fallback), shared }
+    /// A connection that the peer opened; `fallback` is its address if none is known.
+    pub(super) fn accepted(
+        thread: Arc<EndpointThread>,
+        connection: IncomingConnection,
+        fallback: SocketAddr,
+    ) -> Self {
+        let IncomingConnection { id, remote, shared } = connection;
+        Self { thread, id, remote: remote.unwrap_or(fallback), shared }
     }
 
-    /// The peer's address when the connection began.
+    /// The peer's address at the handshake.
     pub fn remote(&self) -> SocketAddr {
         self.remote
     }
 
     /// This side's address.
     pub fn local(&self) -> SocketAddr {
-        self.running.local
+        self.thread.local
     }
 
-    /// The clock of all times that the connection tells.
+    /// The clock of all times in this connection's API.
     pub fn clock(&self) -> Clock {
-        self.running.clock
+        self.thread.clock
     }
 
     /// Opens a flow to the peer.
     ///
     /// # Errors
-    /// The connection is over, or the peer takes no more flows.
+    /// The connection is closed, or the peer accepts no more flows.
     pub fn open_flow(&self, config: FlowConfig) -> Result<SendFlow, Error> {
         if let Some(closed) = self.is_closed() {
             return Err(Error::Closed(closed));
         }
-        let ask = |reply| Command::OpenFlow(self.id, config, reply);
-        let over = || Error::Closed(Closed::found(CloseReason::Ended, "its thread has ended"));
-        let opened = self.running.answer(ask).ok_or_else(over)??;
-        Ok(SendFlow::new(Arc::clone(&self.running), self.id, opened))
+        let command = |reply| Command::OpenFlow(self.id, config, reply);
+        let over =
+            || Error::Closed(Closed::found(CloseReason::Ended, "the endpoint's thread has ended"));
+        let opened = self.thread.request(command).ok_or_else(over)??;
+        Ok(SendFlow::new(Arc::clone(&self.thread), self.id, opened))
     }
 
     /// Waits for a flow that the peer opens.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection is closed.
     pub fn accept_flow(&self) -> Result<ReceiveFlow, Error> {
         let over = || Err(Error::Closed(Closed::by_this_side()));
         self.next_flow(None).unwrap_or_else(over)
     }
 
-    /// The same; `None` where that takes longer than `limit`.
+    /// As [`accept_flow`](Self::accept_flow); `None` after `limit`.
     pub fn accept_flow_within(&self, limit: Wall) -> Option<Result<ReceiveFlow, Error>> {
         self.next_flow(Some(limit))
     }
@@ -200,48 +207,50 @@ impl Connection {
     fn next_flow(&self, limit: Option<Wall>) -> Option<Result<ReceiveFlow, Error>> {
         self.shared.wait(limit, |state| {
             if let Some(opened) = state.flows.pop_front() {
-                return Some(Ok(ReceiveFlow::new(Arc::clone(&self.running), self.id, opened)));
+                return Some(Ok(ReceiveFlow::new(Arc::clone(&self.thread), self.id, opened)));
             }
             let closed = state.closed.clone()?;
             Some(Err(Error::Closed(closed)))
         })
     }
 
-    /// Gives the packets to the peer a class of their own, whatever address it moves to.
+    /// Sets the DSCP of the packets to this peer, also after a migration.
     pub fn mark(&self, dscp: Dscp) {
-        self.running.ask(Command::Mark(self.id, dscp));
+        self.thread.command(Command::Mark(self.id, dscp));
     }
 
-    /// The connection as it stands; `None` once it is over.
+    /// The current statistics; `None` once the connection is closed.
     pub fn statistics(&self) -> Option<ConnectionStatistics> {
-        self.running.answer(|reply| Command::Statistics(self.id, reply))
+        self.thread.request(|reply| Command::Statistics(self.id, reply))
     }
 
-    /// Why it is over; `None` while it is not.
+    /// Why the connection is closed; `None` while it is open.
     pub fn is_closed(&self) -> Option<Closed> {
         self.shared.lock().closed.clone()
     }
 
-    /// Waits until it is over and answers why; `None` where that takes longer than `limit`.
+    /// Waits until the connection is closed and returns the reason; `None` after `limit`.
     pub fn closed(&self, limit: Wall) -> Option<Closed> {
         self.shared.wait(Some(limit), |state| state.closed.clone())
     }
 
-    /// Closes it and tells the peer why. What has not arrived yet may never, nor what the peer's
-    /// program has not taken: who wants that waits for the peer's answer, or for the peer to close.
+    /// Closes the connection with [`CloseReason::Done`] and sends `sentence` to the peer. Units
+    /// that have not arrived, or that the peer's program has not read, may be lost. To avoid that,
+    /// wait for a reply of the peer's program, or for the peer to close.
     pub fn close(&self, sentence: &str) {
         self.close_with(CloseReason::Done, sentence);
     }
 
-    /// The same for a reason of the program's; one without a code goes as [`CloseReason::Done`].
+    /// As [`close`](Self::close) with another reason; one without an error code is sent as
+    /// [`CloseReason::Done`].
     pub fn close_with(&self, reason: CloseReason, sentence: &str) {
         if self.is_closed().is_none() {
-            self.running.ask(Command::Close(self.id, reason, sentence.to_owned()));
+            self.thread.command(Command::Close(self.id, reason, sentence.to_owned()));
         }
     }
 
-    /// Calls `hook` whenever a flow may have been opened, or the connection is over; on another
-    /// thread, which it must not keep.
+    /// Calls `hook` whenever a flow may have been opened or the connection closed. It runs on the
+    /// endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.shared.set_hook(Arc::new(hook));
     }

@@ -1,4 +1,4 @@
-//! What a connection is asked for, and why something could not be done.
+//! Options and errors of connections.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,41 +8,41 @@ use crate::{
 };
 use ontempo_udp::{BindError, DriverOptions, SocketOptions};
 
-/// What a connection's endpoint, socket and thread are asked for.
+/// Options of an endpoint, its UDP socket and its thread.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Of the protocol.
+    /// Options of the protocol.
     pub configuration: Configuration,
-    /// Of the UDP socket.
+    /// Options of the UDP socket.
     pub socket: SocketOptions,
-    /// Of the thread.
+    /// Options of the thread.
     pub driver: DriverOptions,
 }
 
-/// Why something could not be done.
+/// The error of an operation on a listener, connection or flow.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no socket.
+    /// The UDP socket cannot be opened or bound.
     Bind(BindError),
-    /// The system has no thread, random number or file left.
+    /// The system has no more threads, file descriptors or random numbers.
     System(std::io::Error),
     /// The certificate or key cannot be used.
     Identity(IdentityError),
-    /// No connection could be begun.
+    /// The handshake could not be started.
     Connect(ConnectFailed),
-    /// The peer did not answer, refused, or was not who it should be.
+    /// The handshake failed: the peer did not answer, refused, or could not be verified.
     NotConnected {
-        /// Where it should be.
+        /// The peer's address.
         remote: SocketAddr,
-        /// Why.
+        /// The close reason.
         closed: Closed,
     },
-    /// The connection is over.
+    /// The connection is closed or lost.
     Closed(Closed),
     /// A flow could not be opened.
     Flow(FlowError),
-    /// A unit is not one.
+    /// A unit is invalid: too long, or with a wrong deadline or dependency.
     Unit(SendError),
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Why there is no connection, or no longer; `None` where the error is another.
+    /// The close reason of a failed handshake or closed connection; `None` for other errors.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self {
             Self::NotConnected { closed, .. } | Self::Closed(closed) => Some(closed.reason),
@@ -74,8 +74,8 @@ impl Error {
         }
     }
 
-    /// True where the user has to change something before a connection is possible: the
-    /// certificate, the token, the address, or the version.
+    /// True if trying again is of no use until the user changes the certificate, the token, the
+    /// address, or the version.
     pub fn is_misconfigured(&self) -> bool {
         matches!(self, Self::Identity(_) | Self::Connect(_))
             || self.close_reason().is_some_and(CloseReason::is_misconfigured)

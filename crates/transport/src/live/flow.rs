@@ -1,4 +1,4 @@
-//! Flows, as programs use them.
+//! Flows.
 
 use std::sync::Arc;
 use std::time::Duration as Wall;
@@ -6,7 +6,7 @@ use std::time::Duration as Wall;
 use bytes::Bytes;
 use ontempo_foundation::Duration;
 
-use super::carried::Running;
+use super::driver::EndpointThread;
 use super::error::Error;
 use super::mailbox::Mailbox;
 use super::shared::{Command, Inbox, MAX_READY, Outbox, Task, size};
@@ -15,21 +15,21 @@ use crate::{
     SendStatistics,
 };
 
-/// Bytes that lie ready below which more is asked for.
+/// When no more than this many bytes are ready, the endpoint is asked for more.
 const LOW_BYTES: usize = 128 << 10;
 
 /// A unit to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct Message {
-    /// Its data.
+    /// The data.
     pub data: Bytes,
-    /// How long from now on it is of use; it is dropped then if it has not arrived. Only for flows
+    /// Time from now to the deadline, at which it is dropped if it has not arrived. Only for flows
     /// whose reliability [allows deadlines](Reliability::allows_deadlines).
     pub lifetime: Option<Duration>,
-    /// More important units have a larger one.
+    /// Larger is more important.
     pub priority: u8,
-    /// Units of the same flow that it is of no use without: numbers that sending returned; at
-    /// most 32.
+    /// Numbers, as returned by [`SendFlow::send`], of the units of the same flow without which this
+    /// one is of no use; at most 32.
     pub depends_on: Vec<u64>,
 }
 
@@ -39,18 +39,18 @@ impl From<Bytes> for Message {
     }
 }
 
-/// Why a unit was not taken now.
+/// Why a unit was not queued.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// As much waits as may.
+    /// The send queue is full.
     Full,
-    /// It never will be.
+    /// The flow or the unit failed; trying again is of no use.
     Failed(Error),
 }
 
 /// A flow that this side sends. Dropping it finishes it.
 pub struct SendFlow {
-    running: Arc<Running>,
+    thread: Arc<EndpointThread>,
     connection: ConnectionId,
     id: FlowId,
     outbox: Arc<Mailbox<Outbox>>,
@@ -58,72 +58,73 @@ pub struct SendFlow {
 
 impl SendFlow {
     pub(super) fn new(
-        running: Arc<Running>,
+        thread: Arc<EndpointThread>,
         connection: ConnectionId,
         (id, outbox): (FlowId, Arc<Mailbox<Outbox>>),
     ) -> Self {
-        Self { running, connection, id, outbox }
+        Self { thread, connection, id, outbox }
     }
 
     fn outgoing(&self, message: Message) -> Outgoing {
         let Message { data, lifetime, priority, depends_on } = message;
-        let deadline = lifetime.map(|lifetime| self.running.clock.now() + lifetime);
+        let deadline = lifetime.map(|lifetime| self.thread.clock.now() + lifetime);
         Outgoing { data, deadline, priority, depends_on }
     }
 
-    fn taken(&self, (number, tell): (u64, bool)) -> u64 {
-        if tell {
-            self.running.leave(Task::Flush(self.connection, self.id));
+    /// Wakes the thread if needed; returns the unit's number.
+    fn queued(&self, (number, wake): (u64, bool)) -> u64 {
+        if wake {
+            self.thread.submit(Task::Flush(self.connection, self.id));
         }
         number
     }
 
-    /// Sends a unit and answers its number, counted from 0; waits while as much waits as may.
+    /// Queues a unit and returns its number, counted from 0; waits while the send queue is full.
     ///
     /// # Errors
-    /// The connection is over, the flow finished, or the unit is not one.
+    /// The connection is closed, the flow finished, or the unit invalid.
     pub fn send(&self, message: impl Into<Message>) -> Result<u64, Error> {
         let unit = self.outgoing(message.into());
-        // Without a limit a wait always answers.
+        // A wait without a limit always returns `Some`.
         let over = || Err(Error::Unit(SendError::NoFlow));
-        let taken = self.outbox.wait(None, |outbox| outbox.push(&unit)).unwrap_or_else(over)?;
-        Ok(self.taken(taken))
+        let queued = self.outbox.wait(None, |outbox| outbox.push(&unit)).unwrap_or_else(over)?;
+        Ok(self.queued(queued))
     }
 
-    /// The same, without waiting longer than `limit`.
+    /// As [`send`](Self::send), but waits no longer than `limit`.
     ///
     /// # Errors
-    /// As much waits as may, or as of [`send`](Self::send).
+    /// The send queue is full, or those of [`send`](Self::send).
     pub fn send_within(&self, message: impl Into<Message>, limit: Wall) -> Result<u64, NotTaken> {
         let unit = self.outgoing(message.into());
         match self.outbox.wait(Some(limit), |outbox| outbox.push(&unit)) {
-            Some(taken) => Ok(self.taken(taken.map_err(NotTaken::Failed)?)),
+            Some(queued) => Ok(self.queued(queued.map_err(NotTaken::Failed)?)),
             None => Err(NotTaken::Full),
         }
     }
 
-    /// Numbers of units that were dropped at their deadline since this was last asked: the peer
-    /// does not have them and will not. The oldest of more than 4,096 are forgotten.
+    /// Numbers of the units dropped at their deadline since the last call: the peer's program does
+    /// not receive them. At most 4,096; the oldest beyond are discarded.
     pub fn dropped(&self) -> Vec<u64> {
         self.outbox.lock().dropped.drain(..).collect()
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the flow: nothing more can be sent, and the peer's program sees its end.
     pub fn finish(&self) {
-        let tell = self.outbox.change(|outbox| {
-            let first = !std::mem::replace(&mut outbox.is_finished, true);
-            first && !std::mem::replace(&mut outbox.flushing, true)
+        let wake = self.outbox.change(|outbox| {
+            let is_first = !std::mem::replace(&mut outbox.is_finished, true);
+            is_first && !std::mem::replace(&mut outbox.flushing, true)
         });
-        if tell {
-            self.running.leave(Task::Flush(self.connection, self.id));
+        if wake {
+            self.thread.submit(Task::Flush(self.connection, self.id));
         }
     }
 
-    /// Waits until all of a finished flow has arrived at the peer's transport or been dropped;
-    /// `None` where that takes longer than `limit`.
+    /// Waits until every unit of a finished flow has arrived at the peer's transport or been
+    /// dropped; `None` after `limit`.
     ///
     /// # Errors
-    /// The connection ended before.
+    /// The connection closed before, or the flow failed.
     pub fn settled(&self, limit: Wall) -> Option<Result<SendStatistics, Error>> {
         self.outbox.wait(Some(limit), |outbox| match outbox.settled {
             Some(statistics) => Some(Ok(statistics)),
@@ -131,15 +132,15 @@ impl SendFlow {
         })
     }
 
-    /// The flow as it stands; `None` once its connection is over.
+    /// The current statistics; `None` if the connection closed before the flow ended.
     pub fn statistics(&self) -> Option<SendStatistics> {
         let settled = self.outbox.lock().settled;
-        let ask = |reply| Command::SendStatistics(self.connection, self.id, reply);
-        settled.or_else(|| self.running.answer(ask)).or_else(|| self.outbox.lock().settled)
+        let command = |reply| Command::SendStatistics(self.connection, self.id, reply);
+        settled.or_else(|| self.thread.request(command)).or_else(|| self.outbox.lock().settled)
     }
 
-    /// Calls `hook` whenever there may be room, or the flow is over; on another thread, which it
-    /// must not keep.
+    /// Calls `hook` whenever the send queue may have space or the flow may have ended. It runs on
+    /// the endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.outbox.set_hook(Arc::new(hook));
     }
@@ -153,7 +154,7 @@ impl Drop for SendFlow {
 
 /// A flow that the peer sends.
 pub struct ReceiveFlow {
-    running: Arc<Running>,
+    thread: Arc<EndpointThread>,
     connection: ConnectionId,
     id: FlowId,
     config: FlowConfig,
@@ -162,27 +163,27 @@ pub struct ReceiveFlow {
 
 impl ReceiveFlow {
     pub(super) fn new(
-        running: Arc<Running>,
+        thread: Arc<EndpointThread>,
         connection: ConnectionId,
         (id, config, inbox): (FlowId, FlowConfig, Arc<Mailbox<Inbox>>),
     ) -> Self {
-        Self { running, connection, id, config, inbox }
+        Self { thread, connection, id, config, inbox }
     }
 
-    /// How it is delivered, and what the peer calls it.
+    /// Its delivery order, its reliability, and the peer's label.
     pub fn config(&self) -> &FlowConfig {
         &self.config
     }
 
-    /// Waits for the next unit, or word of one that will not come; `None` where the flow is over.
+    /// Waits for the next unit, or the number of a dropped one; `None` at the end of the flow.
     ///
     /// # Errors
-    /// The connection ended before the flow.
+    /// The connection closed before the flow ended.
     pub fn receive(&self) -> Result<Option<Delivery>, Error> {
         self.next(None).unwrap_or(Ok(None))
     }
 
-    /// The same; `None` where that takes longer than `limit`.
+    /// As [`receive`](Self::receive); `None` after `limit`.
     pub fn receive_within(&self, limit: Wall) -> Option<Result<Option<Delivery>, Error>> {
         self.next(Some(limit))
     }
@@ -206,20 +207,20 @@ impl ReceiveFlow {
             Some(Err(Error::Closed(closed)))
         });
         if resume {
-            self.running.leave(Task::Resume(self.connection, self.id));
+            self.thread.submit(Task::Resume(self.connection, self.id));
         }
         next
     }
 
-    /// The flow as it stands; `None` once its connection is over.
+    /// The current statistics; `None` if the connection closed before the flow ended.
     pub fn statistics(&self) -> Option<ReceiveStatistics> {
         let ended = self.inbox.lock().ended;
-        let ask = |reply| Command::ReceiveStatistics(self.connection, self.id, reply);
-        ended.or_else(|| self.running.answer(ask)).or_else(|| self.inbox.lock().ended)
+        let command = |reply| Command::ReceiveStatistics(self.connection, self.id, reply);
+        ended.or_else(|| self.thread.request(command)).or_else(|| self.inbox.lock().ended)
     }
 
-    /// Calls `hook` whenever there may be a unit, or the flow is over; on another thread, which it
-    /// must not keep.
+    /// Calls `hook` whenever there may be a unit or the flow may have ended. It runs on
+    /// the endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.inbox.set_hook(Arc::new(hook));
     }

@@ -1,41 +1,42 @@
-//! Taking connections.
+//! Accepting connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration as Wall;
 
-use super::carried::{Carried, Running};
 use super::connection::{Connection, seed};
+use super::driver::{EndpointDriver, EndpointThread};
 use super::error::{Error, Options};
 use super::mailbox::Mailbox;
 use super::shared::Incoming;
 use crate::{Closed, Endpoint, Identity, Token};
 use ontempo_udp::Socket;
 
-/// Who came.
+/// An incoming connection or a refused client.
 pub enum Accepted {
-    /// One whose connection can be used.
+    /// A connection whose handshake is complete.
     Connection(Connection),
-    /// One with whom there is no connection: a wrong token, no answer, or it did not trust us.
+    /// The handshake failed: a wrong token, no answer, or the client distrusts our certificate.
     Refused {
-        /// Its address, where that is still known.
+        /// The client's address, if known.
         remote: Option<SocketAddr>,
-        /// Why.
+        /// The close reason.
         closed: Closed,
     },
 }
 
-/// Takes connections at a UDP port. Connections outlive it, but no new ones come.
+/// Accepts connections at a UDP port. After it is dropped no connection is accepted; those that
+/// exist go on.
 pub struct Listener {
-    running: Arc<Running>,
+    thread: Arc<EndpointThread>,
     incoming: Arc<Mailbox<Incoming>>,
 }
 
 impl Listener {
-    /// Listens at a socket, for clients that know `token`.
+    /// Listens at a socket for clients that present `token`.
     ///
     /// # Errors
-    /// The certificate cannot be used, or the system has no thread left.
+    /// The certificate cannot be used, or the system has no more threads.
     pub fn new(
         socket: Socket,
         identity: &Identity,
@@ -45,15 +46,15 @@ impl Listener {
         let mut endpoint = Endpoint::new(options.configuration.clone(), seed()?);
         endpoint.listen(identity, token)?;
         let incoming = Arc::new(Mailbox::new(Incoming::default()));
-        let carried = Carried::new(endpoint, Some(Arc::clone(&incoming)));
-        let running = Running::start(socket, carried, options.driver)?;
-        Ok(Self { running, incoming })
+        let driver = EndpointDriver::new(endpoint, Some(Arc::clone(&incoming)));
+        let thread = EndpointThread::start(socket, driver, options.driver)?;
+        Ok(Self { thread, incoming })
     }
 
-    /// Listens at an address; port 0 is any free one.
+    /// Listens at an address; port 0 stands for any free port.
     ///
     /// # Errors
-    /// There is no such socket, or as of [`new`](Self::new).
+    /// The socket cannot be bound, or those of [`new`](Self::new).
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -63,17 +64,17 @@ impl Listener {
         Self::new(Socket::bind(address, options.socket)?, identity, token, options)
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn local(&self) -> SocketAddr {
-        self.running.local
+        self.thread.local
     }
 
-    /// Waits for the next connection; `None` where that takes longer than `limit`.
+    /// Waits for the next connection or refusal; `None` after `limit`.
     pub fn accept_within(&self, limit: Wall) -> Option<Accepted> {
         self.next(Some(limit))
     }
 
-    /// Waits for the next connection that can be used.
+    /// Waits for the next connection; refused clients are skipped.
     pub fn accept(&self) -> Connection {
         loop {
             if let Some(Accepted::Connection(connection)) = self.next(None) {
@@ -87,13 +88,15 @@ impl Listener {
             if let Some((remote, closed)) = incoming.refused.pop_front() {
                 return Some(Accepted::Refused { remote, closed });
             }
-            let begun = incoming.begun.pop_front()?;
-            let running = Arc::clone(&self.running);
-            Some(Accepted::Connection(Connection::accepted(running, begun, self.running.local)))
+            let connection = incoming.connections.pop_front()?;
+            let thread = Arc::clone(&self.thread);
+            let local = thread.local;
+            Some(Accepted::Connection(Connection::accepted(thread, connection, local)))
         })
     }
 
-    /// Calls `hook` whenever somebody may have come; on another thread, which it must not keep.
+    /// Calls `hook` whenever [`accept_within`](Self::accept_within) may return `Some`. It runs on
+    /// the endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.incoming.set_hook(Arc::new(hook));
     }

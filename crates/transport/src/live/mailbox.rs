@@ -1,10 +1,10 @@
-//! What two threads share and wait for.
+//! A value shared by threads that wait for its changes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A foreign event loop's hook.
+/// Callback that wakes an event loop.
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
 /// A value that threads change and wait for.
@@ -12,13 +12,14 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 pub struct Mailbox<T> {
     value: Mutex<T>,
     changed: Condvar,
-    /// Threads that wait; changed only by who has the value. To wake nobody costs a system call.
+    /// Number of waiting threads, changed only under the lock of `value`. Without waiting threads
+    /// the system call of a notification is saved.
     waiting: AtomicUsize,
     hook: Mutex<Option<Hook>>,
     has_hook: AtomicBool,
 }
 
-/// A panic elsewhere leaves the value whole: no change of ours stops half-way.
+/// Ignores poisoning: no change of the value can panic half-way.
 fn guard<'a, T>(
     locked: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>,
 ) -> MutexGuard<'a, T> {
@@ -26,7 +27,7 @@ fn guard<'a, T>(
 }
 
 impl<T> Mailbox<T> {
-    /// One that holds `value`.
+    /// A mailbox with `value`.
     pub fn new(value: T) -> Self {
         Self {
             value: Mutex::new(value),
@@ -37,14 +38,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// The value, to be looked at, or changed without anybody being told.
+    /// Locks the value, to read it or to change it without a notification.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         guard(self.value.lock())
     }
 
-    /// Changes the value and tells those who wait.
+    /// Changes the value, wakes the waiting threads and calls the hook. Returns the result of
+    /// `change`.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
-        let (changed, waiting) = {
+        let (result, waiting) = {
             let mut value = self.lock();
             (change(&mut value), self.waiting.load(Ordering::Relaxed))
         };
@@ -57,11 +59,11 @@ impl<T> Mailbox<T> {
                 hook();
             }
         }
-        changed
+        result
     }
 
-    /// Waits until `ready` answers something, which it then returns; `None` when `limit`, where
-    /// there is one, is over.
+    /// Waits until `ready` returns `Some`, and returns its value; `None` after `limit`. Without a
+    /// limit it waits for ever.
     pub fn wait<R>(
         &self,
         limit: Option<Duration>,
@@ -89,7 +91,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Calls `hook` at each change from now on, on the thread that changes.
+    /// Sets the hook called at each [`change`](Self::change), on the thread that makes the change.
     pub fn set_hook(&self, hook: Hook) {
         *guard(self.hook.lock()) = Some(hook);
         self.has_hook.store(true, Ordering::Release);

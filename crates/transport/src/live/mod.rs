@@ -1,16 +1,16 @@
-//! Connections for programs: an endpoint carried by a thread of its own over a UDP socket, and
-//! calls that wait.
+//! Blocking API for programs: an endpoint runs on its own thread with a UDP socket.
 //!
-//! A [`Listener`] takes connections and [`connect`] begins one; a [`Connection`] opens a
+//! A [`Listener`] accepts connections and [`connect`] makes one; a [`Connection`] opens a
 //! [`SendFlow`] and accepts a [`ReceiveFlow`]. All can be shared among threads. Every queue between
-//! a program and the thread is bounded: who sends faster than the network waits, and what a program
-//! does not take keeps the peer from sending more. Data is handed over, never copied.
+//! a program and the thread is bounded, so there is backpressure in both directions: a sender waits
+//! while the network is slower, and a peer waits while the receiving program reads nothing. Data is
+//! not copied between the program and the thread.
 //!
-//! Each wait has a form with a time limit and one that does not wait; a foreign event loop is told
-//! by [`SendFlow::on_change`] and its likes when it is worth to ask again.
+//! Each blocking call has a variant with a time limit; a limit of zero polls. An event loop sets a
+//! hook, with [`SendFlow::on_change`] for example, that is called when it should poll again.
 
-mod carried;
 mod connection;
+mod driver;
 mod error;
 mod flow;
 mod listener;

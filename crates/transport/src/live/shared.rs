@@ -19,8 +19,8 @@ use ontempo_udp::Dscp;
 pub(super) const MAX_READY: usize = 256;
 pub(super) const MAX_READY_BYTES: usize = 256 << 10;
 
-/// Maximum units and bytes queued between a program and the thread: the endpoint has its own queues,
-/// whose size is configured.
+/// Maximum units and bytes queued between a program and the thread: the endpoint has its own
+/// queues, whose size is configured.
 const MAX_UNITS: usize = 64;
 const MAX_BYTES: usize = 256 << 10;
 
@@ -36,14 +36,14 @@ pub(super) struct State {
 pub(super) type Shared = Arc<Mailbox<State>>;
 
 /// An incoming connection.
-pub(super) struct Begun {
+pub(super) struct IncomingConnection {
     pub(super) id: ConnectionId,
     pub(super) remote: Option<SocketAddr>,
     pub(super) shared: Shared,
 }
 
 /// An opened flow: its id and its outbox.
-pub(super) type Opened = (FlowId, Arc<Mailbox<Outbox>>);
+pub(super) type OpenedFlow = (FlowId, Arc<Mailbox<Outbox>>);
 
 /// Commands of a program.
 pub(super) enum Command {
@@ -55,9 +55,9 @@ pub(super) enum Command {
         shared: Shared,
         reply: SyncSender<Result<ConnectionId, Error>>,
     },
-    OpenFlow(ConnectionId, FlowConfig, SyncSender<Result<Opened, Error>>),
-    /// There are tasks.
-    Work,
+    OpenFlow(ConnectionId, FlowConfig, SyncSender<Result<OpenedFlow, Error>>),
+    /// Execute the queued tasks.
+    RunTasks,
     Statistics(ConnectionId, SyncSender<ConnectionStatistics>),
     SendStatistics(ConnectionId, FlowId, SyncSender<SendStatistics>),
     ReceiveStatistics(ConnectionId, FlowId, SyncSender<ReceiveStatistics>),
@@ -66,8 +66,9 @@ pub(super) enum Command {
     End,
 }
 
-/// Work for a flow. Programs append tasks to a list and send one command: a thousand flows with a
-/// unit each then send one, and no task is refused. Each flow has at most one of a kind.
+/// A task for a flow. Programs append tasks to a list and send one command for the whole list: a
+/// thousand flows with one unit each send one command, and no task is refused. Each flow has at
+/// most one task of each kind.
 pub(super) enum Task {
     /// The outbox has units, or was finished.
     Flush(ConnectionId, FlowId),
@@ -79,11 +80,11 @@ pub(super) enum Task {
 pub(super) struct Outbox {
     pub(super) queue: VecDeque<Outgoing>,
     pub(super) bytes: usize,
-    /// The thread has been woken for this outbox.
+    /// `Task::Flush` is queued for this outbox.
     pub(super) flushing: bool,
     pub(super) is_finished: bool,
     next: u64,
-    longest: u64,
+    max_unit_bytes: u64,
     reliability: Reliability,
     pub(super) dropped: VecDeque<u64>,
     pub(super) settled: Option<SendStatistics>,
@@ -92,14 +93,14 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(longest: u64, reliability: Reliability) -> Self {
+    pub(super) fn new(max_unit_bytes: u64, reliability: Reliability) -> Self {
         Self {
             queue: VecDeque::new(),
             bytes: 0,
             flushing: false,
             is_finished: false,
             next: 0,
-            longest,
+            max_unit_bytes,
             reliability,
             dropped: VecDeque::new(),
             settled: None,
@@ -108,6 +109,7 @@ impl Outbox {
         }
     }
 
+    /// The error of a flow that failed or whose connection is closed.
     pub(super) fn check(&self) -> Result<(), Error> {
         if let Some(closed) = &self.closed {
             return Err(Error::Closed(closed.clone()));
@@ -124,8 +126,8 @@ impl Outbox {
             return Some(Err(Error::Unit(SendError::NoFlow)));
         }
         let size = unit.data.len();
-        if size as u64 > self.longest {
-            return Some(Err(Error::Unit(SendError::TooLong { most: self.longest })));
+        if size as u64 > self.max_unit_bytes {
+            return Some(Err(Error::Unit(SendError::TooLong { most: self.max_unit_bytes })));
         }
         let names = &unit.depends_on;
         if names.len() > MAX_DEPENDENCIES || names.iter().any(|&on| on >= self.next) {
@@ -164,19 +166,19 @@ pub(super) fn size(delivery: &Delivery) -> usize {
     }
 }
 
-/// Refusals that wait to be told; the oldest of more are forgotten.
+/// Maximum refused connections queued for the program; beyond it the oldest are discarded.
 const MAX_REFUSALS: usize = 64;
 
-/// What waits to be accepted. As many connections as the configuration allows.
+/// Connections to be accepted, as many as the configuration allows, and refused ones.
 #[derive(Default)]
 pub(super) struct Incoming {
-    pub(super) begun: VecDeque<Begun>,
+    pub(super) connections: VecDeque<IncomingConnection>,
     pub(super) refused: VecDeque<(Option<SocketAddr>, Closed)>,
 }
 
 impl Incoming {
-    pub(super) fn push(&mut self, begun: Begun) {
-        self.begun.push_back(begun);
+    pub(super) fn push(&mut self, connection: IncomingConnection) {
+        self.connections.push_back(connection);
     }
 
     pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, closed: Closed) {

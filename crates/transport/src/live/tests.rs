@@ -43,11 +43,15 @@ fn content(id: u64, size: usize) -> Bytes {
     (0..size).map(|at| (id as usize * 31 + at * 7) as u8).collect::<Vec<_>>().into()
 }
 
-/// Sends `count` units one way and answers those that came.
-fn through(config: FlowConfig, lifetime: Option<Duration>, count: u64) -> Vec<crate::Unit> {
+/// Sends `count` units in one direction and returns those that arrived.
+fn send_and_receive(
+    config: FlowConfig,
+    lifetime: Option<Duration>,
+    count: u64,
+) -> Vec<crate::Unit> {
     let (near, far) = pair(&Options::default());
     let flow = near.open_flow(config.clone()).expect("opened");
-    let taken = spawn(move || {
+    let receiver = spawn(move || {
         let flow = far.accept_flow().expect("a flow");
         assert_eq!(*flow.config(), config);
         let mut units = Vec::new();
@@ -70,8 +74,8 @@ fn through(config: FlowConfig, lifetime: Option<Duration>, count: u64) -> Vec<cr
     flow.finish();
     let settled = flow.settled(SOON).expect("in time").expect("settled");
     assert_eq!((settled.units, settled.settled), (count, count));
-    let units = taken.join().expect("no panic");
-    let closed = near.closed(SOON).expect("told");
+    let units = receiver.join().expect("no panic");
+    let closed = near.closed(SOON).expect("closed");
     assert_eq!((closed.reason, closed.said.as_str()), (CloseReason::Done, "had all"));
     units
 }
@@ -83,7 +87,7 @@ fn units_arrive_in_every_order_and_reliability() {
     for order in [InOrder, OutOfOrder, PartialOrder] {
         for (reliability, lifetime) in [(Reliability::Full, None), (Reliability::Deadline, soon)] {
             let config = FlowConfig { order, reliability, label: "a label".to_owned() };
-            let mut units = through(config, lifetime, 2_000);
+            let mut units = send_and_receive(config, lifetime, 2_000);
             let in_order = units.is_sorted_by_key(|unit| unit.id);
             assert!(in_order || order != InOrder);
             units.sort_by_key(|unit| unit.id);
@@ -97,7 +101,7 @@ fn units_arrive_in_every_order_and_reliability() {
 }
 
 #[test]
-fn a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() {
+fn a_program_that_reads_nothing_causes_backpressure_and_no_loss() {
     let (near, far) = pair(&Options::default());
     let flow = near.open_flow(FlowConfig::default()).expect("opened");
     let data = Bytes::from(vec![7; 64 << 10]);
@@ -108,24 +112,24 @@ fn a_program_that_takes_nothing_holds_the_sender_back_and_loses_nothing() {
     }
     flow.finish();
     let incoming = far.accept_flow().expect("a flow");
-    let mut taken = 0;
+    let mut received = 0;
     while let Some(Delivery::Unit(unit)) = incoming.receive().expect("whole") {
         assert_eq!(unit.data.len(), data.len());
-        taken += 1;
+        received += 1;
     }
-    assert_eq!(taken, sent);
+    assert_eq!(received, sent);
     assert!(flow.settled(SOON).is_some_and(|settled| settled.is_ok()));
 }
 
 #[test]
-fn late_units_are_dropped_and_the_sender_is_told_which() {
+fn units_past_their_deadline_are_dropped_and_reported_to_the_sender() {
     let mut options = Options::default();
     options.configuration.congestion = crate::CongestionName::Cubic.into();
     options.configuration.limits.bytes = 64 << 10;
     let (near, far) = pair(&options);
     let reliability = Reliability::Deadline;
     let flow = near.open_flow(FlowConfig { reliability, ..FlowConfig::default() }).expect("opened");
-    // The program takes nothing until all are late but those for which there was room.
+    // The program reads only after all deadlines; units in the receive buffer have arrived in time.
     for id in 0..200 {
         let lifetime = Some(Duration::from_millis(200));
         let message = Message { data: content(id, 4096), lifetime, ..Message::default() };
@@ -134,10 +138,10 @@ fn late_units_are_dropped_and_the_sender_is_told_which() {
     flow.finish();
     std::thread::sleep(Wall::from_millis(400));
     let incoming = far.accept_flow().expect("a flow");
-    let (mut came, mut missed) = (Vec::new(), Vec::new());
+    let (mut received, mut missed) = (Vec::new(), Vec::new());
     while let Some(delivery) = incoming.receive().expect("whole") {
         match delivery {
-            Delivery::Unit(unit) => came.push(unit.id),
+            Delivery::Unit(unit) => received.push(unit.id),
             Delivery::Dropped(id) => missed.push(id),
         }
     }
@@ -145,7 +149,7 @@ fn late_units_are_dropped_and_the_sender_is_told_which() {
     let mut dropped = flow.dropped();
     dropped.sort_unstable();
     assert_eq!(dropped, missed, "both sides agree");
-    assert!(!dropped.is_empty() && came.len() + missed.len() == 200);
+    assert!(!dropped.is_empty() && received.len() + missed.len() == 200);
     assert_eq!(settled.dropped, missed.len() as u64);
 }
 
@@ -157,12 +161,12 @@ fn a_deadline_on_a_flow_that_drops_nothing_is_an_error() {
     let message = Message { data: content(0, 100), lifetime, ..Message::default() };
     let error = flow.send(message).expect_err("a deadline has no effect here").to_string();
     assert!(error.contains("open the flow with reliability until-deadline or none"), "{error}");
-    // The flow is none the worse.
+    // The flow can still be used.
     let message = Message { data: content(0, 100), ..Message::default() };
     assert_eq!(flow.send(message).expect("sent"), 0);
 }
 
-/// Tells the class of each datagram.
+/// Sends the DSCP and ECN of each datagram to the test.
 struct Watch(Sender<(Dscp, Ecn)>);
 
 impl Protocol for Watch {
@@ -191,34 +195,34 @@ fn packets_carry_dscp_and_ecn() {
     let remote = watch.local_address().expect("an address");
     let mut options = Options::default();
     options.socket.dscp = Dscp::VIDEO;
-    let (tell, seen) = channel();
-    let _driver = Driver::spawn(watch, Watch(tell), Clock::new(), DriverOptions::default());
+    let (sender, seen) = channel();
+    let _driver = Driver::spawn(watch, Watch(sender), Clock::new(), DriverOptions::default());
     let pending = Pending::begin(remote, "localhost", &Trust::Anybody, token(""), &options);
-    let _pending = pending.expect("begun");
+    let _pending = pending.expect("started");
     let seen = seen.recv_timeout(SOON);
     assert_eq!(seen, Ok((Dscp::VIDEO, Ecn::Capable0)));
 }
 
-fn why_not(remote: SocketAddr, trust: &Trust, token: Token, options: &Options) -> String {
+fn connect_error(remote: SocketAddr, trust: &Trust, token: Token, options: &Options) -> String {
     let refused = connect(remote, "localhost", trust, token, options);
     refused.err().expect("no connection").to_string()
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_told_in_time() {
+fn connecting_to_a_silent_peer_fails_at_the_handshake_timeout() {
     let silent = UdpSocket::bind(local()).expect("bound");
     let remote = silent.local_addr().expect("an address");
     let handshake_timeout = Duration::from_millis(300);
     let configuration = Configuration { handshake_timeout, ..Configuration::default() };
     let options = Options { configuration, ..Options::default() };
-    let begun = Instant::now();
-    let said = why_not(remote, &Trust::Anybody, token(""), &options);
-    assert_eq!(said, format!("no connection to {remote}: no answer came within 300 ms"));
-    assert!(begun.elapsed() < Wall::from_secs(2));
+    let started = Instant::now();
+    let message = connect_error(remote, &Trust::Anybody, token(""), &options);
+    assert_eq!(message, format!("no connection to {remote}: no answer came within 300 ms"));
+    assert!(started.elapsed() < Wall::from_secs(2));
 }
 
 #[test]
-fn the_reason_of_a_program_reaches_the_other_as_a_code() {
+fn the_close_reason_of_a_program_arrives_as_an_error_code() {
     let options = Options::default();
     let (listener, trust) = listener(&options);
     let sentences = ["another is served", "", "ünüsual"];
@@ -228,7 +232,7 @@ fn the_reason_of_a_program_reaches_the_other_as_a_code() {
         let near = near.expect("connected");
         let far = listener.accept();
         far.close_with(reason, sentence);
-        let closed = near.closed(SOON).expect("told");
+        let closed = near.closed(SOON).expect("closed");
         assert_eq!((closed.reason, closed.said.as_str()), (reason, sentence));
         assert_eq!(far.closed(SOON).expect("closed").reason, reason);
         let error = near.open_flow(FlowConfig::default()).err().expect("it is over");
@@ -237,38 +241,39 @@ fn the_reason_of_a_program_reaches_the_other_as_a_code() {
 }
 
 #[test]
-fn a_wrong_token_or_fingerprint_is_told_on_both_sides() {
+fn a_wrong_token_or_fingerprint_is_reported_on_both_sides() {
     let options = Options::default();
     let (listener, trust) = listener(&options);
     let refusal = || match listener.accept_within(SOON) {
         Some(Accepted::Refused { remote, closed }) => (remote.is_some(), closed),
-        _ => panic!("nobody was refused"),
+        _ => panic!("no client was refused"),
     };
-    let said = why_not(listener.local(), &trust, token("guess"), &options);
-    assert!(said.contains("the peer refused our token"), "{said}");
+    let message = connect_error(listener.local(), &trust, token("guess"), &options);
+    assert!(message.contains("the peer refused our token"), "{message}");
     let (is_known, closed) = refusal();
     assert!(is_known);
     assert_eq!(closed.reason, CloseReason::WrongToken);
     assert_eq!(closed.sentence, "a client had the wrong token");
     let other = Identity::self_made(&["localhost"]).expect("made").fingerprint();
-    let said = why_not(listener.local(), &Trust::Fingerprint(other), token("open"), &options);
-    assert!(said.contains(&format!("expected is {other}")), "{said}");
+    let message =
+        connect_error(listener.local(), &Trust::Fingerprint(other), token("open"), &options);
+    assert!(message.contains(&format!("expected is {other}")), "{message}");
     let (_, closed) = refusal();
     assert_eq!(closed.reason, CloseReason::Untrusted);
     assert!(closed.sentence.contains("does not trust our certificate"), "{closed}");
 }
 
 #[test]
-fn closing_is_told_to_the_peer_and_ends_all_waiting() {
+fn closing_reaches_the_peer_and_ends_its_waits() {
     let (near, far) = pair(&Options::default());
-    let (tell, told) = channel();
+    let (sender, started) = channel();
     let waiting = spawn(move || {
-        tell.send(()).expect("heard");
-        far.accept_flow().err().expect("none comes").to_string()
+        sender.send(()).expect("the test waits");
+        far.accept_flow().err().expect("no flow is opened").to_string()
     });
-    told.recv().expect("started");
+    started.recv().expect("started");
     near.close("enough");
-    let said = waiting.join().expect("no panic");
-    assert_eq!(said, "the connection is over: the peer closed: enough");
+    let message = waiting.join().expect("no panic");
+    assert_eq!(message, "the connection is over: the peer closed: enough");
     assert!(near.open_flow(FlowConfig::default()).is_err());
 }

@@ -123,23 +123,23 @@ fn where_no_trace_can_be_written_the_reason_is_told_before_anything_begins() {
 #[test]
 fn a_directory_that_vanishes_is_told_for_each_connection_and_delivery_goes_on() {
     let folder = Folder::new("gone");
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&told);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
     let count = move |_: &QlogError| {
         counter.fetch_add(1, Ordering::Relaxed);
     };
     let qlog = Qlog::in_directory(&folder.0, count).expect("a directory");
     fs::remove_dir_all(&folder.0).expect("removed");
     deliver(Configuration { qlog: Some(qlog), ..Configuration::default() });
-    assert_eq!(told.load(Ordering::Relaxed), 2);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_ends_the_trace_and_is_told_once() {
     let full = File::options().write(true).open("/dev/full").expect("the full device");
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&told);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
     let hook: Hook = Arc::new(move |error| {
         assert_eq!(error.error.kind(), io::ErrorKind::StorageFull);
         counter.fetch_add(1, Ordering::Relaxed);
@@ -151,5 +151,5 @@ fn a_full_disk_ends_the_trace_and_is_told_once() {
         writing.event(now, "quic:packet_sent", json!({ "header": { "packet_number": 1 } }));
     }
     drop(writing);
-    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

@@ -14,7 +14,7 @@ fn path() -> Path {
 }
 
 #[test]
-fn a_deadline_is_refused_where_the_reliability_ignores_it() {
+fn a_deadline_is_refused_if_the_reliability_ignores_it() {
     for reliability in [Reliability::Full, Reliability::Deadline, Reliability::None] {
         let mut world = World::new(1, &path(), &path(), &Configuration::default());
         world.connect();
@@ -54,9 +54,9 @@ fn units_arrive_in_order_and_whole() {
         world.network.flush(CLIENT);
         world.has_ended(flow)
     });
-    assert!(done, "not done by {}: {}", world.now(), world.taken(flow).len());
-    assert_eq!(world.taken(flow).len(), sizes.len());
-    for ((id, delivery), size) in (0..).zip(world.taken(flow)).zip(sizes) {
+    assert!(done, "not done by {}: {}", world.now(), world.delivered(flow).len());
+    assert_eq!(world.delivered(flow).len(), sizes.len());
+    for ((id, delivery), size) in (0..).zip(world.delivered(flow)).zip(sizes) {
         let Delivery::Unit(unit) = delivery else { panic!("{id} was dropped") };
         assert_eq!((unit.id, &unit.data), (id, &content(id, size)));
     }

@@ -1,4 +1,4 @@
-//! Peers that should not get in, or that misbehave.
+//! Unauthorised and misbehaving peers.
 
 use ontempo_foundation::{Duration, RandomStream, Rate, Time};
 use ontempo_transport::simulated::{Network, Path};
@@ -22,7 +22,7 @@ fn closed(events: &[Event]) -> Option<(CloseReason, &str)> {
 }
 
 #[test]
-fn a_client_with_the_wrong_token_is_refused_and_told_so() {
+fn a_client_with_a_wrong_token_is_refused_and_both_sides_see_the_reason() {
     let config = Configuration::default();
     let token = Token::new(b"guessed").expect("short");
     let configs = [config.clone(), config];
@@ -36,7 +36,7 @@ fn a_client_with_the_wrong_token_is_refused_and_told_so() {
 }
 
 #[test]
-fn a_server_with_another_fingerprint_is_not_told_the_token() {
+fn a_server_with_another_fingerprint_never_receives_the_token() {
     let other = Identity::self_made(&["server"]).expect("a certificate can be made");
     let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
     let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
@@ -44,28 +44,28 @@ fn a_server_with_another_fingerprint_is_not_told_the_token() {
     let trust = Trust::Fingerprint(other.fingerprint());
     client
         .connect(Time::ZERO, address(2), "server", &trust, Token::default())
-        .expect("a connection can be begun");
+        .expect("the handshake can be started");
     let mut network = Network::new(1);
     network.add(client, address(1));
     network.add(server, address(2));
     network.join(CLIENT, SERVER, &path(), &path());
     network.flush(CLIENT);
     while network.step(Time::from_secs_f64(20.0)).is_some() {}
-    let told: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
-    let (reason, sentence) = closed(&told).expect("it is over");
+    let events: Vec<Event> = std::iter::from_fn(|| network.endpoint(CLIENT).poll_event()).collect();
+    let (reason, sentence) = closed(&events).expect("the connection is closed");
     assert_eq!(reason, CloseReason::Untrusted);
-    assert!(sentence.contains(&other.fingerprint().to_string()), "{told:?}");
+    assert!(sentence.contains(&other.fingerprint().to_string()), "{events:?}");
     let connected = |event: &Event| matches!(event, Event::Connected { .. });
     assert!(!std::iter::from_fn(|| network.endpoint(SERVER).poll_event()).any(|e| connected(&e)));
     assert_eq!(network.endpoint(SERVER).connections(), 0);
 }
 
 #[test]
-fn an_application_that_takes_nothing_stops_its_sender_within_the_limits() {
+fn an_application_that_reads_nothing_stops_its_sender_within_the_limits() {
     let limits = Limits { flows: 1, units: 20, bytes: 50_000, unit_bytes: 10_000 };
     let config = Configuration { limits, ..Configuration::default() };
     let mut world = World::new(1, &path(), &path(), &config);
-    world.takes = false;
+    world.reads = false;
     world.connect();
     let flow = world.open_flow(FlowConfig::default());
     let mut sent = 0;
@@ -81,21 +81,21 @@ fn an_application_that_takes_nothing_stops_its_sender_within_the_limits() {
     }
     let incoming = ontempo_transport::FlowId { outgoing: false, ..flow };
     let now = world.now();
-    let connection = world.connection(SERVER).expect("it is there");
-    let held = connection.receive_statistics(now, incoming).expect("it is open");
+    let connection = world.connection(SERVER).expect("the connection is open");
+    let held = connection.receive_statistics(now, incoming).expect("the flow is open");
     assert!(held.most_held_bytes <= limits.bytes, "{held:?}");
-    assert!(sent <= 2 * limits.units + 10, "{sent} units were taken");
-    // Nothing is lost by it: once the application takes units, all come.
-    world.takes = true;
+    assert!(sent <= 2 * limits.units + 10, "{sent} units were accepted");
+    // Nothing is lost: once the application reads, all units are delivered.
+    world.reads = true;
     world.client().finish_flow(flow);
     world.network.flush(CLIENT);
     let until = world.now() + Duration::from_secs(30);
     assert!(world.run(until, |world| world.has_ended(flow)));
-    assert_eq!(world.taken(flow).len() as u64, sent);
+    assert_eq!(world.delivered(flow).len() as u64, sent);
 }
 
 #[test]
-fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
+fn random_and_duplicated_datagrams_change_nothing() {
     let mut there = path();
     there.mishaps.repeated = 0.5;
     let mut world = World::new(1, &there, &path(), &Configuration::default());
@@ -117,7 +117,7 @@ fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
     world.network.flush(CLIENT);
     assert!(world.run(Time::from_secs_f64(30.0), |world| world.has_ended(flow)));
     let ids: Vec<u64> = world
-        .taken(flow)
+        .delivered(flow)
         .iter()
         .map(|delivery| match delivery {
             Delivery::Unit(unit) => unit.id,
@@ -128,8 +128,8 @@ fn datagrams_out_of_nowhere_and_repeated_ones_change_nothing() {
     assert_eq!(world.network.endpoint(SERVER).connections(), 1);
 }
 
-/// Lets two endpoints talk without a network between them; answers what the first sent.
-fn talk(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
+/// Exchanges datagrams between two endpoints without a network; returns those of the client.
+fn exchange(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
     let (mut sent, mut out) = (Vec::new(), Vec::new());
     loop {
         let before = sent.len();
@@ -155,21 +155,21 @@ fn talk(now: Time, [client, server]: [&mut Endpoint; 2]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_recorded_connection_that_is_played_again_does_nothing() {
+fn a_replayed_connection_changes_nothing() {
     let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
     let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
     server.listen(identity(), Token::default()).expect("the identity can be used");
     let trust = Trust::Fingerprint(identity().fingerprint());
     let id = client
         .connect(Time::ZERO, address(2), "server", &trust, Token::default())
-        .expect("a connection can be begun");
+        .expect("the handshake can be started");
     let mut recorded = Vec::new();
     let (mut flow, mut units) = (None, 0);
     for millis in 0..200 {
         let now = Time::ZERO + Duration::from_millis(millis);
         client.handle_timeout(now);
         server.handle_timeout(now);
-        let connection = client.connection(id).expect("nobody ends it");
+        let connection = client.connection(id).expect("the connection is open");
         if connection.is_open() && flow.is_none() {
             flow = connection.open_flow(FlowConfig::default()).ok();
         }
@@ -177,23 +177,23 @@ fn a_recorded_connection_that_is_played_again_does_nothing() {
             let unit = Outgoing { data: content(units, 300), ..Outgoing::default() };
             units += u64::from(connection.send(now, flow, unit).is_ok());
         }
-        recorded.extend(talk(now, [&mut client, &mut server]));
+        recorded.extend(exchange(now, [&mut client, &mut server]));
     }
     assert!(units > 100 && recorded.len() > 100, "{units} units in {} datagrams", recorded.len());
     let connected = |event: &Event| matches!(event, Event::Connected { .. });
-    let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
-    let Some(Event::Connected { connection, .. }) = told.iter().find(|event| connected(event))
+    let events: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+    let Some(Event::Connected { connection, .. }) = events.iter().find(|event| connected(event))
     else {
-        panic!("no connection: {told:?}")
+        panic!("no connection: {events:?}")
     };
-    let take = |server: &mut Endpoint| {
-        let connection = server.connection(*connection).expect("nobody ends it");
+    let count_received = |server: &mut Endpoint| {
+        let connection = server.connection(*connection).expect("the connection is open");
         let flow = ontempo_transport::FlowId { outgoing: false, ..flow.expect("it was opened") };
         std::iter::from_fn(|| connection.receive(flow)).count() as u64
     };
-    assert_eq!(take(&mut server), units);
+    assert_eq!(count_received(&mut server), units);
 
-    // From the same address, from another, and once the connection is no more.
+    // From the same address, from another address, and after the connection has ended.
     for (host, millis) in [(1, 250), (9, 300), (9, 600_000)] {
         let now = Time::ZERO + Duration::from_millis(millis);
         server.handle_timeout(now);
@@ -203,17 +203,17 @@ fn a_recorded_connection_that_is_played_again_does_nothing() {
             while let Poll::Transmit(_) = server.poll_transmit(now, &mut out) {}
         }
         if millis < 1000 {
-            assert_eq!(take(&mut server), 0, "units came twice");
+            assert_eq!(count_received(&mut server), 0, "units were delivered twice");
         }
-        let told: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
-        assert!(!told.iter().any(connected), "{told:?}");
+        let events: Vec<Event> = std::iter::from_fn(|| server.poll_event()).collect();
+        assert!(!events.iter().any(connected), "{events:?}");
     }
-    // What is played again to a server that knows nothing of it begins one half of a handshake.
+    // A replayed Initial packet can start one half-open handshake.
     assert!(server.connections() <= 1, "{} connections", server.connections());
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
+fn a_peer_that_never_acknowledges_takes_bounded_memory_and_times_out() {
     let mut back = path();
     back.mishaps.stalls.push((Time::from_secs_f64(1.0), Time::from_secs_f64(1000.0)));
     let config = Configuration { idle_timeout: Duration::from_secs(10), ..Default::default() };
@@ -221,7 +221,7 @@ fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
     world.connect();
     let flow = world.open_flow(FlowConfig::default());
     let (mut sent, mut bytes) = (0, 0);
-    let gone = world.run(Time::from_secs_f64(60.0), |world| {
+    let timed_out = world.run(Time::from_secs_f64(60.0), |world| {
         let now = world.now();
         while let Some(connection) = world.connection(CLIENT) {
             let unit = Outgoing { data: content(sent, 5_000), ..Outgoing::default() };
@@ -229,18 +229,18 @@ fn a_peer_that_never_acknowledges_is_held_within_the_limits_and_given_up() {
                 Ok(_) => sent += 1,
                 Err(_) => break,
             }
-            let statistics = connection.send_statistics(now, flow).expect("it is open");
+            let statistics = connection.send_statistics(now, flow).expect("the flow is open");
             bytes = bytes.max(statistics.held_bytes);
         }
         world.network.flush(CLIENT);
         closed(&world.events[CLIENT]).is_some()
     });
-    assert!(gone, "not given up by {}", world.now());
-    assert!(bytes <= config.send_bytes.get(), "{bytes} bytes waited");
+    assert!(timed_out, "not timed out by {}", world.now());
+    assert!(bytes <= config.send_bytes.get(), "{bytes} bytes were queued");
     assert_eq!(world.network.endpoint(CLIENT).connections(), 0);
 }
 
-/// Not a benchmark: it prints what virtual time costs, with `--nocapture`.
+/// With `--nocapture` it prints the rate in virtual time and the units simulated per second.
 #[test]
 fn units_of_all_sizes_fill_a_fast_path() {
     let mut fast = Path::clean(Rate::from_bits_per_sec(200_000_000), Duration::from_millis(5));
@@ -249,7 +249,7 @@ fn units_of_all_sizes_fill_a_fast_path() {
         let mut world = World::new(1, &fast, &fast, &Configuration::default());
         world.connect();
         let flow = world.open_flow(FlowConfig::default());
-        let (began, wall) = (world.now(), std::time::Instant::now());
+        let (started, wall) = (world.now(), std::time::Instant::now());
         let data = content(0, size);
         let mut sent = 0;
         let done = world.run(Time::from_secs_f64(60.0), |world| {
@@ -267,12 +267,12 @@ fn units_of_all_sizes_fill_a_fast_path() {
             world.network.flush(CLIENT);
             world.has_ended(flow)
         });
-        assert!(done, "{} of {count} units of {size}", world.taken(flow).len());
-        let (virtually, really) = (world.now().since(began), wall.elapsed());
-        let rate = count as f64 * size as f64 * 8.0 / virtually.as_secs_f64() / 1e6;
-        let per_second = count as f64 / really.as_secs_f64();
+        assert!(done, "{} of {count} units of {size}", world.delivered(flow).len());
+        let (virtual_time, wall_time) = (world.now().since(started), wall.elapsed());
+        let rate = count as f64 * size as f64 * 8.0 / virtual_time.as_secs_f64() / 1e6;
+        let per_second = count as f64 / wall_time.as_secs_f64();
         println!(
-            "{size} bytes: {rate:.0} Mbit/s in virtual time, {per_second:.0} units a second of this machine's"
+            "{size} bytes: {rate:.0} Mbit/s in virtual time, {per_second:.0} units/s simulated"
         );
     }
 }

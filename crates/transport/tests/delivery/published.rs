@@ -1,4 +1,4 @@
-//! The settings of rr3216's experiment: a static window, an acknowledgement every so many packets.
+//! The settings of rr3216's experiment: a static window and an ACK for every n packets.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_network::LossModel;
@@ -13,7 +13,8 @@ use crate::world::{CLIENT, SERVER, World};
 const UNITS: u64 = 320;
 const WINDOW: u64 = 64;
 
-/// Units of a packet each over a path that loses one in ten: what sender and receiver counted.
+/// Sends units of one packet each over a path with 10 % loss; returns the statistics of sender and
+/// receiver.
 fn statistics(delayed_acks: DelayedAcks) -> [ConnectionStatistics; 2] {
     let config = Configuration {
         static_window: Some(Packets::new(WINDOW)),
@@ -32,7 +33,7 @@ fn statistics(delayed_acks: DelayedAcks) -> [ConnectionStatistics; 2] {
     for id in 0..UNITS {
         let now = world.now();
         let unit = Outgoing { data: content(id, 1000), ..Outgoing::default() };
-        world.client().send(now, flow, unit).expect("there is room");
+        world.client().send(now, flow, unit).expect("the send queue has space");
     }
     world.client().finish_flow(flow);
     world.network.flush(CLIENT);
@@ -41,20 +42,20 @@ fn statistics(delayed_acks: DelayedAcks) -> [ConnectionStatistics; 2] {
 }
 
 #[test]
-fn a_static_window_stays_whatever_is_lost() {
+fn a_static_window_does_not_change_with_losses() {
     let [sender, _] = statistics(DelayedAcks::default());
     assert!(sender.packets_lost > UNITS / 20, "{sender:?}");
     assert_eq!(sender.window, Bytes::new(WINDOW * 1200));
 }
 
 #[test]
-fn acknowledgements_cover_as_many_packets_as_asked_for_and_gaps_are_no_reason_for_more() {
+fn delayed_acks_cover_the_configured_number_of_packets_and_ignore_gaps_if_configured() {
     let rare = DelayedAcks { every: Packets::new(8), within: Duration::from_secs(60), gaps: false };
     let [sender, seldom] = statistics(rare);
     let [_, at_gaps] = statistics(DelayedAcks { gaps: true, ..rare });
     let [_, usual] = statistics(DelayedAcks::default());
     let arrived = sender.packets_sent;
-    // Beside those of data: the handshake's, and of packets that come alone.
+    // 30 more for the handshake and for single packets.
     assert!(seldom.acks_sent < arrived / 8 + 30, "{} for {arrived}", seldom.acks_sent);
     assert!(at_gaps.acks_sent > seldom.acks_sent, "{} {}", at_gaps.acks_sent, seldom.acks_sent);
     assert!(usual.acks_sent > 2 * seldom.acks_sent, "{} {}", usual.acks_sent, seldom.acks_sent);

@@ -1,4 +1,4 @@
-//! Whatever the network does, what was promised holds: thousands of seeds.
+//! Order, reliability and limits hold over thousands of random networks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use crate::world::{CLIENT, SERVER, World, address};
 
 const SEEDS: u64 = 2000;
 
-/// No run takes so many arrivals and timers, unless time stands still.
+/// Maximum events of a run; more mean that virtual time no longer advances.
 const MAX_STEPS: u64 = 400_000;
 
 fn pick<T: Clone>(random: &mut RandomStream, from: &[T]) -> T {
@@ -41,8 +41,8 @@ fn path(random: &mut RandomStream) -> Path {
         1 => LossModel::bernoulli(random.uniform_between(0.0, 0.2)).expect("a probability"),
         _ => LossModel::gilbert(0.02, 0.3).expect("probabilities"),
     };
-    let mut seldom = |share| if random.chance(0.3) { share } else { 0.0 };
-    let (damaged, repeated, marked) = (seldom(0.02), seldom(0.05), seldom(0.05));
+    let mut maybe = |share| if random.chance(0.3) { share } else { 0.0 };
+    let (damaged, repeated, marked) = (maybe(0.02), maybe(0.05), maybe(0.05));
     let mut stalls = Vec::new();
     if random.chance(0.2) {
         let begins = Time::ZERO + millis(random.next_u64() % 2000);
@@ -83,11 +83,11 @@ fn configuration(random: &mut RandomStream) -> Configuration {
     }
 }
 
-/// A flow to be sent: how, and which units.
+/// A flow to be sent and its units.
 struct Plan {
     config: FlowConfig,
     units: Vec<Outgoing>,
-    /// After which time each may be handed over, and how long it is then wanted.
+    /// For each unit, the earliest time to send it, and its lifetime.
     times: Vec<(Time, Option<Duration>)>,
     sent: usize,
     id: Option<FlowId>,
@@ -111,29 +111,29 @@ fn plan(random: &mut RandomStream) -> Plan {
             depends_on.dedup();
         }
         let lifetime = millis(random.next_u64() % 400);
-        let wanted = reliability != Reliability::Full && random.chance(0.7);
+        let has_deadline = reliability != Reliability::Full && random.chance(0.7);
         units.push(Outgoing {
             data: content(id, size),
             deadline: None,
             priority: random.next_u64() as u8,
             depends_on,
         });
-        times.push((Time::ZERO + millis(id * pace), wanted.then_some(lifetime)));
+        times.push((Time::ZERO + millis(id * pace), has_deadline.then_some(lifetime)));
     }
     let config = FlowConfig { order, reliability, label: "planned".to_owned() };
     Plan { config, units, times, sent: 0, id: None }
 }
 
 impl Plan {
-    /// Hands over what is due and what there is room for; answers when it goes on.
-    fn go_on(&mut self, world: &mut World) -> Time {
+    /// Sends units that are due while the send queue has space; returns the time of the next one.
+    fn send_due(&mut self, world: &mut World) -> Time {
         let now = world.now();
         let Some(connection) = world.connection(CLIENT).filter(|one| one.is_open()) else {
             return Time::NEVER;
         };
         let flow = match self.id {
             Some(flow) => flow,
-            None => connection.open_flow(self.config.clone()).expect("there is room for a flow"),
+            None => connection.open_flow(self.config.clone()).expect("another flow is allowed"),
         };
         self.id = Some(flow);
         while let Some(unit) = self.units.get(self.sent) {
@@ -158,7 +158,7 @@ impl Plan {
         let mut seen = BTreeSet::new();
         let mut dropped = BTreeSet::new();
         let mut last = None;
-        for delivery in world.taken(flow) {
+        for delivery in world.delivered(flow) {
             let id = match delivery {
                 Delivery::Dropped(id) => {
                     dropped.insert(*id);
@@ -166,7 +166,11 @@ impl Plan {
                 }
                 Delivery::Unit(unit) => {
                     let sent = &self.units[unit.id as usize];
-                    assert_eq!(unit.data, sent.data, "seed {seed}: unit {} is another", unit.id);
+                    assert_eq!(
+                        unit.data, sent.data,
+                        "seed {seed}: unit {} has other data",
+                        unit.id
+                    );
                     assert_eq!(unit.priority, sent.priority);
                     if self.config.reliability != Reliability::None {
                         let lacking: Vec<u64> = sent
@@ -195,7 +199,7 @@ impl Plan {
             assert!(dropped.is_empty(), "seed {seed}: dropped {dropped:?}");
         }
         if self.config.reliability == Reliability::Deadline {
-            assert_eq!(told_dropped(world, flow), dropped, "seed {seed}: sides disagree");
+            assert_eq!(reported_dropped(world, flow), dropped, "seed {seed}: sides disagree");
         }
     }
 
@@ -204,15 +208,15 @@ impl Plan {
     }
 }
 
-/// What the sender was told to be dropped.
-fn told_dropped(world: &World, of: FlowId) -> BTreeSet<u64> {
+/// Numbers of the dropped units reported to the sender.
+fn reported_dropped(world: &World, of: FlowId) -> BTreeSet<u64> {
     let mut all = BTreeSet::new();
     for event in &world.events[CLIENT] {
         if let Event::Dropped { flow, units, .. } = event
             && *flow == of
         {
             for unit in units {
-                assert!(all.insert(*unit), "unit {unit} told twice");
+                assert!(all.insert(*unit), "unit {unit} reported twice");
             }
         }
     }
@@ -222,8 +226,8 @@ fn told_dropped(world: &World, of: FlowId) -> BTreeSet<u64> {
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    Well,
-    /// The network let no connection come to be.
+    Done,
+    /// The handshake failed because the network lost all packets of a direction.
     Unreachable,
 }
 
@@ -240,7 +244,7 @@ fn run(seed: u64) -> Ended {
     }
     world.network.forget_passages();
     let mut rebound = false;
-    let rests = random.chance(0.3);
+    let pauses = random.chance(0.3);
     let slow = world.now() + millis(random.next_u64() % 800);
     let end = world.now() + Duration::from_secs(600);
     let mut steps = 0;
@@ -248,11 +252,11 @@ fn run(seed: u64) -> Ended {
         steps += 1;
         let mut next = end;
         for plan in &mut plans {
-            next = next.min(plan.go_on(&mut world));
+            next = next.min(plan.send_due(&mut world));
         }
-        if rests {
-            world.takes = world.now() >= slow;
-            next = if world.takes { next } else { next.min(slow) };
+        if pauses {
+            world.reads = world.now() >= slow;
+            next = if world.reads { next } else { next.min(slow) };
         }
         if rebinds && !rebound && world.now() > slow {
             rebound = true;
@@ -275,23 +279,23 @@ fn run(seed: u64) -> Ended {
     plans.iter().for_each(|plan| plan.check(&world, seed));
     check_memory(&world, &config, seed);
     if let Some(pacing) = config.pacing {
-        // 64 KB of the least packets.
+        // 64 KB of the smallest packets.
         let at_once = if pacing.quantum > Duration::ZERO { (64 << 10) / 1200 } else { 1 };
-        let most = at_once.max(pacing.burst.get() as usize);
+        let max_burst = at_once.max(pacing.burst.get() as usize);
         let burst = world.network.largest_burst();
-        assert!(burst <= most.max(1), "seed {seed}: a burst of {burst}, {most} allowed");
+        assert!(burst <= max_burst.max(1), "seed {seed}: a burst of {burst}, {max_burst} allowed");
     }
-    Ended::Well
+    Ended::Done
 }
 
-/// How things stand, for the message of a failure.
+/// The state of a run, for the message of a failure.
 fn state(world: &mut World, plans: &[Plan]) -> String {
     let now = world.now();
     let mut state = format!("at {now}");
     for plan in plans {
         state += &format!("\n{:?} {} of {} sent", plan.config, plan.sent, plan.units.len());
         let Some(flow) = plan.id else { continue };
-        state += &format!(", {} taken", world.taken(flow).len());
+        state += &format!(", {} delivered", world.delivered(flow).len());
         if let Some(connection) = world.connection(CLIENT) {
             state += &format!("\n  {:?}", connection.send_statistics(now, flow));
         }
@@ -308,38 +312,38 @@ fn state(world: &mut World, plans: &[Plan]) -> String {
     state
 }
 
-/// No connection may fail to be but where nothing whole came through, in one direction at least.
+/// A handshake may fail only if no undamaged packet arrived in at least one direction.
 fn check_unreachable(world: &World, seed: u64) {
     let passages = world.network.passages();
     let whole = |from| {
         passages.iter().filter(|p| p.from == from && p.arrives.is_some() && !p.damaged).count()
     };
-    let through = [whole(CLIENT), whole(SERVER)];
-    println!("seed {seed}: {through:?} of {} datagrams came through", passages.len());
-    assert!(through.contains(&0), "seed {seed}: {through:?} came through, and no connection");
+    let arrived = [whole(CLIENT), whole(SERVER)];
+    println!("seed {seed}: {arrived:?} of {} datagrams arrived undamaged", passages.len());
+    assert!(arrived.contains(&0), "seed {seed}: {arrived:?} arrived undamaged, but no connection");
 }
 
 fn check_memory(world: &World, config: &Configuration, seed: u64) {
-    let mut most = BTreeMap::new();
+    let mut max_held = BTreeMap::new();
     for event in &world.events[SERVER] {
         if let Event::FlowEnded { flow, statistics, .. } = event {
-            most.insert(*flow, statistics.most_held_bytes);
+            max_held.insert(*flow, statistics.most_held_bytes);
         }
     }
-    for (flow, held) in most {
+    for (flow, held) in max_held {
         assert!(held <= config.limits.bytes, "seed {seed}: {flow:?} held {held} bytes");
     }
 }
 
 #[test]
-fn what_was_promised_holds_over_thousands_of_networks() {
+fn delivery_guarantees_hold_over_thousands_of_random_networks() {
     let only = std::env::var("ONTEMPO_SEED").ok().and_then(|seed| seed.parse().ok());
     if let Some(seed) = only {
         run(seed);
         return;
     }
     let next = AtomicU64::new(0);
-    let unconnected = AtomicU64::new(0);
+    let unreachable = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -351,21 +355,18 @@ fn what_was_promised_holds_over_thousands_of_networks() {
                         break;
                     }
                     match std::panic::catch_unwind(|| run(seed)) {
-                        Ok(Ended::Well) => {}
+                        Ok(Ended::Done) => {}
                         Ok(Ended::Unreachable) => {
-                            unconnected.fetch_add(1, Ordering::Relaxed);
+                            unreachable.fetch_add(1, Ordering::Relaxed);
                         }
-                        Err(_) => failed.lock().expect("nobody panics with it").push(seed),
+                        Err(_) => failed.lock().expect("no panic with the lock").push(seed),
                     }
                 }
             });
         }
     });
-    let failed = failed.into_inner().expect("nobody panics with it");
-    assert!(
-        failed.is_empty(),
-        "with ONTEMPO_SEED set to one of them it can be run alone: {failed:?}"
-    );
-    let unconnected = unconnected.into_inner();
-    println!("{unconnected} of {SEEDS} networks let nothing through");
+    let failed = failed.into_inner().expect("no panic with the lock");
+    assert!(failed.is_empty(), "failed seeds, each to be run alone with ONTEMPO_SEED: {failed:?}");
+    let unreachable = unreachable.into_inner();
+    println!("{unreachable} of {SEEDS} networks lost all packets of a direction");
 }

@@ -1,4 +1,4 @@
-//! What a connection does to the network: acknowledgements, marks, spacing.
+//! A connection's packets on the network: acknowledgements, ECN marks, pacing, DSCP.
 
 use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_transport::simulated::{Passage, Path};
@@ -16,19 +16,19 @@ fn path() -> Path {
     Path::clean(Rate::from_bits_per_sec(10_000_000), Duration::from_millis(20))
 }
 
-/// What the client's connection knows when all has arrived, and every datagram's passage.
+/// The client's statistics after a transfer, and the passage of every datagram.
 struct Sent {
     client: ConnectionStatistics,
     passages: Vec<Passage>,
 }
 
 impl Sent {
-    /// Datagrams of one direction.
+    /// Datagrams sent by a node.
     fn of(&self, node: usize) -> impl Iterator<Item = &Passage> {
         self.passages.iter().filter(move |passage| passage.from == node)
     }
 
-    /// Times between full datagrams of the client's.
+    /// Gaps between the client's full datagrams.
     fn gaps(&self) -> Vec<Duration> {
         let times: Vec<Time> =
             self.of(CLIENT).filter(|passage| passage.size > 1000).map(|p| p.left).collect();
@@ -36,7 +36,7 @@ impl Sent {
     }
 }
 
-/// Sends units of 1,200 bytes as fast as the connection takes them.
+/// Sends units of 1,200 bytes as fast as the connection accepts them.
 fn bulk(path: &Path, config: &Configuration) -> Sent {
     let mut world = World::new(1, path, &self::path(), config);
     world.connect();
@@ -57,13 +57,13 @@ fn bulk(path: &Path, config: &Configuration) -> Sent {
         world.network.flush(CLIENT);
         world.has_ended(flow)
     });
-    assert!(done, "{} of {UNITS} units", world.taken(flow).len());
+    assert!(done, "{} of {UNITS} units", world.delivered(flow).len());
     let client = world.client().statistics();
     Sent { client, passages: world.network.passages().to_vec() }
 }
 
 #[test]
-fn adaptive_acknowledgements_are_the_fewest_and_cost_no_time() {
+fn adaptive_acks_are_the_fewest_and_do_not_slow_the_transfer() {
     let [immediate, delayed, adaptive] =
         [AckRequest::Immediate, AckRequest::Delayed, AckRequest::Adaptive].map(|acknowledge| {
             let sent = bulk(&path(), &Configuration { acknowledge, ..Configuration::default() });
@@ -78,7 +78,7 @@ fn adaptive_acknowledgements_are_the_fewest_and_cost_no_time() {
 }
 
 #[test]
-fn marks_slow_the_sender_as_losses_do_and_nothing_is_sent_twice() {
+fn ecn_marks_slow_the_sender_as_losses_do_without_retransmission() {
     for congestion in [CongestionName::NewReno, CongestionName::Cubic, CongestionName::Pert] {
         let congestion = congestion.into();
         let config = Configuration { congestion, ..Configuration::default() };
@@ -91,13 +91,13 @@ fn marks_slow_the_sender_as_losses_do_and_nothing_is_sent_twice() {
 }
 
 #[test]
-fn psp_spaces_its_packets_and_pacing_spreads_those_of_a_window() {
+fn psp_spaces_its_packets_and_pacing_spreads_a_window() {
     let psp = Configuration { congestion: CongestionName::Psp.into(), ..Configuration::default() };
     let gaps = bulk(&path(), &psp).gaps();
-    // Once it knows the path: no datagram leaves with another.
+    // After it has measured the path, no two datagrams are sent together.
     let settled = &gaps[gaps.len() / 2..];
-    let least = settled.iter().min().expect("there are some");
-    assert!(*least > Duration::ZERO, "two packets left together");
+    let min_gap = settled.iter().min().expect("there are some");
+    assert!(*min_gap > Duration::ZERO, "two packets were sent together");
 
     let together = |pacing| {
         let config = Configuration {
@@ -116,7 +116,7 @@ fn psp_spaces_its_packets_and_pacing_spreads_those_of_a_window() {
 }
 
 #[test]
-fn the_class_of_a_connection_outlasts_the_peers_address_until_the_last_word() {
+fn the_dscp_of_a_connection_survives_migration_and_marks_the_close() {
     let mut world = World::new(1, &path(), &path(), &Configuration::default());
     world.connect();
     world.connection(SERVER).expect("open").mark(Dscp::VIDEO);
@@ -125,7 +125,7 @@ fn the_class_of_a_connection_outlasts_the_peers_address_until_the_last_word() {
     let flow = world.open_flow(FlowConfig::default());
     let now = world.now();
     let unit = Outgoing { data: content(0, 5000), ..Outgoing::default() };
-    world.client().send(now, flow, unit).expect("there is room");
+    world.client().send(now, flow, unit).expect("the send queue has space");
     world.client().finish_flow(flow);
     world.network.flush(CLIENT);
     assert!(world.run(Time::from_secs_f64(10.0), |world| world.has_ended(flow)));

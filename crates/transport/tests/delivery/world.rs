@@ -1,4 +1,4 @@
-//! A client and a server, their applications, and what these saw.
+//! A client and a server over a simulated network, their applications and their events.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ pub(crate) fn address(host: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
 }
 
-/// One for all tests: making it takes time, and nothing depends on it.
+/// An identity for all tests, because generating one takes time.
 pub(crate) fn identity() -> &'static Identity {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     IDENTITY.get_or_init(|| Identity::self_made(&["server"]).expect("a certificate can be made"))
@@ -30,15 +30,15 @@ pub(crate) fn seed_bytes(seed: u64, node: usize) -> [u8; 32] {
     bytes
 }
 
-/// A client and a server that are joined, and all that they told.
+/// A client and a server connected by a network, and all their events.
 pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) ids: [Option<ConnectionId>; 2],
     pub(crate) events: [Vec<Event>; 2],
-    /// What the server's application took, by flow.
-    pub(crate) taken: BTreeMap<FlowId, Vec<Delivery>>,
-    /// False: the server's application takes nothing.
-    pub(crate) takes: bool,
+    /// Deliveries that the server's application has read, by flow.
+    pub(crate) delivered: BTreeMap<FlowId, Vec<Delivery>>,
+    /// False: the server's application reads nothing.
+    pub(crate) reads: bool,
 }
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
         let trust = Trust::Fingerprint(identity().fingerprint());
         let id = client
             .connect(Time::ZERO, address(2), "server", &trust, token)
-            .expect("a connection can be begun");
+            .expect("the handshake can be started");
         let mut network = Network::new(seed);
         network.keep_passages();
         network.add(client, address(1));
@@ -73,8 +73,8 @@ impl World {
             network,
             ids: [Some(id), None],
             events: [Vec::new(), Vec::new()],
-            taken: BTreeMap::new(),
-            takes: true,
+            delivered: BTreeMap::new(),
+            reads: true,
         }
     }
 
@@ -88,33 +88,33 @@ impl World {
     }
 
     pub(crate) fn client(&mut self) -> &mut Connection {
-        self.connection(CLIENT).expect("the client's connection is there")
+        self.connection(CLIENT).expect("the client's connection exists")
     }
 
-    /// One thing happens, at the latest `until`; false where nothing did.
+    /// Processes the next event of the network up to `until`; false if there is none.
     pub(crate) fn step(&mut self, until: Time) -> bool {
         let stepped = self.network.step(until);
         for node in [CLIENT, SERVER] {
-            self.listen(node);
+            self.poll_events(node);
         }
         stepped.is_some()
     }
 
-    fn listen(&mut self, node: usize) {
+    fn poll_events(&mut self, node: usize) {
         while let Some(event) = self.network.endpoint(node).poll_event() {
             if let Event::Connected { connection, .. } = &event {
                 self.ids[node] = Some(*connection);
             }
             self.events[node].push(event);
         }
-        if node == SERVER && self.takes && self.take_all() {
+        if node == SERVER && self.reads && self.read_all() {
             self.network.flush(SERVER);
-            self.listen(SERVER);
+            self.poll_events(SERVER);
         }
     }
 
-    /// The server's application takes what is ready; true where something was.
-    fn take_all(&mut self) -> bool {
+    /// The server's application reads all ready deliveries; true if there were any.
+    fn read_all(&mut self) -> bool {
         let flows: Vec<FlowId> = self.events[SERVER]
             .iter()
             .filter_map(|event| match event {
@@ -123,18 +123,18 @@ impl World {
             })
             .collect();
         let Some(id) = self.ids[SERVER] else { return false };
-        let mut took = false;
+        let mut any = false;
         for flow in flows {
             let Some(connection) = self.network.endpoint(SERVER).connection(id) else { break };
             while let Some(delivery) = connection.receive(flow) {
-                took = true;
-                self.taken.entry(flow).or_default().push(delivery);
+                any = true;
+                self.delivered.entry(flow).or_default().push(delivery);
             }
         }
-        took
+        any
     }
 
-    /// Goes on until `done`, at the latest `until`; false where that came first.
+    /// Runs until `done` is true, at most to `until`; false if `until` came first.
     pub(crate) fn run(&mut self, until: Time, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         while !done(self) {
             if !self.step(until) {
@@ -148,12 +148,12 @@ impl World {
         assert!(self.connects(), "no connection by {}: {:?}", self.now(), self.events);
     }
 
-    /// False where no connection came to be, which the client must have been told.
+    /// Runs the handshake; false if it failed, which the client must have reported.
     pub(crate) fn connects(&mut self) -> bool {
         let until = self.now() + ontempo_foundation::Duration::from_secs(60);
         let open = self.run(until, |world| world.is_open(CLIENT) && world.is_open(SERVER));
-        let told = self.events[CLIENT].iter().any(|event| matches!(event, Event::Closed { .. }));
-        assert!(open || told, "neither open nor closed by {}", self.now());
+        let closed = self.events[CLIENT].iter().any(|event| matches!(event, Event::Closed { .. }));
+        assert!(open || closed, "neither open nor closed by {}", self.now());
         open
     }
 
@@ -167,10 +167,10 @@ impl World {
         flow
     }
 
-    /// What the server took of a flow of the client's.
-    pub(crate) fn taken(&self, flow: FlowId) -> &[Delivery] {
+    /// Deliveries that the server's application has read from a flow of the client.
+    pub(crate) fn delivered(&self, flow: FlowId) -> &[Delivery] {
         let incoming = FlowId { outgoing: false, ..flow };
-        self.taken.get(&incoming).map_or(&[], Vec::as_slice)
+        self.delivered.get(&incoming).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn has_ended(&self, flow: FlowId) -> bool {

@@ -1,16 +1,16 @@
-//! CUBIC's growth as Linux 2.6.22 counts it, and with it ns-2 2.35's `Agent/TCP/Linux`.
+//! CUBIC's growth as implemented in Linux 2.6.22, and thus in ns-2 2.35's `Agent/TCP/Linux`.
 //!
-//! The kernel has no fractions: every so many ACKs (`every`) the window gains a packet. What
-//! follows are that count's rules, each with its integer rounding, since at windows of a few
-//! packets the rounding is much of the behaviour. Left out: the kernel takes no sample for its
-//! least round trip in the first second of an epoch.
+//! The kernel has no fractions: the window gains one packet per `every` ACKs. The rules of
+//! that counter follow, each with its integer rounding, since at windows of a few
+//! packets rounding dominates the behaviour. One rule is left out: the kernel takes no sample for
+//! its minimum RTT in the first second of an epoch.
 
 use ontempo_foundation::{Duration, Time};
 
 use super::super::Ack;
 use super::{CubicParameters, Epoch};
 
-/// The counters behind the kernel's growth.
+/// The counters of the kernel's growth.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     /// ACKs per packet of growth; valid while the window is `counted_for` and for
@@ -24,25 +24,25 @@ pub(super) struct Kernel {
     reno_acks: f64,
     /// Sixteenths of a packet per ACK, averaged.
     packets_per_ack: f64,
-    /// Whether round trips are measured at all.
+    /// Whether RTTs are measured (with timestamps).
     timestamps: bool,
-    /// The least round trip since the last timeout.
+    /// The minimum RTT since the last timeout.
     least_rtt: Option<Duration>,
-    /// Whether a window was lost since the last timeout.
+    /// Whether a loss occurred since the last timeout.
     seen_loss: bool,
 }
 
 impl Kernel {
-    /// How long a count serves an unchanged window: a 32nd of a second.
+    /// How long a count is valid for an unchanged window: a 32nd of a second.
     const COUNT_AGE: Duration = Duration::from_micros(31_250);
-    /// The count where the curve is not above the window, in windows.
+    /// The count if the curve is not above the window, in windows.
     const HARDLY: f64 = 100.0;
     /// The count before the first loss.
     const BEFORE_LOSS: f64 = 50.0;
-    /// Growth beyond the plateau, at most, in packets per second of the least round trip:
+    /// Maximum growth beyond the plateau, in packets per second of the minimum RTT:
     /// `max_increment` of 16 per tenth of a second.
     const FASTEST: f64 = 16.0 / 0.1;
-    /// Two packets per ACK, in sixteenths: the estimate to begin with.
+    /// Two packets per ACK, in sixteenths: the initial estimate.
     const DELAYED_ACKS: f64 = 2.0 * 16.0;
     /// Packets of window per ACK of Reno's growth, in eighths, from `beta` of 819 over 1024
     /// (a third of the sum over the difference, rounded down at each step): 23.
@@ -62,9 +62,9 @@ impl Kernel {
         }
     }
 
-    /// Keeps the least round trip and the packets per ACK. The average is of integers: for one
+    /// Updates the minimum RTT and the packets per ACK. The average is of integers: for one
     /// packet an ACK it never falls below 31 sixteenths, so that ns-2's CUBIC without delayed
-    /// ACKs grows nearly twice as fast as meant.
+    /// ACKs grows nearly twice as fast as intended.
     pub(super) fn on_ack(&mut self, ack: &Ack) {
         if let (Some(rtt), true) = (ack.rtt, self.timestamps) {
             self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
@@ -74,7 +74,7 @@ impl Kernel {
         }
     }
 
-    /// The epoch is over: the counts begin anew with the next.
+    /// The epoch is over: the counts are reset.
     pub(super) fn on_reduction(&mut self) {
         self.seen_loss = true;
         self.acks = 0.0;
@@ -82,7 +82,7 @@ impl Kernel {
         self.counted_for = 0.0;
     }
 
-    /// A timeout forgets everything, the losses before it too.
+    /// A timeout resets everything, including earlier losses.
     pub(super) fn on_timeout(&mut self) {
         *self = Self::new(self.timestamps);
     }

@@ -22,24 +22,24 @@ pub enum Growth {
     Linux26,
 }
 
-/// What of CUBIC may be set.
+/// CUBIC's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CubicParameters {
     /// C, the curve's steepness in packets per cubic second (RFC 9438, section 5.1: 0.4).
     pub c: f64,
     /// The factor on the window at a loss, 0 to 1 (RFC 9438, section 4.6: 0.7).
     pub beta: f64,
-    /// Give way to newer flows by aiming lower after a second loss below the last maximum
-    /// (RFC 9438, section 4.7).
+    /// Fast convergence: release bandwidth to newer flows by a lower plateau after a loss below
+    /// the last maximum (RFC 9438, section 4.7).
     pub fast_convergence: bool,
-    /// The law of growth. That of Linux 2.6 asks whether ACKs echo timestamps
-    /// ([`Start::timestamps`]): without them it knows no least round trip, and grows beyond the
+    /// The law of growth. That of Linux 2.6 depends on whether ACKs echo timestamps
+    /// ([`Start::timestamps`]): without them it has no minimum RTT, and grows beyond the
     /// plateau without bound.
     pub growth: Growth,
 }
 
 impl Default for CubicParameters {
-    /// RFC 9438.
+    /// The values of RFC 9438.
     fn default() -> Self {
         Self { c: 0.4, beta: 0.7, fast_convergence: true, growth: Growth::Rfc9438 }
     }
@@ -97,7 +97,7 @@ impl Parameters for CubicParameters {
 /// One congestion-avoidance stage, from the first growth after a reduction to the next.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// When it began, moved forward by spells in which the application was the limit.
+    /// When it began, moved forward by the times in which the sender was application-limited.
     start: Time,
     /// K: seconds from the start to the plateau.
     k: f64,
@@ -108,7 +108,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// RFC 9438, section 4.2: no way back up where the window is at the maximum already.
+    /// RFC 9438, section 4.2: K is 0 if the window is already at the maximum.
     fn begin(now: Time, cwnd: f64, w_max: f64, c: f64) -> Self {
         let (k, plateau) =
             if w_max > cwnd { (math::cbrt((w_max - cwnd) / c), w_max) } else { (0.0, cwnd) };
@@ -122,7 +122,7 @@ impl Epoch {
     }
 }
 
-/// CUBIC's window.
+/// CUBIC's state.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     parameters: CubicParameters,
@@ -132,13 +132,13 @@ pub struct Cubic {
     /// Slow-start threshold in packets.
     ssthresh: f64,
     /// W_max in packets; zero before the first loss and after a timeout, when the next epoch
-    /// finds its own (RFC 9438, section 4.8).
+    /// sets its own (RFC 9438, section 4.8).
     w_max: f64,
     /// The window before the last reduction, in packets.
     cwnd_prior: f64,
     /// `None` from a reduction to the first growth after it.
     epoch: Option<Epoch>,
-    /// When the last acknowledgement in congestion avoidance came.
+    /// When the last acknowledgement in congestion avoidance arrived.
     last_ack: Time,
     kernel: Kernel,
     recovery: RecoveryPoint,
@@ -146,7 +146,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// A target is at most this many windows (RFC 9438, section 4.2).
+    /// Maximum target in windows (RFC 9438, section 4.2).
     const STEEPEST: f64 = 1.5;
 
     /// A controller at the start of its connection.
@@ -173,7 +173,7 @@ impl Cubic {
         }
     }
 
-    /// The epoch that `ack` falls into, begun by it where there is none.
+    /// The current epoch, begun by `ack` if there is none.
     fn epoch_at(&mut self, ack: &Ack) -> Epoch {
         let begin = || Epoch::begin(ack.now, self.cwnd, self.w_max, self.parameters.c);
         let epoch = *self.epoch.get_or_insert_with(begin);
@@ -183,8 +183,8 @@ impl Cubic {
         epoch
     }
 
-    /// RFC 9438, section 5.8: time in which the application is the limit is no time of the
-    /// epoch's.
+    /// RFC 9438, section 5.8: time in which the sender is application-limited does not count for
+    /// the epoch.
     fn pause_epoch(&mut self, now: Time) {
         if let (Some(epoch), Growth::Rfc9438) = (&mut self.epoch, self.parameters.growth) {
             epoch.start += now.since(self.last_ack.max(epoch.start));

@@ -33,10 +33,10 @@ fn a_loss_takes_three_tenths_once_a_window() {
 fn the_window_is_back_at_its_maximum_after_k_seconds_and_rests_there() {
     let mut cubic = Cubic::new(start_with(1000.0), CubicParameters::default());
     cubic.on_loss(&loss(1, 2));
-    // K = cbrt((1000 - 700) / 0.4) = 9.086 s; a round trip of 200 ms is looked ahead.
+    // K = cbrt((1000 - 700) / 0.4) = 9.086 s; the curve is evaluated one RTT of 200 ms ahead.
     let k = math::cbrt(300.0 / 0.4);
     run(&mut cubic, 0.0, k / 2.0, 0.2);
-    // 1000 - 0.4 (K/2)^3 = 1000 - 300/8 = 962.5, reached within the round trip ahead.
+    // 1000 - 0.4 (K/2)^3 = 1000 - 300/8 = 962.5, reached within the next RTT.
     assert!((packets(&cubic) - 962.5).abs() < 6.0, "{}", packets(&cubic));
     run(&mut cubic, k / 2.0, k, 0.2);
     assert!((packets(&cubic) - 1000.0).abs() < 0.5, "{}", packets(&cubic));
@@ -144,8 +144,8 @@ fn beyond_its_plateau_the_kernel_adds_at_most_sixteen_packets_a_tenth_of_a_secon
     let before = packets(&cubic);
     run(&mut cubic, 30.0, 31.0, 0.1);
     let grown = packets(&cubic) - before;
-    // The count of ACKs is divided by 31/16, which lifts the bound of 160 to at most 310;
-    // rounding the count down, and the ACK too many, move it a little further.
+    // The count of ACKs is divided by 31/16, which raises the bound of 160 to at most 310;
+    // rounding the count down, and the extra ACK, change it slightly.
     assert!((100.0..=400.0).contains(&grown), "{grown}");
 }
 

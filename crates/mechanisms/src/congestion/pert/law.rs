@@ -10,11 +10,11 @@ use super::super::AckCounting;
 /// What of PERT may be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PertParameters {
-    /// What a step of slow start is counted by; "as Reno" (P).
+    /// The unit in which slow start grows; "as Reno" (P).
     pub slow_start: AckCounting,
-    /// Weight of the old value in PERT's own smoothed round-trip time, 0 to 1: 0.99 (P).
+    /// Weight of the old value in PERT's own SRTT, 0 to 1: 0.99 (P).
     pub srtt_weight: f64,
-    /// The least that the maximum queueing delay is taken to be: 10 ms (P).
+    /// Minimum of the maximum queueing delay: 10 ms (P).
     pub maxq_floor: Duration,
     /// `T_min`: below it no early response, and the high-speed mode. Named by (T), 5 ms (P).
     pub t_min: Duration,
@@ -25,18 +25,18 @@ pub struct PertParameters {
     /// `T_3` as a share of the maximum queueing delay, where the probability reaches 1: 0.65
     /// (P), and at least twice `t_max` (P).
     pub t3_share: f64,
-    /// The first additive increase, in packets per round trip: 32 (P); where the window is to
+    /// Initial additive increase, in packets per round trip: 32 (P); where the window is to
     /// be increased "linearly until" 32 (T), 1 (D).
     pub alpha_initial: f64,
-    /// The least additive increase, in packets per round trip: 1 (T).
+    /// Minimum additive increase, in packets per round trip: 1 (T).
     pub alpha_minimum: f64,
-    /// `alpha_max`, the greatest additive increase, in packets per round trip: 32 (T).
+    /// `alpha_max`, the maximum additive increase, in packets per round trip: 32 (T).
     pub alpha_maximum: f64,
-    /// What one update adds to alpha in high-speed mode: 0.5 (P); (T) says "linearly".
+    /// Increment of alpha per update in high-speed mode: 0.5 (P); (T) says "linearly".
     pub high_speed_step: f64,
-    /// What one update multiplies alpha by in safe mode: 0.9 (P).
+    /// Factor on alpha per update in safe mode: 0.9 (P).
     pub safe_factor: f64,
-    /// What one update adds to alpha at most in compete mode: 0.1 (P).
+    /// Maximum increment of alpha per update in compete mode: 0.1 (P).
     pub compete_step: f64,
     /// The compete mode begins at this share of the maximum queueing delay: 0.65 (T), 0.5 (P).
     pub compete_from: f64,
@@ -46,15 +46,15 @@ pub struct PertParameters {
     pub ramp_pole: f64,
     /// Smoothed round trips between updates of alpha: 5 (P).
     pub alpha_period: f64,
-    /// True where alpha takes its value in safe and compete mode at once, as (T) reads; false
-    /// where it moves by steps and only after a whole window in one mode (P).
+    /// True if alpha takes its value in safe and compete mode at once, as (T) reads; false
+    /// if it moves in steps and only after a whole window in one mode (P).
     pub immediate: bool,
-    /// The least window after a response or a loss, in packets: 2 (P).
+    /// Minimum window after a response or a loss, in packets: 2 (P).
     pub window_floor: f64,
 }
 
 impl PertParameters {
-    /// The thesis as it reads: compete mode from 0.65, alpha set at once. Where the thesis
+    /// The thesis as written: compete mode from 0.65, alpha set at once. Where the thesis
     /// gives no number, the port's.
     pub fn thesis() -> Self {
         Self { alpha_initial: 1.0, compete_from: 0.65, immediate: true, ..Self::reference() }
@@ -87,32 +87,32 @@ impl PertParameters {
 }
 
 impl Default for PertParameters {
-    /// [`reference`](Self::reference): of the two readings, the one that reproduces more of the
+    /// [`reference`](Self::reference): the reading that reproduces more of the
     /// thesis' figures.
     fn default() -> Self {
         Self::reference()
     }
 }
 
-/// The queueing delay as PERT sees it.
+/// PERT's estimate of the queueing delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queueing {
-    /// `curq`: smoothed less smallest round-trip time.
+    /// `curq`: SRTT minus smallest RTT.
     pub current: Duration,
-    /// `maxq`: largest less smallest round-trip time, at least
+    /// `maxq`: largest minus smallest RTT, at least
     /// [`maxq_floor`](PertParameters::maxq_floor).
     pub maximum: Duration,
 }
 
-/// What the queueing delay says about the network (T).
+/// The state of the network, derived from the queueing delay (T).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The queue is all but empty: take what is free.
+    /// The queue is almost empty: use the free capacity.
     HighSpeed,
-    /// There is a queue, but not one that loss-based flows would build.
+    /// There is a queue, but smaller than loss-based flows would build.
     #[default]
     Safe,
-    /// Loss-based flows fill the queue: make good what early responses give away.
+    /// Loss-based flows fill the queue: compensate for the early responses.
     Compete,
 }
 
@@ -137,13 +137,13 @@ impl PertParameters {
         }
     }
 
-    /// `beta`, the share of the window given up at a response or a loss, 0 to one half:
+    /// `beta`, the fraction by which a response or a loss reduces the window, 0 to one half:
     /// `curq / (curq + maxq)` (T, P).
     pub fn decrease(&self, queueing: Queueing) -> f64 {
         queueing.current.ratio(queueing.current + queueing.maximum)
     }
 
-    /// The mode that the queueing delay calls for (T).
+    /// The mode for the queueing delay (T).
     pub fn mode(&self, queueing: Queueing) -> Mode {
         if queueing.current <= self.t_min {
             Mode::HighSpeed
@@ -169,8 +169,8 @@ impl PertParameters {
         self.bounded(1.0 + early_to_loss * reached)
     }
 
-    /// Alpha after one periodic update in `mode` (P). `early_to_loss` is `p'/p`, `None` where
-    /// no loss was ever seen.
+    /// Alpha after one periodic update in `mode` (P). `early_to_loss` is `p'/p`, `None` if
+    /// there was no loss yet.
     pub fn stepped_alpha(
         &self,
         alpha: f64,
@@ -188,8 +188,8 @@ impl PertParameters {
         })
     }
 
-    /// Alpha where the mode sets it at once (T): 1 in safe mode, `1 + p'/p` in compete mode;
-    /// `None` where it grows by steps, in high-speed mode and before the first loss.
+    /// Alpha if the mode sets it at once (T): 1 in safe mode, `1 + p'/p` in compete mode;
+    /// `None` if it grows in steps, in high-speed mode and before the first loss.
     pub fn immediate_alpha(
         &self,
         mode: Mode,

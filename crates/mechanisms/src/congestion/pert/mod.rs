@@ -1,9 +1,9 @@
 //! PERT: probabilistic early response to delay, before the loss (thesis, ch. II).
 //!
-//! A flow watches its smoothed queueing delay. As that grows, it gives up a little of its
-//! window, ever more probably, as if a router with RED had marked it. Where loss-based flows
-//! fill the queue all the same, it increases faster by as much as it gives up early.
-//! [`PertParameters`] holds every number and its source, and the arithmetic.
+//! A flow measures its smoothed queueing delay. As the delay grows, the flow reduces its
+//! window slightly with rising probability, as if a RED router had marked it. If loss-based flows
+//! fill the queue all the same, it increases faster to compensate for its early responses.
+//! [`PertParameters`] holds all parameters with their sources, and the arithmetic.
 
 mod law;
 mod parameters;
@@ -17,13 +17,13 @@ use super::{
 
 pub use law::{Mode, PertParameters, Queueing};
 
-/// PERT's view of the path: smallest, largest and smoothed round-trip time, each from every
-/// raw sample, beside the transport's own estimator.
+/// PERT's RTT estimates: smallest, largest and smoothed, each from every
+/// raw sample, separate from the transport's own estimator.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     minimum: Duration,
     maximum: Duration,
-    /// In nanoseconds; fractional, lest rounding swallow the last hundredth.
+    /// In nanoseconds; fractional, so that rounding does not lose the last hundredth.
     smoothed: f64,
 }
 
@@ -50,14 +50,14 @@ impl Path {
     }
 }
 
-/// A mode, and for how many acknowledged packets on end it has been observed.
+/// A mode, and for how many consecutive acknowledged packets it has been observed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observed {
     mode: Mode,
     packets: f64,
 }
 
-/// PERT's window.
+/// PERT's state.
 #[derive(Clone, Debug)]
 pub struct Pert {
     parameters: PertParameters,
@@ -69,10 +69,10 @@ pub struct Pert {
     ssthresh: f64,
     /// Additive increase in packets per round trip.
     alpha: f64,
-    /// The mode in force.
+    /// The current mode.
     mode: Mode,
     observed: Observed,
-    /// When alpha may take its next step.
+    /// When alpha may be updated next.
     next_step: Time,
     /// `None` before the first sample.
     path: Option<Path>,
@@ -81,15 +81,15 @@ pub struct Pert {
     /// Packets between early responses: `p'`.
     responses: IntervalHistory,
     recovery: RecoveryPoint,
-    /// The first packet number not yet sent at the last early response: until it is
-    /// acknowledged, there is no other.
+    /// The first packet number not yet sent at the last early response: there is no other
+    /// response until it is acknowledged.
     responded_until: u64,
     early_responses: u64,
     reductions: u64,
 }
 
 impl Pert {
-    /// The decrease before any round trip was measured: one half, as Reno's (D).
+    /// The decrease before the first RTT sample: one half, as Reno's (D).
     const DECREASE_UNMEASURED: f64 = 0.5;
 
     /// A controller at the start of its connection; `random` decides its early responses.
@@ -114,7 +114,7 @@ impl Pert {
         }
     }
 
-    /// The mode in force.
+    /// The current mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -124,7 +124,7 @@ impl Pert {
         self.path.map(|path| path.queueing(self.parameters.maxq_floor))
     }
 
-    /// PERT's own smoothed round-trip time; `None` before the first sample.
+    /// PERT's own SRTT; `None` before the first sample.
     pub fn srtt(&self) -> Option<Duration> {
         self.path.map(|path| path.srtt())
     }
@@ -150,7 +150,7 @@ impl Pert {
         self.responses.on_packets(ack.packets);
     }
 
-    /// Finds the mode in force and lets alpha follow.
+    /// Determines the current mode and updates alpha.
     fn adapt(&mut self, ack: &Ack, queueing: Queueing) {
         let mode = self.parameters.mode(queueing);
         if mode != self.observed.mode {
@@ -175,16 +175,16 @@ impl Pert {
         }
     }
 
-    /// `p'/p`; `None` where no loss was ever seen.
+    /// `p'/p`; `None` before the first loss.
     fn early_to_loss(&self) -> Option<f64> {
         self.losses.mean().map(|between| between * self.responses.rate().unwrap_or(0.0))
     }
 
-    /// Draws for an early response; true where the window was reduced.
+    /// Draws for an early response; true if the window was reduced.
     fn responds_early(&mut self, ack: &Ack, queueing: Queueing) -> bool {
         let probability = self.parameters.response_probability(queueing);
-        // Only a packet sent after the last response can have felt it. To wait for no more than
-        // what was outstanding would allow a window of two a response to every ACK.
+        // Only a packet sent after the last response can show its effect. Waiting only for
+        // the packets outstanding then would allow a window of two a response to every ACK.
         let felt = ack.acked >= self.responded_until;
         if probability <= 0.0 || !felt || !self.random.chance(probability) {
             return false;
@@ -197,7 +197,7 @@ impl Pert {
         true
     }
 
-    /// A loss, by whatever sign: the threshold falls, the loss interval is closed.
+    /// A loss, however detected: ssthresh is reduced, the loss interval is closed.
     fn on_any_loss(&mut self) {
         let decrease = self
             .queueing()

@@ -5,12 +5,12 @@ use ontempo_foundation::Duration;
 use super::super::{AckCounting, Field, Parameter, ParameterError, Parameters, Variant};
 use super::PertParameters;
 
-/// The longest delay, and the greatest increase per round trip in packets: what the fixed point of
-/// the BPF program holds (crates/kernel/bpf/pert_math.h).
+/// Maximum delay, and maximum increase per round trip in packets: the limits of the fixed point of
+/// the BPF program (crates/kernel/bpf/pert_math.h).
 const MAX_DELAY: Duration = Duration::from_secs(134);
 const MAX_ALPHA: f64 = 128.0;
 
-/// The unit of what an update adds to alpha.
+/// The unit of alpha's increments.
 const INCREASE: &str = "packets per round trip";
 
 type One = Parameter<PertParameters>;

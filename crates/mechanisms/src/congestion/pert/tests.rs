@@ -13,7 +13,7 @@ fn pert(window: f64, parameters: PertParameters) -> Pert {
     Pert::new(start_with(window), parameters, RandomStream::new(1, "pert"))
 }
 
-/// A flow whose queueing delay stands at `queue` of at most 100 ms, with a base of 100 ms.
+/// A flow with a constant queueing delay of `queue`, at most 100 ms, and a base RTT of 100 ms.
 fn pert_at(queue: Duration, window: f64, parameters: PertParameters) -> Pert {
     let mut pert = pert(window, parameters);
     let smoothed = (millis(100) + queue).as_nanos() as f64;
@@ -227,7 +227,7 @@ fn a_timeout_leaves_one_packet_and_the_threshold_that_a_loss_would_leave() {
 }
 
 #[test]
-fn during_recovery_delay_is_measured_but_the_window_rests() {
+fn during_recovery_delay_is_measured_but_the_window_does_not_grow() {
     let mut pert = pert_at(millis(90), 30.0, PertParameters::default());
     pert.on_ack(&Ack { in_recovery: true, ..ack_at(Time::ZERO, millis(300)) });
     assert_eq!(pert.window().packets(), 30.0);

@@ -8,7 +8,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
 
-/// Fills a queue with packets that came at 0 and takes one out each millisecond.
+/// Fills a queue with packets that arrived at 0 and dequeues one each millisecond.
 fn drops_of_a_standing_queue(parameters: CoDelParameters) -> (Vec<u64>, Vec<u64>) {
     let mut queue = CoDel::new(parameters);
     let mut drops = Vec::new();
@@ -59,7 +59,7 @@ fn a_queue_that_is_never_above_the_target_loses_nothing() {
 }
 
 #[test]
-fn a_packet_beyond_the_limit_is_turned_away() {
+fn a_packet_beyond_the_limit_is_dropped() {
     let limit = Limit::packets(Packets::new(2));
     let mut queue = CoDel::new(CoDelParameters { limit, ..CoDelParameters::default() });
     let mut drops = Vec::new();
@@ -69,7 +69,7 @@ fn a_packet_beyond_the_limit_is_turned_away() {
     assert_eq!(drops, [Dropped { packet: packet(2, at(0)), reason: DropReason::QueueFull }]);
 }
 
-/// A law in the dropping state, with `count` drops made since it began at `last_count`.
+/// A law in the dropping state, with `count` drops and a start at `last_count`.
 fn dropping(count: u32, last_count: u32, drop_next: Time) -> CoDelLaw {
     CoDelLaw { first_above: Some(at(0)), drop_next, dropping: false, count, last_count }
 }

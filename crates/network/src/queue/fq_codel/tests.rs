@@ -85,7 +85,7 @@ fn beyond_the_limit_the_longest_queue_loses_half_from_its_head() {
 }
 
 #[test]
-fn each_queue_is_under_codel_of_its_own() {
+fn each_queue_has_its_own_codel() {
     let mut fq = queues(FqCoDelParameters::default());
     let (bulk, sparse) = two_flows(&fq);
     let mut drops = Vec::new();

@@ -27,7 +27,7 @@ fn micros(micros: u64) -> Time {
 fn under_constant_overload_the_wait_settles_at_the_target() {
     let mut link = link(PieParameters { limit: Limit::NONE, ..PieParameters::default() });
     let (mut waits, mut accepted) = (0.0, 0u64);
-    // Twice what the link carries, for 60 s; the first 20 s settle.
+    // Twice the link's rate for 60 s; the first 20 s settle.
     for packet in 0..120_000u64 {
         let now = micros(packet * 500);
         if let Fate::Arrives { starts, .. } = link.offer(now, SIZE, false)
@@ -52,7 +52,7 @@ fn a_burst_within_the_allowance_passes() {
 }
 
 #[test]
-fn flows_that_understand_marks_are_marked_while_the_probability_is_small() {
+fn ecn_capable_flows_are_marked_while_the_probability_is_small() {
     let mut link = link(PieParameters { ecn: true, ..PieParameters::default() });
     let mut dropped = 0;
     for packet in 0..20_000u64 {

@@ -6,7 +6,7 @@ use crate::{DelayLaw, Fate, Link, LinkParameters, LossModel, Occupancy, Queue};
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
 const SIZE: Bytes = Bytes::new(1000);
 
-/// In packets, thresholds 5 and 15, and an average that is the queue itself.
+/// In packets, thresholds 5 and 15, and an average equal to the queue.
 fn instant() -> RedParameters {
     RedParameters {
         min_th: 5.0,
@@ -31,7 +31,7 @@ fn random() -> RandomStream {
     RandomStream::new(1, "red")
 }
 
-/// Share of many packets dropped early, while so many packets wait.
+/// Fraction of many packets dropped early at a constant queue.
 fn share_dropped(parameters: RedParameters, offered: Offered) -> f64 {
     let (mut red, mut random) = (Red::new(parameters).unwrap(), random());
     let drops = (0..100_000)
@@ -87,7 +87,7 @@ fn at_the_limit_every_packet_is_dropped() {
 }
 
 #[test]
-fn flows_that_understand_marks_are_marked_until_congestion_is_heavy() {
+fn ecn_capable_flows_are_marked_until_congestion_is_heavy() {
     let judge = |parameters, packets, ecn_capable| {
         let (mut red, mut random) = (Red::new(parameters).unwrap(), random());
         let offered = Offered { ecn_capable, ..offered(packets) };
@@ -202,7 +202,7 @@ fn classic() -> RedParameters {
     RedParameters { weight: 0.002, max_p: 0.02, mean_packet_size: Bytes::new(500), ..instant() }
 }
 
-// The expected numbers are those of ns-2 2.35 over 2000 s: share dropped, mean queue.
+// The expected numbers are those of ns-2 2.35 over 2000 s: drop rate, mean queue.
 
 #[test]
 fn under_constant_overload_the_queue_settles_where_that_of_ns2_does() {
@@ -222,7 +222,7 @@ fn under_bursts_the_average_ages_in_idle_times_as_that_of_ns2_does() {
     let (loss, mean) = run(classic(), on_off());
     assert_close(loss, 0.3622, 0.03);
     assert_close(mean, 12.904, 0.03);
-    // A hard limit that is often reached: 20 times the mean packet of 500 bytes.
+    // A limit that is often reached: 20 times the mean packet of 500 bytes.
     let mixed = RedParameters {
         min_th: 5.0,
         max_th: 15.0,

@@ -1,26 +1,26 @@
-//! The class of the packets of a connection over QUIC, which only who receives them sees.
+//! The DSCP of packets over QUIC, which only the receiver of a packet can see.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use ontempo_foundation::Time;
 
-use super::carriers::token;
+use super::transports::token;
 use super::*;
 use ontempo_transport::{Identity, Trust};
 use ontempo_udp::{
     Clock, Datagram, Driver, DriverOptions, Dscp, Next, Protocol, Socket, SocketOptions, Transmit,
 };
 
-/// Hands datagrams on between one client and a server, and notes the classes of both.
-struct Watched {
+/// Forwards datagrams between one client and a server, and records the DSCP of both directions.
+struct DscpRelay {
     server: SocketAddr,
     client: Option<SocketAddr>,
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     latest: Arc<Mutex<[Dscp; 2]>>,
 }
 
-impl Protocol for Watched {
+impl Protocol for DscpRelay {
     type Command = ();
 
     fn handle(&mut self, _: Time, datagram: Datagram<'_>) {
@@ -49,7 +49,7 @@ impl Protocol for Watched {
 }
 
 #[test]
-fn packets_over_quic_are_marked_by_what_is_agreed_for_each_direction() {
+fn quic_packets_carry_the_dscp_agreed_for_their_direction() {
     let identity = Identity::self_made(&["localhost"]).unwrap();
     let trust = Trust::Fingerprint(identity.fingerprint());
     let known = (&identity, &token());
@@ -58,10 +58,10 @@ fn packets_over_quic_are_marked_by_what_is_agreed_for_each_direction() {
     let latest = Arc::new(Mutex::new([Dscp::default(); 2]));
     let (client, waiting) = (None, VecDeque::new());
     let server = listener.local_address();
-    let watched = Watched { server, client, waiting, latest: latest.clone() };
+    let relay = DscpRelay { server, client, waiting, latest: latest.clone() };
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), SocketOptions::default()).unwrap();
     let to = socket.local_address().unwrap();
-    let _driver = Driver::spawn(socket, watched, Clock::new(), DriverOptions::default()).unwrap();
+    let _driver = Driver::spawn(socket, relay, Clock::new(), DriverOptions::default()).unwrap();
     let connecting = thread::spawn(move || {
         let known = (&trust, &token());
         QosConnection::connect(to, "localhost", known, &QosOptions::sending(video())).unwrap()
@@ -74,6 +74,6 @@ fn packets_over_quic_are_marked_by_what_is_agreed_for_each_direction() {
         thread::sleep(Wall::from_millis(10));
     }
     assert_eq!(near.dscp().get(), 34);
-    // Nothing is asked of what the receiver sends.
+    // The receiver's direction has no specification.
     assert_eq!(latest.lock().unwrap().map(Dscp::get), [34, 0]);
 }

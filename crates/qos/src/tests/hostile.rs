@@ -1,4 +1,4 @@
-//! Who else may be at the other end: garbage, floods, absurd lengths, silence, other versions.
+//! Hostile peers: garbage, floods, absurd lengths, silence, other versions.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -17,25 +17,25 @@ fn hello(session: u64) -> Vec<u8> {
 }
 
 #[test]
-fn those_who_say_nothing_or_nonsense_do_not_hold_up_a_listener() {
+fn silent_and_invalid_clients_do_not_block_a_listener() {
     let listener = QosListener::bind("127.0.0.1:0", QosOptions::default()).unwrap();
     let to = listener.local_address().unwrap();
-    let began = Instant::now();
+    let started = Instant::now();
     let accepting = thread::spawn(move || listener.accept().unwrap());
     let silent: Vec<_> = (0..300).map(|_| TcpStream::connect(to).unwrap()).collect();
-    let mut nonsense = TcpStream::connect(to).unwrap();
-    nonsense.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
-    let mut half = TcpStream::connect(to).unwrap();
-    half.write_all(&hello(1)[..40]).unwrap();
-    let mut absurd = TcpStream::connect(to).unwrap();
-    absurd.write_all(b"OnQS\x01\x01\xff\xff").unwrap();
+    let mut http_client = TcpStream::connect(to).unwrap();
+    http_client.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
+    let mut truncated = TcpStream::connect(to).unwrap();
+    truncated.write_all(&hello(1)[..40]).unwrap();
+    let mut oversized = TcpStream::connect(to).unwrap();
+    oversized.write_all(b"OnQS\x01\x01\xff\xff").unwrap();
     let connecting = thread::spawn(move || QosStream::connect(to, &QosOptions::default()).unwrap());
     let (far, _) = accepting.join().unwrap();
-    assert!(began.elapsed() < Wall::from_secs(3), "{:?}", began.elapsed());
+    assert!(started.elapsed() < Wall::from_secs(3), "{:?}", started.elapsed());
     let near = connecting.join().unwrap();
     near.send_message(b"here").unwrap();
     assert_eq!(far.receive_message(&mut [0; 10]).unwrap().unwrap().length, 4);
-    for mut dropped in [nonsense, absurd] {
+    for mut dropped in [http_client, oversized] {
         dropped.set_read_timeout(Some(Wall::from_secs(5))).unwrap();
         let end = dropped.read(&mut [0; 10]);
         assert!(!matches!(end, Ok(1..)), "it was answered");
@@ -44,25 +44,27 @@ fn those_who_say_nothing_or_nonsense_do_not_hold_up_a_listener() {
 }
 
 #[test]
-fn another_version_is_told_and_refused() {
+fn another_version_is_refused_and_reported_at_both_ends() {
     let listener = QosListener::bind("127.0.0.1:0", QosOptions::default()).unwrap();
     let to = listener.local_address().unwrap();
     let mut other = TcpStream::connect(to).unwrap();
     let mut bytes = hello(1);
     bytes[4] = 9;
     other.write_all(&bytes).unwrap();
-    let Accepted::Refused(_, why) = listener.accept_or_refuse().unwrap() else { panic!("agreed") };
+    let Accepted::Refused(_, error) = listener.accept_or_refuse().unwrap() else {
+        panic!("agreed")
+    };
     let text = "the other end speaks version 9 of QoSockets, this is 1";
-    assert_eq!(why.to_string(), text);
+    assert_eq!(error.to_string(), text);
     let mut answer = vec![0; wire::MAX_SETUP];
-    let got = other.read(&mut answer).unwrap();
+    let received = other.read(&mut answer).unwrap();
     assert!(matches!(
-        Setup::read(&answer[..got]),
+        Setup::read(&answer[..received]),
         Ok(Setup::Refuse { reason: wire::Reason::Version, .. })
     ));
 }
 
-/// A server that does with its first client what a test wants.
+/// A server that runs `act` on its first connection.
 fn server(act: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -71,7 +73,7 @@ fn server(act: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
 }
 
 #[test]
-fn a_client_learns_that_the_other_end_is_none() {
+fn connecting_to_a_peer_that_speaks_no_qosockets_is_an_error() {
     let web = server(|mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     });
@@ -81,10 +83,10 @@ fn a_client_learns_that_the_other_end_is_none() {
         thread::sleep(Wall::from_secs(3));
         drop(stream);
     });
-    let began = Instant::now();
+    let started = Instant::now();
     let error = QosStream::connect(silent, &options()).unwrap_err();
     assert_eq!(error.to_string(), "the other end did not answer the set-up in time");
-    assert!(began.elapsed() < Wall::from_secs(2));
+    assert!(started.elapsed() < Wall::from_secs(2));
     assert_eq!(std::io::Error::from(error).kind(), ErrorKind::TimedOut);
     let slow = server(|mut stream| {
         for byte in hello(1) {
@@ -92,9 +94,9 @@ fn a_client_learns_that_the_other_end_is_none() {
             thread::sleep(Wall::from_millis(50));
         }
     });
-    let began = Instant::now();
+    let started = Instant::now();
     assert!(QosStream::connect(slow, &options()).is_err());
-    assert!(began.elapsed() < Wall::from_secs(2), "a trickle lengthens the set-up");
+    assert!(started.elapsed() < Wall::from_secs(2), "a trickle of bytes extends the set-up");
     let newer = server(|mut stream| {
         let _ = stream.read(&mut [0; 500]);
         let _ = stream.write_all(b"OnQS\x02\x03\x00\x00");
@@ -103,7 +105,7 @@ fn a_client_learns_that_the_other_end_is_none() {
     assert_eq!(error, "the other end speaks version 2 of QoSockets, this is 1");
 }
 
-/// A connection over TCP whose other end is this test.
+/// A connection over TCP whose peer is a raw socket.
 fn raw(options: QosOptions) -> (QosStream, TcpStream) {
     let listener = QosListener::bind("127.0.0.1:0", options).unwrap();
     let to = listener.local_address().unwrap();
@@ -117,13 +119,13 @@ fn raw(options: QosOptions) -> (QosStream, TcpStream) {
 }
 
 #[test]
-fn a_length_above_what_was_agreed_ends_a_stream() {
+fn a_length_above_the_agreed_maximum_ends_a_stream() {
     let (far, mut raw) = raw(QosOptions::receiving(video()));
     let header = Header { kind: Kind::Data, length: 1_281, sequence: 0, sent: 0 };
     raw.write_all(&header.to_tcp()).unwrap();
     let error = far.receive_message(&mut [0; 2_000]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    assert_eq!(error.to_string(), "a damaged message of QoSockets");
+    assert_eq!(error.to_string(), "a damaged message of a QoS socket");
     assert!(far.receive_message(&mut [0; 2_000]).is_err());
 }
 
@@ -143,7 +145,7 @@ fn an_unknown_kind_a_wrong_length_and_an_early_end_are_errors() {
 }
 
 #[test]
-fn a_flood_of_what_an_end_tells_of_itself_leaves_the_messages() {
+fn a_flood_of_status_messages_does_not_block_data() {
     let (far, mut raw) = raw(QosOptions::default());
     let status = wire::Status { sent_messages: u64::MAX, ..wire::Status::default() };
     let body = status.to_bytes();
@@ -151,9 +153,10 @@ fn a_flood_of_what_an_end_tells_of_itself_leaves_the_messages() {
     let one = [header.to_tcp().to_vec(), body].concat();
     let data = Header { kind: Kind::Data, length: 3, sequence: 0, sent: 0 };
     raw.set_write_timeout(Some(Wall::from_secs(10))).unwrap();
-    let reading = thread::spawn(move || far.receive_message(&mut [0; 10]).map(|got| (got, far)));
+    let reading =
+        thread::spawn(move || far.receive_message(&mut [0; 10]).map(|received| (received, far)));
     for _ in 0..20_000 {
-        // Nobody reads the answers: that must not hold up the reader.
+        // The answers are never read, which must not block the peer.
         raw.write_all(&one).unwrap();
     }
     raw.write_all(&data.to_tcp()).unwrap();
@@ -164,7 +167,7 @@ fn a_flood_of_what_an_end_tells_of_itself_leaves_the_messages() {
 }
 
 #[test]
-fn nobody_is_made_to_send_to_a_victim() {
+fn a_listener_is_no_amplifier_and_accepts_no_forged_address() {
     let listener = QosSocket::bind("127.0.0.1:0", QosOptions::default()).unwrap();
     let to = listener.local_address();
     let accepting = thread::spawn(move || listener.accept().map(|_| ()));
@@ -172,50 +175,52 @@ fn nobody_is_made_to_send_to_a_victim() {
     victim.set_read_timeout(Some(Wall::from_millis(700))).unwrap();
     let forged = hello(3);
     victim.send_to(&forged, to).unwrap();
-    let mut room = [0; 1_000];
-    let got = victim.recv(&mut room).unwrap();
-    assert!(got < forged.len(), "{got} bytes answer {}", forged.len());
-    let Ok(Setup::Challenge { session: 3, cookie }) = Setup::read(&room[..got]) else {
+    let mut buffer = [0; 1_000];
+    let received = victim.recv(&mut buffer).unwrap();
+    assert!(received < forged.len(), "{received} bytes answer {}", forged.len());
+    let Ok(Setup::Challenge { session: 3, cookie }) = Setup::read(&buffer[..received]) else {
         panic!("no challenge");
     };
-    // Nothing more comes, and the cookie is good for no other port.
-    assert!(victim.recv(&mut room).is_err());
+    // No further datagram is sent, and the cookie is invalid for another port.
+    assert!(victim.recv(&mut buffer).is_err());
     let thief = UdpSocket::bind("127.0.0.1:0").unwrap();
     thief.set_read_timeout(Some(Wall::from_millis(500))).unwrap();
     let stolen = Setup::Hello { session: 3, cookie, sent: 0, offer: Offer::default() }.to_bytes();
     thief.send_to(&stolen, to).unwrap();
-    let got = thief.recv(&mut room).unwrap();
-    assert!(matches!(Setup::read(&room[..got]), Ok(Setup::Challenge { .. })));
+    let received = thief.recv(&mut buffer).unwrap();
+    assert!(matches!(Setup::read(&buffer[..received]), Ok(Setup::Challenge { .. })));
     assert!(!accepting.is_finished());
     victim.send_to(&stolen, to).unwrap();
     accepting.join().unwrap().unwrap();
 }
 
 #[test]
-fn garbage_between_the_datagrams_of_a_flow_is_passed_over() {
+fn garbage_between_the_datagrams_of_a_flow_is_ignored() {
     let listener = QosSocket::bind("127.0.0.1:0", QosOptions::receiving(video())).unwrap();
     let to = listener.local_address();
     let raw = UdpSocket::bind("127.0.0.1:0").unwrap();
     raw.connect(to).unwrap();
     let accepting = thread::spawn(move || (listener.accept().unwrap().0, listener));
-    let mut room = [0; 1_000];
+    let mut buffer = [0; 1_000];
     raw.send(&hello(8)).unwrap();
-    let got = raw.recv(&mut room).unwrap();
-    let Ok(Setup::Challenge { cookie, .. }) = Setup::read(&room[..got]) else { panic!("none") };
-    let asked = Setup::Hello { session: 8, cookie, sent: 0, offer: Offer::default() }.to_bytes();
-    raw.send(&asked).unwrap();
+    let received = raw.recv(&mut buffer).unwrap();
+    let Ok(Setup::Challenge { cookie, .. }) = Setup::read(&buffer[..received]) else {
+        panic!("no challenge")
+    };
+    let hello = Setup::Hello { session: 8, cookie, sent: 0, offer: Offer::default() }.to_bytes();
+    raw.send(&hello).unwrap();
     let (far, _listener) = accepting.join().unwrap();
-    // The answer was lost: the hello comes again, and is answered again.
+    // As if the answer was lost: a repeated hello is answered again.
     let reader = far.clone();
     let reading = thread::spawn(move || {
-        let mut room = [0; 1_280];
-        std::iter::from_fn(|| reader.receive_message(&mut room).unwrap()).count()
+        let mut buffer = [0; 1_280];
+        std::iter::from_fn(|| reader.receive_message(&mut buffer).unwrap()).count()
     });
-    raw.send(&asked).unwrap();
+    raw.send(&hello).unwrap();
     let mut accepted = 0;
     while accepted < 2 {
-        let got = raw.recv(&mut room).unwrap();
-        accepted += u32::from(matches!(Setup::read(&room[..got]), Ok(Setup::Accept { .. })));
+        let received = raw.recv(&mut buffer).unwrap();
+        accepted += u32::from(matches!(Setup::read(&buffer[..received]), Ok(Setup::Accept { .. })));
     }
     let data = |sequence, session| {
         Header { kind: Kind::Data, length: 0, sequence, sent: 0 }.to_udp(session).to_vec()
@@ -238,10 +243,10 @@ fn garbage_between_the_datagrams_of_a_flow_is_passed_over() {
 }
 
 #[test]
-fn a_peer_over_udp_that_never_answers_is_given_up() {
+fn connecting_over_udp_to_a_silent_peer_times_out() {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let began = Instant::now();
+    let started = Instant::now();
     let error = QosSocket::connect(silent.local_addr().unwrap(), &options()).unwrap_err();
     assert_eq!(error.to_string(), "the other end did not answer the set-up in time");
-    assert!(began.elapsed() < Wall::from_secs(2));
+    assert!(started.elapsed() < Wall::from_secs(2));
 }

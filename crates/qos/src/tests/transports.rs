@@ -1,4 +1,4 @@
-//! The same tests over each carrier.
+//! The same tests over TCP, UDP and QUIC.
 
 use std::io;
 
@@ -7,15 +7,15 @@ use crate::listener::Accepted;
 use ontempo_transport::{Identity, Token, Trust};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum Transport {
     Tcp,
     Udp,
     Quic,
 }
 
-pub(super) const ALL: [Over; 3] = [Over::Tcp, Over::Udp, Over::Quic];
+pub(super) const ALL: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::Quic];
 
-/// An end over any carrier.
+/// An end over any transport.
 #[derive(Clone, Debug)]
 pub(super) enum Any {
     Tcp(QosStream),
@@ -38,8 +38,8 @@ impl Any {
         each!(self, end => end.send_message(data))
     }
 
-    pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<Option<Message>> {
-        each!(self, end => end.receive_message(room))
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        each!(self, end => end.receive_message(buffer))
     }
 
     pub(super) fn agreed(&self, direction: Direction) -> Specification {
@@ -74,7 +74,7 @@ impl Any {
     }
 }
 
-enum Listening {
+enum AnyListener {
     Tcp(QosListener),
     Udp(QosSocketListener),
     Quic(QosConnectionListener, Trust),
@@ -84,12 +84,12 @@ pub(super) fn token() -> Token {
     Token::new(b"together").unwrap()
 }
 
-impl Listening {
-    fn bind(over: Over, at: SocketAddr, options: QosOptions) -> Self {
+impl AnyListener {
+    fn bind(over: Transport, at: SocketAddr, options: QosOptions) -> Self {
         match over {
-            Over::Tcp => Self::Tcp(QosListener::bind(at, options).unwrap()),
-            Over::Udp => Self::Udp(QosSocket::bind(at, options).unwrap()),
-            Over::Quic => {
+            Transport::Tcp => Self::Tcp(QosListener::bind(at, options).unwrap()),
+            Transport::Udp => Self::Udp(QosSocket::bind(at, options).unwrap()),
+            Transport::Quic => {
                 let identity = Identity::self_made(&["localhost"]).unwrap();
                 let trust = Trust::Fingerprint(identity.fingerprint());
                 let bound = QosConnection::bind(at, (&identity, &token()), options).unwrap();
@@ -120,62 +120,67 @@ impl Listening {
     }
 
     fn accept(&self) -> Result<Any, SetupError> {
-        fn told<C>(accepted: Accepted<C>, any: fn(C) -> Any) -> Result<Any, SetupError> {
+        fn result<C>(accepted: Accepted<C>, any: fn(C) -> Any) -> Result<Any, SetupError> {
             match accepted {
                 Accepted::Connection(connection, _) => Ok(any(connection)),
-                Accepted::Refused(_, why) => Err(why),
+                Accepted::Refused(_, error) => Err(error),
             }
         }
         match self {
-            Self::Tcp(listener) => told(listener.accept_or_refuse().unwrap(), Any::Tcp),
-            Self::Udp(listener) => told(listener.accept_or_refuse().unwrap(), Any::Udp),
-            Self::Quic(listener, _) => told(listener.accept_or_refuse().unwrap(), Any::Quic),
+            Self::Tcp(listener) => result(listener.accept_or_refuse().unwrap(), Any::Tcp),
+            Self::Udp(listener) => result(listener.accept_or_refuse().unwrap(), Any::Udp),
+            Self::Quic(listener, _) => result(listener.accept_or_refuse().unwrap(), Any::Quic),
         }
     }
 }
 
-/// Both ends' outcome of a set-up.
+/// The results of a set-up at both ends.
 pub(super) fn set_up(
-    over: Over,
+    over: Transport,
     at: SocketAddr,
     near: QosOptions,
     far: QosOptions,
 ) -> (Result<Any, SetupError>, Result<Any, SetupError>) {
-    let listening = Listening::bind(over, at, far);
+    let listening = AnyListener::bind(over, at, far);
     let connecting = listening.connect(near);
     let there = listening.accept();
     (connecting.join().unwrap(), there)
 }
 
 /// Both ends of a connection.
-pub(super) fn pair(over: Over, at: SocketAddr, near: QosOptions, far: QosOptions) -> (Any, Any) {
+pub(super) fn pair(
+    over: Transport,
+    at: SocketAddr,
+    near: QosOptions,
+    far: QosOptions,
+) -> (Any, Any) {
     let (here, there) = set_up(over, at, near, far);
     (here.unwrap(), there.unwrap())
 }
 
 #[test]
-fn messages_keep_their_bounds_both_ways_over_each_carrier() {
+fn message_boundaries_are_preserved_in_both_directions_over_each_transport() {
     for (over, is_ipv6) in ALL.into_iter().flat_map(|over| [(over, false), (over, true)]) {
         let Some(at) = loopback(is_ipv6) else { continue };
         let (near, far) = pair(over, at, QosOptions::default(), QosOptions::default());
         let answering = thread::spawn(move || {
-            let mut room = vec![0; 200_000];
-            while let Some(message) = far.receive(&mut room).unwrap() {
-                far.send(&room[..message.length]).unwrap();
+            let mut buffer = vec![0; 200_000];
+            while let Some(message) = far.receive(&mut buffer).unwrap() {
+                far.send(&buffer[..message.length]).unwrap();
             }
         });
-        let longest = if over == Over::Udp { near.bounds().0 } else { 200_000 };
-        let mut room = vec![0; 200_000];
-        let lengths = [0, 1, 64, 1_280, 60_000, longest, 4_096, 4_097, 3];
+        let max_length = if over == Transport::Udp { near.bounds().0 } else { 200_000 };
+        let mut buffer = vec![0; 200_000];
+        let lengths = [0, 1, 64, 1_280, 60_000, max_length, 4_096, 4_097, 3];
         for (number, length) in lengths.into_iter().enumerate() {
             let data: Vec<_> = (0..length).map(|place| (place * 7 + number) as u8).collect();
             near.send(&data).unwrap();
-            let message = near.receive(&mut room).unwrap().unwrap();
+            let message = near.receive(&mut buffer).unwrap().unwrap();
             assert_eq!((message.length, message.sequence), (length, number as u64));
-            assert!(room[..length] == data, "{length} bytes came otherwise over {over:?}");
+            assert!(buffer[..length] == data, "{length} bytes differ over {over:?}");
         }
-        if over == Over::Udp {
-            assert!(near.send(&vec![0; longest + 1]).is_err());
+        if over == Transport::Udp {
+            assert!(near.send(&vec![0; max_length + 1]).is_err());
         }
         match near {
             Any::Tcp(near) => near.close(Wall::from_secs(5)).unwrap(),
@@ -187,24 +192,24 @@ fn messages_keep_their_bounds_both_ways_over_each_carrier() {
 }
 
 #[test]
-fn a_message_longer_than_the_buffer_is_passed_over() {
+fn a_message_longer_than_the_buffer_is_skipped() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let (near, far) = pair(over, at, QosOptions::default(), QosOptions::default());
-        let mut room = [0; 64];
+        let mut buffer = [0; 64];
         for length in [100, 10_000, 60_000] {
             near.send(&vec![1; length]).unwrap();
-            let error = far.receive(&mut room).unwrap_err().to_string();
-            let told = format!("a message of {length} bytes is longer than the buffer: 64");
-            assert_eq!(error, told, "over {over:?}");
+            let error = far.receive(&mut buffer).unwrap_err().to_string();
+            let expected = format!("a message of {length} bytes is longer than the buffer: 64");
+            assert_eq!(error, expected, "over {over:?}");
         }
         near.send(&[2; 10]).unwrap();
-        assert_eq!(far.receive(&mut room).unwrap().unwrap().length, 10);
+        assert_eq!(far.receive(&mut buffer).unwrap().unwrap().length, 10);
     }
 }
 
 #[test]
-fn figures_are_the_same_at_both_ends_of_each_carrier() {
+fn statistics_agree_at_both_ends_over_each_transport() {
     let Some(at) = loopback(false) else { return };
     for over in ALL {
         let lossless = Specification { loss: Term::default(), ..video() };
@@ -212,9 +217,9 @@ fn figures_are_the_same_at_both_ends_of_each_carrier() {
             pair(over, at, QosOptions::sending(lossless), QosOptions::receiving(lossless));
         let receiver = far.clone();
         let receiving = thread::spawn(move || {
-            let mut room = [0; 1_280];
+            let mut buffer = [0; 1_280];
             let mut count = 0;
-            while count < 300 && receiver.receive(&mut room).unwrap().is_some() {
+            while count < 300 && receiver.receive(&mut buffer).unwrap().is_some() {
                 count += 1;
             }
         });
@@ -234,8 +239,11 @@ fn figures_are_the_same_at_both_ends_of_each_carrier() {
             (&far.reports()[0], ontempo_monitor::Role::Receiver),
         ] {
             assert_eq!((socket.role, socket.messages), (role, 300), "over {over:?}");
-            let dscp =
-                if role == ontempo_monitor::Role::Sender || over == Over::Tcp { 34 } else { 0 };
+            let dscp = if role == ontempo_monitor::Role::Sender || over == Transport::Tcp {
+                34
+            } else {
+                0
+            };
             assert_eq!((socket.dscp, socket.parameters.len()), (dscp, 8), "over {over:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! What programs with QoS sockets tell while they run: a sentence each, or a line of JSON.
+//! Event output of the programs with QoS sockets: a line of text or JSON for each event.
 
 use std::thread;
 
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::monitor::reserved;
-use crate::output::{complain, emit};
+use crate::output::{emit, write_stderr};
 
-/// How, and where, it is told.
+/// Writes events to standard output or standard error.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Teller {
+pub(crate) struct EventLog {
     pub(crate) as_json: bool,
-    /// Standard output is for something else.
+    /// Write to standard error, as standard output carries the frames.
     pub(crate) to_stderr: bool,
-    /// Which of several connections it is about, from 1.
+    /// Number of the connection, from 1, if there can be several.
     pub(crate) connection: Option<u64>,
 }
 
-impl Teller {
-    /// Tells that `event` has happened: `what`, an object, as JSON, else `text`.
-    pub(crate) fn say(self, event: &str, mut what: Value, text: &str) -> Result<(), Failure> {
+impl EventLog {
+    /// Writes one event: as JSON, the object `fields` with its name `event`; otherwise `text`.
+    pub(crate) fn write(self, event: &str, mut fields: Value, text: &str) -> Result<(), Failure> {
         let line = if self.as_json {
-            what["event"] = event.into();
+            fields["event"] = event.into();
             if let Some(number) = self.connection {
-                what["connection"] = number.into();
+                fields["connection"] = number.into();
             }
-            what.to_string()
+            fields.to_string()
         } else {
             match self.connection {
                 Some(number) => format!("{number}: {text}"),
@@ -37,24 +37,24 @@ impl Teller {
             }
         };
         if self.to_stderr {
-            complain(&line);
+            write_stderr(&line);
             return Ok(());
         }
         emit(&line)
     }
 
-    /// Tells of what changes, until the connection ends.
+    /// Writes a connection's events in a thread, which ends with the connection.
     pub(crate) fn follow(self, events: Events) -> thread::JoinHandle<()> {
         thread::spawn(move || {
             for event in events {
-                let Some((kind, what, text)) = described(&event) else { continue };
-                // Where the output is gone, the summary says so.
-                let _ = self.say(kind, what, &text);
+                let Some((kind, fields, text)) = describe(&event) else { continue };
+                // A closed output is reported by the summary.
+                let _ = self.write(kind, fields, &text);
             }
         })
     }
 
-    /// Tells what both ends have agreed on for a direction; nothing where neither asked.
+    /// Writes the agreed specification of a direction, unless it is empty.
     pub(crate) fn agreed(
         self,
         direction: Direction,
@@ -67,19 +67,19 @@ impl Teller {
         if values.is_empty() {
             return Ok(());
         }
-        let words: Vec<String> =
+        let parts: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let specification: serde_json::Map<String, Value> =
             values.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        let direction = word(direction);
-        let what = json!({ "direction": direction, "specification": specification });
-        self.say("agreed", what, &format!("agreed, {direction}: {}", words.join(", ")))
+        let direction = direction_name(direction);
+        let fields = json!({ "direction": direction, "specification": specification });
+        self.write("agreed", fields, &format!("agreed, {direction}: {}", parts.join(", ")))
     }
 
-    /// Tells what was delivered in one direction.
+    /// Writes the delivery statistics of one direction.
     pub(crate) fn summary(self, delivery: &Delivery, more: Value) -> Result<(), Failure> {
         let seconds = |span: Option<Duration>| span.map(Duration::as_secs_f64);
-        let mut what = json!({
+        let mut fields = json!({
             "sent_messages": delivery.sent_messages,
             "messages": delivery.messages,
             "bytes": delivery.bytes,
@@ -88,57 +88,58 @@ impl Teller {
             "delay_error_s": seconds(delivery.delay_error),
             "jitter_s": seconds(delivery.jitter),
         });
-        if let (Value::Object(what), Value::Object(more)) = (&mut what, more) {
-            what.extend(more);
+        if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
+            fields.extend(more);
         }
-        let last =
+        let last_delay =
             delivery.delay.zip(delivery.delay_error).map_or_else(String::new, |(delay, error)| {
-                format!("; delay at last {delay}, off by {error} at most")
+                format!("; last delay {delay}, error at most {error}")
             });
         let text = format!(
-            "{} messages sent, {} delivered ({}), {} lost{last}",
+            "{} messages sent, {} delivered ({}), {} lost{last_delay}",
             delivery.sent_messages,
             delivery.messages,
             Bytes::new(delivery.bytes),
             delivery.lost_messages,
         );
-        self.say("summary", what, &text)
+        self.write("summary", fields, &text)
     }
 }
 
-/// A direction, in a word.
-pub(crate) fn word(direction: Direction) -> &'static str {
+/// The name of a direction.
+pub(crate) fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Sending => "sending",
         Direction::Receiving => "receiving",
     }
 }
 
-/// An event's kind, what it is as JSON, and its sentence.
-fn described(event: &Event) -> Option<(&'static str, Value, String)> {
+/// An event's name, its JSON fields and its text.
+fn describe(event: &Event) -> Option<(&'static str, Value, String)> {
     match event {
         Event::Violation { violation, direction } => {
             let (turn, text) = match violation.turn {
                 Turn::Begins => ("begins", "violated"),
-                Turn::Ends => ("ends", "kept again"),
+                Turn::Ends => ("ends", "met again"),
             };
             let (parameter, asked, delivered) =
                 (violation.parameter, violation.asked, violation.delivered);
-            let what = json!({
-                "direction": word(*direction),
+            let fields = json!({
+                "direction": direction_name(*direction),
                 "parameter": parameter.name(),
                 "turn": turn,
                 "asked": asked.to_string(),
                 "delivered": delivered.to_string(),
             });
-            let text = format!("{parameter} {text}: asked {asked}, delivered {delivered}");
-            Some(("violation", what, text))
+            let text = format!("{parameter} {text}: requested {asked}, delivered {delivered}");
+            Some(("violation", fields, text))
         }
         Event::Reservation { state, reason, direction } => {
             let state = reserved(*state, "");
-            let what = json!({ "direction": word(*direction), "state": state, "reason": reason });
+            let direction = direction_name(*direction);
+            let fields = json!({ "direction": direction, "state": state, "reason": reason });
             let colon = if reason.is_empty() { "" } else { ": " };
-            Some(("reservation", what, format!("reservation {state}{colon}{reason}")))
+            Some(("reservation", fields, format!("reservation {state}{colon}{reason}")))
         }
         Event::Step { .. } | Event::Changed { .. } => None,
     }

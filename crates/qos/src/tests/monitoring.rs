@@ -1,4 +1,4 @@
-//! What is delivered, and told to both ends.
+//! Delivery statistics and violations at both ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use ontempo_mechanisms::qos::{Parameter, Step, Turn, Value};
 use super::relay::{Relay, relay};
 use super::*;
 
-/// Messages a second of the tests.
+/// Messages per second.
 const RATE: u32 = 400;
 
 fn lossy() -> Specification {
@@ -40,21 +40,21 @@ fn flow(near: QosOptions, far: QosOptions) -> Flow {
     let is_over = Arc::new(AtomicBool::new(false));
     let (sender, over, receiver) = (near.clone(), is_over.clone(), far.clone());
     let sending = thread::spawn(move || {
-        let began = Instant::now();
+        let started = Instant::now();
         for number in 1.. {
             if over.load(Relaxed) {
                 break;
             }
             sender.send_message(&[7; 100]).unwrap();
-            let due = began + Wall::from_secs(1) * number / RATE;
+            let due = started + Wall::from_secs(1) * number / RATE;
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         Vec::new()
     });
     let receiving = thread::spawn(move || {
-        let mut room = [0; 2_000];
+        let mut buffer = [0; 2_000];
         let mut numbers = Vec::new();
-        while let Some(message) = receiver.receive_message(&mut room).unwrap() {
+        while let Some(message) = receiver.receive_message(&mut buffer).unwrap() {
             numbers.push(message.sequence);
         }
         numbers
@@ -76,14 +76,14 @@ fn next(events: &Events, parameter: Parameter) -> (Turn, Value) {
 }
 
 impl Flow {
-    /// Stops sending, waits until both ends have told each other, and ends it; answers with the
-    /// numbers of the messages that came.
-    fn end(self, look: impl FnOnce(&QosSocket, &QosSocket, &Relay)) -> Vec<u64> {
+    /// Stops sending, waits until both ends have exchanged reports, calls `check`, and closes;
+    /// returns the sequence numbers of the received messages.
+    fn end(self, check: impl FnOnce(&QosSocket, &QosSocket, &Relay)) -> Vec<u64> {
         let Self { near, far, relay, is_over, mut threads } = self;
         is_over.store(true, Relaxed);
         threads.remove(0).join().unwrap();
         thread::sleep(Wall::from_millis(1_700));
-        look(&near, &far, &relay);
+        check(&near, &far, &relay);
         drop(near);
         drop(far);
         threads.remove(0).join().unwrap()
@@ -91,7 +91,7 @@ impl Flow {
 }
 
 #[test]
-fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
+fn loss_is_reported_as_a_violation_at_both_ends_until_it_stops() {
     let flow = flow(QosOptions::sending(lossy()), QosOptions::receiving(lossy()));
     let (near, far) = (flow.near.events(), flow.far.events());
     thread::sleep(Wall::from_millis(700));
@@ -110,16 +110,17 @@ fn a_loss_is_a_violation_at_both_ends_until_it_is_over() {
         let (here, there) = (near.delivery(Direction::Sending), far.delivery(Direction::Receiving));
         println!("{here:?}");
         println!("{there:?}");
-        let (passed, lost) = (relay.faults.passed.load(Relaxed), relay.faults.lost.load(Relaxed));
-        assert_eq!((there.messages, there.lost_messages), (passed, lost));
-        assert_eq!((here.messages, here.lost_messages), (passed, lost));
-        assert_eq!((here.sent_messages, there.sent_messages), (passed + lost, passed + lost));
+        let (forwarded, lost) =
+            (relay.faults.forwarded.load(Relaxed), relay.faults.lost.load(Relaxed));
+        assert_eq!((there.messages, there.lost_messages), (forwarded, lost));
+        assert_eq!((here.messages, here.lost_messages), (forwarded, lost));
+        assert_eq!((here.sent_messages, there.sent_messages), (forwarded + lost, forwarded + lost));
     });
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
 }
 
 #[test]
-fn what_comes_out_of_order_is_dropped_or_delivered_as_was_agreed() {
+fn reordered_messages_are_dropped_unless_permutable_was_agreed() {
     for may_permute in [false, true] {
         let asked = Specification { permutable: Term::coerced(may_permute), ..lossy() };
         let flow = flow(QosOptions::sending(asked), QosOptions::receiving(asked));
@@ -129,8 +130,8 @@ fn what_comes_out_of_order_is_dropped_or_delivered_as_was_agreed() {
         thread::sleep(Wall::from_millis(100));
         let numbers = flow.end(|_, far, relay| {
             let there = far.delivery(Direction::Receiving);
-            let passed = relay.faults.passed.load(Relaxed);
-            assert_eq!(there.messages + there.lost_messages, passed);
+            let forwarded = relay.faults.forwarded.load(Relaxed);
+            assert_eq!(there.messages + there.lost_messages, forwarded);
             assert_eq!(there.lost_messages > 0, !may_permute, "{there:?}");
         });
         let is_in_order = numbers.windows(2).all(|pair| pair[0] < pair[1]);
@@ -139,7 +140,7 @@ fn what_comes_out_of_order_is_dropped_or_delivered_as_was_agreed() {
 }
 
 #[test]
-fn a_flow_that_is_cut_is_disrupted_until_it_goes_on() {
+fn an_interrupted_flow_violates_rec_time_until_it_resumes() {
     let flow = flow(QosOptions::sending(lossy()), QosOptions::receiving(lossy()));
     let far = flow.far.events();
     thread::sleep(Wall::from_millis(700));
@@ -150,7 +151,7 @@ fn a_flow_that_is_cut_is_disrupted_until_it_goes_on() {
     assert!((1.0..2.5).contains(&silent.as_secs_f64()), "silent for {silent}");
     flow.relay.faults.is_cut.store(0, Relaxed);
     assert_eq!(next(&far, Parameter::RecTime).0, Turn::Ends);
-    // The sender stops: that is no disruption.
+    // A sender that stops is no violation.
     flow.end(|_, _, _| {});
     assert!(!far.waiting().any(|event| {
         matches!(event, Event::Violation { violation, .. }
@@ -159,7 +160,7 @@ fn a_flow_that_is_cut_is_disrupted_until_it_goes_on() {
 }
 
 #[test]
-fn a_sender_steps_down_while_too_much_is_lost_and_up_again() {
+fn a_sender_steps_down_the_ladder_on_loss_and_up_again() {
     let less = Specification { loss: Term::coerced(Percent::new(50)), ..lossy() };
     let ladder = LadderOptions {
         below: vec![less],
@@ -181,7 +182,7 @@ fn a_sender_steps_down_while_too_much_is_lost_and_up_again() {
     assert_eq!(first, Some((Step::Down(1), Some(Percent::new(50)))));
     let changed = |event| matches!(event, Event::Changed { agreed, .. } if agreed.loss.value == less.loss.value);
     let mut events = std::iter::from_fn(|| far.next_within(Wall::from_secs(5)));
-    assert!(events.any(changed), "the receiver was not told");
+    assert!(events.any(changed), "the receiver saw no change");
     flow.relay.faults.lose_one_in.store(0, Relaxed);
     let second = std::iter::from_fn(steps).flatten().next();
     assert_eq!(second, Some((Step::Up(0), Some(Percent::new(5)))));
@@ -189,7 +190,7 @@ fn a_sender_steps_down_while_too_much_is_lost_and_up_again() {
 }
 
 #[test]
-fn a_report_has_both_directions_with_delay_and_its_uncertainty() {
+fn both_ends_report_delay_and_its_uncertainty() {
     let flow = flow(QosOptions::sending(video()), QosOptions::receiving(video()));
     thread::sleep(Wall::from_millis(1_300));
     let near = flow.near.reports();
@@ -199,7 +200,7 @@ fn a_report_has_both_directions_with_delay_and_its_uncertainty() {
         [(&near[0], ontempo_monitor::Role::Sender), (&far[0], ontempo_monitor::Role::Receiver)]
     {
         println!("{}", serde_json::to_string(socket).unwrap());
-        // What the receiver sends is not video.
+        // The receiver's direction has no specification.
         let dscp = if role == ontempo_monitor::Role::Sender { 34 } else { 0 };
         assert_eq!((socket.role, socket.dscp), (role, dscp));
         let (delay, error) = (socket.delay.unwrap(), socket.delay_error.unwrap());

@@ -1,4 +1,4 @@
-//! Statistics, as the dictionaries of which Python makes its data classes.
+//! Statistics, converted to dictionaries from which Python makes its data classes.
 
 use ontempo_foundation::Duration;
 use ontempo_monitor::Reservation;
@@ -33,7 +33,7 @@ pub(super) fn reservation_name(state: Reservation) -> &'static str {
 }
 
 #[derive(IntoPyObject)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveryFields {
     sent_messages: u64,
     messages: u64,
     bytes: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Delivered {
     jitter_s: Option<f64>,
 }
 
-impl Delivered {
+impl DeliveryFields {
     pub(super) fn of(all: &Delivery) -> Self {
         let seconds = |span: Option<Duration>| span.map(Duration::as_secs_f64);
         Self {

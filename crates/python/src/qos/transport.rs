@@ -1,4 +1,4 @@
-//! How a connection is begun, whatever carries it.
+//! Connecting over TCP, UDP or QUIC.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,23 +9,24 @@ use ontempo_transport::{Token, Trust};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 
-/// How long a thread blocks in the network before it checks whether the connection is closed.
-const LOOK_EVERY: Wall = Wall::from_millis(200);
+/// Maximum time that a thread blocks in the network before it checks whether the connection is
+/// closed.
+const POLL_INTERVAL: Wall = Wall::from_millis(200);
 
-/// The carrier of a connection to be made, with name, trust and token over QUIC.
-pub(super) enum ClientCarrier {
+/// The transport of a client's connection, with its arguments over QUIC.
+pub(super) enum ClientTransport {
     Tcp,
     Udp,
-    /// The name in the certificate, the trust in it, and the token.
+    /// The name in the certificate, how it is verified, and the token.
     Quic(String, Trust, Token),
 }
 
-/// The exception for an unknown carrier, or one whose arguments do not fit it.
-pub(super) fn no_carrier(name: &str) -> PyErr {
+/// The exception for an unknown transport, or for arguments that do not fit it.
+pub(super) fn unknown_transport(name: &str) -> PyErr {
     PyValueError::new_err(format!("no connection over `{name}` with these arguments"))
 }
 
-impl ClientCarrier {
+impl ClientTransport {
     pub(super) fn connect(
         &self,
         to: SocketAddr,
@@ -43,6 +44,6 @@ impl ClientCarrier {
 
 /// Sets timeouts, so that blocked threads notice when the connection is closed.
 pub(super) fn set_timeouts(socket: &AnySocket) -> io::Result<()> {
-    socket.set_write_timeout(Some(LOOK_EVERY))?;
-    socket.set_read_timeout(Some(LOOK_EVERY))
+    socket.set_write_timeout(Some(POLL_INTERVAL))?;
+    socket.set_read_timeout(Some(POLL_INTERVAL))
 }

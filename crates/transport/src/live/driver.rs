@@ -1,4 +1,4 @@
-//! The endpoint under the UDP driver, and what programs ask of it.
+//! Runs an endpoint on the thread of a UDP driver and executes the commands of programs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,7 +13,8 @@ use ontempo_foundation::{Duration, Time};
 use super::error::Error;
 use super::mailbox::Mailbox;
 use super::shared::{
-    Begun, Command, Inbox, Incoming, MAX_READY, MAX_READY_BYTES, Opened, Outbox, Shared, Task, size,
+    Command, Inbox, Incoming, IncomingConnection, MAX_READY, MAX_READY_BYTES, OpenedFlow, Outbox,
+    Shared, Task, size,
 };
 use crate::{
     CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId,
@@ -24,60 +25,60 @@ use ontempo_udp::{
     Transmit as UdpTransmit,
 };
 
-/// How long the last words of connections are given when the thread is to end.
-const ENDING: Duration = Duration::from_millis(500);
+/// Time limit for the CONNECTION_CLOSE of all connections when the thread ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Numbers of dropped units that are kept for a program that does not ask.
+/// Maximum numbers of dropped units stored for a program that does not read them.
 const MAX_DROPPED: usize = 4096;
 
-/// Room for datagrams that is asked for at once. What keeps a piece of one of them keeps all of
-/// the room, which is short for that reason.
-const ROOM: usize = 16 << 10;
+/// Bytes of a receive buffer, which several datagrams share. Small, because a reference to one
+/// datagram keeps the whole buffer allocated.
+const RECEIVE_BUFFER: usize = 16 << 10;
 
 type Tasks = Arc<Mutex<Vec<Task>>>;
 
-/// A connection's shared parts.
-struct Held {
+/// A connection's state and queues that a program shares.
+struct ConnectionQueues {
     shared: Shared,
     outgoing: BTreeMap<FlowId, Arc<Mailbox<Outbox>>>,
     incoming: BTreeMap<FlowId, Arc<Mailbox<Inbox>>>,
 }
 
-/// The endpoint under the driver.
-pub(super) struct Carried {
+/// An endpoint as the [`Protocol`] of a UDP driver.
+pub(super) struct EndpointDriver {
     endpoint: Endpoint,
-    held: BTreeMap<ConnectionId, Held>,
+    connections: BTreeMap<ConnectionId, ConnectionQueues>,
     incoming: Option<Arc<Mailbox<Incoming>>>,
     wake: Time,
-    /// When the thread ends, whatever is left.
-    ends: Time,
-    /// Where the next datagrams are put.
-    room: BytesMut,
+    /// When the thread ends even if connections are left.
+    ends_at: Time,
+    /// Receives the next datagrams.
+    receive_buffer: BytesMut,
     tasks: Tasks,
-    /// Tasks being done; here to be used again.
-    doing: Vec<Task>,
+    /// Tasks being executed; a field so that its memory is reused.
+    current_tasks: Vec<Task>,
 }
 
-impl Carried {
+impl EndpointDriver {
     pub(super) fn new(endpoint: Endpoint, incoming: Option<Arc<Mailbox<Incoming>>>) -> Self {
         Self {
             endpoint,
-            held: BTreeMap::new(),
+            connections: BTreeMap::new(),
             incoming,
             wake: Time::NEVER,
-            ends: Time::NEVER,
-            room: BytesMut::new(),
+            ends_at: Time::NEVER,
+            receive_buffer: BytesMut::new(),
             tasks: Tasks::default(),
-            doing: Vec::new(),
+            current_tasks: Vec::new(),
         }
     }
 
-    fn connection(&mut self, id: ConnectionId) -> Option<(&mut Connection, &mut Held)> {
-        let held = self.held.get_mut(&id)?;
-        Some((self.endpoint.connection(id)?, held))
+    fn connection(&mut self, id: ConnectionId) -> Option<(&mut Connection, &mut ConnectionQueues)> {
+        let queues = self.connections.get_mut(&id)?;
+        Some((self.endpoint.connection(id)?, queues))
     }
 
-    fn tell(&mut self, now: Time) {
+    fn handle_events(&mut self, now: Time) {
         while let Some(event) = self.endpoint.poll_event() {
             self.on_event(now, event);
         }
@@ -87,16 +88,17 @@ impl Carried {
         match event {
             Event::Connected { connection, accepted } => self.on_connected(connection, accepted),
             Event::FlowOpened { connection, flow, config } => {
-                if let Some(held) = self.held.get_mut(&connection) {
+                if let Some(queues) = self.connections.get_mut(&connection) {
                     let inbox = Arc::new(Mailbox::new(Inbox::default()));
-                    held.incoming.insert(flow, Arc::clone(&inbox));
-                    held.shared.change(|state| state.flows.push_back((flow, config, inbox)));
+                    queues.incoming.insert(flow, Arc::clone(&inbox));
+                    queues.shared.change(|state| state.flows.push_back((flow, config, inbox)));
                 }
             }
             Event::Readable { connection, flow } => self.fill(connection, flow),
             Event::Writable { connection, flow } => self.flush(now, connection, flow),
             Event::Dropped { connection, flow, units } => {
-                if let Some(outbox) = self.held.get(&connection).and_then(|h| h.outgoing.get(&flow))
+                if let Some(outbox) =
+                    self.connections.get(&connection).and_then(|h| h.outgoing.get(&flow))
                 {
                     outbox.change(|outbox| {
                         outbox.dropped.extend(units);
@@ -106,14 +108,14 @@ impl Carried {
                 }
             }
             Event::FlowEnded { connection, flow, statistics } => {
-                let held = self.held.get_mut(&connection);
-                if let Some(inbox) = held.and_then(|held| held.incoming.remove(&flow)) {
+                let queues = self.connections.get_mut(&connection);
+                if let Some(inbox) = queues.and_then(|queues| queues.incoming.remove(&flow)) {
                     inbox.change(|inbox| inbox.ended = Some(statistics));
                 }
             }
             Event::FlowSettled { connection, flow, statistics } => {
-                let held = self.held.get_mut(&connection);
-                if let Some(outbox) = held.and_then(|held| held.outgoing.remove(&flow)) {
+                let queues = self.connections.get_mut(&connection);
+                if let Some(outbox) = queues.and_then(|queues| queues.outgoing.remove(&flow)) {
                     outbox.change(|outbox| outbox.settled = Some(statistics));
                 }
             }
@@ -123,61 +125,63 @@ impl Carried {
 
     fn on_connected(&mut self, connection: ConnectionId, accepted: bool) {
         if !accepted {
-            if let Some(held) = self.held.get(&connection) {
-                held.shared.change(|state| state.is_open = true);
+            if let Some(queues) = self.connections.get(&connection) {
+                queues.shared.change(|state| state.is_open = true);
             }
             return;
         }
         let shared = Shared::default();
         shared.lock().is_open = true;
         let remote = self.endpoint.remote(connection);
-        let begun = Begun { id: connection, remote, shared: Arc::clone(&shared) };
-        let held = Held { shared, outgoing: BTreeMap::new(), incoming: BTreeMap::new() };
-        self.held.insert(connection, held);
+        let incoming_connection =
+            IncomingConnection { id: connection, remote, shared: Arc::clone(&shared) };
+        let queues =
+            ConnectionQueues { shared, outgoing: BTreeMap::new(), incoming: BTreeMap::new() };
+        self.connections.insert(connection, queues);
         if let Some(incoming) = &self.incoming {
-            incoming.change(|incoming| incoming.push(begun));
+            incoming.change(|incoming| incoming.push(incoming_connection));
         }
     }
 
     fn on_closed(&mut self, connection: ConnectionId, closed: &Closed) {
-        if let Some(held) = self.held.remove(&connection) {
-            end(&held, closed);
+        if let Some(queues) = self.connections.remove(&connection) {
+            close_queues(&queues, closed);
         } else if let Some(incoming) = &self.incoming {
             let remote = self.endpoint.remote(connection);
             incoming.change(|incoming| incoming.refuse(remote, closed.clone()));
         }
     }
 
-    /// Moves what is ready to the program.
+    /// Moves deliveries to the program's inbox until it is full.
     fn fill(&mut self, connection: ConnectionId, flow: FlowId) {
-        let Some((found, held)) = self.connection(connection) else { return };
-        let Some(inbox) = held.incoming.get(&flow) else { return };
+        let Some((found, queues)) = self.connection(connection) else { return };
+        let Some(inbox) = queues.incoming.get(&flow) else { return };
         let (waiting, mut bytes) = {
             let inbox = inbox.lock();
             (inbox.ready.len(), inbox.bytes)
         };
-        let mut taken: VecDeque<Delivery> = VecDeque::new();
+        let mut received: VecDeque<Delivery> = VecDeque::new();
         let mut is_empty = false;
-        while waiting + taken.len() < MAX_READY && bytes < MAX_READY_BYTES {
+        while waiting + received.len() < MAX_READY && bytes < MAX_READY_BYTES {
             let Some(delivery) = found.receive(flow) else {
                 is_empty = true;
                 break;
             };
             bytes += size(&delivery);
-            taken.push_back(delivery);
+            received.push_back(delivery);
         }
         inbox.change(|inbox| {
-            inbox.bytes += taken.iter().map(size).sum::<usize>();
-            inbox.ready.append(&mut taken);
-            // Where the endpoint has more, the program asks for it.
+            inbox.bytes += received.iter().map(size).sum::<usize>();
+            inbox.ready.append(&mut received);
+            // If the endpoint has more, the program sends `Task::Resume` when its inbox is low.
             inbox.has_more = !is_empty;
         });
     }
 
-    /// Hands the program's units to the endpoint, as many as it takes.
+    /// Moves the program's units to the endpoint until its send queue is full.
     fn flush(&mut self, now: Time, connection: ConnectionId, flow: FlowId) {
-        let Some((found, held)) = self.connection(connection) else { return };
-        let Some(outbox) = held.outgoing.get(&flow) else { return };
+        let Some((found, queues)) = self.connection(connection) else { return };
+        let Some(outbox) = queues.outgoing.get(&flow) else { return };
         outbox.change(|outbox| {
             outbox.flushing = false;
             while let Some(unit) = outbox.queue.pop_front() {
@@ -186,7 +190,7 @@ impl Carried {
                     Ok(_) => outbox.bytes -= unit.data.len(),
                     Err(SendError::Full) => {
                         outbox.queue.push_front(unit);
-                        // The endpoint tells when it has room.
+                        // `Event::Writable` follows when the endpoint has buffer space.
                         outbox.flushing = true;
                         return;
                     }
@@ -211,77 +215,78 @@ impl Carried {
     ) -> Result<ConnectionId, Error> {
         let id = self.endpoint.connect(now, remote, name, trust, token).map_err(Error::Connect)?;
         let (outgoing, incoming) = (BTreeMap::new(), BTreeMap::new());
-        self.held.insert(id, Held { shared, outgoing, incoming });
+        self.connections.insert(id, ConnectionQueues { shared, outgoing, incoming });
         Ok(id)
     }
 
-    fn open_flow(&mut self, id: ConnectionId, config: FlowConfig) -> Result<Opened, Error> {
+    fn open_flow(&mut self, id: ConnectionId, config: FlowConfig) -> Result<OpenedFlow, Error> {
         let closed = || Error::Closed(Closed::by_this_side());
-        let (found, held) = self.connection(id).ok_or_else(closed)?;
+        let (found, queues) = self.connection(id).ok_or_else(closed)?;
         let reliability = config.reliability;
         let flow = found.open_flow(config).map_err(Error::Flow)?;
-        let longest = found.longest_unit();
-        let outbox = Arc::new(Mailbox::new(Outbox::new(longest, reliability)));
-        held.outgoing.insert(flow, Arc::clone(&outbox));
+        let max_unit_bytes = found.longest_unit();
+        let outbox = Arc::new(Mailbox::new(Outbox::new(max_unit_bytes, reliability)));
+        queues.outgoing.insert(flow, Arc::clone(&outbox));
         Ok((flow, outbox))
     }
 
-    fn work(&mut self, now: Time) {
-        let mut doing = std::mem::take(&mut self.doing);
-        std::mem::swap(&mut doing, &mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
-        for task in doing.drain(..) {
+    fn run_tasks(&mut self, now: Time) {
+        let mut tasks = std::mem::take(&mut self.current_tasks);
+        std::mem::swap(&mut tasks, &mut self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks.drain(..) {
             match task {
                 Task::Flush(id, flow) => self.flush(now, id, flow),
                 Task::Resume(id, flow) => self.fill(id, flow),
             }
         }
-        self.doing = doing;
+        self.current_tasks = tasks;
     }
 
     fn close(&mut self, now: Time, id: ConnectionId, (reason, sentence): (CloseReason, &str)) {
         if let Some(found) = self.endpoint.connection(id) {
             found.close_with(now, reason, sentence);
         }
-        if let Some(held) = self.held.remove(&id) {
-            end(&held, &Closed { reason, ..Closed::by_this_side() });
+        if let Some(queues) = self.connections.remove(&id) {
+            close_queues(&queues, &Closed { reason, ..Closed::by_this_side() });
         }
     }
 }
 
-/// Tells all who wait for something of a connection that it is over.
-fn end(held: &Held, closed: &Closed) {
-    held.outgoing.values().for_each(|outbox| {
+/// Sets the close reason in all queues of a connection, which wakes the threads that wait for it.
+fn close_queues(queues: &ConnectionQueues, closed: &Closed) {
+    queues.outgoing.values().for_each(|outbox| {
         outbox.change(|outbox| outbox.closed = Some(closed.clone()));
     });
-    held.incoming.values().for_each(|inbox| {
+    queues.incoming.values().for_each(|inbox| {
         inbox.change(|inbox| inbox.closed = Some(closed.clone()));
     });
-    held.shared.change(|state| state.closed = Some(closed.clone()));
+    queues.shared.change(|state| state.closed = Some(closed.clone()));
 }
 
-impl Protocol for Carried {
+impl Protocol for EndpointDriver {
     type Command = Command;
 
     fn handle(&mut self, now: Time, datagram: Datagram<'_>) {
-        if self.room.capacity() < datagram.data.len() {
-            self.room.reserve(ROOM.max(datagram.data.len()));
+        if self.receive_buffer.capacity() < datagram.data.len() {
+            self.receive_buffer.reserve(RECEIVE_BUFFER.max(datagram.data.len()));
         }
-        self.room.extend_from_slice(datagram.data);
-        self.endpoint.handle(now, Source::from(&datagram), self.room.split());
-        self.tell(now);
+        self.receive_buffer.extend_from_slice(datagram.data);
+        let data = self.receive_buffer.split();
+        self.endpoint.handle(now, Source::from(&datagram), data);
+        self.handle_events(now);
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
         match command {
             Command::Connect { remote, name, trust, token, shared, reply } => {
-                let begun = self.connect(now, (remote, &name), (&trust, token), shared);
-                // Who asked may no longer wait for any of these answers.
-                let _ = reply.send(begun);
+                let result = self.connect(now, (remote, &name), (&trust, token), shared);
+                // Sending a reply fails if the caller no longer waits for it.
+                let _ = reply.send(result);
             }
             Command::OpenFlow(id, config, reply) => {
                 let _ = reply.send(self.open_flow(id, config));
             }
-            Command::Work => self.work(now),
+            Command::RunTasks => self.run_tasks(now),
             Command::Statistics(id, reply) => {
                 if let Some((found, _)) = self.connection(id) {
                     let _ = reply.send(found.statistics());
@@ -307,31 +312,31 @@ impl Protocol for Carried {
             }
             Command::Close(id, reason, sentence) => self.close(now, id, (reason, &sentence)),
             Command::End => {
-                let ids: Vec<ConnectionId> = self.held.keys().copied().collect();
-                let said = (CloseReason::Done, "the program ended");
-                ids.into_iter().for_each(|id| self.close(now, id, said));
-                self.ends = now + ENDING;
+                let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
+                let close = (CloseReason::Done, "the program ended");
+                ids.into_iter().for_each(|id| self.close(now, id, close));
+                self.ends_at = now + CLOSE_TIMEOUT;
             }
         }
-        self.tell(now);
+        self.handle_events(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.wake = Time::NEVER;
         self.endpoint.handle_timeout(now);
-        self.tell(now);
-        if now >= self.ends {
-            self.ends = Time::ZERO;
+        self.handle_events(now);
+        if now >= self.ends_at {
+            self.ends_at = Time::ZERO;
         }
     }
 
     fn next_timeout(&self) -> Time {
-        self.wake.min(self.ends)
+        self.wake.min(self.ends_at)
     }
 
     fn poll_transmit(&mut self, now: Time, buffer: &mut Vec<u8>) -> Next {
         let poll = self.endpoint.poll_transmit(now, buffer);
-        self.tell(now);
+        self.handle_events(now);
         self.wake = Time::NEVER;
         match poll {
             Poll::Transmit(transmit) => {
@@ -347,7 +352,8 @@ impl Protocol for Carried {
     }
 
     fn is_finished(&self) -> bool {
-        self.ends == Time::ZERO || (self.ends < Time::NEVER && self.endpoint.connections() == 0)
+        self.ends_at == Time::ZERO
+            || (self.ends_at < Time::NEVER && self.endpoint.connections() == 0)
     }
 }
 
@@ -380,74 +386,74 @@ impl From<&Transmit> for UdpTransmit {
     }
 }
 
-/// The thread. When nobody has it any more, connections are told that they are over, and it ends.
-pub(super) struct Running {
-    driver: Option<Driver<Carried>>,
+/// Handle of an endpoint's thread. Dropping it closes all connections and ends the thread.
+pub(super) struct EndpointThread {
+    driver: Option<Driver<EndpointDriver>>,
     tasks: Tasks,
     pub(super) local: SocketAddr,
     pub(super) clock: Clock,
 }
 
-/// How long a command that finds the queue full waits before it is tried again.
+/// Pause before a command is sent again when the command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
 
-impl Running {
+impl EndpointThread {
     pub(super) fn start(
         socket: Socket,
-        carried: Carried,
+        endpoint: EndpointDriver,
         options: DriverOptions,
     ) -> Result<Arc<Self>, Error> {
         let clock = Clock::new();
         let local = socket.local_address()?;
-        let tasks = Arc::clone(&carried.tasks);
-        let driver = Driver::spawn(socket, carried, clock, options)?;
+        let tasks = Arc::clone(&endpoint.tasks);
+        let driver = Driver::spawn(socket, endpoint, clock, options)?;
         Ok(Arc::new(Self { driver: Some(driver), tasks, local, clock }))
     }
 
-    /// Leaves the thread something to do.
-    pub(super) fn leave(&self, task: Task) {
-        let first = {
+    /// Adds a task for the thread.
+    pub(super) fn submit(&self, task: Task) {
+        let is_first = {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.push(task);
             tasks.len() == 1
         };
-        // Where others wait, it has been asked and not come to them yet.
-        if first {
-            self.ask(Command::Work);
+        // If other tasks wait, the command for them has been sent already.
+        if is_first {
+            self.command(Command::RunTasks);
         }
     }
 
-    /// Asks the thread for something; false where it has ended.
-    pub(super) fn ask(&self, mut command: Command) -> bool {
+    /// Sends a command to the thread, waiting while the queue is full; false if it has ended.
+    pub(super) fn command(&self, mut command: Command) -> bool {
         let Some(driver) = &self.driver else { return false };
         loop {
             match driver.command(command) {
                 Ok(()) => return true,
                 Err(CommandError::Ended(_)) => return false,
-                Err(CommandError::Full(again)) => {
-                    command = again;
+                Err(CommandError::Full(returned)) => {
+                    command = returned;
                     std::thread::sleep(RETRY);
                 }
             }
         }
     }
 
-    /// Asks for something that is answered; `None` where the thread or the connection has ended.
-    pub(super) fn answer<R>(&self, ask: impl FnOnce(SyncSender<R>) -> Command) -> Option<R> {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        if !self.ask(ask(reply)) {
+    /// Sends a command and waits for its reply; `None` if the thread or the connection has ended.
+    pub(super) fn request<R>(&self, command: impl FnOnce(SyncSender<R>) -> Command) -> Option<R> {
+        let (sender, reply) = std::sync::mpsc::sync_channel(1);
+        if !self.command(command(sender)) {
             return None;
         }
-        answer.recv().ok()
+        reply.recv().ok()
     }
 }
 
-impl Drop for Running {
+impl Drop for EndpointThread {
     fn drop(&mut self) {
-        if self.ask(Command::End)
+        if self.command(Command::End)
             && let Some(driver) = self.driver.take()
         {
-            // That the socket broke has been seen by all who used it.
+            // A socket error has been reported to every user of the socket already.
             let _ = driver.wait();
         }
     }

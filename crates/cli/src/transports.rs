@@ -1,4 +1,4 @@
-//! Messages over the carrier that the user has chosen.
+//! QoS sockets over the transport that the user has chosen.
 
 use std::io;
 
@@ -12,23 +12,24 @@ use serde_json::json;
 use crate::address::resolve;
 use crate::arguments::{At, Receiver, Transport};
 use crate::deliver;
+use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
 use crate::quality::failed;
-use crate::telling::Teller;
 
-/// By what a sender knows its receiver.
+/// How the sender verifies the receiver's certificate.
 fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
     match receiver.fingerprint {
         Some(fingerprint) => Ok(Trust::Fingerprint(fingerprint)),
         None if receiver.insecure => Ok(Trust::Anybody),
         None => Err(Failure::Input(
-            "whom to trust is missing: give --fingerprint, which the receiver prints, or --insecure"
+            "the receiver cannot be verified: give --fingerprint, which the receiver prints, or \
+             --insecure"
                 .to_owned(),
         )),
     }
 }
 
-/// Connects over the carrier that the user has chosen.
+/// Connects over the transport that the user has chosen.
 pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySocket, Failure> {
     let to = receiver.to.as_str();
     let address = resolve(to, "")?;
@@ -39,21 +40,21 @@ pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySo
             let token = deliver::token(receiver.token.as_deref())?;
             let host = to.rsplit_once(':').map_or("", |(host, _)| host);
             let name = host.trim_matches(['[', ']']);
-            let known = (&trust(receiver)?, &token);
-            QosConnection::connect(address, name, known, options).map(AnySocket::Quic)
+            let credentials = (&trust(receiver)?, &token);
+            QosConnection::connect(address, name, credentials, options).map(AnySocket::Quic)
         }
     };
     connected.map_err(failed(to))
 }
 
-/// Where connections come to over any carrier.
-pub(crate) enum Listening {
+/// A listener for connections over any transport.
+pub(crate) enum MessageListener {
     Tcp(QosListener),
     Udp(QosSocketListener),
     Quic(QosConnectionListener, Fingerprint),
 }
 
-impl Listening {
+impl MessageListener {
     pub(crate) fn bind(at: &At, options: QosOptions) -> Result<Self, Failure> {
         let address = resolve(&at.listen, "--listen ")?;
         let bound = match at.over {
@@ -69,42 +70,42 @@ impl Listening {
         bound.map_err(failed(&format!("--listen {}", at.listen)))
     }
 
-    /// Tells where it listens, and the fingerprint where there is one.
-    pub(crate) fn tell(&self, teller: Teller) -> Result<(), Failure> {
+    /// Writes the local address and, over QUIC, the fingerprint.
+    pub(crate) fn log_address(&self, log: EventLog) -> Result<(), Failure> {
         let local = match self {
             Self::Tcp(listener) => listener.local_address().map_err(environment)?,
             Self::Udp(listener) => listener.local_address(),
             Self::Quic(listener, _) => listener.local_address(),
         };
-        let mut what = json!({ "local": local.to_string() });
+        let mut fields = json!({ "local": local.to_string() });
         let mut text = format!("listening at {local}");
         if let Self::Quic(_, fingerprint) = self {
             text += &format!(", fingerprint {fingerprint}");
-            what["fingerprint"] = fingerprint.to_string().into();
+            fields["fingerprint"] = fingerprint.to_string().into();
         }
-        teller.say("listening", what, &format!("{text}; Ctrl-C ends it"))
+        log.write("listening", fields, &format!("{text}; Ctrl-C ends it"))
     }
 
-    /// The next one with whom there is an agreement; tells of those with whom there is none.
-    pub(crate) fn accept(&self, teller: Teller) -> io::Result<AnySocket> {
+    /// The next connection whose negotiation succeeded; writes an event for each refused one.
+    pub(crate) fn accept(&self, log: EventLog) -> io::Result<AnySocket> {
         loop {
-            let (remote, why) = match self {
+            let (remote, error) = match self {
                 Self::Tcp(listener) => match listener.accept_or_refuse()? {
                     Accepted::Connection(stream, _) => return Ok(AnySocket::Tcp(stream)),
-                    Accepted::Refused(remote, why) => (remote, why),
+                    Accepted::Refused(remote, error) => (remote, error),
                 },
                 Self::Udp(listener) => match listener.accept_or_refuse()? {
                     Accepted::Connection(socket, _) => return Ok(AnySocket::Udp(socket)),
-                    Accepted::Refused(remote, why) => (remote, why),
+                    Accepted::Refused(remote, error) => (remote, error),
                 },
                 Self::Quic(listener, _) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(one, _) => return Ok(AnySocket::Quic(one)),
-                    Accepted::Refused(remote, why) => (remote, why),
+                    Accepted::Connection(connection, _) => return Ok(AnySocket::Quic(connection)),
+                    Accepted::Refused(remote, error) => (remote, error),
                 },
             };
-            let what = json!({ "remote": remote.to_string(), "what": why.to_string() });
-            // Where the output is gone, the summary says so.
-            let _ = teller.say("refused", what, &format!("{remote}: {why}"));
+            let fields = json!({ "remote": remote.to_string(), "what": error.to_string() });
+            // A closed output is reported by the summary.
+            let _ = log.write("refused", fields, &format!("{remote}: {error}"));
         }
     }
 }

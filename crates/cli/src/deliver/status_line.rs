@@ -1,0 +1,60 @@
+//! Status output while media flows.
+
+use std::io::IsTerminal;
+use std::time::{Duration as Wall, Instant};
+
+use indicatif::ProgressBar;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::{emit, write_stderr};
+
+/// Minimum time between two warnings.
+const WARNING_INTERVAL: Wall = Wall::from_secs(5);
+
+/// JSON lines on standard output, or a status line that is refreshed on the terminal.
+pub(super) struct StatusLine {
+    json: bool,
+    bar: Option<ProgressBar>,
+    last_warning: Option<Instant>,
+    pub(super) started: Instant,
+}
+
+impl StatusLine {
+    pub(super) fn new(json: bool) -> Self {
+        let is_terminal = !json && std::io::stderr().is_terminal();
+        let started = Instant::now();
+        Self { json, bar: is_terminal.then(ProgressBar::new_spinner), last_warning: None, started }
+    }
+
+    pub(super) fn show(&self, line: &str, document: &Value) -> Result<(), Failure> {
+        if let Some(bar) = &self.bar {
+            bar.set_message(line.to_owned());
+            bar.tick();
+        }
+        if self.json { emit(&document.to_string()) } else { Ok(()) }
+    }
+
+    /// Writes a message to standard error.
+    pub(super) fn message(&self, sentence: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| write_stderr(sentence)),
+            None => write_stderr(sentence),
+        }
+    }
+
+    /// Writes a warning, at most one every few seconds.
+    pub(super) fn warn(&mut self, sentence: &str) {
+        if self.last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+            self.last_warning = Some(Instant::now());
+            self.message(sentence);
+        }
+    }
+
+    /// Removes the status line, before the totals.
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
