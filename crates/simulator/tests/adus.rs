@@ -214,8 +214,8 @@ fn the_buffer_and_what_is_in_flight_are_sampled() {
     // until then, and are taken one every 4 ms.
     let waiting = at("buffered_adus", &[125, 175, 225, 275, 325, 375, 425]);
     assert_eq!(waiting, [0.0, 3.0, 8.0, 13.0, 15.0, 12.0, 0.0]);
-    // One is sent every 10 ms; the first two are acknowledged after 210 ms, two more every 20 ms. The
-    // last and the retransmitted one are acknowledged together, at 460 ms.
+    // One is sent every 10 ms; the first two are acknowledged after 210 ms, two more every 20 ms.
+    // The last and the retransmitted one are acknowledged together, at 460 ms.
     let in_flight = at("in_flight_packets", &[125, 175, 225, 450, 475]);
     assert_eq!(in_flight, [13.0, 18.0, 18.0, 2.0, 0.0]);
 }

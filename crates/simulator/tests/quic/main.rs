@@ -1,5 +1,5 @@
-//! Congestion controllers under a real QUIC stack: two sans-I/O endpoints (noq-proto) move real bytes
-//! through a simulated bottleneck in virtual time, under a controller of
+//! Congestion controllers under a real QUIC stack: two sans-I/O endpoints (noq-proto) move real
+//! bytes through a simulated bottleneck in virtual time, under a controller of
 //! `ontempo-mechanisms`, the same struct that the simulator's TCP runs.
 //!
 //! [`world::run`] is the entry point; the other modules are its parts. `--nocapture` prints

@@ -4,8 +4,8 @@
 //! Headers stay as they are. A packet's tag is a checksum over its number, header and payload,
 //! keyed by encryption level, key phase and sender, so the stack must still choose the right
 //! keys, through every key update. (There is one path only; the tag does not cover it.) The
-//! handshake has the flights of TLS 1.3: a hello from
-//! either side, then the server's parameters, then the client's confirmation.
+//! handshake has the flights of TLS 1.3: a hello from either side, then the server's parameters,
+//! then the client's confirmation.
 
 use std::any::Any;
 

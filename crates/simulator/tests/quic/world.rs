@@ -187,7 +187,7 @@ where
         back_to_back: 0,
         trace: Checksum::new(0),
     };
-    world.run_until_received(patience(path, bytes));
+    world.run_until_received(time_limit(path, bytes));
     world.outcome(log, wall)
 }
 
@@ -224,7 +224,7 @@ fn damaged(payload: &[u8]) -> bytes::Bytes {
 
 /// Time limit: a tenth of the path's rate, one packet per RTT, and a minute
 /// for the start.
-fn patience(path: Path, bytes: Bytes) -> Time {
+fn time_limit(path: Path, bytes: Bytes) -> Time {
     let round_trips = (path.delay * 2) * (bytes.get() / u64::from(PAYLOAD));
     Time::ZERO + path.rate.time_to_send(bytes * 10) + round_trips + Duration::from_secs(60)
 }
@@ -318,7 +318,7 @@ impl World {
         if from == SENDER {
             self.back_to_back += u64::from(self.last_sent == self.now);
             self.last_sent = self.now;
-            let Some(suffered) = self.suffer(datagram) else {
+            let Some(suffered) = self.impair(datagram) else {
                 return;
             };
             datagram = suffered;
@@ -340,7 +340,7 @@ impl World {
     }
 
     /// A sender's datagram after its impairment before the link; `None` if it is lost.
-    fn suffer(&self, mut datagram: Datagram) -> Option<Datagram> {
+    fn impair(&self, mut datagram: Datagram) -> Option<Datagram> {
         let Mishaps { damage_every, mark_every, outage } = self.setup.mishaps;
         let due =
             |every: Option<u64>| every.is_some_and(|every| self.sent[SENDER].is_multiple_of(every));
