@@ -522,7 +522,7 @@ def test_options_out_of_range_are_named(
 
 
 def test_an_invalid_flow_is_refused() -> None:
-    with pytest.raises(ValueError, match="order is 'random': one of sequence, arrival, partial"):
+    with pytest.raises(ValueError, match="order is 'random': one of in-order, out-of-order"):
         live.FlowConfig(order="random")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="label has 257 bytes: at most 256"):
         live.FlowConfig(label="x" * 257)

@@ -420,7 +420,7 @@ def test_delay_law_and_ranges_fail_for_each_law_and_delay() -> None:
 
     def by_law(cell: Cell) -> Tables:
         labels = dict(cell.labels)
-        less = 0.4 * (labels["order"] != "ordered") * (labels["law"] in other)
+        less = 0.4 * (labels["order"] != "in-order") * (labels["law"] in other)
         return adus(1 - less, 50 * (1 - less), float(labels["processing_ms"]))
 
     assert len(every_failing("delay-law", by_law)) == 3

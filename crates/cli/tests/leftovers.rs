@@ -157,7 +157,7 @@ fn a_run_name_in_use_is_refused_and_the_other_run_continues() {
         kill -INT $!; wait; same; exit $code";
     let scenario = scenario("reno", r#"["true"]"#);
     let Some(ran) = alone("left-taken", &scenario, script) else { return };
-    ran.fails(3, &["ontempo-demo-b is taken", "a run called `twice` is under way"]);
+    ran.fails(3, &["ontempo-demo-b is taken", "a run called `twice` is active"]);
 }
 
 #[test]
@@ -279,5 +279,5 @@ fn missing_root_rights_are_reported() {
         .args(["emulate", "s.toml", "--out", "out"])
         .current_dir(&place.0)
         .output();
-    Ran::of(output.expect("setpriv starts")).fails(3, &["rights of root", "sudo"]);
+    Ran::of(output.expect("setpriv starts")).fails(3, &["need root", "sudo"]);
 }

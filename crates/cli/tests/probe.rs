@@ -53,8 +53,8 @@ fn errors_are_reported_in_a_sentence() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let nobody = silent.local_addr().expect("an address").to_string();
     for (arguments, code, words) in [
-        (vec!["probe", to, "--token", "other"], 2, "the receiver wants another token"),
-        (vec!["probe", &nobody], 3, "nobody answers"),
+        (vec!["probe", to, "--token", "other"], 2, "wrong token"),
+        (vec!["probe", &nobody], 3, "no answer"),
         (vec!["probe", "host.example"], 2, "the port is missing"),
         (vec!["probe", "127.0.0.1:99999"], 2, "no port from 1 to 65535"),
         (vec!["probe", "does-not-exist.invalid:4434"], 3, "no such name"),

@@ -97,8 +97,8 @@ class Connection(Waitable[LiveConnection], Closing):
         return None if found is None else ConnectionStatistics(**found)
 
     async def closed(self) -> str:
-        """Wait until it is closed or lost, and return the reason."""
-        return await self.until(self._native.close_reason)
+        """Wait until it is closed or lost, and return the reason as a sentence."""
+        return await self.until(self._native.closed_because)
 
     async def close(self, reason: str = "") -> None:
         """Close it and send the peer the reason.

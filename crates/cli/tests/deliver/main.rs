@@ -127,7 +127,7 @@ fn a_slow_reader_receives_everything() {
     assert!(all == sent, "{} of {} bytes came", all.len(), sent.len());
     let ran = ran(sender);
     ran.succeeds();
-    assert!(ran.err.contains("waited for"), "{}", ran.err);
+    assert!(ran.err.contains("waiting until the receiver has written them"), "{}", ran.err);
     assert_eq!(receiver.end().0, Some(0));
 }
 
