@@ -161,7 +161,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A session with this number, which must be unpredictable ([`random`](super::random)).
+    /// A session with this number, which must be unpredictable ([`random`](ontempo_udp::random)).
     pub fn new(options: SenderOptions, session: u64) -> Self {
         Self {
             options,

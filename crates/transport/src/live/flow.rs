@@ -24,7 +24,7 @@ pub struct Message {
     /// The data.
     pub data: Bytes,
     /// Time from now to the deadline, at which it is dropped if it has not arrived. Only for flows
-    /// whose reliability [allows deadlines](Reliability::allows_deadlines).
+    /// whose reliability [allows deadlines](crate::Reliability::allows_deadlines).
     pub lifetime: Option<Duration>,
     /// Larger is more important.
     pub priority: u8,
