@@ -269,7 +269,7 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
     let begin = |now, endpoint: &mut Endpoint| {
         let token = Token::new(b"").map_err(environment)?;
         // Without verification: the payload is only zeros.
-        endpoint.connect(now, destination, "adus", &Trust::Anybody, token).map_err(environment)?;
+        endpoint.connect(now, destination, "adus", &Trust::Insecure, token).map_err(environment)?;
         Ok(Sender {
             count: arguments.count,
             data: vec![0; zeros].into(),
@@ -408,7 +408,7 @@ fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
         configuration.limits.bytes = window.get();
     }
     let begin = |_, endpoint: &mut Endpoint| {
-        let identity = Identity::self_made(&["adus"]).map_err(environment)?;
+        let identity = Identity::self_signed(&["adus"]).map_err(environment)?;
         let token = Token::new(b"").map_err(environment)?;
         endpoint.listen(&identity, token).map_err(environment)?;
         let processing = arguments.processing;

@@ -20,7 +20,7 @@ use crate::quality::failed;
 fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
     match receiver.fingerprint {
         Some(fingerprint) => Ok(Trust::Fingerprint(fingerprint)),
-        None if receiver.insecure => Ok(Trust::Anybody),
+        None if receiver.insecure => Ok(Trust::Insecure),
         None => Err(Failure::Input(
             "the receiver cannot be verified: give --fingerprint, which the receiver prints, or \
              --insecure"

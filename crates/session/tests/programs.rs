@@ -67,7 +67,7 @@ fn transport() -> Options {
 }
 
 fn listener() -> (Listener, Trust) {
-    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let identity = Identity::self_signed(&["localhost"]).expect("made");
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let token = Token::new(b"open").expect("short");
     let listener = Listener::bind(at, &identity, token, &transport()).expect("a free port");

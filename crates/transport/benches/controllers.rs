@@ -359,7 +359,7 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let identity = Identity::self_made(&["server"]).expect("a certificate can be made");
+    let identity = Identity::self_signed(&["server"]).expect("a certificate can be made");
     let settings = settings();
     let outcomes = run_all(&settings, &identity);
     println!(

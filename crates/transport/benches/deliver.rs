@@ -40,7 +40,7 @@ fn measure(name: &str, bytes: usize, work: impl FnOnce() -> Done) -> Done<f64> {
 }
 
 fn pair(options: &Options) -> Done<(Connection, Connection)> {
-    let identity = Identity::self_made(&["localhost"])?;
+    let identity = Identity::self_signed(&["localhost"])?;
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = Listener::bind(at, &identity, Token::default(), options)?;
@@ -189,7 +189,7 @@ fn memory() -> Done<u64> {
 fn many() -> Done {
     const CONNECTIONS: usize = 1_000;
     const SECONDS: usize = 5;
-    let identity = Identity::self_made(&["localhost"])?;
+    let identity = Identity::self_signed(&["localhost"])?;
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options::default();

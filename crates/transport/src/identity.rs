@@ -118,7 +118,7 @@ impl Identity {
     ///
     /// # Errors
     /// If a name is invalid, or the system has no random numbers.
-    pub fn self_made(names: &[&str]) -> Result<Self, IdentityError> {
+    pub fn self_signed(names: &[&str]) -> Result<Self, IdentityError> {
         Self::make(names).map(|(identity, _)| identity)
     }
 
@@ -127,8 +127,8 @@ impl Identity {
     ///
     /// # Errors
     /// If the file cannot be read or written, or is not an identity; as
-    /// [`self_made`](Self::self_made).
-    pub fn kept(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
+    /// [`self_signed`](Self::self_signed).
+    pub fn load_or_create(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
         match fs::read(path) {
             Ok(pem) => Self::from_pem(&pem, &pem)
                 .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error))),
@@ -214,7 +214,7 @@ pub enum Trust {
     /// By one of these issuers, in DER; name and validity are checked.
     Roots(Vec<CertificateDer<'static>>),
     /// Not at all: any server is accepted, and gets the token. For tests.
-    Anybody,
+    Insecure,
 }
 
 impl Trust {
@@ -231,7 +231,7 @@ impl Trust {
             .with_protocol_versions(&[&TLS13])
             .map_err(IdentityError::Unusable)?;
         let mut config = match self {
-            Self::Fingerprint(_) | Self::Anybody => {
+            Self::Fingerprint(_) | Self::Insecure => {
                 let expected = match self {
                     Self::Fingerprint(expected) => Some(*expected),
                     _ => None,
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_is_read_as_it_is_written_and_with_colons() {
-        let fingerprint = Identity::self_made(&["localhost"]).map(|made| made.fingerprint());
+        let fingerprint = Identity::self_signed(&["localhost"]).map(|made| made.fingerprint());
         let fingerprint = fingerprint.expect("a certificate can be made");
         let text = fingerprint.to_string();
         assert_eq!(text.parse(), Ok(fingerprint));

@@ -71,8 +71,8 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// saved.
 pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     let names = ["localhost"];
-    let Some(path) = path else { return Identity::self_made(&names).map_err(environment) };
-    Identity::kept(path, &names).map_err(|error| match error {
+    let Some(path) = path else { return Identity::self_signed(&names).map_err(environment) };
+    Identity::load_or_create(path, &names).map_err(|error| match error {
         IdentityError::In(..) => Failure::Input(format!("--identity {error}")),
         IdentityError::Read(..) | IdentityError::Write(..) => {
             Failure::Environment(format!("--identity {error}"))

@@ -74,7 +74,7 @@ fn trust(arguments: &Arguments) -> Result<Trust, Failure> {
         (Some(fingerprint), _) => Ok(Trust::Fingerprint(*fingerprint)),
         (None, Some(path)) => Trust::from_pem(&read(path, "--trust")?)
             .map_err(|error| Failure::Input(format!("--trust {}: {error}", path.display()))),
-        (None, None) if arguments.insecure => Ok(Trust::Anybody),
+        (None, None) if arguments.insecure => Ok(Trust::Insecure),
         (None, None) => Err(Failure::Input(
             "the receiver cannot be verified: give --fingerprint, which the receiver prints, --trust \
              FILE, or --insecure"

@@ -23,7 +23,7 @@ impl Identity {
     fn self_signed(names: Option<Vec<String>>) -> PyResult<Self> {
         let names = names.unwrap_or_else(|| vec!["localhost".to_owned()]);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        ontempo_transport::Identity::self_made(&names).map(Self).map_err(|error| unusable(&error))
+        ontempo_transport::Identity::self_signed(&names).map(Self).map_err(|error| unusable(&error))
     }
 
     /// The certificate chain and private key from PEM texts, or from one text that has both.
@@ -37,7 +37,8 @@ impl Identity {
     /// The certificate and key of a file, which is created if it does not exist.
     #[staticmethod]
     fn load_or_create(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let found = py.detach(|| ontempo_transport::Identity::kept(&path, &["localhost"]));
+        let found =
+            py.detach(|| ontempo_transport::Identity::load_or_create(&path, &["localhost"]));
         found.map(Self).map_err(|error| unusable(&error))
     }
 
@@ -75,7 +76,7 @@ impl Trust {
     /// Accept any certificate; only for tests.
     #[staticmethod]
     fn insecure() -> Self {
-        Self(ontempo_transport::Trust::Anybody)
+        Self(ontempo_transport::Trust::Insecure)
     }
 
     fn __repr__(&self) -> String {
@@ -86,7 +87,7 @@ impl Trust {
             ontempo_transport::Trust::Roots(roots) => {
                 format!("<Trust in {} certificates>", roots.len())
             }
-            ontempo_transport::Trust::Anybody => "<Trust insecure: any certificate>".to_owned(),
+            ontempo_transport::Trust::Insecure => "<Trust insecure: any certificate>".to_owned(),
         }
     }
 }

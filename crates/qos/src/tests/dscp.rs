@@ -50,7 +50,7 @@ impl Protocol for DscpRelay {
 
 #[test]
 fn quic_packets_carry_the_dscp_agreed_for_their_direction() {
-    let identity = Identity::self_made(&["localhost"]).unwrap();
+    let identity = Identity::self_signed(&["localhost"]).unwrap();
     let trust = Trust::Fingerprint(identity.fingerprint());
     let known = (&identity, &token());
     let listener =

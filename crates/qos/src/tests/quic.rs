@@ -11,7 +11,7 @@ use super::*;
 use ontempo_transport::{Identity, Trust};
 
 fn listener(options: QosOptions) -> (QosConnectionListener, Trust) {
-    let identity = Identity::self_made(&["localhost"]).unwrap();
+    let identity = Identity::self_signed(&["localhost"]).unwrap();
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = "127.0.0.1:0";
     (QosConnection::bind(at, (&identity, &token()), options).unwrap(), trust)

@@ -90,7 +90,7 @@ impl AnyListener {
             Transport::Tcp => Self::Tcp(QosListener::bind(at, options).unwrap()),
             Transport::Udp => Self::Udp(QosSocket::bind(at, options).unwrap()),
             Transport::Quic => {
-                let identity = Identity::self_made(&["localhost"]).unwrap();
+                let identity = Identity::self_signed(&["localhost"]).unwrap();
                 let trust = Trust::Fingerprint(identity.fingerprint());
                 let bound = QosConnection::bind(at, (&identity, &token()), options).unwrap();
                 Self::Quic(bound, trust)

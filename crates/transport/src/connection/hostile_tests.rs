@@ -194,7 +194,7 @@ const ATTACKS: [Attack; 16] = [
 
 #[test]
 fn who_breaks_the_rules_is_shut_out_with_a_reason() {
-    let identity = Identity::self_made(&["a"]).unwrap();
+    let identity = Identity::self_signed(&["a"]).unwrap();
     for (name, attack, word) in ATTACKS {
         let mut world = World::new(1, &identity);
         world.open_flow(0, Reliability::Full);
@@ -214,7 +214,7 @@ fn who_breaks_the_rules_is_shut_out_with_a_reason() {
 
 #[test]
 fn what_the_rules_allow_cannot_fill_the_memory() {
-    let identity = Identity::self_made(&["a"]).unwrap();
+    let identity = Identity::self_signed(&["a"]).unwrap();
     for seed in 0..200 {
         let mut random = RandomStream::new(seed, "villain");
         let mut world = World::new(seed, &identity);
@@ -260,7 +260,7 @@ fn what_the_rules_allow_cannot_fill_the_memory() {
 
 #[test]
 fn half_open_connections_are_few_and_then_addresses_must_be_proved() {
-    let identity = Identity::self_made(&["a"]).unwrap();
+    let identity = Identity::self_signed(&["a"]).unwrap();
     let config = Configuration { half_open: 8, ..Configuration::default() };
     let mut victim = Endpoint::new(config, [9; 32]);
     victim.listen(&identity, Token::default()).unwrap();

@@ -26,7 +26,7 @@ fn token(text: &str) -> Token {
 }
 
 fn listener(options: &Options) -> (Listener, Trust) {
-    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let identity = Identity::self_signed(&["localhost"]).expect("made");
     let trust = Trust::Fingerprint(identity.fingerprint());
     let listener = Listener::bind(local(), &identity, token("open"), options).expect("bound");
     (listener, trust)
@@ -197,7 +197,7 @@ fn packets_carry_dscp_and_ecn() {
     options.socket.dscp = Dscp::VIDEO;
     let (sender, seen) = channel();
     let _driver = Driver::spawn(watch, Watch(sender), Clock::new(), DriverOptions::default());
-    let pending = Pending::begin(remote, "localhost", &Trust::Anybody, token(""), &options);
+    let pending = Pending::begin(remote, "localhost", &Trust::Insecure, token(""), &options);
     let _pending = pending.expect("started");
     let seen = seen.recv_timeout(SOON);
     assert_eq!(seen, Ok((Dscp::VIDEO, Ecn::Capable0)));
@@ -216,7 +216,7 @@ fn connecting_to_a_silent_peer_fails_at_the_handshake_timeout() {
     let configuration = Configuration { handshake_timeout, ..Configuration::default() };
     let options = Options { configuration, ..Options::default() };
     let started = Instant::now();
-    let message = connect_error(remote, &Trust::Anybody, token(""), &options);
+    let message = connect_error(remote, &Trust::Insecure, token(""), &options);
     assert_eq!(message, format!("no connection to {remote}: no answer came within 300 ms"));
     assert!(started.elapsed() < Wall::from_secs(2));
 }
@@ -254,7 +254,7 @@ fn a_wrong_token_or_fingerprint_is_reported_on_both_sides() {
     assert!(is_known);
     assert_eq!(closed.reason, CloseReason::WrongToken);
     assert_eq!(closed.sentence, "a client had the wrong token");
-    let other = Identity::self_made(&["localhost"]).expect("made").fingerprint();
+    let other = Identity::self_signed(&["localhost"]).expect("made").fingerprint();
     let message =
         connect_error(listener.local(), &Trust::Fingerprint(other), token("open"), &options);
     assert!(message.contains(&format!("expected is {other}")), "{message}");

@@ -42,7 +42,7 @@ fn never(error: &QlogError) {
 /// Sends units over loopback with this configuration.
 fn deliver(configuration: Configuration) {
     let options = Options { configuration, ..Options::default() };
-    let identity = Identity::self_made(&["localhost"]).expect("made");
+    let identity = Identity::self_signed(&["localhost"]).expect("made");
     let trust = Trust::Fingerprint(identity.fingerprint());
     let at = "127.0.0.1:0".parse().expect("an address");
     let listener = Listener::bind(at, &identity, Token::default(), &options).expect("bound");

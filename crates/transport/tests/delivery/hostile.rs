@@ -37,7 +37,7 @@ fn a_client_with_a_wrong_token_is_refused_and_both_sides_see_the_reason() {
 
 #[test]
 fn a_server_with_another_fingerprint_never_receives_the_token() {
-    let other = Identity::self_made(&["server"]).expect("a certificate can be made");
+    let other = Identity::self_signed(&["server"]).expect("a certificate can be made");
     let mut client = Endpoint::new(Configuration::default(), seed_bytes(1, CLIENT));
     let mut server = Endpoint::new(Configuration::default(), seed_bytes(1, SERVER));
     server.listen(identity(), Token::default()).expect("the identity can be used");

@@ -21,7 +21,7 @@ pub(crate) fn address(host: u8) -> SocketAddr {
 /// An identity for all tests, because generating one takes time.
 pub(crate) fn identity() -> &'static Identity {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
-    IDENTITY.get_or_init(|| Identity::self_made(&["server"]).expect("a certificate can be made"))
+    IDENTITY.get_or_init(|| Identity::self_signed(&["server"]).expect("a certificate can be made"))
 }
 
 pub(crate) fn seed_bytes(seed: u64, node: usize) -> [u8; 32] {
