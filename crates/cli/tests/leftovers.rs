@@ -269,9 +269,7 @@ fn missing_root_rights_are_reported() {
         return;
     }
     let place = Place::new("nobody", &scenario("reno", r#"["true"]"#));
-    // The user `nobody` may have no access to the build folder.
-    let copy = place.path("ontempo");
-    fs::copy(env!("CARGO_BIN_EXE_ontempo"), &copy).expect("a copy of the program");
+    let copy = place.copy_of_program();
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let output = Command::new("setpriv")
         .args(nobody)

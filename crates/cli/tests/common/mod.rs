@@ -64,6 +64,13 @@ impl Place {
         self.0.join(name)
     }
 
+    /// A copy of the program here: another user may have no access to the build folder.
+    pub(crate) fn copy_of_program(&self) -> PathBuf {
+        let copy = self.path("ontempo");
+        fs::copy(env!("CARGO_BIN_EXE_ontempo"), &copy).expect("a copy of the program");
+        copy
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ontempo"));
         command.args(arguments).current_dir(&self.0);
