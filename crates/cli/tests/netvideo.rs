@@ -1,4 +1,5 @@
-//! `ontempo netvideo`, `tg` and `gateway` over loopback without an RSVP daemon: delivery, events and
+//! `ontempo netvideo`, `tg` and `gateway` over loopback without an RSVP daemon: delivery, events
+//! and
 //! error messages.
 
 mod common;

@@ -1,5 +1,7 @@
-//! `ontempo qos run` with programs that know nothing of it: what their packets bear on the wire, what is
-//! reserved for them and shown of them. Namespaces need the rights of root; the test says so where it
+//! `ontempo qos run` with programs that know nothing of it: what their packets bear on the wire,
+//! what is
+//! reserved for them and shown of them. Namespaces need the rights of root; the test says so where
+//! it
 //! is skipped.
 
 mod common;

@@ -266,7 +266,8 @@ fn router_configuration(
     Configuration { queues: links.collect(), interfaces, lines, forwards }
 }
 
-/// Sysctls of the calling thread's namespace: no metrics cached from earlier connections, and socket
+/// Sysctls of the calling thread's namespace: no metrics cached from earlier connections, and
+/// socket
 /// buffers large enough not to limit a connection.
 fn settings(forwards: bool) -> io::Result<()> {
     let buffers = format!("4096 131072 {MAX_BUFFERED}");

@@ -41,7 +41,8 @@ impl<'a> Emulation<'a> {
     /// Sets up the hosts of `scenario`.
     ///
     /// # Errors
-    /// If only a simulation can run the scenario, if this process is not root, if a run of that name
+    /// If only a simulation can run the scenario, if this process is not root, if a run of that
+    /// name
     /// is active, or if the system refuses.
     pub fn new(scenario: &'a Scenario, options: Options) -> Result<Self, EmulationError> {
         limits::check(scenario, options.version)?;
@@ -67,7 +68,8 @@ impl<'a> Emulation<'a> {
     /// Runs the scenario to its end.
     ///
     /// # Errors
-    /// [`EmulationError::Cancelled`] if `control` was cancelled; others if the kernel lacks a feature
+    /// [`EmulationError::Cancelled`] if `control` was cancelled; others if the kernel lacks a
+    /// feature
     /// that the scenario needs, or if a command or a system call fails.
     pub fn run(mut self, control: &Control) -> Result<Results, EmulationError> {
         let end = Time::ZERO + self.scenario.duration;
@@ -98,7 +100,8 @@ impl<'a> Emulation<'a> {
             .map_err(|error| EmulationError::system(&"the network", &error))
     }
 
-    /// The hosts, and the routers if kernels route: name, namespace, and addresses of both versions.
+    /// The hosts, and the routers if kernels route: name, namespace, and addresses of both
+    /// versions.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, Vec<std::net::IpAddr>)> {
         let addresses = |host: &Host| {
             let routers = self.routed.iter().flat_map(|routed| routed.addresses(host));
@@ -149,7 +152,8 @@ impl<'a> Emulation<'a> {
     }
 }
 
-/// Forwards packets on one thread, runs the flows on another and supervises programs on a third; the
+/// Forwards packets on one thread, runs the flows on another and supervises programs on a third;
+/// the
 /// first failure ends all.
 fn run_all(
     forwarder: Forwarder,

@@ -127,7 +127,8 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     Ok(removed)
 }
 
-/// Removes those of `namespaces` that belong to `run` and exist, with the processes in them. True if
+/// Removes those of `namespaces` that belong to `run` and exist, with the processes in them. True
+/// if
 /// none is left.
 fn remove(run: &str, namespaces: &[String]) -> bool {
     let prefix = format!("{PREFIX}{run}-");

@@ -80,7 +80,8 @@ impl Chunker {
     }
 }
 
-/// Sending times of the datagrams of a transport stream by its PCR: for sending a file in real time.
+/// Sending times of the datagrams of a transport stream by its PCR: for sending a file in real
+/// time.
 #[derive(Debug, Default)]
 pub struct PcrClock {
     /// The PID whose PCR is used: the first that has one.
@@ -97,7 +98,8 @@ pub struct PcrClock {
 }
 
 impl PcrClock {
-    /// Sending time of this datagram, since the first PCR; zero before it. Between two references the
+    /// Sending time of this datagram, since the first PCR; zero before it. Between two references
+    /// the
     /// rate of the last two is assumed. After a discontinuity time continues from where it was.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
         self.due = self.due.max(self.passed());

@@ -15,7 +15,8 @@ const OVERHEAD: usize = 128;
 /// When datagrams are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// With the spacing at which they arrived at the packetizer, `delay` later than the fastest of the
+    /// With the spacing at which they arrived at the packetizer, `delay` later than the fastest of
+    /// the
     /// last 30 s; pieces that arrive later are omitted.
     AsArrived {
         /// Allowance over the fastest transit time.
@@ -264,7 +265,8 @@ impl Depacketizer {
 #[derive(Debug, Default)]
 struct Fastest {
     since: Time,
-    /// Minimum of this half of the window and of the one before, ns; the clocks have arbitrary zeros.
+    /// Minimum of this half of the window and of the one before, ns; the clocks have arbitrary
+    /// zeros.
     this: Option<i128>,
     before: Option<i128>,
 }

@@ -50,7 +50,8 @@ pub fn header(bytes: &[u8]) -> Option<Header> {
 /// Payload type of MPEG-TS (RFC 3551, table 5).
 pub const TRANSPORT_STREAM: u8 = 33;
 
-/// Clock rate in Hz (RFC 3551, tables 4 and 5). Dynamic types, from 96 on, are mostly video: 90 kHz.
+/// Clock rate in Hz (RFC 3551, tables 4 and 5). Dynamic types, from 96 on, are mostly video: 90
+/// kHz.
 pub const fn clock_rate(payload_type: u8) -> u64 {
     match payload_type {
         6 => 16_000,

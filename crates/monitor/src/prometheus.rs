@@ -73,7 +73,8 @@ fn accepts_open_metrics(head: &[u8]) -> bool {
     })
 }
 
-/// Converts OpenMetrics to the text format 0.0.4: a counter's family has the name of its samples, and
+/// Converts OpenMetrics to the text format 0.0.4: a counter's family has the name of its samples,
+/// and
 /// there are no units and no end marker.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::new();

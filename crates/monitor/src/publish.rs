@@ -16,7 +16,8 @@ fn configured_folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// The folder of a process's report: [`FOLDER_VARIABLE`] if set, else the host's folder if it exists
+/// The folder of a process's report: [`FOLDER_VARIABLE`] if set, else the host's folder if it
+/// exists
 /// and is writable (`ontempo export` creates it), else one of the user's own.
 pub fn folder_to_publish() -> Option<PathBuf> {
     if let Some(configured) = configured_folder() {

@@ -40,7 +40,8 @@ pub enum Reason {
 /// Content of a packet beside its session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'a> {
-    /// Request for a session. Kind 1: the sender's time in nanoseconds, and zeros up to [`HELLO`] bytes.
+    /// Request for a session. Kind 1: the sender's time in nanoseconds, and zeros up to [`HELLO`]
+    /// bytes.
     Hello {
         /// The sender's time, ns.
         stamp: u64,

@@ -195,7 +195,8 @@ impl Core {
             Kind::Change => {
                 let change = Change::read(body)?;
                 let mut changed = lock(&self.changed);
-                // A change that contradicts our own specification is ignored: the peer knows that part.
+                // A change that contradicts our own specification is ignored: the peer knows that
+                // part.
                 if change.number > *changed
                     && let Ok(agreed) = agree(&change.send, &self.receive_asked)
                 {

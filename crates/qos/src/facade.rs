@@ -94,7 +94,8 @@ macro_rules! methods {
                 }
             }
 
-            /// Asks for another specification of this end's sending direction. Both ends agree on it as in the
+            /// Asks for another specification of this end's sending direction. Both ends agree on
+            /// it as in the
             /// handshake; the message size stays.
             ///
             /// # Errors

@@ -1,7 +1,8 @@
 //! QoS sockets: a specification negotiated, reserved and monitored (qosockets, II).
 //!
 //! [`QosListener`] and [`QosStream`] are TCP, [`QosSocketListener`] and [`QosSocket`] are UDP,
-//! [`QosConnectionListener`] and [`QosConnection`] are QUIC. Each end gives in [`QosOptions`] the specifications of its
+//! [`QosConnectionListener`] and [`QosConnection`] are QUIC. Each end gives in [`QosOptions`] the
+//! specifications of its
 //! sending and receiving directions; the handshake
 //! results in an agreed specification or in a reason at both ends. Delivery is then
 //! measured, reported to both ends, compared with the agreement ([`Event`]) and published for

@@ -17,7 +17,8 @@ pub(super) struct Established {
     pub(super) receiving: Specification,
     pub(super) peer: Offer,
     pub(super) clock: Sample,
-    /// Whether the clocks were compared; otherwise the first message is assumed to have had no delay.
+    /// Whether the clocks were compared; otherwise the first message is assumed to have had no
+    /// delay.
     pub(super) is_measured: bool,
 }
 

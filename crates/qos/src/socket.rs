@@ -92,7 +92,8 @@ impl QosSocket {
     }
 
     /// Listens at an address, with the specifications for every flow. At the
-    /// unspecified address of a host with several, answers are sent from the address that the system
+    /// unspecified address of a host with several, answers are sent from the address that the
+    /// system
     /// chooses, which must be the one that the client used.
     ///
     /// # Errors

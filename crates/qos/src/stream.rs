@@ -43,7 +43,8 @@ impl QosStream {
     /// Connects to and negotiates with the peer.
     ///
     /// # Errors
-    /// If the specifications contradict themselves, the peer does not answer in time, disagrees or speaks
+    /// If the specifications contradict themselves, the peer does not answer in time, disagrees or
+    /// speaks
     /// another protocol, or a required reservation is refused.
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
         setup::check(&options.offer())?;

@@ -1,4 +1,5 @@
-//! Messages on a byte stream: each with its header, control messages between those of the application.
+//! Messages on a byte stream: each with its header, control messages between those of the
+//! application.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use super::core::{Control, Core};
 use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
 
-/// Read-ahead in bytes: small messages need few system calls, large ones are read directly into their
+/// Read-ahead in bytes: small messages need few system calls, large ones are read directly into
+/// their
 /// buffer.
 const AHEAD: usize = 64 * 1024;
 
@@ -200,7 +202,8 @@ impl Reader {
         Ok(got)
     }
 
-    /// Advances to the application's next message: `false` at the end of the stream. Control messages are
+    /// Advances to the application's next message: `false` at the end of the stream. Control
+    /// messages are
     /// passed on.
     #[inline]
     pub(super) fn open(

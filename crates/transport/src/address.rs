@@ -2,8 +2,10 @@
 //!
 //! When a peer's address changes, the stack validates the new path for three probe timeouts.
 //! If all PATH_CHALLENGEs are lost it sends only probes to that address from then on, and
-//! validates again only for another address. Therefore, if a peer keeps sending from an address that
-//! failed validation, the stack is given an alias instead, as if the address had changed again: one of
+//! validates again only for another address. Therefore, if a peer keeps sending from an address
+//! that
+//! failed validation, the stack is given an alias instead, as if the address had changed again: one
+//! of
 //! the discard prefix (RFC 6666), which is translated back in outgoing packets.
 
 use std::collections::BTreeMap;

@@ -26,7 +26,8 @@ pub struct PacingConfig {
     /// Packets that may be sent back to back after an idle period, at least 1.
     pub burst: Packets,
     /// How much may be sent at once without a preceding idle period: what the rate sends in this
-    /// time, in whole packets, at least one and at most 64 KB. Packets of a slow stream are sent one by
+    /// time, in whole packets, at least one and at most 64 KB. Packets of a slow stream are sent
+    /// one by
     /// one; those of a fast one share a system call. Zero: always one by one.
     pub quantum: Duration,
 }
@@ -69,7 +70,8 @@ pub struct Configuration {
     /// A constant cwnd in place of congestion control, as in the experiment of
     /// rr3216: only for a path without other traffic, since nothing reacts to congestion.
     pub static_window: Option<Packets>,
-    /// True: round-trip samples are corrected for the delay that a train of packets causes itself, before
+    /// True: round-trip samples are corrected for the delay that a train of packets causes itself,
+    /// before
     /// the congestion control uses them (thesis, ch. V).
     pub rtt_correction: bool,
     /// Pacing; `None`: packets are sent as cwnd opens.
@@ -80,14 +82,16 @@ pub struct Configuration {
     pub acknowledge: AckRequest,
     /// Parameters of [`AckRequest::Delayed`].
     pub delayed_acks: DelayedAcks,
-    /// Packet reordering threshold: a packet is lost if one sent so many packets later is acknowledged, at
+    /// Packet reordering threshold: a packet is lost if one sent so many packets later is
+    /// acknowledged, at
     /// least 3 (RFC
     /// 9002, section 6.1.1). Ten instead of 3: reordering of a few packets is
     /// common on paths with link-layer retransmission or load balancing, and a spurious loss
     /// costs bandwidth and cwnd; the time threshold still detects a loss after an eighth
     /// of a round trip more.
     pub packet_threshold: u32,
-    /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now and a
+    /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now
+    /// and a
     /// later one is acknowledged (RFC 9002, section 6.1.2: 9/8).
     pub time_threshold: f32,
     /// Receive limits of this side.
@@ -159,7 +163,8 @@ impl Default for Configuration {
 /// cwnd reported to the stack if spacing alone governs.
 const SPACED_WINDOW: u64 = 16 << 20;
 
-/// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the stack
+/// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the
+/// stack
 /// holds no
 /// more than one transmission.
 const DATAGRAM_BUFFER: usize = 32 << 10;
@@ -173,7 +178,8 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
-    /// The stack's configuration for one connection, whose controller shares `account` and is traced;
+    /// The stack's configuration for one connection, whose controller shares `account` and is
+    /// traced;
     /// `seed` determines its random choices.
     pub(crate) fn transport(
         &self,

@@ -89,7 +89,8 @@ struct Listening {
 
 /// All connections of one UDP socket: connects, listens, demultiplexes.
 ///
-/// A driver calls [`handle`](Self::handle) for each datagram, [`handle_timeout`](Self::handle_timeout)
+/// A driver calls [`handle`](Self::handle) for each datagram,
+/// [`handle_timeout`](Self::handle_timeout)
 /// at the time that [`poll_transmit`](Self::poll_transmit) returned, and after each of these,
 /// and after any use of a connection, `poll_transmit` until it has nothing to send, and
 /// [`poll_event`](Self::poll_event) until it returns `None`. Time must not go back.
@@ -121,8 +122,10 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint without connections. All its random choices derive from `seed`: outside of simulations
-    /// it must come from the system's entropy, since connection ids and token keys depend on it. (TLS
+    /// An endpoint without connections. All its random choices derive from `seed`: outside of
+    /// simulations
+    /// it must come from the system's entropy, since connection ids and token keys depend on it.
+    /// (TLS
     /// uses the system's randomness.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);

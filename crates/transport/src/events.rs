@@ -75,7 +75,8 @@ pub enum Event {
         /// Its statistics.
         statistics: SendStatistics,
     },
-    /// A connection was closed by the peer, was lost, or could not be established. No event of it follows.
+    /// A connection was closed by the peer, was lost, or could not be established. No event of it
+    /// follows.
     Closed {
         /// Its id.
         connection: ConnectionId,
@@ -124,7 +125,8 @@ pub struct Transmit {
 pub enum Poll {
     /// A transmission, in the buffer. Poll again.
     Transmit(Transmit),
-    /// Nothing before this time: then call [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
+    /// Nothing before this time: then call
+    /// [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout).
     WaitUntil(Time),
     /// Nothing before something arrives or the application acts.
     Idle,

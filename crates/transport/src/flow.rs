@@ -109,7 +109,8 @@ pub struct Unit {
 pub enum Delivery {
     /// A unit.
     Unit(Unit),
-    /// The unit with this number was dropped and will not arrive. While 4,096 deliveries are queued,
+    /// The unit with this number was dropped and will not arrive. While 4,096 deliveries are
+    /// queued,
     /// drops are counted but no longer delivered.
     Dropped(u64),
 }

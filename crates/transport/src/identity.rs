@@ -123,7 +123,8 @@ impl Identity {
     }
 
     /// Loads the identity in the file at `path`, certificate and key in PEM. If there is no
-    /// file, creates a self-signed one for these names and stores it there, readable by the owner only.
+    /// file, creates a self-signed one for these names and stores it there, readable by the owner
+    /// only.
     ///
     /// # Errors
     /// If the file cannot be read or written, or is not an identity; as

@@ -2,7 +2,8 @@
 //!
 //! An [`Endpoint`] has all connections of one UDP socket: it connects, listens and demultiplexes.
 //! It is sans-I/O: no socket, no clock, no thread. A driver passes it datagrams and
-//! the time, and polls it for datagrams to send and the next timeout; the same endpoint runs over sockets,
+//! the time, and polls it for datagrams to send and the next timeout; the same endpoint runs over
+//! sockets,
 //! over the emulator's hosts, and in virtual time over the network of [`simulated`]. It never looks
 //! into a unit.
 //!

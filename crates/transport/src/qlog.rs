@@ -3,7 +3,8 @@
 //!
 //! A trace has what this side knows without parsing packets: those that congestion control
 //! counts, with their sizes, when sent or lost; numbers of received packets; metrics of
-//! recovery and congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of our
+//! recovery and congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of
+//! our
 //! own, units. The stack's own qlog records every frame, but collects them for each packet whether
 //! they are used or not: an eighth of the goodput of a core.
 

@@ -180,7 +180,8 @@ impl<P: Protocol> Driver<P> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the thread now and returns the protocol, after it has received everything that has arrived.
+    /// Ends the thread now and returns the protocol, after it has received everything that has
+    /// arrived.
     ///
     /// # Errors
     /// If the socket failed, or the protocol panicked.

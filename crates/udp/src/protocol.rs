@@ -34,7 +34,8 @@ pub struct Transmit {
     pub ecn: Ecn,
     /// Its DSCP; `None`: the socket's.
     pub dscp: Option<Dscp>,
-    /// Size in bytes of each of several datagrams, of which only the last may be shorter; `None`: the buffer
+    /// Size in bytes of each of several datagrams, of which only the last may be shorter; `None`:
+    /// the buffer
     /// is one datagram.
     pub segment: Option<u16>,
 }

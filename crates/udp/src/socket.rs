@@ -241,7 +241,8 @@ impl Socket {
         mtu_of(&asking, destination)
     }
 
-    /// Sends `data` as `transmit` describes: in few calls if the kernel takes batches, else one datagram
+    /// Sends `data` as `transmit` describes: in few calls if the kernel takes batches, else one
+    /// datagram
     /// at a time. Returns the bytes sent: fewer than `data` has if the
     /// socket's buffer is full.
     ///

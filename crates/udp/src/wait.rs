@@ -12,7 +12,8 @@ use rustix::time::Timespec;
 
 use super::Clock;
 
-/// How long before a precise time the sleep ends: a wake-up takes up to 50 us on an idle machine with
+/// How long before a precise time the sleep ends: a wake-up takes up to 50 us on an idle machine
+/// with
 /// an ordinary kernel. The rest is spent polling the clock.
 const SPIN: Duration = Duration::from_micros(60);
 
@@ -62,7 +63,8 @@ fn files() -> io::Result<(OwnedFd, OwnedFd)> {
 impl Waker {
     /// Wakes the driver, or keeps it from falling asleep. Its data was stored before.
     pub(super) fn wake(&self) {
-        // Pairs with the fence of `prepare_to_sleep`: either this sees that the driver falls asleep, or the
+        // Pairs with the fence of `prepare_to_sleep`: either this sees that the driver falls
+        // asleep, or the
         // driver, which checks again before it does, sees the data.
         fence(Ordering::SeqCst);
         if !self.awake.swap(true, Ordering::AcqRel) {

@@ -145,7 +145,8 @@ Examples:
 Example:
   ontempo qos run --spec video.toml -- iperf3 -c host.example")]
     Qos(Qos),
-    /// Export statistics of this host's QoS sockets to SNMP and Prometheus, and reservations to SNMP
+    /// Export statistics of this host's QoS sockets to SNMP and Prometheus, and reservations to
+    /// SNMP
     #[command(after_help = "\
 SNMP: a subagent of net-snmp's snmpd or another AgentX master agent (RFC 2741). It serves \
 mibs/ONTEMPO-QOS-MIB.txt and sends a notification for each violation; if an RSVP daemon runs, also \

@@ -14,7 +14,8 @@ pub(crate) struct Probe {
     /// Receive: port to listen at, on all addresses of this machine or on one
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
-    /// Spacings to measure in turn, from the start of a packet to the start of the next: a time, psp,
+    /// Spacings to measure in turn, from the start of a packet to the start of the next: a time,
+    /// psp,
     /// or psp-damped
     #[arg(
         long,

@@ -34,7 +34,8 @@ pub(super) struct TcpCounters {
 /// The connected sockets of this network namespace.
 ///
 /// # Errors
-/// `ss` cannot be run or fails, or a field of its output cannot be parsed; the error names the field
+/// `ss` cannot be run or fails, or a field of its output cannot be parsed; the error names the
+/// field
 /// and its text.
 pub(super) fn established() -> Result<Vec<Flow>, String> {
     let output =

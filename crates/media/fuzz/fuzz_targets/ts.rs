@@ -1,4 +1,5 @@
-//! Any bytes are cut as a transport stream and put back the same, and read as a unit. From `crates/media`:
+//! Any bytes are cut as a transport stream and put back the same, and read as a unit. From
+//! `crates/media`:
 //! `cargo +nightly fuzz run ts`.
 
 #![no_main]

@@ -1,6 +1,7 @@
 //! The objects served by SNMP, from three modules, in the order of their names.
 //!
-//! [`qos`] has the QoS sockets (`mibs/ONTEMPO-QOS-MIB.txt`); [`Reservations`] the state of the host's RSVP
+//! [`qos`] has the QoS sockets (`mibs/ONTEMPO-QOS-MIB.txt`); [`Reservations`] the state of the
+//! host's RSVP
 //! daemon, as RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213).
 
 mod int_srv;
@@ -108,7 +109,8 @@ impl Objects {
         self.reservations = sorted(objects);
     }
 
-    /// The object of this name. If there is none: `NoSuchInstance` if its column exists for other rows,
+    /// The object of this name. If there is none: `NoSuchInstance` if its column exists for other
+    /// rows,
     /// else `NoSuchObject` (RFC 2741, 7.2.3.1).
     pub fn get(&self, name: &Oid) -> Value {
         let in_tree = |tree: &[(Oid, Value)]| {
@@ -121,7 +123,8 @@ impl Objects {
         })
     }
 
-    /// The first object after `start`, or at it if `include`, and before `end`; if `end` is empty, without
+    /// The first object after `start`, or at it if `include`, and before `end`; if `end` is empty,
+    /// without
     /// an upper bound.
     pub fn next(&self, start: &Oid, include: bool, end: &Oid) -> Option<&(Oid, Value)> {
         let in_tree = |tree: &'_ [(Oid, Value)]| {

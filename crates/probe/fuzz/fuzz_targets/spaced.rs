@@ -1,4 +1,5 @@
-//! Any bytes are read as packets of a spaced session, and answered at both of its ends. From `crates/probe`:
+//! Any bytes are read as packets of a spaced session, and answered at both of its ends. From
+//! `crates/probe`:
 //! `cargo +nightly fuzz run spaced`.
 
 #![no_main]

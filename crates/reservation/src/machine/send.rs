@@ -357,7 +357,8 @@ impl<R: Routes> Machine<R> {
         self.send(now, envelope, Body::ResvErr(body), &[], None);
     }
 
-    /// Answers a refused RESV with a ResvErr, sent once: no state is kept for an address that may be
+    /// Answers a refused RESV with a ResvErr, sent once: no state is kept for an address that may
+    /// be
     /// forged. One that is lost is sent again at the next refresh of the RESV.
     pub(super) fn refuse_resv(
         &mut self,

@@ -33,7 +33,8 @@ pub(super) struct LastWord {
 }
 
 impl LastWord {
-    /// For a closing period from `now` to `ends`: one repetition after each probe timeout within it.
+    /// For a closing period from `now` to `ends`: one repetition after each probe timeout within
+    /// it.
     fn new(now: Time, ends: Time) -> Self {
         let probe_timeout = ends.since(now) / CLOSING_PERIOD;
         let times = (1..CLOSING_PERIOD).rev().map(|count| now + probe_timeout * count).collect();

@@ -29,7 +29,8 @@ const BESIDE: Duration = Duration::from_millis(200);
 const SILENCE: Duration = Duration::from_millis(500);
 
 impl Connection {
-    /// After a datagram: the stack address of a peer whose address failed validation, if it is time to
+    /// After a datagram: the stack address of a peer whose address failed validation, if it is time
+    /// to
     /// try again.
     pub(crate) fn unproved(&mut self, now: Time) -> Option<SocketAddr> {
         if self.stack.side().is_client() || self.stack.is_handshaking() {
@@ -81,7 +82,8 @@ impl Connection {
         span(round_trip) * count
     }
 
-    /// When a client that receives nothing sends more often. Everything sent is answered within a round
+    /// When a client that receives nothing sends more often. Everything sent is answered within a
+    /// round
     /// trip, and something is sent at each clock comparison or keep-alive. A server
     /// that must validate the client's new address can only do so when it receives a packet.
     pub(super) fn silent_at(&self) -> Time {
@@ -102,7 +104,8 @@ impl Connection {
         }
     }
 
-    /// When a peer is given up that sends packets but answers nothing: a clock comparison is pending.
+    /// When a peer is given up that sends packets but answers nothing: a clock comparison is
+    /// pending.
     pub(super) fn answerless_at(&self) -> Time {
         let interval = self.config.clock_interval;
         self.answered + self.config.idle_timeout.max(interval * 2) + interval

@@ -85,7 +85,8 @@ pub(super) struct ReceiveFlow {
     order: Resequencer,
     held: BTreeMap<u64, Held>,
     ready: VecDeque<Delivery>,
-    /// Bytes of units received in part or whole and not yet taken; a unit counts with its full length
+    /// Bytes of units received in part or whole and not yet taken; a unit counts with its full
+    /// length
     /// from its header on.
     buffered: u64,
     /// Bytes that count as consumed: taken, or dropped.

@@ -177,7 +177,8 @@ impl SendFlow {
         if unit.deadline.is_some() && !self.config.reliability.allows_deadlines() {
             return Err(SendError::Deadline);
         }
-        // Numbers never run farther ahead of the oldest unresolved unit than the peer can distinguish.
+        // Numbers never run farther ahead of the oldest unresolved unit than the peer can
+        // distinguish.
         let units = config.send_units.min(peer.units);
         if self.held + size > config.send_bytes.get() || self.slots.len() as u64 >= units {
             self.starved = true;
@@ -197,7 +198,8 @@ impl SendFlow {
         Ok(id)
     }
 
-    /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued units
+    /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued
+    /// units
     /// that it depends on.
     fn send_priority(&mut self, unit: &Outgoing) -> u8 {
         if self.config.order == DeliveryOrder::InOrder {

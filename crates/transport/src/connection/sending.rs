@@ -210,7 +210,8 @@ impl Sending {
         });
     }
 
-    /// The next flow to send: the one whose next unit has the highest priority, in turn among equals.
+    /// The next flow to send: the one whose next unit has the highest priority, in turn among
+    /// equals.
     fn choose(&self, refused: &[u64]) -> Option<u64> {
         let key = |flow: &SendFlow| {
             if refused.contains(&flow.number) {

@@ -56,7 +56,8 @@ pub struct SendStatistics {
     pub written_bytes: u64,
     /// Units acknowledged; 0 for a flow without retransmission.
     pub arrived: u64,
-    /// Units dropped, as agreed with the peer; for a flow without retransmission, before they were sent.
+    /// Units dropped, as agreed with the peer; for a flow without retransmission, before they were
+    /// sent.
     pub dropped: u64,
     /// Units refused because the send queue was full.
     pub refused: u64,
@@ -163,7 +164,8 @@ pub struct ReceiveStatistics {
     pub bytes: u64,
     /// Units that arrived after their deadline.
     pub late: u64,
-    /// Units dropped by the sender, and units that arrived too late or incompletely to be delivered.
+    /// Units dropped by the sender, and units that arrived too late or incompletely to be
+    /// delivered.
     pub dropped: u64,
     /// Duplicates, and units that arrived after they had been dropped.
     pub unwanted: u64,

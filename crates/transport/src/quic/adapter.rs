@@ -207,7 +207,8 @@ impl<C: CongestionControl> Adapter<C> {
         Some(packet)
     }
 
-    /// Removes packets that the stack has discarded without a callback: those of the handshake, whose
+    /// Removes packets that the stack has discarded without a callback: those of the handshake,
+    /// whose
     /// fate no longer matters after it. They are the oldest.
     fn settle(&mut self, stack_in_flight: u64) {
         while self.bytes_in_flight > stack_in_flight

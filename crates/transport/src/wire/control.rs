@@ -113,7 +113,8 @@ pub enum Message {
         /// Number of its units: their numbers are below this.
         units: u64,
     },
-    /// Units were dropped by the sender. Units that had arrived completely are kept by the receiver.
+    /// Units were dropped by the sender. Units that had arrived completely are kept by the
+    /// receiver.
     Dropped {
         /// The flow.
         flow: u64,

@@ -6,7 +6,8 @@
 //! without retransmission is sent in datagrams, each with a [`FragmentHeader`]. Numbers are QUIC's
 //! variable-length integers (RFC 9000, section 16); times are microseconds.
 //!
-//! Every parser is total: it returns a value or an error for any bytes, within the limits named here.
+//! Every parser is total: it returns a value or an error for any bytes, within the limits named
+//! here.
 
 mod control;
 mod number;
