@@ -400,7 +400,7 @@ class QosChannel:
         """Its state, and the reason."""
     def events(self, waker: Waker) -> QosEvents:
         """The events from now on."""
-    def close(self, patience_s: float, waker: Waker) -> PendingResult | None:
+    def close(self, timeout_s: float, waker: Waker) -> PendingResult | None:
         """Close it; ``None`` where it is closed already."""
 
 @final

@@ -57,6 +57,18 @@ def test_messages_arrive_in_both_directions_with_their_number_and_delay(carrier:
     run(main)
 
 
+def test_the_congestion_control_of_quic_is_chosen() -> None:
+    async def main() -> None:
+        options = qos.QosOptions(congestion="cubic", congestion_parameters={"beta": 0.5})
+        async with pair("quic", options) as (near, far):
+            await near.send(b"over CUBIC")
+            message = await far.receive()
+            assert message is not None
+            assert message.data == b"over CUBIC"
+
+    run(main)
+
+
 @each_carrier
 def test_both_ends_agree_and_report_it(carrier: Carrier) -> None:
     async def main() -> None:
@@ -236,7 +248,7 @@ def test_closing_with_a_timeout_waits_until_all_has_arrived(carrier: Carrier) ->
         async with pair(carrier) as (near, far):
             for _ in range(200):
                 await near.send(bytes(1000))
-            closing = asyncio.create_task(near.close(patience_s=10))
+            closing = asyncio.create_task(near.close(timeout_s=10))
             await asyncio.sleep(0.05)
             assert not closing.done()
             got = [message async for message in far]
@@ -258,7 +270,7 @@ def test_two_ends_that_close_with_a_timeout_do_not_wait_for_each_other(carrier: 
                 await near.send(bytes(1000))
                 await far.send(bytes(1000))
             async with asyncio.timeout(5):
-                await asyncio.gather(near.close(patience_s=20), far.close(patience_s=20))
+                await asyncio.gather(near.close(timeout_s=20), far.close(timeout_s=20))
 
     run(main)
 
@@ -350,7 +362,7 @@ def test_a_closed_listener_ends_its_loop_and_frees_its_port(carrier: Carrier) ->
 
 def test_an_absent_peer_and_a_port_in_use_are_errors() -> None:
     async def main() -> None:
-        options = qos.QosOptions(patience_s=0.3)
+        options = qos.QosOptions(setup_timeout_s=0.3)
         for carrier in CARRIERS:
             trust = qos.Trust.insecure() if carrier == "quic" else None
             with pytest.raises(qos.NotConnectedError):
@@ -445,6 +457,30 @@ def test_an_invalid_specification_is_refused(
             lambda: qos.listen("127.0.0.1:0", qos.QosOptions(dscp="best")),
             ValueError,
             "`best` is no DSCP",
+        ),
+        (
+            lambda: qos.listen("127.0.0.1:0", qos.QosOptions(congestion="cubic"), carrier="tcp"),
+            ValueError,
+            "that of TCP is the kernel's",
+        ),
+        (
+            lambda: qos.listen("127.0.0.1:0", qos.QosOptions(congestion="cubic"), carrier="udp"),
+            ValueError,
+            "a UDP socket has none",
+        ),
+        (
+            lambda: qos.listen(
+                "127.0.0.1:0",
+                qos.QosOptions(congestion="pert", congestion_parameters={"p-max": 2}),
+                carrier="quic",
+            ),
+            ValueError,
+            "p-max",
+        ),
+        (
+            lambda: qos.QosOptions(congestion_parameters={"p-max": 0.1}),
+            ValueError,
+            "no congestion",
         ),
         (
             lambda: qos.listen("127.0.0.1:0", qos.QosOptions(reserve=GARBAGE)),

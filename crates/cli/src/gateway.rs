@@ -216,7 +216,7 @@ fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
 
 /// Sends the data of each read as one message.
 fn forward(mut tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
-    let mut buffer = vec![0; far.most_sent().min(64 * 1024)];
+    let mut buffer = vec![0; far.max_send_size().min(64 * 1024)];
     let result = loop {
         match tcp.read(&mut buffer) {
             Ok(0) => break Ok(()),

@@ -41,9 +41,9 @@ pub(crate) fn options(
 /// Converts an error of connecting or listening to a failure.
 pub(crate) fn failed(what: &str) -> impl Fn(SetupError) -> Failure + '_ {
     move |error| match error {
-        SetupError::Contradiction(_) | SetupError::Disagreement(_) => {
-            Failure::Input(format!("{what}: {error}"))
-        }
+        SetupError::Contradiction(_)
+        | SetupError::CongestionNotChoosable(_)
+        | SetupError::Disagreement(_) => Failure::Input(format!("{what}: {error}")),
         _ => Failure::Environment(format!("{what}: {error}")),
     }
 }

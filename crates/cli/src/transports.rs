@@ -31,6 +31,8 @@ fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
 
 /// Connects over the transport that the user has chosen.
 pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySocket, Failure> {
+    let congestion = receiver.congestion().map_err(Failure::Input)?;
+    let options = &QosOptions { congestion, ..options.clone() };
     let to = receiver.to.as_str();
     let address = resolve(to, "")?;
     let connected = match receiver.over {

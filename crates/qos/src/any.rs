@@ -139,13 +139,13 @@ impl AnySocket {
     }
 
     /// Maximum size of a sent message in bytes.
-    pub fn most_sent(&self) -> usize {
-        each!(self, socket => socket.most_sent())
+    pub fn max_send_size(&self) -> usize {
+        each!(self, socket => socket.max_send_size())
     }
 
     /// Maximum size of a received message in bytes.
-    pub fn most_received(&self) -> usize {
-        each!(self, socket => socket.most_received())
+    pub fn max_receive_size(&self) -> usize {
+        each!(self, socket => socket.max_receive_size())
     }
 
     /// The DSCP of sent packets.

@@ -79,8 +79,8 @@ pub(super) struct Core {
     kept: [Mutex<Kept>; 2],
     /// The connection has ended.
     pub(super) closed: AtomicBool,
-    pub(super) most_sent: usize,
-    pub(super) most_received: usize,
+    pub(super) max_send_size: usize,
+    pub(super) max_receive_size: usize,
 }
 
 /// The maximum message size of a direction.
@@ -133,8 +133,8 @@ impl Core {
             subscribers: Mutex::new(Vec::new()),
             kept: Default::default(),
             closed: AtomicBool::new(false),
-            most_sent: longest(&sending, most),
-            most_received: longest(&receiving, most),
+            max_send_size: longest(&sending, most),
+            max_receive_size: longest(&receiving, most),
         }
     }
 

@@ -56,9 +56,9 @@ impl Events {
         Self(receiver)
     }
 
-    /// The next one; `None` if none comes within `patience`, or the connection has ended.
-    pub fn next_within(&self, patience: Wall) -> Option<Event> {
-        self.0.recv_timeout(patience).ok()
+    /// The next one; `None` if none comes within `timeout`, or the connection has ended.
+    pub fn next_within(&self, timeout: Wall) -> Option<Event> {
+        self.0.recv_timeout(timeout).ok()
     }
 
     /// Queued events, without waiting.

@@ -53,14 +53,14 @@ pub(super) fn mark(socket: socket2::SockRef<'_>, is_ipv4: bool, dscp: Dscp) -> i
 /// Waits for the reservation if `must_reserve` is set.
 pub(super) fn must_reserve(core: &Core, options: &QosOptions) -> Result<(), SetupError> {
     if options.must_reserve {
-        wait_reserved(core, options.patience).map_err(SetupError::NotReserved)?;
+        wait_reserved(core, options.setup_timeout).map_err(SetupError::NotReserved)?;
     }
     Ok(())
 }
 
 /// Waits until both directions are reserved; returns the reason if they are not.
-pub(super) fn wait_reserved(core: &Core, patience: Wall) -> Result<(), String> {
-    let until = Instant::now() + patience;
+pub(super) fn wait_reserved(core: &Core, timeout: Wall) -> Result<(), String> {
+    let until = Instant::now() + timeout;
     loop {
         let mut reserved = lock(&core.reserved);
         core.publish_reservations(&reserved.poll());
@@ -150,18 +150,18 @@ macro_rules! methods {
             ///
             /// # Errors
             /// The reason why not.
-            pub fn wait_reserved(&self, patience: Wall) -> Result<(), String> {
-                facade::wait_reserved(self.core(), patience)
+            pub fn wait_reserved(&self, timeout: Wall) -> Result<(), String> {
+                facade::wait_reserved(self.core(), timeout)
             }
 
             /// Maximum size of a message to send, in bytes.
-            pub fn most_sent(&self) -> usize {
-                self.core().most_sent
+            pub fn max_send_size(&self) -> usize {
+                self.core().max_send_size
             }
 
             /// Maximum size of a message to receive, in bytes.
-            pub fn most_received(&self) -> usize {
-                self.core().most_received
+            pub fn max_receive_size(&self) -> usize {
+                self.core().max_receive_size
             }
 
             /// The DSCP of the packets.

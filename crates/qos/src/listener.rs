@@ -12,6 +12,7 @@ use super::core::lock;
 use super::setup::{self, SetupError};
 use super::wire::{PREFACE, Reason, Setup, WireError, setup_length};
 use super::{QosOptions, QosStream, maintenance};
+use ontempo_monitor::Carrier;
 
 /// Handshakes at a time; beyond, the oldest is dropped.
 pub(super) const MAX_PENDING: usize = 128;
@@ -55,7 +56,7 @@ impl QosListener {
     /// # Errors
     /// If the specifications contradict themselves, or the system's error.
     pub fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
+        options.check(Carrier::Tcp)?;
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener, options, pending: Mutex::new(Vec::new()) })
@@ -131,7 +132,7 @@ impl QosListener {
                     if pending.len() == MAX_PENDING {
                         pending.remove(0);
                     }
-                    let until = Instant::now() + self.options.patience;
+                    let until = Instant::now() + self.options.setup_timeout;
                     pending.push(Pending { stream, remote, bytes: Vec::new(), until });
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,

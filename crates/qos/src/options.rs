@@ -3,10 +3,13 @@
 use std::time::Duration as Wall;
 
 use ontempo_foundation::{Duration, Rate};
+use ontempo_mechanisms::congestion::Congestion;
 use ontempo_mechanisms::qos::{Hysteresis, Specification};
+use ontempo_monitor::Carrier;
 
 use super::network;
 use super::outgoing::LadderOptions;
+use super::setup::{self, SetupError};
 use super::wire::{Figures, Offer};
 use ontempo_udp::Dscp;
 
@@ -43,9 +46,12 @@ pub struct QosOptions {
     pub receive: Specification,
     /// DSCP of the packets; `None`: as RFC 4594 recommends for the agreed specification.
     pub dscp: Option<Dscp>,
+    /// Congestion control of what this end sends over QUIC; `None`: the transport's default. Over
+    /// TCP the kernel chooses it and UDP has none, so that `Some` is an error there.
+    pub congestion: Option<Congestion>,
     /// The service to reserve.
     pub reserve: Reserve,
-    /// Fail to connect if nothing is reserved within `patience`; otherwise continue without
+    /// Fail to connect if nothing is reserved within `setup_timeout`; otherwise continue without
     /// a reservation.
     pub must_reserve: bool,
     /// Number of intervals after which a violation begins and ends.
@@ -53,7 +59,7 @@ pub struct QosOptions {
     /// Specifications to step down to during a violation.
     pub ladder: Option<LadderOptions>,
     /// Timeout of the handshake: 5 s.
-    pub patience: Wall,
+    pub setup_timeout: Wall,
 }
 
 impl Default for QosOptions {
@@ -64,11 +70,12 @@ impl Default for QosOptions {
             send: nothing,
             receive: nothing,
             dscp: None,
+            congestion: None,
             reserve: Reserve::None,
             must_reserve: false,
             hysteresis: Hysteresis::default(),
             ladder: None,
-            patience: Wall::from_secs(5),
+            setup_timeout: Wall::from_secs(5),
         }
     }
 }
@@ -87,6 +94,15 @@ impl QosOptions {
     /// Both directions have the same specification.
     pub fn both(specification: Specification) -> Self {
         Self { send: specification, receive: specification, ..Self::default() }
+    }
+
+    /// # Errors
+    /// If the specifications contradict themselves, or an option does not fit the carrier.
+    pub(super) fn check(&self, carrier: Carrier) -> Result<(), SetupError> {
+        if self.congestion.is_some() && carrier != Carrier::Quic {
+            return Err(SetupError::CongestionNotChoosable(carrier));
+        }
+        setup::check(&self.offer())
     }
 
     pub(super) fn offer(&self) -> Offer {

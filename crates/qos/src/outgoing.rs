@@ -51,9 +51,9 @@ pub struct LadderOptions {
     /// In place of the first specification, in descending order.
     pub below: Vec<Specification>,
     /// How long a violation lasts before a step down.
-    pub patience: Duration,
+    pub step_down_after: Duration,
     /// How long without one before a step up.
-    pub calm: Duration,
+    pub step_up_after: Duration,
 }
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Outgoing {
     ) -> Self {
         let climbing = ladder.map(|options| {
             let rungs: Vec<_> = [asked].into_iter().chain(options.below.iter().copied()).collect();
-            let ladder = Ladder::new(rungs.len(), options.patience, options.calm);
+            let ladder = Ladder::new(rungs.len(), options.step_down_after, options.step_up_after);
             Climbing { rungs, ladder }
         });
         Self {

@@ -64,8 +64,8 @@ struct Inner {
     /// The peer's application has received everything, or has closed.
     is_taken: AtomicBool,
     /// Timeouts of receiving and sending, ns; 0: none.
-    read_patience: AtomicU64,
-    write_patience: AtomicU64,
+    read_timeout: AtomicU64,
+    write_timeout: AtomicU64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -109,6 +109,9 @@ fn system(error: live::Error) -> io::Error {
 /// The endpoint's configuration: an interrupted path is tolerated for `rec_time` or longer.
 pub(super) fn settings(options: &QosOptions) -> live::Options {
     let mut live = live::Options::default();
+    if let Some(congestion) = &options.congestion {
+        live.configuration.congestion = congestion.clone();
+    }
     let asked = [options.send.rec_time.value, options.receive.rec_time.value];
     let idle = &mut live.configuration.idle_timeout;
     *idle = asked.into_iter().flatten().fold(*idle, Ord::max);
@@ -134,7 +137,7 @@ impl QosConnection {
         (trust, token): (&Trust, &Token),
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
+        options.check(Carrier::Quic)?;
         let known = (trust, token);
         facade::first(to, |address| Self::connect_one(address, name, known, options))
     }
@@ -145,10 +148,10 @@ impl QosConnection {
         (trust, token): (&Trust, &Token),
         options: &QosOptions,
     ) -> Result<Self, SetupError> {
-        let until = Instant::now() + options.patience;
+        let until = Instant::now() + options.setup_timeout;
         let from = SocketAddr::new(local_to(address)?.ip(), 0);
         let mut live = settings(options);
-        live.configuration.handshake_timeout = span(options.patience);
+        live.configuration.handshake_timeout = span(options.setup_timeout);
         let connection = Caller::bind(from, &live)?.connect(address, name, trust, token.clone())?;
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
         let control = connection.open_flow(control_flow())?;
@@ -198,8 +201,8 @@ impl QosConnection {
             lifetime,
             incoming: Mutex::new(None),
             is_taken: AtomicBool::new(false),
-            read_patience: AtomicU64::new(0),
-            write_patience: AtomicU64::new(0),
+            read_timeout: AtomicU64::new(0),
+            write_timeout: AtomicU64::new(0),
         });
         maintenance::register(&inner);
         let control_thread = inner.clone();
@@ -221,16 +224,16 @@ impl QosConnection {
     /// # Errors
     /// If it exceeds the agreed size, the timeout expires, or the connection has ended.
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
-        let Inner { core, data: flow, sending, lifetime, write_patience, .. } = self.inner();
-        if data.len() > core.most_sent {
-            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        let Inner { core, data: flow, sending, lifetime, write_timeout, .. } = self.inner();
+        if data.len() > core.max_send_size {
+            return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
         }
         // Sequence numbers are assigned in the order of sending.
         let _sending = lock(sending);
         let header = core.header(core.counter.next(), data.len()).to_tcp();
         let message =
             live::Message { lifetime: *lifetime, ..Bytes::from([&header, data].concat()).into() };
-        let sent = match write_patience.load(Relaxed) {
+        let sent = match write_timeout.load(Relaxed) {
             0 => flow.send(message).map_err(NotTaken::Failed),
             nanos => flow.send_within(message, Wall::from_nanos(nanos)),
         };
@@ -245,15 +248,15 @@ impl QosConnection {
     }
 
     /// Waits for a message; `None` if the peer has finished sending. A buffer of
-    /// [`most_received`](Self::most_received) bytes always suffices.
+    /// [`max_receive_size`](Self::max_receive_size) bytes always suffices.
     ///
     /// # Errors
     /// If the message is longer than the buffer (it is lost), the peer violates the protocol,
     /// the timeout expires, or the connection has ended.
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
         let inner = self.inner();
-        let patience = inner.read_patience.load(Relaxed);
-        let until = (patience > 0).then(|| Instant::now() + Wall::from_nanos(patience));
+        let timeout = inner.read_timeout.load(Relaxed);
+        let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
         let mut incoming = lock(&inner.incoming);
         loop {
             let Some(data) = inner.next(&mut incoming, until)? else {
@@ -263,7 +266,7 @@ impl QosConnection {
             let Some((head, body)) = data.split_first_chunk::<TCP_HEADER>() else {
                 return Err(damaged(WireError::Malformed));
             };
-            let header = Header::of_tcp(head, inner.core.most_received).map_err(damaged)?;
+            let header = Header::of_tcp(head, inner.core.max_receive_size).map_err(damaged)?;
             if header.kind != Kind::Data || header.length != body.len() {
                 return Err(damaged(WireError::Malformed));
             }
@@ -287,10 +290,10 @@ impl QosConnection {
     /// has closed. A process that ends right after sending needs this.
     ///
     /// # Errors
-    /// If that does not happen within `patience`.
-    pub fn close(self, patience: Wall) -> io::Result<()> {
+    /// If that does not happen within `timeout`.
+    pub fn close(self, timeout: Wall) -> io::Result<()> {
         self.finish();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         while !self.inner().is_taken.load(Relaxed) {
             if Instant::now() >= until {
                 return Err(ErrorKind::TimedOut.into());
@@ -301,18 +304,18 @@ impl QosConnection {
     }
 
     /// Timeout of receiving; `None`: none.
-    pub fn set_read_timeout(&self, patience: Option<Wall>) {
-        set(&self.inner().read_patience, patience);
+    pub fn set_read_timeout(&self, timeout: Option<Wall>) {
+        set(&self.inner().read_timeout, timeout);
     }
 
     /// Timeout of sending; `None`: none.
-    pub fn set_write_timeout(&self, patience: Option<Wall>) {
-        set(&self.inner().write_patience, patience);
+    pub fn set_write_timeout(&self, timeout: Option<Wall>) {
+        set(&self.inner().write_timeout, timeout);
     }
 }
 
-fn set(patience: &AtomicU64, to: Option<Wall>) {
-    patience.store(to.map_or(0, |to| span(to).as_nanos().max(1)), Relaxed);
+fn set(timeout: &AtomicU64, to: Option<Wall>) {
+    timeout.store(to.map_or(0, |to| span(to).as_nanos().max(1)), Relaxed);
 }
 
 facade::methods!(QosConnection);

@@ -13,6 +13,7 @@ use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};
 use super::{QosConnection, QosOptions, facade, maintenance};
+use ontempo_monitor::Carrier;
 use ontempo_transport::live::mailbox::Mailbox;
 use ontempo_transport::live::{self, Connection, Listener, ReceiveFlow};
 use ontempo_transport::{Delivery, Identity, Token};
@@ -70,7 +71,7 @@ impl QosConnection {
         (identity, token): (&Identity, &Token),
         options: QosOptions,
     ) -> Result<QosConnectionListener, SetupError> {
-        setup::check(&options.offer())?;
+        options.check(Carrier::Quic)?;
         let live = settings(&options);
         let listener = facade::first(at, |address| {
             Ok(Listener::bind(address, identity, token.clone(), &live)?)
@@ -137,7 +138,7 @@ impl QosConnectionListener {
                 pending.remove(0);
             }
             connection.on_change(ringing(&self.bell));
-            let until = Instant::now() + self.options.patience;
+            let until = Instant::now() + self.options.setup_timeout;
             pending.push(Pending { connection, peer_control: None, is_refused: false, until });
         }
     }

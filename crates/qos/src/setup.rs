@@ -6,6 +6,8 @@ use std::io;
 use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
 
+use ontempo_monitor::Carrier;
+
 use super::offset::Sample;
 use super::wire::{Cookie, Offer, Reason, Setup, WireError};
 
@@ -49,6 +51,8 @@ impl fmt::Display for Disagreement {
 pub enum SetupError {
     /// The specification at this end is invalid.
     Contradiction(Contradiction),
+    /// A congestion control is given for a carrier other than QUIC.
+    CongestionNotChoosable(Carrier),
     /// The ends do not agree; both have the reason.
     Disagreement(Box<Disagreement>),
     /// The peer has its maximum number of connections.
@@ -67,6 +71,13 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Contradiction(contradiction) => contradiction.fmt(f),
+            Self::CongestionNotChoosable(Carrier::Udp) => {
+                f.write_str("congestion: a UDP socket has none; only QUIC's can be chosen")
+            }
+            Self::CongestionNotChoosable(_) => f.write_str(
+                "congestion: that of TCP is the kernel's (sysctl \
+                 net.ipv4.tcp_congestion_control); only QUIC's can be chosen",
+            ),
             Self::Disagreement(both) => write!(f, "the two ends do not agree: {both}"),
             Self::Busy => f.write_str("the other end takes no more connections"),
             Self::Wire(error) => error.fmt(f),

@@ -45,7 +45,7 @@ pub(super) struct Inner {
     offer: Offer,
     reader: Mutex<Reader>,
     /// Timeout of receiving, ns; 0: none.
-    patience: AtomicU64,
+    read_timeout: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl QosSocket {
     /// # Errors
     /// As [`QosStream::connect`](super::QosStream::connect).
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
+        options.check(Carrier::Udp)?;
         facade::first(to, |address| Self::connect_one(address, options))
     }
 
@@ -114,13 +114,13 @@ impl QosSocket {
         let addresses = (socket.local_addr()?, socket.peer_addr()?);
         let core = facade::core(Carrier::Udp, addresses, options, established);
         facade::mark((&socket).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let reader = Mutex::new(Reader::new(core.most_received));
+        let reader = Mutex::new(Reader::new(core.max_receive_size));
         let inner = Arc::new(Inner {
             core,
             socket,
             offer: options.offer(),
             reader,
-            patience: AtomicU64::new(0),
+            read_timeout: AtomicU64::new(0),
         });
         maintenance::register(&inner);
         Ok(Self(Arc::new(Handle(inner))))
@@ -142,8 +142,8 @@ impl QosSocket {
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
         let inner = self.inner();
         let core = &inner.core;
-        if data.len() > core.most_sent {
-            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        if data.len() > core.max_send_size {
+            return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
         }
         if core.is_closed() {
             return Err(ErrorKind::BrokenPipe.into());
@@ -153,7 +153,7 @@ impl QosSocket {
     }
 
     /// Waits for a message; `None` if the peer has closed. A buffer of
-    /// [`most_received`](Self::most_received) bytes always suffices. Duplicates are dropped, and if
+    /// [`max_receive_size`](Self::max_receive_size) bytes always suffices. Duplicates are dropped, and if
     /// order is agreed, messages that arrive after a later one too.
     ///
     /// # Errors
@@ -193,10 +193,10 @@ impl QosSocket {
             if core.is_closed() {
                 return Ok(None);
             }
-            let patience = inner.patience.load(Relaxed);
-            if patience > 0 {
+            let timeout = inner.read_timeout.load(Relaxed);
+            if timeout > 0 {
                 let now = core.clock.now();
-                if now.since(*began.get_or_insert(now)).as_nanos() >= patience {
+                if now.since(*began.get_or_insert(now)).as_nanos() >= timeout {
                     return Err(ErrorKind::WouldBlock.into());
                 }
             }
@@ -208,10 +208,10 @@ impl QosSocket {
     ///
     /// # Errors
     /// Zero, or the system's error.
-    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
-        self.inner().socket.set_read_timeout(patience)?;
-        let nanos = patience.map_or(0, |patience| span(patience).as_nanos());
-        self.inner().patience.store(nanos, Relaxed);
+    pub fn set_read_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
+        self.inner().socket.set_read_timeout(timeout)?;
+        let nanos = timeout.map_or(0, |timeout| span(timeout).as_nanos());
+        self.inner().read_timeout.store(nanos, Relaxed);
         Ok(())
     }
 }
@@ -233,7 +233,7 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
 fn ask(socket: &UdpSocket, options: &QosOptions) -> Result<Established, SetupError> {
     let (clock, session, offer) = (maintenance::clock(), random(), options.offer());
     let (mut cookie, mut wait) = ([0; 16], FIRST_WAIT);
-    let until = Instant::now() + options.patience;
+    let until = Instant::now() + options.setup_timeout;
     let mut refusal = None;
     let mut room = [0; MAX_SETUP + 1];
     while Instant::now() < until {
@@ -334,7 +334,7 @@ impl Inner {
             self.on_other(header, head, body);
             return Ok(Got::Nothing);
         };
-        if header.length > self.core.most_received {
+        if header.length > self.core.max_receive_size {
             return Ok(Got::Nothing);
         }
         reader.is_long = header.length > COPIED;
@@ -365,7 +365,7 @@ impl Inner {
         if let Ok(header @ Header { kind: Kind::Data, .. }) = header {
             reader.is_long = length > COPIED;
             return Ok(match length {
-                _ if length > self.core.most_received => Got::Nothing,
+                _ if length > self.core.max_receive_size => Got::Nothing,
                 _ if length > most => Got::TooLong(length),
                 _ => Got::Data(header),
             });
@@ -422,7 +422,7 @@ impl Maintained for Inner {
             if reader.waiting.is_some() {
                 return None;
             }
-            room.resize(self.core.most_received, 0);
+            room.resize(self.core.max_receive_size, 0);
             match self.receive(&mut reader, &mut room, RecvFlags::DONTWAIT) {
                 Ok(Got::Data(header)) => {
                     room.truncate(header.length);

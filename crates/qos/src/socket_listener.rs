@@ -15,6 +15,7 @@ use super::setup::{self, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
 use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
 use super::{QosOptions, facade};
+use ontempo_monitor::Carrier;
 use ontempo_udp::{CookieJar, random};
 
 /// Maximum connections of a listener.
@@ -40,7 +41,7 @@ fn shared(at: SocketAddr) -> io::Result<RawSocket> {
 
 impl QosSocketListener {
     pub(super) fn bind(at: impl ToSocketAddrs, options: QosOptions) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
+        options.check(Carrier::Udp)?;
         let socket: UdpSocket = facade::first(at, |address| Ok(shared(address)?.into()))?;
         let local = socket.local_addr()?;
         let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));

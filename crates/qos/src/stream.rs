@@ -47,15 +47,15 @@ impl QosStream {
     /// speaks
     /// another protocol, or a required reservation is refused.
     pub fn connect(to: impl ToSocketAddrs, options: &QosOptions) -> Result<Self, SetupError> {
-        setup::check(&options.offer())?;
-        let connect = |address| Ok(TcpStream::connect_timeout(&address, options.patience)?);
+        options.check(Carrier::Tcp)?;
+        let connect = |address| Ok(TcpStream::connect_timeout(&address, options.setup_timeout)?);
         Self::begin(facade::first(to, connect)?, options)
     }
 
     fn begin(stream: TcpStream, options: &QosOptions) -> Result<Self, SetupError> {
         let (clock, session) = (maintenance::clock(), ontempo_udp::random());
-        let until = Instant::now() + options.patience;
-        stream.set_write_timeout(Some(options.patience))?;
+        let until = Instant::now() + options.setup_timeout;
+        stream.set_write_timeout(Some(options.setup_timeout))?;
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
         (&stream).write_all(&hello.to_bytes())?;
         let mut answer = vec![0; PREFACE];
@@ -106,14 +106,14 @@ impl QosStream {
     #[inline]
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
         let Inner { core, stream, writer, .. } = self.inner();
-        if data.len() > core.most_sent {
-            return Err(too_long(data.len(), core.most_sent, "what was agreed"));
+        if data.len() > core.max_send_size {
+            return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
         }
         lock(writer).send(stream, core, data)
     }
 
     /// Waits for a message; `None` if the peer has finished sending. A buffer of
-    /// [`most_received`](Self::most_received) bytes always suffices.
+    /// [`max_receive_size`](Self::max_receive_size) bytes always suffices.
     ///
     /// # Errors
     /// If the message is longer than the buffer (it is lost), the peer violates the protocol, or
@@ -147,13 +147,13 @@ impl QosStream {
     /// What still arrives is dropped. A process that ends right after sending needs this.
     ///
     /// # Errors
-    /// If the peer does not close within `patience`, or the system's error.
-    pub fn close(self, patience: Wall) -> io::Result<()> {
+    /// If the peer does not close within `timeout`, or the system's error.
+    pub fn close(self, timeout: Wall) -> io::Result<()> {
         let Inner { stream, reader, .. } = self.inner();
         stream.shutdown(Shutdown::Write)?;
         let _reader = lock(reader);
         let mut room = vec![0; 16 * 1024];
-        match read_until_end(stream, &mut room, Instant::now() + patience) {
+        match read_until_end(stream, &mut room, Instant::now() + timeout) {
             Err(SetupError::Silent) => Err(ErrorKind::TimedOut.into()),
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
@@ -165,16 +165,16 @@ impl QosStream {
     ///
     /// # Errors
     /// Zero, or the system's error.
-    pub fn set_read_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
-        self.inner().stream.set_read_timeout(patience)
+    pub fn set_read_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
+        self.inner().stream.set_read_timeout(timeout)
     }
 
     /// Timeout of sending; `None`: none.
     ///
     /// # Errors
     /// Zero, or the system's error.
-    pub fn set_write_timeout(&self, patience: Option<Wall>) -> io::Result<()> {
-        self.inner().stream.set_write_timeout(patience)
+    pub fn set_write_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
+        self.inner().stream.set_write_timeout(timeout)
     }
 }
 
@@ -312,7 +312,7 @@ impl Read for &QosStream {
 
 impl Write for &QosStream {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        let most = self.core().most_sent.min(data.len());
+        let most = self.core().max_send_size.min(data.len());
         if most == 0 && !data.is_empty() {
             return Err(too_long(data.len(), 0, "what was agreed"));
         }

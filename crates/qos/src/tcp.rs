@@ -222,7 +222,7 @@ impl Reader {
                     _ => continue,
                 }
             };
-            let header = Header::of_tcp(header, core.most_received).map_err(damaged)?;
+            let header = Header::of_tcp(header, core.max_receive_size).map_err(damaged)?;
             if header.kind == Kind::Data {
                 self.start += TCP_HEADER;
                 self.ahead = if header.length > LONG { AHEAD_OF_LONG } else { AHEAD };

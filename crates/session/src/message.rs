@@ -120,7 +120,7 @@ pub struct Report {
     /// Mean delay of units from the sender's program to delivery, seconds.
     pub mean_delay_s: f64,
     /// The maximum of this delay, seconds.
-    pub greatest_delay_s: f64,
+    pub max_delay_s: f64,
     /// The stream has ended and the counters are final.
     pub is_final: bool,
 }
@@ -147,7 +147,7 @@ impl Report {
         Some(format!(
             "the target of {latency} is missed: {share:.2} % of datagrams missing or damaged \
              ({wrong} of {all}); {late} units late, {dropped} dropped; the longest took {:.0} ms",
-            self.greatest_delay_s * 1e3
+            self.max_delay_s * 1e3
         ))
     }
 }

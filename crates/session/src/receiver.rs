@@ -353,7 +353,7 @@ fn with_flow(before: Report, now: &ReceiveStatistics) -> Report {
         late_units: before.late_units + now.late,
         dropped_units: before.dropped_units + now.dropped,
         mean_delay_s: now.delay.mean().as_secs_f64(),
-        greatest_delay_s: before.greatest_delay_s.max(now.delay.greatest.as_secs_f64()),
+        max_delay_s: before.max_delay_s.max(now.delay.max.as_secs_f64()),
         ..before
     }
 }

@@ -1,7 +1,7 @@
 """Checks of arguments, whose errors are sentences."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
 # What Python calls a buffer has no name to be typed by before 3.12.
@@ -65,3 +65,29 @@ def address(text: str, *, listening: bool) -> tuple[str | None, int]:
     elif ":" in host:
         raise ValueError(f"{text!r}: an address of IPv6 stands in brackets: write '[::1]:4433'")
     return host or None, int(port)
+
+
+def parameter_texts(parameters: Mapping[str, str | float | bool]) -> dict[str, str]:
+    """The parameters of a congestion control, each value as the text of a scenario file."""
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"congestion_parameters is {parameters!r}: a dict of values by name")
+    texts = {}
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, str | float | int):
+            what = f"congestion_parameters: {name!r} is {value!r}"
+            raise TypeError(f"{what}: a text, a number, or true or false")
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+_COUNTS = (
+    "initial_window",
+    "send_units",
+    "send_bytes",
+    "receive_flows",
+    "receive_units",
+    "receive_bytes",
+    "max_unit_bytes",
+    "connections",
+    "half_open",
+)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from ontempo._native import check_options
 
-from .checks import seconds, whole
+from .checks import parameter_texts, seconds, whole
 
 __all__ = ["DeliveryOrder", "FlowConfig", "Options", "Reliability"]
 
@@ -122,30 +122,5 @@ class Options:
         for name in ("congestion", "acknowledge", "dscp"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}: a text")
-        object.__setattr__(self, "congestion_parameters", _texts(self.congestion_parameters))
+        object.__setattr__(self, "congestion_parameters", parameter_texts(self.congestion_parameters))
         check_options(self)
-
-
-def _texts(parameters: Mapping[str, str | float | bool]) -> dict[str, str]:
-    if not isinstance(parameters, Mapping):
-        raise TypeError(f"congestion_parameters is {parameters!r}: a dict of values by name")
-    texts = {}
-    for name, value in parameters.items():
-        if not isinstance(name, str) or not isinstance(value, str | float | int):
-            what = f"congestion_parameters: {name!r} is {value!r}"
-            raise TypeError(f"{what}: a text, a number, or true or false")
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return texts
-
-
-_COUNTS = (
-    "initial_window",
-    "send_units",
-    "send_bytes",
-    "receive_flows",
-    "receive_units",
-    "receive_bytes",
-    "max_unit_bytes",
-    "connections",
-    "half_open",
-)

@@ -161,15 +161,15 @@ class Connection(Waitable[QosChannel], Closing):
         """The events from now on: `Violation`, `Step`, `Changed`, `Reservation`."""
         return Events(self._native.events(self._bridge.waker), self._bridge)
 
-    async def close(self, patience_s: float = 0.0) -> None:
+    async def close(self, timeout_s: float = 0.0) -> None:
         """Close it; messages that still arrive are dropped.
 
-        With `patience_s` above 0, in seconds, wait at most so long until the messages sent so far
+        With `timeout_s` above 0, in seconds, wait at most so long until the messages sent so far
         have been delivered: over TCP until the other end closes, over QUIC until it has
         acknowledged them all.
         """
-        patience_s = seconds("patience_s", patience_s, above=False)
-        closing = self._native.close(patience_s, self._bridge.waker)
+        timeout_s = seconds("timeout_s", timeout_s, above=False)
+        closing = self._native.close(timeout_s, self._bridge.waker)
         if closing is not None:
             await result_of(self._bridge, closing)
 
@@ -223,7 +223,7 @@ def connect(
     name in its certificate, for a `Trust` that checks names; by default the address's host.
 
     Raises `DisagreementError` where the ends do not agree; `NotConnectedError` where there is no
-    answer within `QosOptions.patience_s`, a required reservation is refused or, over QUIC, the
+    answer within `QosOptions.setup_timeout_s`, a required reservation is refused or, over QUIC, the
     other end refuses the token or is not verified; `ValueError` or `TypeError` for a wrong
     argument.
     """

@@ -1,12 +1,12 @@
 """Specifications and options."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Literal, TypeAlias
 
 from ontempo._native import qos_check, qos_read
-from ontempo.live.checks import seconds, whole
+from ontempo.live.checks import parameter_texts, seconds, whole
 
 __all__ = ["Ladder", "QosOptions", "Specification", "read"]
 
@@ -92,14 +92,14 @@ class Ladder:
 
     below: Sequence[Specification]
     """The specifications below the first one, each asking for less than the one before."""
-    patience_s: float = 5.0
+    step_down_after_s: float = 5.0
     """How long a violation lasts before a step down, in seconds."""
-    calm_s: float = 30.0
+    step_up_after_s: float = 30.0
     """How long there is no violation before a step up, in seconds."""
 
     def __post_init__(self) -> None:
-        seconds("patience_s", self.patience_s, above=False)
-        seconds("calm_s", self.calm_s, above=False)
+        seconds("step_down_after_s", self.step_down_after_s, above=False)
+        seconds("step_up_after_s", self.step_up_after_s, above=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,20 +118,32 @@ class QosOptions:
     dscp: str | None = None
     """The DSCP of the packets: 0 to 63, or a name such as ``af41``; by default that of RFC 4594 for
     the agreed specification."""
+    congestion: str | None = None
+    """The congestion control of what this end sends over QUIC: ``pert``, ``cubic``, ``newreno``,
+    ``reno``, ``vegas``, ``bbr``, ``psp`` or ``psp-damped``; by default ``pert``. Over TCP the kernel
+    chooses it and UDP has none: one that is given there is a `ValueError`."""
+    congestion_parameters: Mapping[str, str | float | bool] = field(
+        default_factory=dict, hash=False
+    )
+    """Its parameters, as in `ontempo.live.Options`."""
     reserve: Reserve = "none"
     """The service to reserve through the hosts' RSVP daemons (RFC 2210); both ends have to ask."""
     must_reserve: bool = False
-    """True: connecting fails where nothing is reserved within `patience_s`."""
+    """True: connecting fails where nothing is reserved within `setup_timeout_s`."""
     begins_after: int = 2
     """A violation begins after so many consecutive intervals of 0.5 s that violate a parameter."""
     ends_after: int = 4
     """A violation ends after so many consecutive intervals that meet the parameter."""
     ladder: Ladder | None = None
     """Specifications to fall back to while what this end sends is violated."""
-    patience_s: float = 5.0
+    setup_timeout_s: float = 5.0
     """Time limit of the set-up, in seconds."""
 
     def __post_init__(self) -> None:
+        if self.congestion_parameters and self.congestion is None:
+            raise ValueError("congestion_parameters are given, but no congestion")
+        parameters = parameter_texts(self.congestion_parameters)
+        object.__setattr__(self, "congestion_parameters", parameters)
         whole("begins_after", self.begins_after, 1, 2**31)
         whole("ends_after", self.ends_after, 1, 2**31)
-        seconds("patience_s", self.patience_s, above=True)
+        seconds("setup_timeout_s", self.setup_timeout_s, above=True)

@@ -104,18 +104,21 @@ impl Control {
     /// # Errors
     /// A parameter is unknown or out of range; the error names it and the range.
     pub(crate) fn chosen(&self) -> Result<Congestion, String> {
-        let mut set = Vec::new();
-        for text in &self.set_congestion {
-            let Some((name, value)) = text.split_once('=') else {
-                let error = format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms");
-                return Err(error);
-            };
-            set.push((name.trim(), value.trim()));
-        }
-        let name = self.congestion;
-        name.with(set)
-            .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
+        with_parameters(self.congestion, &self.set_congestion)
     }
+}
+
+/// A congestion control with the values of `--set-congestion`.
+pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Congestion, String> {
+    let mut values = Vec::new();
+    for text in set {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(format!("--set-congestion {text}: write NAME=VALUE, such as t-min=5ms"));
+        };
+        values.push((name.trim(), value.trim()));
+    }
+    name.with(values)
+        .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
 }
 
 #[derive(Debug, Args)]
@@ -207,7 +210,7 @@ fn latency(text: &str) -> Result<Duration, String> {
     if span > max { Err(format!("at most {max}")) } else { Ok(span) }
 }
 
-fn congestion() -> impl TypedValueParser<Value = CongestionName> {
+pub(super) fn congestion() -> impl TypedValueParser<Value = CongestionName> {
     let names = PossibleValuesParser::new(CongestionName::ALL.map(CongestionName::name));
     names.try_map(|text| text.parse::<CongestionName>())
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ontempo_foundation::{MessageRate, Percent};
-use ontempo_transport::Fingerprint;
+use ontempo_transport::{Congestion, CongestionName, Fingerprint};
 
+use super::deliver::{congestion, with_parameters};
 use super::wrap::FlowDirection;
 
 /// The requested quality of service.
@@ -128,6 +129,20 @@ pub(crate) struct Receiver {
     /// Over QUIC: token that the receiver requires
     #[arg(long, value_name = "TEXT")]
     pub(crate) token: Option<String>,
+    /// Over QUIC: congestion control; default: pert
+    #[arg(long, value_name = "NAME", value_parser = congestion())]
+    congestion: Option<CongestionName>,
+    /// Set a parameter of the congestion control, such as t-min=5ms; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "congestion")]
+    set_congestion: Vec<String>,
+}
+
+impl Receiver {
+    /// # Errors
+    /// A parameter is unknown or out of range; the error names it and the range.
+    pub(crate) fn congestion(&self) -> Result<Option<Congestion>, String> {
+        self.congestion.map(|name| with_parameters(name, &self.set_congestion)).transpose()
+    }
 }
 
 /// The address at which messages are received, and their transport.

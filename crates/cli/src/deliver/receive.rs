@@ -147,15 +147,15 @@ impl OutputHandler<'_> {
             report.units,
             report.late_units,
             report.dropped_units,
-            now.delay.least,
-            now.delay.greatest,
+            now.delay.min,
+            now.delay.max,
             now.delay.mean_jitter(),
         );
         let document = json!({
             "event": "figures",
             "seconds": self.status.started.elapsed().as_secs_f64(),
             "throughput_bps": now.throughput.as_bits_per_sec(),
-            "least_delay_s": now.delay.least.as_secs_f64(),
+            "min_delay_s": now.delay.min.as_secs_f64(),
             "mean_jitter_s": now.delay.mean_jitter().as_secs_f64(),
             "clock_uncertainty_s": now.delay.uncertainty.map(Duration::as_secs_f64),
             "blocking_time_s": now.blocked.as_secs_f64(),

@@ -20,7 +20,7 @@ pub(crate) use connection::{LiveConnecting, LiveConnection, address, begin, part
 pub(crate) use flow::{LiveReceiveFlow, LiveSendFlow};
 pub(crate) use identity::{Identity, Trust};
 pub(crate) use listener::{LiveListener, bind};
-pub(crate) use options::{check_options, choice, default_options};
+pub(crate) use options::{check_options, choice, congestion, default_options};
 
 pub(crate) mod errors {
     use pyo3::import_exception;

@@ -56,20 +56,19 @@ fn invalid(field: &str, error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{field}: {error}"))
 }
 
-impl OptionsFields {
-    fn congestion(&self) -> PyResult<Congestion> {
-        let name: CongestionName =
-            self.congestion.parse().map_err(|error| invalid("congestion", error))?;
-        let set = self.congestion_parameters.iter();
-        name.with(set.map(|(name, value)| (name.as_str(), value.as_str())))
-            .map_err(|error| invalid("congestion_parameters", error))
-    }
+/// A congestion control by its name, with those of its parameters that are not the defaults.
+pub(crate) fn congestion(name: &str, set: &BTreeMap<String, String>) -> PyResult<Congestion> {
+    let name: CongestionName = name.parse().map_err(|error| invalid("congestion", error))?;
+    name.with(set.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        .map_err(|error| invalid("congestion_parameters", error))
+}
 
+impl OptionsFields {
     pub(super) fn options(&self) -> PyResult<Options> {
         let mut options = Options::default();
         let seconds = Duration::from_secs_f64;
         let all = &mut options.configuration;
-        all.congestion = self.congestion()?;
+        all.congestion = congestion(&self.congestion, &self.congestion_parameters)?;
         all.initial_window = Packets::new(self.initial_window);
         all.acknowledge = choice("acknowledge", &self.acknowledge, &ACKNOWLEDGE)?;
         all.idle_timeout = seconds(self.idle_timeout_s);

@@ -19,8 +19,8 @@ impl DelayStatistics {
         Self {
             units: all.units,
             last_s: all.last.as_secs_f64(),
-            min_s: all.least.as_secs_f64(),
-            max_s: all.greatest.as_secs_f64(),
+            min_s: all.min.as_secs_f64(),
+            max_s: all.max.as_secs_f64(),
             mean_s: all.mean().as_secs_f64(),
             mean_jitter_s: all.mean_jitter().as_secs_f64(),
             uncertainty_s: all.uncertainty.map(Duration::as_secs_f64),

@@ -98,7 +98,7 @@ fn is_transient(error: &io::Error) -> bool {
 
 /// Receives messages until either side ends the connection.
 fn read(socket: &AnySocket, shared: &Shared) {
-    let mut buffer = vec![0; socket.most_received()];
+    let mut buffer = vec![0; socket.max_receive_size()];
     loop {
         {
             let mut state = lock(&shared.state);
@@ -231,8 +231,8 @@ impl QosChannel {
             local: parts(socket.local_address()),
             remote: parts(socket.peer_address()),
             dscp: socket.dscp().get(),
-            max_send_size: socket.most_sent(),
-            max_receive_size: socket.most_received(),
+            max_send_size: socket.max_send_size(),
+            max_receive_size: socket.max_receive_size(),
             socket: Mutex::new(Some(socket)),
             shared: Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), notifier }),
             threads: Mutex::default(),
@@ -360,11 +360,11 @@ impl QosChannel {
         QosEvents::new(self.get()?.events(), waker.notifier())
     }
 
-    /// Closes it. For at most `patience_s` seconds it waits until queued messages have been sent
+    /// Closes it. For at most `timeout_s` seconds it waits until queued messages have been sent
     /// and the peer has closed, too, or over QUIC has received all.
-    fn close(&self, patience_s: f64, waker: &Waker) -> PyResult<Option<PendingResult>> {
-        let timeout = Wall::from_secs_f64(patience_s);
-        if patience_s > 0.0 && self.get().is_ok_and(|socket| !matches!(socket, AnySocket::Udp(_))) {
+    fn close(&self, timeout_s: f64, waker: &Waker) -> PyResult<Option<PendingResult>> {
+        let timeout = Wall::from_secs_f64(timeout_s);
+        if timeout_s > 0.0 && self.get().is_ok_and(|socket| !matches!(socket, AnySocket::Udp(_))) {
             self.start_reading()?;
         }
         let Some(socket) = lock(&self.socket).take() else { return Ok(None) };

@@ -196,7 +196,7 @@ impl QosAcceptor {
         }
         move || {
             if let Some(transport) = transport {
-                let options = QosOptions { patience: WAKE_TIMEOUT, ..QosOptions::default() };
+                let options = QosOptions { setup_timeout: WAKE_TIMEOUT, ..QosOptions::default() };
                 // The thread has been woken even if the connection fails.
                 drop(transport.connect(address, &options));
             }

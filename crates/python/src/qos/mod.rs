@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind};
 use ontempo_qos::SetupError;
 use ontempo_transport::{CloseReason, Closed, live};
 use pyo3::PyErr;
+use pyo3::exceptions::PyValueError;
 
 pub(crate) use connection::{QosChannel, qos_connect};
 pub(crate) use event::QosEvents;
@@ -62,6 +63,7 @@ fn failure(error: &SetupError) -> PyErr {
     let sentence = error.to_string();
     match error {
         SetupError::Contradiction(_) => errors::SpecificationError::new_err(sentence),
+        SetupError::CongestionNotChoosable(_) => PyValueError::new_err(sentence),
         SetupError::Disagreement(_) => errors::DisagreementError::new_err(sentence),
         SetupError::Io(error) if matches!(quic_error(error), Some(live::Error::Identity(_))) => {
             errors::IdentityError::new_err(sentence)

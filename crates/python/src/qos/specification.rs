@@ -1,5 +1,6 @@
 //! Specifications and options, from Python and from files.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration as Wall;
 
@@ -10,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::errors::SpecificationError;
-use crate::live::choice;
+use crate::live::{choice, congestion};
 
 /// The fields of `ontempo.qos.Specification`; Python has checked that none is negative.
 #[derive(FromPyObject, IntoPyObject)]
@@ -131,8 +132,8 @@ pub(crate) fn qos_read(py: Python<'_>, path: PathBuf) -> PyResult<SpecificationF
 #[derive(FromPyObject)]
 struct LadderFields {
     below: Vec<SpecificationFields>,
-    patience_s: f64,
-    calm_s: f64,
+    step_down_after_s: f64,
+    step_up_after_s: f64,
 }
 
 /// The fields of `ontempo.qos.QosOptions`.
@@ -142,12 +143,14 @@ pub(crate) struct QosOptionsFields {
     send: SpecificationFields,
     receive: SpecificationFields,
     dscp: Option<String>,
+    congestion: Option<String>,
+    congestion_parameters: BTreeMap<String, String>,
     reserve: String,
     must_reserve: bool,
     begins_after: u32,
     ends_after: u32,
     ladder: Option<LadderFields>,
-    patience_s: f64,
+    setup_timeout_s: f64,
 }
 
 const RESERVE: [(&str, Reserve); 3] = [
@@ -160,23 +163,28 @@ impl QosOptionsFields {
     pub(super) fn options(&self) -> PyResult<QosOptions> {
         let dscp = self.dscp.as_deref().map(str::parse).transpose();
         let dscp = dscp.map_err(|error| PyValueError::new_err(format!("dscp: {error}")))?;
+        let name = self.congestion.as_deref();
         let seconds = Duration::from_secs_f64;
         let ladder = |given: &LadderFields| -> PyResult<LadderOptions> {
             let below: PyResult<Vec<_>> =
                 given.below.iter().map(SpecificationFields::specification).collect();
-            let (patience, calm) = (seconds(given.patience_s), seconds(given.calm_s));
-            Ok(LadderOptions { below: below?, patience, calm })
+            let (step_down_after, step_up_after) =
+                (seconds(given.step_down_after_s), seconds(given.step_up_after_s));
+            Ok(LadderOptions { below: below?, step_down_after, step_up_after })
         };
         Ok(QosOptions {
             name: self.name.clone(),
             send: self.send.specification()?,
             receive: self.receive.specification()?,
             dscp,
+            congestion: name
+                .map(|name| congestion(name, &self.congestion_parameters))
+                .transpose()?,
             reserve: choice("reserve", &self.reserve, &RESERVE)?,
             must_reserve: self.must_reserve,
             hysteresis: Hysteresis { begins_after: self.begins_after, ends_after: self.ends_after },
             ladder: self.ladder.as_ref().map(ladder).transpose()?,
-            patience: Wall::from_secs_f64(self.patience_s),
+            setup_timeout: Wall::from_secs_f64(self.setup_timeout_s),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::listener::Accepted;
 
 fn options() -> QosOptions {
-    QosOptions { patience: Wall::from_millis(600), ..QosOptions::default() }
+    QosOptions { setup_timeout: Wall::from_millis(600), ..QosOptions::default() }
 }
 
 fn hello(session: u64) -> Vec<u8> {

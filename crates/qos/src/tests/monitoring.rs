@@ -164,8 +164,8 @@ fn a_sender_steps_down_the_ladder_on_loss_and_up_again() {
     let less = Specification { loss: Term::coerced(Percent::new(50)), ..lossy() };
     let ladder = LadderOptions {
         below: vec![less],
-        patience: Duration::from_secs(1),
-        calm: Duration::from_secs(1),
+        step_down_after: Duration::from_secs(1),
+        step_up_after: Duration::from_secs(1),
     };
     let near = QosOptions { ladder: Some(ladder), ..QosOptions::sending(lossy()) };
     let flow =

@@ -70,7 +70,7 @@ impl Any {
     }
 
     pub(super) fn bounds(&self) -> (usize, usize) {
-        each!(self, end => (end.most_sent(), end.most_received()))
+        each!(self, end => (end.max_send_size(), end.max_receive_size()))
     }
 }
 

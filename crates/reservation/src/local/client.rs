@@ -86,15 +86,15 @@ impl Client {
         }
     }
 
-    /// The next event; `None` where none comes within `patience`, without end where not given.
+    /// The next event; `None` where none comes within `timeout`, without end where not given.
     ///
     /// # Errors
     /// Where the daemon is gone.
-    pub fn event(&mut self, patience: Option<Duration>) -> Result<Option<Notice>, ClientError> {
+    pub fn event(&mut self, timeout: Option<Duration>) -> Result<Option<Notice>, ClientError> {
         if let Some(event) = self.events.pop_front() {
             return Ok(Some(event));
         }
-        let until = patience.map(|patience| Instant::now() + patience);
+        let until = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             match self.reply(until)? {
                 Some(Reply::Event(event)) => return Ok(Some(event)),
@@ -138,7 +138,7 @@ impl Client {
 }
 
 impl AsFd for Client {
-    /// Readable when something has come; [`Client::event`] with no patience then takes it.
+    /// Readable when something has come; [`Client::event`] with no timeout then takes it.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

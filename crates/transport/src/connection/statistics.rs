@@ -109,9 +109,9 @@ pub struct DelayStatistics {
     /// The last delay.
     pub last: Duration,
     /// The smallest delay.
-    pub least: Duration,
+    pub min: Duration,
     /// The largest delay.
-    pub greatest: Duration,
+    pub max: Duration,
     /// The sum of delays.
     pub sum: Duration,
     /// The sum of all changes from one unit to the next: divided by `units - 1`, the mean jitter
@@ -148,8 +148,8 @@ impl Delays {
         let first = statistics.units == 0;
         statistics.units += 1;
         statistics.last = timing.delay;
-        statistics.least = if first { timing.delay } else { statistics.least.min(timing.delay) };
-        statistics.greatest = statistics.greatest.max(timing.delay);
+        statistics.min = if first { timing.delay } else { statistics.min.min(timing.delay) };
+        statistics.max = statistics.max.max(timing.delay);
         statistics.sum += timing.delay;
         statistics.jitter_sum += timing.jitter.unwrap_or(Duration::ZERO);
     }
