@@ -13,6 +13,7 @@ mod failure;
 mod gateway;
 mod kernel;
 mod manifest;
+mod manual;
 mod monitor;
 mod netvideo;
 mod output;
@@ -68,6 +69,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Rsvpd(arguments) => rsvp::rsvpd(&arguments),
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
+        Command::Manual { folder } => manual::manual(&folder),
         Command::Reference => emit(&ontempo_scenario::reference()),
         // These exit with the code of the command that they run.
         Command::Shell(arguments) => return emulate::shell(&arguments),

@@ -38,7 +38,10 @@ impl From<ClientError> for Failure {
 }
 
 pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
-    let config = Config::read(&arguments.file)?;
+    let mut config = Config::read(&arguments.file)?;
+    if arguments.trust_network {
+        config = config.trusting_network();
+    }
     if arguments.check {
         return emit(&format!("{}: the configuration is valid", arguments.file.display()));
     }

@@ -43,6 +43,10 @@ pub struct Config {
     /// The socket's mode, octal.
     #[serde(default = "default_mode")]
     mode: String,
+    /// Interfaces without a key serve routers and hosts behind them, not this host's applications
+    /// alone.
+    #[serde(default)]
+    pub(crate) trust_network: bool,
     #[serde(default)]
     limits: Limits,
     #[serde(default)]
@@ -182,6 +186,12 @@ impl Config {
         Ok(())
     }
 
+    /// Serves flows of other hosts on interfaces without a key, too, whatever the file says.
+    #[must_use]
+    pub fn trusting_network(self) -> Self {
+        Self { trust_network: true, ..self }
+    }
+
     /// The socket's mode.
     pub(crate) fn socket_mode(&self) -> Result<u32, String> {
         u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
@@ -194,6 +204,7 @@ impl Config {
         let (written, default) = (&self.limits, machine::Limits::default());
         machine::Config {
             refresh: self.refresh,
+            trust_network: self.trust_network,
             limits: machine::Limits {
                 sessions: written.sessions.unwrap_or(default.sessions),
                 senders: written.senders.unwrap_or(default.senders),

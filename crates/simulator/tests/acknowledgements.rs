@@ -1,7 +1,8 @@
 //! Coalesced acknowledgements, run as scenarios.
 
+use arrow_array::StringArray;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// A transfer with a window of two packets; its RTT is 44 ms without the packets' transmission
@@ -40,4 +41,33 @@ fn no_ack_waits_for_more_packets_than_the_senders_window() {
     // ms and the transmission times on four links.
     assert!((count("delivered_packets") / count("acks") - 2.0).abs() < 0.05);
     assert!((330e3..345e3).contains(&goodput), "{goodput}");
+}
+
+#[test]
+fn a_loss_halves_the_receive_window_where_it_is_what_limits_the_sender() {
+    let results = run(r#"
+        duration = "20 s"
+        [topology]
+        kind = "dumbbell"
+        access = { rate = "100 Mbit/s", delay = "2 ms" }
+        [topology.bottleneck]
+        rate = "100 Mbit/s"
+        delay = "18 ms"
+        loss = { kind = "trace", lost = [5000] }
+        [flows.ftp]
+        application = { kind = "ftp" }
+        transport = { kind = "tcp", receive-window = "20 packets" }
+        [measure]
+        sample-every = "10 ms"
+    "#);
+    let samples = &results.table("samples").expect("there is such a table").batch;
+    let names = samples["quantity"].as_dictionary::<Int32Type>();
+    let names = names.downcast_dict::<StringArray>().expect("text");
+    let values = samples["value"].as_primitive::<Float64Type>().values();
+    let of_cwnd = names.into_iter().zip(values).filter(|(name, _)| *name == Some("cwnd_packets"));
+    let cwnd: Vec<f64> = of_cwnd.map(|(_, value)| *value).collect();
+    assert!(cwnd.iter().all(|cwnd| *cwnd < 21.0), "{cwnd:?}");
+    let open = cwnd.iter().position(|cwnd| *cwnd >= 20.0).expect("the window opens");
+    let lowest = cwnd[open..].iter().fold(f64::MAX, |least, cwnd| least.min(*cwnd));
+    assert!((10.0..11.0).contains(&lowest), "{lowest}");
 }

@@ -171,7 +171,8 @@ Example of a file:
   reservable = \"90 %\"
 
 Example:
-  sudo ontempo rsvpd /etc/ontempo/rsvpd.toml")]
+  sudo ontempo rsvpd /etc/ontempo/rsvpd.toml
+  sudo ontempo rsvpd /etc/ontempo/rsvpd.toml --trust-network     # a router without keys")]
     Rsvpd(Rsvpd),
     /// Query this host's RSVP daemon, or make a reservation by hand
     #[command(after_help = "\
@@ -213,6 +214,15 @@ Example:
 Example:
   ontempo reference | less")]
     Reference,
+    /// Write the manual pages, and the completions of bash, zsh and fish
+    #[command(after_help = "\
+Example:
+  ontempo manual ~/.local/share")]
+    Manual {
+        /// Folder for man/man1 and for each shell's completions
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 /// The scenario file and its overrides.

@@ -13,6 +13,10 @@ pub(crate) struct Rsvpd {
     /// The configuration file: the interfaces with RSVP and their rates
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Serve flows of other hosts on interfaces without a key, too: anybody on such a network can
+    /// then make and end reservations
+    #[arg(long)]
+    pub(crate) trust_network: bool,
     /// Only check the configuration file
     #[arg(long)]
     pub(crate) check: bool,

@@ -147,7 +147,11 @@ impl Network {
 
     /// Writes a node's configuration, with `more` for each interface.
     pub(crate) fn configure(&self, node: &str, more: &str) {
-        let mut text = format!("refresh = \"500 ms\"\nsocket = {:?}\n", self.socket(node));
+        let mut text = format!(
+            "refresh = \"500 ms\"\ntrust-network = {}\nsocket = {:?}\n",
+            !more.contains("key ="),
+            self.socket(node)
+        );
         for (number, _) in LINKS.iter().enumerate().filter(|(_, (a, b))| *a == node || *b == node) {
             let rate = if matches!(number, 1 | 2) { "1.5 Mbit/s" } else { "10 Mbit/s" };
             text += &format!("[interfaces.l{number}]\nrate = \"{rate}\"\n{more}\n");

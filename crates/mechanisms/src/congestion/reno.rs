@@ -111,7 +111,7 @@ impl Registered for Reno {
 
 impl CongestionControl for Reno {
     fn on_ack(&mut self, ack: &Ack) {
-        if ack.in_recovery || ack.packets <= 0.0 {
+        if ack.in_recovery || ack.packets <= 0.0 || !ack.window_limited {
             return;
         }
         let steps = match self.parameters.counting {

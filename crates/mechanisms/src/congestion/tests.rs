@@ -55,6 +55,22 @@ fn controllers(start: Start) -> [Controller; 7] {
     ]
 }
 
+#[test]
+fn a_window_that_does_not_limit_the_sender_does_not_grow() {
+    for start in [Start::default(), Start { initial_ssthresh: Window::FLOOR, ..Start::default() }] {
+        for mut controller in controllers(start) {
+            let window = controller.window();
+            for milli in 1..500 {
+                let at = Time::ZERO + Duration::from_millis(milli);
+                let (acked, next) = (milli, milli + 10);
+                let ack = ack_at(at, Duration::from_millis(40));
+                controller.on_ack(&Ack { acked, next, window_limited: false, ..ack });
+            }
+            assert!(controller.window() <= window, "{controller:?}");
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Ack { packets: u8, rtt_micros: u32, limited: bool },

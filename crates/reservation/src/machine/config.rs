@@ -24,6 +24,9 @@ pub struct Config {
     pub forwarded_bytes: usize,
     /// TTL of the PATH messages of this node's own senders.
     pub ttl: u8,
+    /// Interfaces without a key reserve for others, too: false serves this node's own applications
+    /// alone there, since anybody on such a network can forge a message (true).
+    pub trust_network: bool,
     /// Limits of its state.
     pub limits: Limits,
 }
@@ -53,6 +56,7 @@ impl Default for Config {
             max_transmissions: 3,
             forwarded_bytes: 16 << 20,
             ttl: 64,
+            trust_network: true,
             limits: Limits::default(),
         }
     }

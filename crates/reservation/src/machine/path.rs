@@ -42,6 +42,11 @@ impl<R: Routes> Machine<R> {
         if self.is_ours(hop.address) || self.is_ours(sender.address) {
             return Err("a PATH of this node has come back in a loop");
         }
+        if self.is_transit(session, sender, packet_info.interface)
+            && !self.serves_others(packet_info.interface)
+        {
+            return Err(NOT_TRUSTED);
+        }
         let refusal = if !consistent(traffic) {
             Some(Cause::BadTspec)
         } else {
@@ -74,6 +79,18 @@ impl<R: Routes> Machine<R> {
             machine.take_path(now, session, state, sender, path_update);
         });
         Ok(())
+    }
+
+    /// Whether the flow is forwarded, and not for this node alone.
+    fn is_transit(&self, session: &Session, sender: &Sender, incoming: InterfaceId) -> bool {
+        let hops = self.outgoing_hops(session, sender, incoming);
+        hops.iter().any(|hop| hop.interface != InterfaceId::LOCAL)
+    }
+
+    /// Whether what comes by this interface may make state for other nodes' flows.
+    pub(super) fn serves_others(&self, interface: InterfaceId) -> bool {
+        let known = self.interfaces.get(&interface);
+        self.config.trust_network || known.is_some_and(|known| known.config.guard.is_some())
     }
 
     /// RFC 2205 section 3.2: sessions and senders with and without ports do not mix.
@@ -312,6 +329,9 @@ fn weight(objects: &[RawObject]) -> usize {
 
 /// Value of error 23 where a limit is reached.
 pub(super) const TOO_MANY: u16 = 2;
+/// Why a message for another node's flow is dropped.
+pub(super) const NOT_TRUSTED: &str = "the interface has no key and the network is not trusted: \
+                                      only this host's applications are served";
 
 impl PathState {
     fn of(now: Time, new: PathUpdate, outgoing: Vec<NextHop>) -> Self {

@@ -8,8 +8,8 @@ use super::admission::acceptable;
 use super::boundary::{Handle, InterfaceId, Routes};
 use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
-use super::path::TOO_MANY;
-use super::state::{Flow, FlowId, Neighbour, RefreshedState, ResvState, SessionState};
+use super::path::{NOT_TRUSTED, TOO_MANY};
+use super::state::{Flow, FlowId, Neighbour, PathState, RefreshedState, ResvState, SessionState};
 use crate::message::{
     Cause, Descriptor, ErrorSpec, FlowSpec, Message, Resv, ResvConf, ResvErr, ResvTear, Sender,
     Session, Style,
@@ -31,6 +31,15 @@ impl<R: Routes> Machine<R> {
             return Err("a RESV names an interface that this node does not have");
         }
         let next = (by, resv.hop.address);
+        let paths = self.sessions.get(&resv.session).map(|state| &state.paths);
+        let is_transit = |paths: &BTreeMap<_, Box<PathState>>| {
+            !paths.is_empty() && paths.values().all(|path| path.incoming != InterfaceId::LOCAL)
+        };
+        if paths.is_some_and(is_transit)
+            && !(self.serves_others(packet_info.interface) && self.serves_others(by))
+        {
+            return Err(NOT_TRUSTED);
+        }
         let known = self.sessions.get(&resv.session).is_some_and(|state| !state.paths.is_empty());
         let refusal = match message.unknown {
             Some(unknown) => Some(unknown_cause(unknown)),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::Duration;
-use ontempo_reservation::machine::{Arrival, Event, InterfaceId, Transmit};
+use ontempo_reservation::machine::{Arrival, Census, Config, Event, InterfaceId, Transmit};
 use ontempo_reservation::message::{
     Body, Descriptor, Hop, Message, Path, RawObject, Resv, ResvTear, Session, Style,
 };
@@ -220,4 +220,52 @@ fn a_message_replayed_from_many_addresses_keeps_no_neighbour_out() {
     });
     assert!(!refused, "a neighbour was refused for want of room");
     assert!(stands(&world));
+}
+
+fn untrusting(sealed: bool) -> Settings {
+    let config = Config { trust_network: false, ..Config::default() };
+    Settings { config, sealed, ..Settings::default() }
+}
+
+#[test]
+fn a_router_without_keys_serves_nobody_unless_it_trusts_the_network() {
+    let (mut world, ..) = line(untrusting(false), 50_000.0);
+    world.run_for(Duration::from_secs(60));
+    for router in [1, 2] {
+        assert_eq!(
+            world.machines[router].as_ref().expect("it runs").census(),
+            Census::default(),
+            "node {router}"
+        );
+    }
+    let dropped =
+        |event: &Event| matches!(event, Event::Dropped { reason, .. } if reason.contains("no key"));
+    assert!(world.events.iter().any(|(_, node, event)| *node == 1 && dropped(event)));
+    let (mut world, ..) = line(untrusting(true), 50_000.0);
+    world.run_for(Duration::from_secs(3));
+    assert!(stands(&world));
+}
+
+#[test]
+fn hosts_without_keys_reserve_for_their_own_applications() {
+    let mut world = World::new(1, 2, &[(0, 1)], untrusting(false));
+    (0..2).for_each(|node| world.start(node));
+    let (to, from) = (session(world.host(1)), sender(world.host(0)));
+    super::reserve(&mut world, 1, to, from, 50_000.0);
+    super::announce(&mut world, 0, to, 50_000.0);
+    world.run_for(Duration::from_secs(3));
+    assert_eq!(world.towards(0, 1).len(), 1);
+}
+
+#[test]
+fn a_reservation_by_an_interface_without_a_key_is_not_made_for_others() {
+    // The sender's side of router 1 has a key, the other side none.
+    let mut world = World::new(1, 4, &LINE, untrusting(true));
+    world.open_links.insert(1);
+    (0..4).for_each(|node| world.start(node));
+    let (to, from) = (session(world.host(3)), sender(world.host(0)));
+    super::reserve(&mut world, 3, to, from, 50_000.0);
+    super::announce(&mut world, 0, to, 50_000.0);
+    world.run_for(Duration::from_secs(60));
+    assert!(world.towards(1, 2).is_empty());
 }

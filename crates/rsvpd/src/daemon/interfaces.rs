@@ -68,6 +68,12 @@ impl Daemon<'_> {
                 ));
             }
         }
+        if config.secret.is_none() && !self.config.trust_network {
+            (self.log)(&format!(
+                "{name}: has no key: only this host's applications are served; a router needs a \
+                 key, or --trust-network"
+            ));
+        }
         let config = interface_config(config, new, self.config.machine().limits.neighbours);
         self.machine.add_interface(id, config);
         self.interfaces.insert(name.to_owned(), new.clone());

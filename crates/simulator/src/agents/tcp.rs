@@ -189,6 +189,13 @@ impl Tcp {
         self.controller.window().whole_packets().min(self.settings.receive_window)
     }
 
+    /// Whether an ACK lets the window grow. Beyond the receive window it never does: a reduction
+    /// starts from what may be in flight (RFC 5681, section 3.1, the note on equation 4).
+    fn may_grow(&self) -> bool {
+        let is_open = self.controller.window().whole_packets() < self.settings.receive_window;
+        is_open && (self.window_limited || self.settings.grow_when_application_limited)
+    }
+
     fn restart_after_idleness(&mut self, now: Time) {
         let idle = self.settings.idle_restart
             && self.recovery.outstanding() == 0
@@ -276,7 +283,7 @@ impl Tcp {
             next: self.recovery.next(),
             in_flight: self.recovery.in_flight() as f64,
             in_recovery: in_recovery_before || outcome.lost.is_some() || !outcome.advanced,
-            window_limited: self.window_limited || self.settings.grow_when_application_limited,
+            window_limited: self.may_grow(),
         });
         if let Some(lost) = outcome.lost {
             self.timed = None;

@@ -123,8 +123,8 @@ impl Pair {
     fn rules(&self) -> &'static [(&'static str, Rule)] {
         match self.script {
             "single.tcl" | "steady.tcl" | "switched.tcl" => ONE_FLOW,
-            "two.tcl" => TWO_FLOWS,
-            "many.tcl" => MANY_FLOWS,
+            "two.tcl" | "two_switched.tcl" => TWO_FLOWS,
+            "many.tcl" | "many_switched.tcl" => MANY_FLOWS,
             _ if self.scenario.split(' ').nth(3) == Some("0") => SPACED,
             _ => SPACED_BESIDE_TCP,
         }

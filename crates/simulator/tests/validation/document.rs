@@ -13,13 +13,16 @@ const UNEXPLAINED_END: &str = "<!-- end of unexplained -->\n";
 const TABLES: &str = "<!-- tables: generated -->\n";
 const WRITE: &str = "ONTEMPO_WRITE_VALIDATION";
 
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("single.tcl", "One flow"),
     ("steady.tcl", "One flow past its start"),
     ("switched.tcl", "One flow, with a switch of ns-2 set"),
     ("two.tcl", "Two flows"),
+    ("two_switched.tcl", "Two flows whose slow start ends early"),
     ("many.tcl", "Many flows"),
+    ("many_switched.tcl", "Many flows whose slow start ends early"),
     ("spacing.tcl", "Evenly spaced packets"),
+    ("spacing_apart.tcl", "Evenly spaced packets beside TCP flows of different round trips"),
 ];
 
 fn path() -> PathBuf {

@@ -73,6 +73,12 @@ fn one_flow_with_a_switch_of_ns2_set_agrees_with_ns2() {
 }
 
 #[test]
+fn flows_whose_slow_start_ends_early_agree_with_ns2() {
+    assert_agreement("two_switched.tcl");
+    assert_agreement("many_switched.tcl");
+}
+
+#[test]
 fn two_flows_agree_with_ns2() {
     assert_agreement("two.tcl");
 }
@@ -85,6 +91,7 @@ fn many_flows_agree_with_ns2() {
 #[test]
 fn evenly_spaced_packets_agree_with_ns2() {
     assert_agreement("spacing.tcl");
+    assert_agreement("spacing_apart.tcl");
 }
 
 #[test]

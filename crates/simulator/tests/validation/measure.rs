@@ -18,11 +18,13 @@ pub(crate) fn run(run: &Run) -> Numbers {
     let simulation = Simulation::new(&parsed, seed).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let results = simulation.run(&Control::default()).expect("nobody cancels");
     let flows = Flows::of(&results);
-    let mut numbers =
-        queue(&results, if run.script == "spacing.tcl" { "mid -> sink" } else { "bottleneck" });
+    let mut numbers = queue(
+        &results,
+        if run.script.starts_with("spacing") { "mid -> sink" } else { "bottleneck" },
+    );
     match run.script {
-        "many.tcl" => numbers.extend(flows.together()),
-        "spacing.tcl" => numbers.extend(flows.spacing()),
+        "many.tcl" | "many_switched.tcl" => numbers.extend(flows.together()),
+        "spacing.tcl" | "spacing_apart.tcl" => numbers.extend(flows.spacing()),
         _ => numbers.extend(flows.apart()),
     }
     numbers

@@ -20,7 +20,8 @@ impl Run {
     /// The seed for delays and start times, if any.
     pub(crate) fn seed(&self) -> Option<&'static str> {
         match (self.script, self.arguments.as_slice()) {
-            ("many.tcl", [.., seed]) | ("spacing.tcl", [_, _, _, _, _, seed, ..]) => Some(seed),
+            ("many.tcl" | "many_switched.tcl", [.., seed])
+            | ("spacing.tcl" | "spacing_apart.tcl", [_, _, _, _, _, seed, ..]) => Some(seed),
             _ => None,
         }
     }
@@ -29,14 +30,15 @@ impl Run {
     /// start time of the second of two flows, and the fractional milliseconds of the delay.
     pub(crate) fn scenario(&self) -> String {
         let shared = match self.script {
-            "many.tcl" => self.arguments.len() - 1,
+            "many.tcl" | "many_switched.tcl" => self.arguments.len() - 1,
             "two.tcl" => 7,
-            "spacing.tcl" => 5,
+            "two_switched.tcl" => 8,
+            "spacing.tcl" | "spacing_apart.tcl" => 5,
             _ => self.arguments.len(),
         };
         let shared =
             self.arguments[..shared].iter().map(|argument| match argument.split_once('.') {
-                Some((whole, _fraction)) if self.script == "two.tcl" => format!("{whole}.xx"),
+                Some((whole, _fraction)) if self.script.starts_with("two") => format!("{whole}.xx"),
                 _ => (*argument).to_owned(),
             });
         let mut scenario = format!("{} {}", self.script, shared.collect::<Vec<_>>().join(" "));

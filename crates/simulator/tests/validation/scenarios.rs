@@ -16,7 +16,7 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
     match (script, arguments) {
         ("single.tcl", arguments) => one_flow(arguments, ""),
         ("switched.tcl", ["ssthresh_", packets, rest @ ..]) => {
-            one_flow(rest, &format!(r#", initial-ssthresh = "{packets} packets""#))
+            one_flow(rest, &slow_start_until(packets))
         }
         // ontempo has no such switch: it behaves as ns-2 with the switch on.
         ("switched.tcl", ["LimTransmitFix_", "1", rest @ ..]) => one_flow(rest, ""),
@@ -24,32 +24,19 @@ pub(crate) fn scenario(script: &str, arguments: &[&str]) -> String {
             let whole = [*variant, *sink, *rate, *delay, *buffer, *seconds];
             scenario("single.tcl", &whole) + &format!("[measure]\nfrom = \"{from} s\"\n")
         }
-        ("two.tcl", [first, second, rate, delay1, delay2, buffer, seconds, rest @ ..]) => {
-            let start2 = rest.first().unwrap_or(&"0.2");
-            let links = [
-                link("left", "right", rate, "1", &drop_tail(buffer)),
-                link("a1", "left", "1000", delay1, ""),
-                link("right", "b1", "1000", "1", ""),
-                link("a2", "left", "1000", delay2, ""),
-                link("right", "b2", "1000", "1", ""),
-            ];
-            graph(seconds, &links)
-                + &ftp("flow1", ("a1", "b1"), &tcp(first, "Sack1", ""), r#""100 ms""#)
-                + &ftp(
-                    "flow2",
-                    ("a2", "b2"),
-                    &tcp(second, "Sack1", ""),
-                    &format!(r#""{start2} s""#),
-                )
-        }
-        ("many.tcl", [variant, sink, count, rate, buffer, queue, seconds, _seed]) => {
-            many((variant, sink, count), rate, &queue_of(queue, buffer), seconds)
-        }
-        ("spacing.tcl", [senders, spacing, tcps, window, seconds, rest @ ..]) => {
+        ("two.tcl", arguments) => two_flows(arguments, ""),
+        ("two_switched.tcl", [packets, rest @ ..]) => two_flows(rest, &slow_start_until(packets)),
+        ("many.tcl", arguments) => many(arguments, ""),
+        ("many_switched.tcl", [packets, rest @ ..]) => many(rest, &slow_start_until(packets)),
+        (
+            "spacing.tcl" | "spacing_apart.tcl",
+            [senders, spacing, tcps, window, seconds, rest @ ..],
+        ) => {
             let count = |word: &str| word.parse().expect("a count");
             let starts = spacing_starts(rest.first().unwrap_or(&"7"));
             let times = (*seconds, *rest.get(1).unwrap_or(&"40"));
-            evenly_spaced((count(senders), spacing), (count(tcps), window), times, &starts)
+            let apart = if script == "spacing_apart.tcl" { 0.0045 } else { 0.0 };
+            evenly_spaced((count(senders), spacing), (count(tcps), window, apart), times, &starts)
         }
         _ => panic!("no scenario for {script} {arguments:?}"),
     }
@@ -68,14 +55,36 @@ fn one_flow(arguments: &[&str], more: &str) -> String {
     graph(seconds, &links) + &ftp("flow", ("a", "b"), &tcp(variant, sink, more), r#""0 s""#)
 }
 
-/// Many flows; access delays and start times are drawn by the run's seed.
-fn many(
-    (variant, sink, count): (&str, &str, &str),
-    rate: &str,
-    queue: &str,
-    seconds: &str,
-) -> String {
-    let transport = tcp(variant, sink, "");
+fn slow_start_until(packets: &str) -> String {
+    format!(r#", initial-ssthresh = "{packets} packets""#)
+}
+
+/// Two flows whose senders have the fields `more` besides their variants'.
+fn two_flows(arguments: &[&str], more: &str) -> String {
+    let [first, second, rate, delay1, delay2, buffer, seconds, rest @ ..] = arguments else {
+        panic!("no two flows of {arguments:?}");
+    };
+    let start2 = rest.first().unwrap_or(&"0.2");
+    let links = [
+        link("left", "right", rate, "1", &drop_tail(buffer)),
+        link("a1", "left", "1000", delay1, ""),
+        link("right", "b1", "1000", "1", ""),
+        link("a2", "left", "1000", delay2, ""),
+        link("right", "b2", "1000", "1", ""),
+    ];
+    let start2 = format!(r#""{start2} s""#);
+    graph(seconds, &links)
+        + &ftp("flow1", ("a1", "b1"), &tcp(first, "Sack1", more), r#""100 ms""#)
+        + &ftp("flow2", ("a2", "b2"), &tcp(second, "Sack1", more), &start2)
+}
+
+/// Many flows whose senders have the fields `more` besides their variants'; access delays and
+/// start times are drawn by the run's seed.
+fn many(arguments: &[&str], more: &str) -> String {
+    let [variant, sink, count, rate, buffer, queue, seconds, _seed] = arguments else {
+        panic!("no flows of {arguments:?}");
+    };
+    let (transport, queue) = (tcp(variant, sink, more), queue_of(queue, buffer));
     format!(
         r#"duration = "{seconds} s"
 [topology]
@@ -99,11 +108,11 @@ start = {{ low = "0 s", high = "1 s" }}
     )
 }
 
-/// Senders of evenly spaced packets and TCP flows, each with its own access link. They
-/// start at ns-2's start times.
+/// Senders of evenly spaced packets and TCP flows, each with its own access link; the delays of the
+/// TCPs' links lie `apart` milliseconds from each other. They start at ns-2's start times.
 fn evenly_spaced(
     (senders, spacing): (usize, &str),
-    (tcps, window): (usize, &str),
+    (tcps, window, apart): (usize, &str, f64),
     (seconds, delay): (&str, &str),
     starts: &[f64],
 ) -> String {
@@ -125,7 +134,8 @@ start = {}
         );
     }
     for (place, name) in (0..tcps).map(|i| format!("tcp{i}")).enumerate() {
-        links.push(link(&name, "mid", "100", "2", ""));
+        let delay = 2.0 + apart * (place as f64 + 0.5);
+        links.push(link(&name, "mid", "100", &format!("{delay:.5}"), ""));
         let more = format!(r#", packet = "1400 bytes", receive-window = "{window} packets""#);
         let transport = tcp("Sack1", "Sack1", &more);
         flows += &ftp(&name, (&name, "sink"), &transport, &at(senders + place));

@@ -189,6 +189,13 @@ impl<C: CongestionControl> Adapter<C> {
         self.packets(self.bytes_in_flight)
     }
 
+    /// Whether an ACK of so many bytes may let the window grow (RFC 9002, section 7.8): what was in
+    /// flight used more than half of it, as Linux asks of a flow that sends in bursts
+    /// (`tcp_is_cwnd_limited`), or all of it.
+    fn window_limited(&self, app_limited: bool, acked: u64) -> bool {
+        !app_limited || 2 * (self.bytes_in_flight + acked) > self.window_bytes()
+    }
+
     /// At least two packets (RFC 9002, section 7.2): with one, the stack was observed to send only
     /// probes for ever.
     fn window_bytes(&self) -> u64 {
@@ -336,6 +343,7 @@ where
         }
         self.timed_out = false;
         self.highest_acked = self.highest_acked.max(acked.largest.number);
+        let window_limited = self.window_limited(app_limited, acked.bytes);
         self.controller.on_ack(&Ack {
             now,
             packets: self.packets(acked.bytes),
@@ -345,7 +353,7 @@ where
             next: self.next,
             in_flight: self.in_flight(),
             in_recovery: self.in_recovery(now),
-            window_limited: !app_limited,
+            window_limited,
         });
         self.record(now);
     }

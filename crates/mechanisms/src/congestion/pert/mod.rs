@@ -231,6 +231,9 @@ impl CongestionControl for Pert {
             self.adapt(ack, queueing);
         }
         if self.cwnd < self.ssthresh {
+            if !ack.window_limited {
+                return;
+            }
             self.cwnd += match self.parameters.slow_start {
                 AckCounting::Acks => 1.0,
                 AckCounting::Packets => ack.packets,
@@ -240,7 +243,9 @@ impl CongestionControl for Pert {
         if queueing.is_some_and(|queueing| self.responds_early(ack, queueing)) {
             return;
         }
-        self.cwnd += self.alpha * ack.packets / self.cwnd;
+        if ack.window_limited {
+            self.cwnd += self.alpha * ack.packets / self.cwnd;
+        }
     }
 
     fn on_loss(&mut self, loss: &Loss) {

@@ -36,4 +36,12 @@ done
 one switched.tcl LimTransmitFix_ 1 Sack1 Sack1 100 38 400 100
 for v in Newreno cubic; do for b in 25 50 100; do one switched.tcl ssthresh_ 50 $v Sack1 10 18 $b 200; done; done
 one switched.tcl ssthresh_ 900 cubic Sack1 100 38 400 100
+for s in 0.2 0.17 0.31 0.48 0.63 0.79 0.94 1.11 1.27 1.42 1.58; do
+  one two_switched.tcl 100 cubic Sack1 50 28 28 375 300 $s; one two_switched.tcl 100 cubic cubic 50 28 58 375 300 $s
+done
+for d in 58.01 58.02 58.03 58.04 58.05 58.06 58.07; do one two_switched.tcl 100 cubic cubic 50 28 $d 375 300; done
+for s in 1 2 3 4 5; do one many_switched.tcl 8 cubic Sack1 25 25 150 DropTail 200 $s; done
+for a in "2000 16 800" "5000 16 800" "1500 16 20"; do
+  for s in 1 2 3 4 5 7; do one spacing_apart.tcl 16 $a 100 $s; done
+done
 one starts.tcl

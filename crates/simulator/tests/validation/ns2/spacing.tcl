@@ -14,7 +14,7 @@ for {set i 0} {$i<$k} {incr i} {
   $ns at [$rng uniform 0 0.1] "$c($i) start"
 }
 for {set i 0} {$i<$m} {incr i} {
-  set a [$ns node]; $ns duplex-link $a $mid 100Mb 2ms DropTail; $ns queue-limit $a $mid 100000
+  set a [$ns node]; $ns duplex-link $a $mid 100Mb [expr {[info exists apart] ? 2+0.0045*($i+0.5) : 2}]ms DropTail; $ns queue-limit $a $mid 100000
   lassign [pair $a $sink Sack1 Sack1] t($i) s($i); $t($i) set packetSize_ 1360; $t($i) set window_ $win
   set f($i) [new Application/FTP]; $f($i) attach-agent $t($i); $ns at [$rng uniform 0 0.1] "$f($i) start"
 }

@@ -11,7 +11,7 @@ foreach i {1 2} {
   set a [$ns node]; set b [$ns node]
   $ns duplex-link $a $l 1000Mb [set d$i]ms DropTail; $ns duplex-link $r $b 1000Mb 1ms DropTail; $ns queue-limit $a $l 100000
   lassign [pair $a $b [set v$i] Sack1] t$i k$i
-  set f$i [new Application/FTP]; [set f$i] attach-agent [set t$i]; $ns at [set start$i] "[set f$i] start"
+  set f$i [new Application/FTP]; [set f$i] attach-agent [set t$i]; begin [set f$i] [set t$i] [set v$i] [set start$i]
 }
 $ns at $dur {report_tcp flow1 $t1 $dur; report_tcp flow2 $t2 $dur; report_queue $q $dur; exit 0}
 $ns run

@@ -1,20 +1,15 @@
-//! Writes the manual pages and the shell completions of `ontempo`, from the definition of its
-//! command line: `cargo run --example manual -- FOLDER`. `make dist` packs them.
+//! `ontempo manual`: the manual pages and the shell completions, from the definition of the command
+//! line.
 
-// The program's own definition; what reads the arguments is not part of it.
-#[allow(dead_code, unused_imports)]
-#[path = "../src/arguments/mod.rs"]
-mod arguments;
-#[allow(dead_code)]
-#[path = "../src/seeds.rs"]
-mod seeds;
-
-use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+
+use crate::arguments::Arguments;
+use crate::failure::Failure;
 
 /// Where each shell looks for completions below `share`, and under which name.
 const COMPLETIONS: [(Shell, &str); 3] = [
@@ -23,15 +18,13 @@ const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d/ontempo.fish"),
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let folder =
-        std::env::args_os().nth(1).ok_or("name the folder for man1 and the completions")?;
-    write_manual(&PathBuf::from(folder))
+/// Writes them into `folder`, which stands for `share`.
+pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
+    write(folder).map_err(|error| Failure::Environment(format!("{}: {error}", folder.display())))
 }
 
-/// Writes `man/man1` and the completions into `folder`, which stands for `share`.
-fn write_manual(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let command = arguments::Arguments::command();
+fn write(folder: &Path) -> io::Result<()> {
+    let command = Arguments::command();
     let pages = folder.join("man/man1");
     fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(command.clone(), &pages)?;
@@ -63,8 +56,8 @@ mod tests {
     #[test]
     fn each_command_has_a_page_with_an_example_and_each_shell_its_completions() {
         let folder = std::env::temp_dir().join(format!("ontempo-manual-{}", std::process::id()));
-        write_manual(&folder).unwrap();
-        let expected = pages(&arguments::Arguments::command(), "");
+        write(&folder).unwrap();
+        let expected = pages(&Arguments::command(), "");
         assert!(expected.len() > 30, "{expected:?}");
         for page in &expected {
             let text = fs::read_to_string(folder.join("man/man1").join(page)).unwrap();
