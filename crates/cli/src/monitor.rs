@@ -95,7 +95,7 @@ fn sockets_table(sockets: &[Collected]) -> String {
 pub(crate) fn reserved(reservation: Reservation, reason: &str) -> String {
     let state = match reservation {
         Reservation::None => "no",
-        Reservation::Requested => "asked",
+        Reservation::Requested => "requested",
         Reservation::ControlledLoad => "controlled load",
         Reservation::Guaranteed => "guaranteed",
         Reservation::Refused => "refused",

@@ -208,8 +208,8 @@ impl AdaptiveAck {
         if self.held >= self.packets_per_ack() {
             return AckDecision::SendNow;
         }
-        let patience = now + interval.mul_f64(self.parameters.tolerance);
-        let deadline = patience.min(self.held_since + self.parameters.longest_hold);
+        let tolerated = now + interval.mul_f64(self.parameters.tolerance);
+        let deadline = tolerated.min(self.held_since + self.parameters.longest_hold);
         if deadline <= now { AckDecision::SendNow } else { AckDecision::HoldUntil(deadline) }
     }
 

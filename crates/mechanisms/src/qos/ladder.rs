@@ -20,8 +20,8 @@ pub enum Step {
 pub struct Ladder {
     rungs: usize,
     rung: usize,
-    patience: Duration,
-    calm: Duration,
+    step_down_after: Duration,
+    step_up_after: Duration,
     doubled: u32,
     since: Option<Time>,
     violated: bool,
@@ -32,13 +32,13 @@ impl Ladder {
     const MAX_DOUBLED: u32 = 4;
 
     /// A ladder of so many `rungs` (one at least) that begins at the best: a step down after a
-    /// violation of `patience`, a step up after `calm` without one.
-    pub fn new(rungs: usize, patience: Duration, calm: Duration) -> Self {
+    /// violation of `step_down_after`, a step up after `step_up_after` without one.
+    pub fn new(rungs: usize, step_down_after: Duration, step_up_after: Duration) -> Self {
         Self {
             rungs: rungs.max(1),
             rung: 0,
-            patience,
-            calm,
+            step_down_after,
+            step_up_after,
             doubled: 0,
             since: None,
             violated: false,
@@ -57,7 +57,7 @@ impl Ladder {
             (self.violated, self.since) = (violated, Some(now));
         }
         let lasted = now.since(self.since?);
-        if violated && lasted >= self.patience && self.rung + 1 < self.rungs {
+        if violated && lasted >= self.step_down_after && self.rung + 1 < self.rungs {
             if self.tried_up {
                 self.doubled = (self.doubled + 1).min(Self::MAX_DOUBLED);
             }
@@ -66,8 +66,9 @@ impl Ladder {
             self.since = Some(now);
             return Some(Step::Down(self.rung));
         }
-        let calm = Duration::from_nanos(self.calm.as_nanos().saturating_mul(1 << self.doubled));
-        if !violated && lasted >= calm {
+        let step_up_after =
+            Duration::from_nanos(self.step_up_after.as_nanos().saturating_mul(1 << self.doubled));
+        if !violated && lasted >= step_up_after {
             if self.tried_up {
                 // The last step up has held.
                 self.doubled = 0;
