@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, Notice, Question, Reply, Request, line};
 
 /// The daemon answers at once; one that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest line from the daemon: the status of 20,000 sessions and more.
 const MAX_REPLY: usize = 64 << 20;
 
@@ -60,7 +60,7 @@ impl Client {
     /// Where no process listens there, or this user may not.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { stream, received: Vec::new(), events: VecDeque::new(), last: 0 })
     }
 
@@ -72,7 +72,7 @@ impl Client {
         self.last += 1;
         let asked = self.last;
         self.stream.write_all(&line(&Question { id: asked, request }))?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match self.reply(Some(until))? {
                 None => return Err(io::Error::from(ErrorKind::TimedOut).into()),
