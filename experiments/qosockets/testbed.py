@@ -213,7 +213,11 @@ class Testbed:
     def start_daemon(self, node: str) -> None:
         """Start a node's RSVP daemon, and wait until it serves."""
         config = self.folder / f"{node}.toml"
-        lines = [f'socket = "{self.socket(node)}"', f'refresh = "{REFRESH}"', "trust-network = true"]
+        lines = [
+            f'socket = "{self.socket(node)}"',
+            f'refresh = "{REFRESH}"',
+            "trust-network = true",
+        ]
         for interface, rate in INTERFACES[node].items():
             lines += [f"[interfaces.{interface}]", f'rate = "{rate}"']
         config.write_text("\n".join(lines) + "\n", "utf-8")

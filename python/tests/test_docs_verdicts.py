@@ -29,7 +29,8 @@ def verdicts() -> dict[str, str]:
 
 @pytest.mark.parametrize("paper", COLUMNS)
 def test_a_page_shows_the_current_verdicts(paper: str) -> None:
-    current, head, shown = verdicts(), [], {}
+    current, shown = verdicts(), dict[str, str]()
+    head: list[str] = []
     for line in (ROOT / f"docs/experiments-{paper}.md").read_text("utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else []
         head = (head or cells) if cells else []

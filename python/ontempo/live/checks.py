@@ -78,16 +78,3 @@ def parameter_texts(parameters: Mapping[str, str | float | bool]) -> dict[str, s
             raise TypeError(f"{what}: a text, a number, or true or false")
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
-
-
-_COUNTS = (
-    "initial_window",
-    "send_units",
-    "send_bytes",
-    "receive_flows",
-    "receive_units",
-    "receive_bytes",
-    "max_unit_bytes",
-    "connections",
-    "half_open",
-)

@@ -122,5 +122,20 @@ class Options:
         for name in ("congestion", "acknowledge", "dscp"):
             if not isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is {getattr(self, name)!r}: a text")
-        object.__setattr__(self, "congestion_parameters", parameter_texts(self.congestion_parameters))
+        object.__setattr__(
+            self, "congestion_parameters", parameter_texts(self.congestion_parameters)
+        )
         check_options(self)
+
+
+_COUNTS = (
+    "initial_window",
+    "send_units",
+    "send_bytes",
+    "receive_flows",
+    "receive_units",
+    "receive_bytes",
+    "max_unit_bytes",
+    "connections",
+    "half_open",
+)
