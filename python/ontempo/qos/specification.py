@@ -120,8 +120,8 @@ class QosOptions:
     the agreed specification."""
     congestion: str | None = None
     """The congestion control of what this end sends over QUIC: ``pert``, ``cubic``, ``newreno``,
-    ``reno``, ``vegas``, ``bbr``, ``psp`` or ``psp-damped``; by default ``pert``. Over TCP the kernel
-    chooses it and UDP has none: one that is given there is a `ValueError`."""
+    ``reno``, ``vegas``, ``bbr``, ``psp`` or ``psp-damped``; by default ``pert``. Over TCP the
+    kernel chooses it and UDP has none: one that is given there is a `ValueError`."""
     congestion_parameters: Mapping[str, str | float | bool] = field(
         default_factory=dict, hash=False
     )
