@@ -64,6 +64,10 @@ bench: machine ## Measure speed beside ns-2, cost with many flows, memory.
 bench-emulator: machine ## Measure how exact the emulated network is, as root.
 	cargo bench $(FEATURES) -p ontempo-cli --bench accuracy
 
+.PHONY: soak
+soak: machine ## Watch memory and descriptors under load for 30 minutes, as root.
+	cargo bench $(FEATURES) --workspace --bench soak
+
 .PHONY: bench-delivery
 bench-delivery: machine ## Measure delivery beside quinn and TCP, and the UDP driver.
 	cargo bench -p ontempo-transport --bench deliver

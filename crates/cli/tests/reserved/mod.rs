@@ -194,6 +194,11 @@ impl Network {
         wait_until("a daemon", || Client::connect(self.socket(node).as_ref()).is_ok());
     }
 
+    /// The process of a node's daemon.
+    pub(crate) fn process(&self, node: &str) -> u32 {
+        self.daemons.iter().find(|(of, _)| *of == node).expect("it runs").1.id()
+    }
+
     fn log_path(&self, node: &str) -> std::path::PathBuf {
         self.place.path(&format!("{node}.log"))
     }
