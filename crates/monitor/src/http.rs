@@ -297,8 +297,13 @@ mod tests {
     #[test]
     fn a_host_ends_its_own_oldest_connection_and_only_then_others() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            drop(listener.accept().unwrap());
+            stream
+        };
         let client = |host: u8| Client {
-            stream: TcpStream::connect(listener.local_addr().unwrap()).unwrap(),
+            stream: connect(),
             host: [192, 0, 2, host].into(),
             until: Instant::now(),
             stage: Stage::Reading(Vec::new()),

@@ -477,6 +477,23 @@ fn a_report_of_what_was_never_sent_is_ignored() {
 }
 
 #[test]
+fn a_time_stamp_from_before_the_handshake_is_no_round_trip() {
+    let mut sender = Sender::new(SenderOptions::to(address(RECEIVER)), 4);
+    let mut now = Time::from_secs_f64(1e6);
+    sender.poll_transmit(now, &mut Vec::new());
+    let mut answer = |stamp: u64, message: fn(u64) -> Message<'static>| {
+        now += Duration::from_millis(5);
+        let bytes = written(4, &message(stamp));
+        sender.handle(now, Datagram { received: now, ..datagram(address(RECEIVER), &bytes) });
+        sender.base_rtt()
+    };
+    let challenge = |stamp| Message::Challenge { stamp, cookie: [0; 16] };
+    assert_eq!(answer(0, challenge), None, "the sender would wait for days");
+    assert_eq!(answer(1_000_000_000_000_000, challenge), Some(Duration::from_millis(10)));
+    assert_eq!(answer(7, |stamp| Message::Accept { stamp }), Some(Duration::from_millis(10)));
+}
+
+#[test]
 fn whatever_the_network_does_a_probe_ends_and_counts_no_packet_twice() {
     for seed in 0..2_000 {
         let mut random = RandomStream::new(seed, "mischief");

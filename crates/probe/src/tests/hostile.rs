@@ -252,6 +252,9 @@ fn run(seed: u64, probe: &mut Probe, peer: &mut Hostile, limit: Duration) -> Dur
             probe.handle_timeout(now);
             assert!(probe.next_timeout() > now, "seed {seed}: its timer spins");
         }
+        if probe.is_finished() {
+            break;
+        }
         buffer.clear();
         let next = match probe.poll_transmit(now, &mut buffer) {
             Next::Transmit(transmit) => {
