@@ -207,15 +207,20 @@ impl Source for SnmpSource<'_> {
         let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
         for one in current(self.sockets).iter() {
             let before = notified.get(&one.index).copied().unwrap_or(0);
-            let new = one.socket.violations.iter().filter(|found| found.number > before);
+            let mut last = before;
             let of_user = of_users.entry(one.user).or_default();
-            let left = (MAX_NOTIFICATIONS_PER_USER - *of_user)
-                .min(MAX_NOTIFICATIONS - notifications.len());
-            let made = notifications.len();
-            notifications.extend(new.take(left).map(|found| notification(one, found)));
-            *of_user += notifications.len() - made;
-            let last = one.socket.violations.last().map_or(before, |found| found.number);
-            self.notified.insert(one.index, last.max(before));
+            for found in one.socket.violations.iter().filter(|found| found.number > before) {
+                // The others follow in the next turns, as long as the report has them.
+                if *of_user >= MAX_NOTIFICATIONS_PER_USER
+                    || notifications.len() >= MAX_NOTIFICATIONS
+                {
+                    break;
+                }
+                *of_user += 1;
+                last = found.number;
+                notifications.push(notification(one, found));
+            }
+            self.notified.insert(one.index, last);
         }
         notifications
     }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant};
 
 use ontempo_foundation::printable;
 use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role};
@@ -14,6 +14,9 @@ use crate::arguments::Monitor;
 use crate::failure::Failure;
 use crate::output::{emit, emit_on_clear_terminal, table, write_stderr};
 use crate::signals::stop_flag;
+
+/// How often the stop flag is read.
+const POLL_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
 pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
     let is_interactive = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
@@ -36,8 +39,10 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
         if !repeat || stopped.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // A signal takes effect after at most one interval.
-        std::thread::sleep(every);
+        let shown = Instant::now();
+        while shown.elapsed() < every && !stopped.load(Ordering::Relaxed) {
+            std::thread::sleep(every.saturating_sub(shown.elapsed()).min(POLL_INTERVAL));
+        }
     }
 }
 

@@ -154,7 +154,8 @@ impl Reading {
 /// Reads what the processes of a host publish. It writes and removes nothing.
 #[derive(Debug, Default)]
 pub struct Collector {
-    indexes: Numbers<(u32, u32)>,
+    /// By process, its start and the socket's number there.
+    indexes: Numbers<(u32, u64, u32)>,
 }
 
 impl Collector {
@@ -201,14 +202,17 @@ impl Collector {
     }
 
     fn numbered(&mut self, reports: impl Iterator<Item = (u32, ProcessReport)>) -> Vec<Collected> {
-        let sockets: Vec<_> = reports
-            .flat_map(|(user, report)| {
-                report.sockets.into_iter().map(move |socket| (report.process, user, socket))
+        let (keys, sockets): (Vec<_>, Vec<_>) = reports
+            .flat_map(|(user, ProcessReport { process, started, sockets })| {
+                let of_process = move |socket: SocketReport| {
+                    ((process, started, socket.id), (process, user, socket))
+                };
+                sockets.into_iter().map(of_process)
             })
-            .collect();
-        let indexes = self.indexes.look(sockets.iter().map(|(process, _, one)| (*process, one.id)));
-        let collected = indexes.into_iter().zip(sockets);
-        let mut collected: Vec<_> = collected
+            .unzip();
+        let indexes = self.indexes.look(keys).into_iter();
+        let mut collected: Vec<_> = indexes
+            .zip(sockets)
             .map(|(index, (process, user, socket))| Collected { index, process, user, socket })
             .collect();
         collected.sort_by_key(|one| one.index);
