@@ -110,6 +110,32 @@ fn a_fifo_in_a_reports_place_keeps_nobody_from_ending() {
     assert_eq!(ran.code, Some(124), "{ran:?}");
 }
 
+#[test]
+fn root_sees_the_sockets_of_another_user_in_both_folders() {
+    let Some(place) = place("reports-seen") else { return };
+    for prepare in ["true", "rm -r /run/ontempo"] {
+        let port = free_port();
+        let ran = script(
+            &place,
+            &format!(
+                "{prepare}\n\
+                 as_other=\"{AS_OTHER} env XDG_RUNTIME_DIR=/run/user/{OTHER} ./ontempo netvideo\"\n\
+                 $as_other receive --over tcp --listen 127.0.0.1:{port} >&2 &\n\
+                 until ss -tlnH | grep -q 127.0.0.1:{port}; do sleep 0.05; done\n\
+                 $as_other send 127.0.0.1:{port} --over tcp --seconds 60 >&2 &\n\
+                 for count in $(seq 1 600); do\n\
+                     ./ontempo monitor --once --json > seen\n\
+                     grep -q sender seen && grep -q receiver seen && break\n\
+                     sleep 0.05\n\
+                 done\ncat seen"
+            ),
+        );
+        let sockets = ran.succeeds().json()["sockets"].take();
+        let roles: Vec<_> = sockets.as_array().expect("a list").iter().collect();
+        assert_eq!(roles.len(), 2, "{prepare}: {ran:?}");
+    }
+}
+
 /// A process of the other user's with this report, and then `reading`.
 fn with_report_of_other(place: &Place, socket: &Value, reading: &str) -> Ran {
     let report = json!({ "process": "PROCESS", "started": "STARTED", "sockets": [socket] });

@@ -319,7 +319,7 @@ mod tests {
             (format!("{}.json", NOBODY + 1), report(NOBODY, 5), true),
             (format!("{}.json", NOBODY + 2), "{}".to_owned(), true),
             (format!("0{NOBODY}.json"), report(NOBODY, 5), true),
-            (format!(".1.json.0123456789abcdef"), report(1, alive), true),
+            (".1.json.0123456789abcdef".to_owned(), report(1, alive), true),
             ("notes.json".to_owned(), "[]".to_owned(), true),
         ] {
             fs::write(path.join(&name), text).unwrap();
