@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use ontempo_foundation::{Bytes, Duration};
+use ontempo_foundation::{Bytes, Duration, printable};
 use ontempo_mechanisms::qos::{Parameter, Specification, Turn};
 use ontempo_qos::{Delivery, Direction, Event, Events};
 use serde_json::{Value, json};
@@ -36,6 +36,8 @@ impl EventLog {
                 None => text.to_owned(),
             }
         };
+        // A peer's sentence may not begin a line of its own.
+        let line = printable(&line);
         if self.to_stderr {
             write_stderr(&line);
             return Ok(());

@@ -4,10 +4,9 @@
 mod daemon;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fmt;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,71 +14,80 @@ use std::time::{Duration, Instant};
 
 use ontempo_monitor::agentx::{self, Address, Source};
 use ontempo_monitor::mib::{Objects, Oid, Value, qos::notification};
-use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, prometheus};
+use ontempo_monitor::prometheus::Page;
+use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, http, make_host_folder};
 
 use self::daemon::Daemon;
 use crate::arguments::Export;
 use crate::failure::Failure;
+use crate::limited::LineLimit;
 use crate::monitor::{folders, since_1970_ms};
 use crate::output::{emit, write_stderr};
 use crate::signals::stop_flag;
 
 /// Maximum age of collected reports; processes write theirs every 500 ms.
 const MAX_AGE: Duration = Duration::from_millis(250);
+/// How often the stop flag is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Lines about rejected reports, which any user can cause: at once, and then one in this time.
+const MAX_LINES: u32 = 32;
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum notifications of violations in a turn, of one user and of all: any user's report may
+/// list as many as it likes.
+const MAX_NOTIFICATIONS_PER_USER: usize = 16;
+const MAX_NOTIFICATIONS: usize = 128;
 /// Interval between attempts to connect to the master agent.
 const RETRY: Duration = Duration::from_secs(2);
 
 pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
     let has_folder = arguments.folder.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some();
     if !has_folder && rustix::process::geteuid().is_root() {
-        make_shared(Path::new(HOST_FOLDER))?;
+        make_host_folder()
+            .map_err(|error| Failure::Environment(format!("cannot create {error}")))?;
     }
     let stopped = stop_flag()?;
     let listener = arguments.prometheus.map(listen).transpose()?;
     let sockets = Mutex::new(Sockets::new(arguments.folder.clone()));
     thread::scope(|scope| {
         if let Some(listener) = &listener {
-            scope.spawn(|| serve_pages(listener, &sockets, &stopped));
+            scope.spawn(|| {
+                if let Err(error) = http::serve(listener, &stopped, pages(&sockets)) {
+                    write_stderr(&format!("Prometheus: {error}"));
+                }
+            });
         }
         if let Some(address) = &arguments.agentx {
             let daemon = Daemon::new(arguments.rsvp.as_deref());
             serve_snmp(address, SnmpSource::new(&sockets, daemon, &stopped));
         }
         while !stopped.load(Ordering::Relaxed) {
-            thread::sleep(MAX_AGE);
+            thread::sleep(POLL_INTERVAL);
         }
     });
     Ok(())
 }
 
-/// Creates a folder where all users may write and remove their own files (sticky bit).
-fn make_shared(folder: &Path) -> Result<(), Failure> {
-    let made = fs::create_dir_all(folder)
-        .and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(0o1777)));
-    made.map_err(|error| {
-        Failure::Environment(format!("cannot create the folder {}: {error}", folder.display()))
-    })
-}
-
 fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let failed = |error| Failure::Environment(format!("cannot listen on {address}: {error}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     emit(&format!("Prometheus: http://{local}/metrics"))?;
     Ok(listener)
 }
 
-fn serve_pages(listener: &TcpListener, sockets: &Mutex<Sockets>, stopped: &AtomicBool) {
-    while !stopped.load(Ordering::Relaxed) {
-        let Ok((connection, _)) = listener.accept() else {
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        let page = || prometheus::text(current(sockets).to_vec());
-        // The client has closed the connection.
-        let _ =
-            connection.set_nonblocking(false).and_then(|()| prometheus::answer(connection, page));
+/// The page of the sockets as they are now; made anew only when they have been collected anew.
+fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
+    let mut made: Option<(Arc<Vec<Collected>>, Page)> = None;
+    move || {
+        let now = current(sockets);
+        if let Some((of, page)) = &made
+            && Arc::ptr_eq(of, &now)
+        {
+            return Ok(page.clone());
+        }
+        let page = Page::of(now.to_vec())?;
+        made = Some((now, page.clone()));
+        Ok(page)
     }
 }
 
@@ -89,11 +97,18 @@ struct Sockets {
     collector: Collector,
     collected: Arc<Vec<Collected>>,
     collected_at: Option<Instant>,
+    lines: LineLimit,
 }
 
 impl Sockets {
     fn new(folder: Option<PathBuf>) -> Self {
-        Self { folder, collector: Collector::new(), collected: Arc::default(), collected_at: None }
+        Self {
+            folder,
+            collector: Collector::new(),
+            collected: Arc::default(),
+            collected_at: None,
+            lines: LineLimit::new(Instant::now(), MAX_LINES, LINE_INTERVAL),
+        }
     }
 }
 
@@ -104,9 +119,17 @@ fn current(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
     if known.collected_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
         let folders = folders(known.folder.as_ref());
         let (collected, skipped) = known.collector.collect(&folders);
-        skipped.iter().for_each(|one| write_stderr(&one.to_string()));
+        let now = Instant::now();
+        for one in skipped {
+            if known.lines.allows(now) {
+                write_stderr(&one.to_string());
+            }
+        }
+        if let Some(count) = known.lines.not_shown(now) {
+            write_stderr(&format!("{count} more times, a report was not shown"));
+        }
         known.collected = Arc::new(collected);
-        known.collected_at = Some(Instant::now());
+        known.collected_at = Some(now);
     }
     Arc::clone(&known.collected)
 }
@@ -124,7 +147,7 @@ fn serve_snmp(address: &Address, mut source: SnmpSource<'_>) {
         source.served = false;
         let wait = Instant::now();
         while wait.elapsed() < RETRY && !source.stopped() {
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -181,12 +204,23 @@ impl Source for SnmpSource<'_> {
     fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
         let notified = std::mem::take(&mut self.notified);
         let mut notifications = Vec::new();
+        let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
         for one in current(self.sockets).iter() {
             let before = notified.get(&one.index).copied().unwrap_or(0);
-            let new = one.socket.violations.iter().filter(|found| found.number > before);
-            notifications.extend(new.map(|found| notification(one, found)));
-            let last = one.socket.violations.last().map_or(before, |found| found.number);
-            self.notified.insert(one.index, last.max(before));
+            let mut last = before;
+            let of_user = of_users.entry(one.user).or_default();
+            for found in one.socket.violations.iter().filter(|found| found.number > before) {
+                // The others follow in the next turns, as long as the report has them.
+                if *of_user >= MAX_NOTIFICATIONS_PER_USER
+                    || notifications.len() >= MAX_NOTIFICATIONS
+                {
+                    break;
+                }
+                *of_user += 1;
+                last = found.number;
+                notifications.push(notification(one, found));
+            }
+            self.notified.insert(one.index, last);
         }
         notifications
     }

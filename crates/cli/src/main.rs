@@ -12,6 +12,7 @@ mod export;
 mod failure;
 mod gateway;
 mod kernel;
+mod limited;
 mod manifest;
 mod manual;
 mod monitor;

@@ -3,19 +3,20 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant};
 
-use ontempo_monitor::{Collected, Collector, Reservation, Role, folders_to_collect};
+use ontempo_foundation::printable;
+use ontempo_monitor::{Collected, Collector, ReportFolder, Reservation, Role};
 use ontempo_udp::Clock;
 use serde_json::json;
 
 use crate::arguments::Monitor;
 use crate::failure::Failure;
-use crate::output::{emit, table, write_stderr};
+use crate::output::{emit, emit_on_clear_terminal, table, write_stderr};
 use crate::signals::stop_flag;
 
-/// Clears the terminal and moves the cursor to the top left.
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+/// How often the stop flag is read.
+const POLL_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
 pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
     let is_interactive = !arguments.json && !arguments.once && std::io::stdout().is_terminal();
@@ -29,19 +30,19 @@ pub(crate) fn monitor(arguments: &Monitor) -> Result<(), Failure> {
             emit(
                 &json!({ "sockets": sockets.iter().map(to_json).collect::<Vec<_>>() }).to_string(),
             )?;
+        } else if is_interactive {
+            emit_on_clear_terminal(&sockets_table(&sockets))?;
         } else {
-            emit(&format!(
-                "{}{}",
-                if is_interactive { CLEAR } else { "" },
-                sockets_table(&sockets)
-            ))?;
+            emit(&sockets_table(&sockets))?;
         }
         skipped.iter().for_each(|one| write_stderr(&one.to_string()));
         if !repeat || stopped.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // A signal takes effect after at most one interval.
-        std::thread::sleep(every);
+        let shown = Instant::now();
+        while shown.elapsed() < every && !stopped.load(Ordering::Relaxed) {
+            std::thread::sleep(every.saturating_sub(shown.elapsed()).min(POLL_INTERVAL));
+        }
     }
 }
 
@@ -51,8 +52,8 @@ pub(crate) fn since_1970_ms() -> u64 {
 }
 
 /// The folders that reports are read from.
-pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<PathBuf> {
-    only.map_or_else(folders_to_collect, |folder| vec![folder.clone()])
+pub(crate) fn folders(only: Option<&PathBuf>) -> Vec<ReportFolder> {
+    only.map_or_else(ReportFolder::to_collect, |folder| vec![ReportFolder::At(folder.clone())])
 }
 
 fn to_json(one: &Collected) -> serde_json::Value {
@@ -72,7 +73,10 @@ fn sockets_table(sockets: &[Collected]) -> String {
             Role::Sender => "to",
             Role::Receiver => "from",
         };
-        let name = if socket.name.is_empty() { String::new() } else { format!("{} ", socket.name) };
+        let mut name = printable(&socket.name).into_owned();
+        if !name.is_empty() {
+            name.push(' ');
+        }
         let milliseconds = |seconds: Option<f64>| {
             seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{:.2} ms", seconds * 1e3))
         };
@@ -101,7 +105,7 @@ pub(crate) fn reserved(reservation: Reservation, reason: &str) -> String {
         Reservation::Refused => "refused",
         Reservation::Lost => "lost",
     };
-    if reason.is_empty() { state.to_owned() } else { format!("{state}: {reason}") }
+    if reason.is_empty() { state.to_owned() } else { format!("{state}: {}", printable(reason)) }
 }
 
 fn violated(one: &Collected) -> String {

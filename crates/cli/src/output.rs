@@ -3,17 +3,32 @@
 use std::io::{self, Write};
 
 use comfy_table::{CellAlignment, Table, presets};
+use ontempo_foundation::printable_lines;
 use ontempo_scenario::{Origin, Problem, ScenarioError};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
 
-/// Writes `text` to standard output. A closed pipe is not an error.
+/// Clears the terminal and moves the cursor to the top left.
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Writes `text` to standard output, without a character that a terminal would obey: parts of it
+/// may come from another user or host. A closed pipe is not an error.
 pub(crate) fn emit(text: &str) -> Result<(), Failure> {
+    write_stdout("", text)
+}
+
+/// The same after clearing the terminal.
+pub(crate) fn emit_on_clear_terminal(text: &str) -> Result<(), Failure> {
+    write_stdout(CLEAR, text)
+}
+
+fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let ending = if text.ends_with('\n') { "" } else { "\n" };
-    let written = write!(out, "{text}{ending}").and_then(|()| out.flush());
+    let text = printable_lines(text);
+    let written = write!(out, "{before}{text}{ending}").and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot write to standard output: {error}")))
@@ -29,9 +44,9 @@ pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
     emit(&text)
 }
 
-/// Writes `text` to standard error; errors are ignored.
+/// Writes `text` to standard error, as [`emit`] does; errors are ignored.
 pub(crate) fn write_stderr(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(text));
 }
 
 /// Converts `error` to a failure; with `json`, also prints its problems as JSON.

@@ -1,10 +1,10 @@
 //! `ontempo probe`: throughput and loss of a live path against the spacing of packets.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{
-    Receiver as EventReceiver, RecvTimeoutError, Sender as EventSender, channel,
-};
-use std::time::Duration as Wall;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver as EventReceiver, RecvTimeoutError, channel, sync_channel};
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_mechanisms::spacing::SpacingParameters;
@@ -19,8 +19,10 @@ use serde_json::{Value, json};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
+use crate::limited::LineLimit;
 use crate::output::{emit, emit_json, table, write_stderr};
 use crate::plot::{Curve, two_curves};
+use crate::signals::stop_flag;
 
 /// The port that error messages suggest.
 const EXAMPLE_PORT: u16 = 4434;
@@ -29,41 +31,52 @@ const EXAMPLE_PORT: u16 = 4434;
 const WIDTH: usize = 80;
 const MAX_WIDTH: usize = 120;
 
-/// Events of the probe's threads.
+/// Maximum events of strangers that wait to be written; more are only counted.
+const MAX_EVENTS: usize = 1_024;
+
+/// Lines about sessions, and about refused senders: at once, and then one in each interval.
+const MAX_SESSION_LINES: u32 = 64;
+const SESSION_INTERVAL: Wall = Wall::from_millis(250);
+const MAX_REFUSAL_LINES: u32 = 16;
+const REFUSAL_INTERVAL: Wall = Wall::from_secs(5);
+
+/// How often the stop flag and the number of lines not shown are read.
+const POLL_INTERVAL: Wall = Wall::from_millis(100);
+
+/// Events of a sending probe.
 enum ProbeEvent {
     Outcome(Box<Result<StepResult, Refusal>>),
-    Session(Event),
     Interrupted,
 }
 
 pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
-    let (event_sender, events) = channel();
-    let interrupt = event_sender.clone();
-    ctrlc::set_handler(move || drop(interrupt.send(ProbeEvent::Interrupted)))
-        .map_err(|error| Failure::Environment(format!("cannot catch Ctrl-C: {error}")))?;
     match (&arguments.listen, &arguments.receiver) {
-        (Some(at), _) => listen(arguments, at, event_sender, &events),
-        (None, Some(receiver)) => measure(arguments, receiver, event_sender, &events),
+        (Some(at), _) => listen(arguments, at),
+        (None, Some(receiver)) => measure(arguments, receiver),
         // The parser requires one of them.
         (None, None) => Err(Failure::Input("HOST:PORT or --listen is needed".to_owned())),
     }
 }
 
-fn listen(
-    arguments: &Arguments,
-    at: &str,
-    event_sender: EventSender<ProbeEvent>,
-    events: &EventReceiver<ProbeEvent>,
-) -> Result<(), Failure> {
+fn listen(arguments: &Arguments, at: &str) -> Result<(), Failure> {
+    let stopped = stop_flag()?;
     let options = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let socket = socket_at(at, "--listen", EXAMPLE_PORT, options)?;
     let local = socket.local_address().map_err(environment)?;
     let token = arguments.token.as_deref().map(Token::new);
     let secret = u128::from(random()) << 64 | u128::from(random());
+    let (event_sender, events) = sync_channel(MAX_EVENTS);
+    let dropped = Arc::new(AtomicU64::new(0));
+    let drops = Arc::clone(&dropped);
     let receiver = Receiver::new(
         ReceiverOptions { token, ..ReceiverOptions::default() },
         secret,
-        move |event| drop(event_sender.send(ProbeEvent::Session(event))),
+        move |event| {
+            // The thread that receives must not wait for the output.
+            if event_sender.try_send(event).is_err() {
+                drops.fetch_add(1, Relaxed);
+            }
+        },
     );
     let driver = Driver::spawn(socket, receiver, Clock::new(), DriverOptions::default())
         .map_err(environment)?;
@@ -72,16 +85,73 @@ fn listen(
     } else {
         emit(&format!("listening at {local}; Ctrl-C ends it"))?;
     }
-    loop {
-        match events.recv_timeout(Wall::from_secs(1)) {
-            Ok(ProbeEvent::Session(event)) => emit(&event_line(&event, arguments.json))?,
-            Ok(ProbeEvent::Interrupted) | Err(RecvTimeoutError::Disconnected) => break,
-            Ok(ProbeEvent::Outcome(_)) => {}
+    let mut lines = SessionLines::new(Instant::now(), arguments.json);
+    while !stopped.load(Relaxed) {
+        match events.recv_timeout(POLL_INTERVAL) {
+            Ok(event) => lines.write(Instant::now(), &event)?,
+            Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if driver.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
+        lines.count(Instant::now(), dropped.swap(0, Relaxed))?;
     }
-    driver.end().map(drop).map_err(environment)
+    driver.end().map_err(environment)?;
+    for event in events.try_iter() {
+        lines.write(Instant::now(), &event)?;
+    }
+    lines.end(dropped.swap(0, Relaxed))
+}
+
+/// Writes what strangers cause, so much of it at a time.
+struct SessionLines {
+    as_json: bool,
+    sessions: LineLimit,
+    refusals: LineLimit,
+}
+
+impl SessionLines {
+    fn new(now: Instant, as_json: bool) -> Self {
+        Self {
+            as_json,
+            sessions: LineLimit::new(now, MAX_SESSION_LINES, SESSION_INTERVAL),
+            refusals: LineLimit::new(now, MAX_REFUSAL_LINES, REFUSAL_INTERVAL),
+        }
+    }
+
+    fn write(&mut self, now: Instant, event: &Event) -> Result<(), Failure> {
+        let limit = match event {
+            Event::Refused { .. } => &mut self.refusals,
+            _ => &mut self.sessions,
+        };
+        if limit.allows(now) { emit(&event_line(event, self.as_json)) } else { Ok(()) }
+    }
+
+    /// Writes how many events were not written, where a line may be.
+    fn count(&mut self, now: Instant, dropped: u64) -> Result<(), Failure> {
+        // Nearly all that is so much is refusals.
+        self.refusals.count(dropped);
+        let refusals = self.refusals.not_shown(now);
+        let sessions = self.sessions.not_shown(now);
+        self.write_counts(refusals, sessions)
+    }
+
+    fn end(&mut self, dropped: u64) -> Result<(), Failure> {
+        self.refusals.count(dropped);
+        let (refusals, sessions) = (self.refusals.rest(), self.sessions.rest());
+        self.write_counts(refusals, sessions)
+    }
+
+    fn write_counts(&self, refusals: Option<u64>, sessions: Option<u64>) -> Result<(), Failure> {
+        for (what, count) in [("refusals", refusals), ("sessions", sessions)] {
+            let Some(count) = count else { continue };
+            emit(&if self.as_json {
+                json!({ "event": "not-shown", "of": what, "count": count }).to_string()
+            } else {
+                format!("{count} more lines about {what} are not shown")
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// The output line of a receiver's event.
@@ -102,12 +172,12 @@ fn event_line(event: &Event, as_json: bool) -> String {
     format!("{peer} {what}{more}")
 }
 
-fn measure(
-    arguments: &Arguments,
-    receiver: &str,
-    event_sender: EventSender<ProbeEvent>,
-    events: &EventReceiver<ProbeEvent>,
-) -> Result<(), Failure> {
+fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
+    // Unbounded, but it holds one event a step.
+    let (event_sender, events) = channel();
+    let interrupt = event_sender.clone();
+    ctrlc::set_handler(move || drop(interrupt.send(ProbeEvent::Interrupted)))
+        .map_err(|error| Failure::Environment(format!("cannot catch Ctrl-C: {error}")))?;
     let destination = resolve(receiver, "")?;
     let socket = socket_for(destination)?;
     if let Ok(mtu) = socket.path_mtu(destination)
@@ -136,7 +206,7 @@ fn measure(
     let precise = DriverOptions { precise: true, ..DriverOptions::default() };
     let driver = Driver::spawn(socket, probe, Clock::new(), precise).map_err(environment)?;
     let mut all = Vec::new();
-    let ended = collect(&driver, events, &mut all, |measured| {
+    let ended = collect(&driver, &events, &mut all, |measured| {
         if !arguments.json {
             write_stderr(&format!("{}: done", name(arguments.spacing[measured.place])));
         }
@@ -178,7 +248,6 @@ fn collect(
                 // Fails only if the driver has already ended.
                 let _ = driver.command(());
             }
-            Ok(ProbeEvent::Session(_)) => {}
             Err(_) if over => return ended,
             Err(_) => {}
         }

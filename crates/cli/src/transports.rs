@@ -1,6 +1,7 @@
 //! QoS sockets over the transport that the user has chosen.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use ontempo_qos::{
     Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
@@ -14,7 +15,12 @@ use crate::arguments::{At, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
+use crate::limited::LineLimit;
 use crate::quality::failed;
+
+/// Lines about refused peers: at once, and then one in each interval.
+const MAX_REFUSALS: u32 = 16;
+const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How the sender verifies the receiver's certificate.
 fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
@@ -88,8 +94,10 @@ impl MessageListener {
         log.write("listening", fields, &format!("{text}; Ctrl-C ends it"))
     }
 
-    /// The next connection whose negotiation succeeded; writes an event for each refused one.
+    /// The next connection whose negotiation succeeded; writes an event for each refused one, so
+    /// many at a time, and the number of the others.
     pub(crate) fn accept(&self, log: EventLog) -> io::Result<AnySocket> {
+        let mut limit = LineLimit::new(Instant::now(), MAX_REFUSALS, REFUSAL_INTERVAL);
         loop {
             let (remote, error) = match self {
                 Self::Tcp(listener) => match listener.accept_or_refuse()? {
@@ -105,9 +113,16 @@ impl MessageListener {
                     Accepted::Refused(remote, error) => (remote, error),
                 },
             };
-            let fields = json!({ "remote": remote.to_string(), "what": error.to_string() });
-            // A closed output is reported by the summary.
-            let _ = log.write("refused", fields, &format!("{remote}: {error}"));
+            let now = Instant::now();
+            if let Some(count) = limit.not_shown(now) {
+                let text = format!("{count} more lines about refusals were not shown");
+                // A closed output is reported by the summary; below, too.
+                let _ = log.write("not-shown", json!({ "of": "refusals", "count": count }), &text);
+            }
+            if limit.allows(now) {
+                let fields = json!({ "remote": remote.to_string(), "what": error.to_string() });
+                let _ = log.write("refused", fields, &format!("{remote}: {error}"));
+            }
         }
     }
 }

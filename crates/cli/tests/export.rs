@@ -7,7 +7,10 @@ mod snmp;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use common::{Killed, Place, interrupt, wait_until};
 use ontempo_testing::{require_programs, skip};
@@ -25,7 +28,10 @@ fn publish(place: &Place, violations: u64) {
             json!({ "number": number, "parameter": 6, "begins": begins, "asked": 100_000, "delivered": 320_000 })
         })
         .collect();
-    let report = json!({ "process": process, "sockets": [{
+    let stat = fs::read_to_string("/proc/self/stat").expect("its start is field 22");
+    let (_, fields) = stat.rsplit_once(')').expect("a program's name");
+    let started: u64 = fields.split_whitespace().nth(19).expect("22").parse().expect("ticks");
+    let report = json!({ "process": process, "started": started, "sockets": [{
         "id": 1, "name": "film", "role": "receiver", "carrier": "udp",
         "local": "192.0.2.1:5000", "remote": "192.0.2.2:5000", "dscp": 34,
         "reservation": "controlled-load", "reason": "", "opened_ms": 0,
@@ -119,6 +125,47 @@ fn prometheus_reads_the_same_values() {
     assert!(page.contains("ontempo_qos_violated{") && page.contains("parameter=\"max_delay\"} 1"));
     assert!(page.contains("ontempo_qos_delay_seconds{"), "{page}");
     assert!(page.ends_with("# EOF\n"), "{page}");
+}
+
+/// Connections that send a byte of a request now and then, until the scope ends: how often.
+fn dribble(address: &str, ended: &AtomicBool) -> usize {
+    let connect = || TcpStream::connect(address).expect("it listens");
+    let mut all: Vec<TcpStream> = (0..12).map(|_| connect()).collect();
+    for sent in 0..60 {
+        if ended.load(Relaxed) {
+            return sent;
+        }
+        // Those that the exporter has closed fail.
+        all.iter_mut().for_each(|one| drop(one.write_all(b"x")));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    60
+}
+
+#[test]
+fn a_scrape_and_the_end_do_not_wait_for_connections_that_dribble() {
+    let place = Place::new("prometheus-dribble", "");
+    publish(&place, 1);
+    let words = ["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"];
+    let mut exporting = Killed(place.spawn(&words));
+    let address = prometheus::address_of(&mut exporting);
+    let during = |what: &mut dyn FnMut()| {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let dribbling = scope.spawn(|| dribble(&address, &ended));
+            std::thread::sleep(Duration::from_millis(200));
+            what();
+            ended.store(true, Relaxed);
+            dribbling.join().expect("it counts")
+        })
+    };
+    let sent = during(&mut || drop(prometheus::page(&address, "*/*")));
+    assert!(sent < 60, "the page came only when nobody dribbled any more");
+    let sent = during(&mut || {
+        interrupt(&exporting.0);
+        assert_eq!(exporting.0.wait().expect("it ends").code(), Some(0));
+    });
+    assert!(sent < 60, "it ended only when nobody dribbled any more");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use common::{ListeningProgram, Place, Ran, SCENARIO, interrupt};
+use ontempo_probe::wire::{self, Message, Reason};
 
 fn listener(place: &Place, more: &[&str]) -> ListeningProgram {
     ListeningProgram::start(place, &[&["probe", "--listen", "127.0.0.1:0"], more].concat())
@@ -78,4 +79,41 @@ fn ctrl_c_still_prints_finished_measurements() {
     assert_eq!(ended.code, Some(130), "{ended:?}");
     assert!(ended.out.lines().any(|line| line.starts_with("1 ms ")), "{ended:?}");
     assert!(ended.out.contains("5 ms (part)"), "{ended:?}");
+}
+
+/// A session that the listener refuses over and over, because its proof is wrong.
+fn be_refused(to: &str, times: usize) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(to).expect("an address");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    let mut answer = [0; 1500];
+    let mut say = |message: &Message<'_>| {
+        let mut bytes = Vec::new();
+        wire::write(7, message, &mut bytes);
+        socket.send(&bytes).expect("sent");
+        let length = socket.recv(&mut answer).expect("an answer");
+        answer[..length].to_vec()
+    };
+    let challenge = say(&Message::Hello { stamp: 1 });
+    let Ok((7, Message::Challenge { cookie, .. })) = wire::read(&challenge) else {
+        panic!("{challenge:?}")
+    };
+    let start = Message::Start { stamp: 1, cookie, proof: [9; 16] };
+    for _ in 0..times {
+        assert_eq!(wire::read(&say(&start)), Ok((7, Message::Refuse(Reason::Token))));
+    }
+}
+
+#[test]
+fn refusals_beyond_a_few_are_only_counted() {
+    let place = Place::new("probe-flood", SCENARIO);
+    let listener = listener(&place, &["--token", "secret"]);
+    be_refused(&listener.local, 20_000);
+    interrupt(&listener.child.0);
+    let (events, code) = listener.end();
+    assert_eq!(code, Some(0));
+    assert!(events.len() < 100, "{} lines", events.len());
+    let shown = events.iter().filter(|event| event["event"] == "refused").count() as u64;
+    let counted: u64 = events.iter().filter_map(|event| event["count"].as_u64()).sum();
+    assert_eq!(shown + counted, 20_000, "{events:?}");
 }

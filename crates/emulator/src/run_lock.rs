@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -17,6 +18,9 @@ use crate::namespace::inside;
 
 /// The folder of run locks.
 const FOLDER: &str = "/run/ontempo";
+
+/// Permission to write for the group and for all others.
+const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// How often the kernel retransmits for a TCP socket without an owner.
 const ORPHAN_RETRIES: &str = "/proc/sys/net/ipv4/tcp_orphan_retries";
@@ -43,10 +47,10 @@ impl RunLock {
         let folder = Path::new(FOLDER);
         let path = folder.join(run);
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
-        fs::create_dir_all(folder).map_err(failed)?;
+        fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(&path).map_err(failed)?;
+        let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(EmulationError::Input(format!(
                 "a run called `{run}` is active; wait for its end, or choose another name with --name"
@@ -94,6 +98,23 @@ impl Drop for RunLock {
     }
 }
 
+/// Whether only this user and root can have put files into a folder: namespaces are removed because
+/// of what is in it.
+///
+/// # Errors
+/// If it is no folder, belongs to another user, or others may write into it.
+fn check(folder: &Path) -> io::Result<()> {
+    let about = fs::symlink_metadata(folder)?;
+    let is_own = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
+    if about.is_dir() && is_own && about.mode() & OTHERS_MAY_WRITE == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("{} must be a folder of root's into which nobody else may write", folder.display()),
+    ))
+}
+
 /// Removes the namespaces of runs whose owner is dead and returns their names.
 ///
 /// # Errors
@@ -103,11 +124,13 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
+    check(Path::new(FOLDER))?;
     let mut removed = Vec::new();
     for entry in entries {
-        let path = entry?.path();
+        let entry = entry?;
+        let path = entry.path();
         // A folder belongs to another program.
-        if !path.is_file() {
+        if !entry.file_type()?.is_file() {
             continue;
         }
         let Some(run) = path.file_name().and_then(|name| name.to_str()) else { continue };
@@ -150,4 +173,28 @@ fn remove(run: &str, namespaces: &[String]) -> bool {
         }
     }
     all_removed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_into_which_others_may_write_is_not_believed() {
+        let folder = std::env::temp_dir().join(format!("ontempo-locks-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let with_mode = |mode: u32| {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            check(&folder).is_ok()
+        };
+        let believed = [0o755, 0o700, 0o777, 0o1777, 0o775].map(with_mode);
+        assert_eq!(believed, [true, true, false, false, false]);
+        assert!(with_mode(0o755));
+        let link = folder.join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(check(&link).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -9,13 +9,17 @@
 //! Transcendental functions come from [`math`], never from the platform's libm: the same
 //! scenario and seed give the same bytes on every machine.
 
+mod host;
 pub mod math;
 pub mod octets;
+mod printable;
 mod random;
 #[cfg(feature = "text")]
 mod text;
 mod units;
 
+pub use host::host_prefix;
+pub use printable::{printable, printable_lines};
 pub use random::RandomStream;
 #[cfg(feature = "text")]
 pub use text::{Quantity, UnitError, UnitProblem};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ pub const PLACE: &str = "/sys/fs/bpf/ontempo";
 const LINK: &str = "link";
 /// The file that lists its sockets.
 const SOCKETS: &str = "sockets";
+/// Permission to write for the group and for all others.
+const OTHERS_MAY_WRITE: u32 = 0o022;
 /// How long the kernel may take to unregister it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,6 +41,7 @@ impl Loaded {
     /// If it is not loaded, or its file cannot be read.
     pub fn read(name: &Name) -> Result<Self, KernelError> {
         machine::check_rights()?;
+        check(Path::new(PLACE))?;
         let path = Pins::of(name).sockets();
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -62,6 +66,7 @@ impl Pins {
     #[cfg(bpf_object)]
     pub(crate) fn make(&self) -> Result<bool, KernelError> {
         fs::create_dir_all(PLACE).map_err(KernelError::file(Path::new(PLACE)))?;
+        check(Path::new(PLACE))?;
         match fs::create_dir(&self.0) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             made => made.map(|()| true).map_err(KernelError::file(&self.0)),
@@ -91,6 +96,20 @@ impl Pins {
     }
 }
 
+/// Whether only root can have put files into a folder, if it exists: they are read and removed with
+/// root's rights.
+fn check(place: &Path) -> Result<(), KernelError> {
+    let about = match fs::symlink_metadata(place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        about => about.map_err(KernelError::file(place))?,
+    };
+    if about.is_dir() && about.uid() == 0 && about.mode() & OTHERS_MAY_WRITE == 0 {
+        return Ok(());
+    }
+    let why = "must be a folder of root's into which nobody else may write";
+    Err(KernelError::file(place)(std::io::Error::new(ErrorKind::PermissionDenied, why)))
+}
+
 /// All loaded congestion controls, by name.
 ///
 /// # Errors
@@ -99,6 +118,7 @@ impl Pins {
 pub fn list() -> Result<Vec<Loaded>, KernelError> {
     machine::check_rights()?;
     let place = Path::new(PLACE);
+    check(place)?;
     let entries = match fs::read_dir(place) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(KernelError::file(place))?,
@@ -143,4 +163,27 @@ pub fn unload(name: &Name, force: bool) -> Result<usize, KernelError> {
         sleep(Duration::from_millis(5));
     }
     Ok(users)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_roots_alone_is_not_believed() {
+        let place = std::env::temp_dir().join(format!("ontempo-pins-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let is_root = fs::metadata(&place).unwrap().uid() == 0;
+        for (mode, is_safe) in [(0o755, true), (0o1777, false), (0o775, false), (0o700, true)] {
+            fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check(&place).is_ok(), is_safe && is_root, "{mode:o}");
+        }
+        let link = place.join("link");
+        symlink(&place, &link).unwrap();
+        assert!(check(&link).is_err_and(|error| error.to_string().contains("must be a folder")));
+        assert!(check(&place.join("absent")).is_ok());
+        fs::remove_dir_all(place).unwrap();
+    }
 }

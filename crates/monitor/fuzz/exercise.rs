@@ -58,7 +58,7 @@ fn agreed(asked: &[u8]) -> Vec<u8> {
 /// Bytes of a master's, to an agent that serves three sockets.
 pub(crate) fn agentx(bytes: &[u8]) {
     let mut objects = Objects::default();
-    let collected = |id| Collected { index: id, process: 7, socket: socket(id) };
+    let collected = |id| Collected { index: id, process: 7, user: 0, socket: socket(id) };
     objects.set_sockets(&[1, 2, 40].map(collected), 0);
     let (mut agent, mut asked) = Agent::open().expect("it can be written");
     for _ in MODULES {

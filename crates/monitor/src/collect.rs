@@ -1,17 +1,26 @@
 //! Reads the reports of all processes of a host.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use ontempo_foundation::printable;
+
+use super::folder::Folder;
 use super::numbers::Numbers;
-use super::{ProcessReport, SocketReport};
+use super::publish::{name_of, parse};
+use super::report::MAX_REPORT_LEN;
+use super::{ProcessReport, ReportFolder, SocketReport, process};
 
-/// A report larger than this is not read.
-const MAX_REPORT: u64 = 4 << 20;
+/// Maximum of one user's reports, of bytes in them and of sockets: any user may write there.
+const MAX_PER_USER: Amount = Amount { reports: 256, bytes: 16 << 20, sockets: 2_048 };
+
+/// The same of all users.
+const MAX_IN_ALL: Amount = Amount { reports: 4_096, bytes: 64 << 20, sockets: 8_192 };
+
+/// Maximum of rejected reports that are told one by one.
+const MAX_SKIPPED: usize = 16;
 
 /// One socket of the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +29,8 @@ pub struct Collected {
     pub index: u32,
     /// Process id of its owner.
     pub process: u32,
+    /// User id of its owner.
+    pub user: u32,
     /// Its report.
     pub socket: SocketReport,
 }
@@ -35,14 +46,116 @@ pub struct Skipped {
 
 impl fmt::Display for Skipped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.reason)
+        // Parts of both are of the report's user.
+        let path: Cow<'_, str> = self.path.to_string_lossy();
+        write!(f, "{}: {}", printable(&path), printable(&self.reason))
     }
 }
 
-/// Reads what the processes of a host publish.
+/// What is read of users' reports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    reports: usize,
+    bytes: usize,
+    sockets: usize,
+}
+
+impl Amount {
+    fn add(&mut self, bytes: usize, sockets: usize) {
+        self.reports += 1;
+        self.bytes += bytes;
+        self.sockets += sockets;
+    }
+
+    /// Whether so many bytes and sockets more, in one report, are within `most`.
+    fn has_room(&self, bytes: usize, sockets: usize, most: &Self) -> bool {
+        self.reports < most.reports
+            && self.bytes + bytes <= most.bytes
+            && self.sockets + sockets <= most.sockets
+    }
+}
+
+/// The reports that are read at one time, within the bounds.
+#[derive(Default)]
+struct Reading {
+    /// By process: the user's id and the report.
+    reports: BTreeMap<u32, (u32, ProcessReport)>,
+    of_users: BTreeMap<u32, Amount>,
+    in_all: Amount,
+    skipped: Vec<Skipped>,
+    not_told: usize,
+}
+
+impl Reading {
+    fn skip(&mut self, path: PathBuf, reason: String) {
+        if self.skipped.len() < MAX_SKIPPED {
+            self.skipped.push(Skipped { path, reason });
+        } else {
+            self.not_told += 1;
+        }
+    }
+
+    fn has_room(&self, user: u32, bytes: usize, sockets: usize) -> bool {
+        let of_user = self.of_users.get(&user).copied().unwrap_or_default();
+        of_user.has_room(bytes, sockets, &MAX_PER_USER)
+            && self.in_all.has_room(bytes, sockets, &MAX_IN_ALL)
+    }
+
+    fn add(&mut self, user: u32, bytes: usize, sockets: usize) {
+        self.of_users.entry(user).or_default().add(bytes, sockets);
+        self.in_all.add(bytes, sockets);
+    }
+
+    /// Reads the report of a process of this user, if there is one.
+    fn read(&mut self, folder: &Folder, process: u32, user: u32) {
+        let name = name_of(process);
+        let Some(length) = folder.length(&name) else { return };
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_REPORT_LEN);
+        let may_own = |owner| owner == user && (folder.is_shared || owner == folder.owner);
+        let is_too_much = || {
+            let Amount { reports, bytes, sockets } = MAX_PER_USER;
+            format!(
+                "is not shown: of a user at most {reports} reports with {sockets} sockets and \
+                 {bytes} bytes are"
+            )
+        };
+        // Before it is read, so that reading costs no more, either.
+        if !self.has_room(user, length, 0) {
+            return self.skip(folder.path_of(&name), is_too_much());
+        }
+        let report = folder.read(&name, length, may_own).and_then(|bytes| match bytes {
+            Some(bytes) => parse(&bytes, process).map(Some),
+            None => Ok(None),
+        });
+        match report {
+            Ok(None) => {}
+            Err(reason) => {
+                self.add(user, length, 0);
+                self.skip(folder.path_of(&name), reason);
+            }
+            // Left by an ended process that had the number before.
+            Ok(Some(report)) if process::started(process) != Some(report.started) => {
+                self.add(user, length, 0);
+            }
+            Ok(Some(report)) => {
+                let sockets = report.sockets.len();
+                if self.has_room(user, length, sockets) {
+                    self.add(user, length, sockets);
+                    self.reports.insert(process, (user, report));
+                } else {
+                    self.add(user, length, 0);
+                    self.skip(folder.path_of(&name), is_too_much());
+                }
+            }
+        }
+    }
+}
+
+/// Reads what the processes of a host publish. It writes and removes nothing.
 #[derive(Debug, Default)]
 pub struct Collector {
-    indexes: Numbers<(u32, u32)>,
+    /// By process, its start and the socket's number there.
+    indexes: Numbers<(u32, u64, u32)>,
 }
 
 impl Collector {
@@ -52,101 +165,89 @@ impl Collector {
     }
 
     /// All sockets of living processes that publish into `folders`, in the order of their
-    /// numbers, and the rejected reports. Reports of processes that have ended are removed.
-    pub fn collect(&mut self, folders: &[PathBuf]) -> (Vec<Collected>, Vec<Skipped>) {
-        let mut reports = BTreeMap::new();
-        let mut skipped = Vec::new();
-        for path in folders.iter().flat_map(|folder| reports_in(folder)) {
-            match read(&path) {
-                Ok(Some(report)) => drop(reports.insert(report.process, report)),
-                Ok(None) => drop(fs::remove_file(&path)),
-                Err(reason) => skipped.push(Skipped { path, reason }),
+    /// numbers, and the rejected reports, the first of them one by one. A report counts only if it
+    /// belongs to the user who runs the process, and in a folder that is not for all users, to its
+    /// owner; and only so much of each user and in all as the constants of this module say.
+    pub fn collect(&mut self, folders: &[ReportFolder]) -> (Vec<Collected>, Vec<Skipped>) {
+        let mut reading = Reading::default();
+        // By process, and not by file: a folder may hold any number of files.
+        let processes: Vec<(u32, u32)> = process::all()
+            .into_iter()
+            .filter_map(|process| Some((process, process::owner(process)?)))
+            .collect();
+        for folder in folders {
+            match folder.open() {
+                Ok(Some(folder)) => {
+                    let is_of = |user: u32| folder.is_shared || user == folder.owner;
+                    for (process, user) in processes.iter().filter(|(_, user)| is_of(*user)) {
+                        reading.read(&folder, *process, *user);
+                    }
+                }
+                Ok(None) => {}
+                // The error names the folder.
+                Err(error) => {
+                    let reason = error.to_string();
+                    let path = folder.path();
+                    let named = format!("{}: ", path.display());
+                    let reason = reason.strip_prefix(&named).unwrap_or(&reason).to_owned();
+                    reading.skip(path, reason);
+                }
             }
+        }
+        let Reading { reports, mut skipped, not_told, .. } = reading;
+        if let Some(last) = skipped.last_mut().filter(|_| not_told > 0) {
+            last.reason += &format!("; and {not_told} more reports are not shown");
         }
         (self.numbered(reports.into_values()), skipped)
     }
 
-    fn numbered(&mut self, reports: impl Iterator<Item = ProcessReport>) -> Vec<Collected> {
-        let sockets: Vec<_> = reports
-            .flat_map(|report| {
-                report.sockets.into_iter().map(move |socket| (report.process, socket))
+    fn numbered(&mut self, reports: impl Iterator<Item = (u32, ProcessReport)>) -> Vec<Collected> {
+        let (keys, sockets): (Vec<_>, Vec<_>) = reports
+            .flat_map(|(user, ProcessReport { process, started, sockets })| {
+                let of_process = move |socket: SocketReport| {
+                    ((process, started, socket.id), (process, user, socket))
+                };
+                sockets.into_iter().map(of_process)
             })
-            .collect();
-        let indexes = self.indexes.look(sockets.iter().map(|(process, one)| (*process, one.id)));
-        let collected = indexes.into_iter().zip(sockets);
-        let mut collected: Vec<_> = collected
-            .map(|(index, (process, socket))| Collected { index, process, socket })
+            .unzip();
+        let indexes = self.indexes.look(keys).into_iter();
+        let mut collected: Vec<_> = indexes
+            .zip(sockets)
+            .map(|(index, (process, user, socket))| Collected { index, process, user, socket })
             .collect();
         collected.sort_by_key(|one| one.index);
         collected
     }
 }
 
-/// The files `NUMBER.json` of a folder.
-fn reports_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    paths.retain(|path| process_of(path).is_some());
-    paths.sort();
-    paths
-}
-
-fn process_of(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
-}
-
-/// The report in a file; `None` if its process has ended.
-fn read(path: &Path) -> Result<Option<ProcessReport>, String> {
-    let Some(process) = process_of(path) else { return Ok(None) };
-    let Some(owner) = owner_of_process(process) else { return Ok(None) };
-    let failed = |error: io::Error| error.to_string();
-    // Following a link would read another's file with the collector's rights.
-    let flags =
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, rustix::fs::Mode::empty())
-        .map_err(|error| failed(error.into()))?;
-    let mut file = File::from(file);
-    let about = file.metadata().map_err(failed)?;
-    if !about.is_file() || about.uid() != owner {
-        return Err(format!("is not a file of the user who runs process {process}"));
-    }
-    let mut bytes = Vec::new();
-    file.by_ref().take(MAX_REPORT + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_REPORT {
-        return Err(format!("is larger than {MAX_REPORT} bytes"));
-    }
-    let report: ProcessReport =
-        serde_json::from_slice(&bytes).map_err(|error| format!("is no report: {error}"))?;
-    if report.process != process {
-        return Err(format!("is that of process {}", report.process));
-    }
-    Ok(Some(report))
-}
-
-/// User id of a process; `None` if there is no such process.
-fn owner_of_process(process: u32) -> Option<u32> {
-    fs::metadata(format!("/proc/{process}")).ok().map(|about| about.uid())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::super::Publisher;
+    use super::super::folder::this_user;
     use super::super::tests::{folder, socket};
-    use super::super::{ProcessReport, Publisher};
     use super::*;
 
-    fn own_report(ids: &[u32]) -> ProcessReport {
-        let sockets = ids.iter().map(|id| socket(*id)).collect();
-        ProcessReport { process: std::process::id(), sockets }
+    fn at(path: &Path) -> [ReportFolder; 1] {
+        [ReportFolder::At(path.to_owned())]
+    }
+
+    fn own() -> (u32, u64) {
+        let process = std::process::id();
+        (process, process::started(process).unwrap())
     }
 
     #[test]
     fn a_socket_keeps_its_number_as_long_as_it_is_open() {
         let folder = folder("numbers");
-        let publisher = Publisher::new(&folder);
+        let mut publisher = Publisher::new(ReportFolder::At(folder.clone()));
         let mut collector = Collector::new();
         let mut indexes = |ids: &[u32]| {
-            publisher.publish(&own_report(ids)).unwrap();
-            let (sockets, skipped) = collector.collect(std::slice::from_ref(&folder));
+            publisher.publish(ids.iter().map(|id| socket(*id)).collect()).unwrap();
+            let (sockets, skipped) = collector.collect(&at(&folder));
             assert_eq!(skipped, []);
             sockets.iter().map(|one| (one.socket.id, one.index)).collect::<Vec<_>>()
         };
@@ -154,16 +255,25 @@ mod tests {
         assert_eq!(indexes(&[8, 9]), [(8, 2), (9, 3)]);
         assert_eq!(indexes(&[7]), [(7, 4)]);
         drop(publisher);
-        assert_eq!(collector.collect(&[folder]).0, []);
+        assert_eq!(collector.collect(&at(&folder)).0, []);
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn what_a_process_left_behind_is_removed() {
-        let folder = folder("left");
-        let path = folder.join("4194304.json"); // One more than the most processes of Linux.
-        fs::write(&path, "{}").unwrap();
-        assert_eq!(Collector::new().collect(&[folder]), (vec![], vec![]));
-        assert!(!path.exists());
+    fn what_an_ended_process_left_is_not_shown_for_who_has_its_number() {
+        let folder = folder("reused");
+        let (process, started) = own();
+        let path = folder.join(format!("{process}.json"));
+        let shown = |started: u64| {
+            let report = ProcessReport { process, started, sockets: vec![socket(1)] };
+            fs::write(&path, serde_json::to_vec(&report).unwrap()).unwrap();
+            let (sockets, skipped) = Collector::new().collect(&at(&folder));
+            assert_eq!(skipped, []);
+            sockets.len()
+        };
+        assert_eq!((shown(started), shown(started - 1)), (1, 0));
+        assert!(path.exists(), "a collector removes nothing");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -172,10 +282,69 @@ mod tests {
         let path = folder.join(format!("{}.json", std::process::id()));
         let reason = |text: &str| {
             fs::write(&path, text).unwrap();
-            Collector::new().collect(std::slice::from_ref(&folder)).1.remove(0).reason
+            Collector::new().collect(&at(&folder)).1.remove(0).to_string()
         };
-        assert!(reason("{").starts_with("is no report: EOF while parsing"));
-        assert_eq!(reason(r#"{"process": 1, "sockets": []}"#), "is that of process 1");
-        assert!(reason(&" ".repeat(5 << 20)).starts_with("is larger than"));
+        let expected = format!("{}: is no report: EOF while parsing", path.display());
+        assert!(reason("{").starts_with(&expected));
+        let other = r#"{"process": 1, "started": 1, "sockets": []}"#;
+        assert!(reason(other).ends_with("is that of process 1"));
+        assert!(reason(&" ".repeat(9 << 20)).contains("is larger than"));
+        // A user's text may not reach the terminal as it is.
+        let foreign = reason("{\"\\u001b]0;title\\u0007\": 1}");
+        assert!(foreign.contains(r"unknown field `\u001b]0;title\u0007`"), "{foreign}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_a_users_folder_is_told_of_and_not_followed() {
+        let runtime = folder("user");
+        let elsewhere = folder("elsewhere");
+        let (process, started) = own();
+        let report = ProcessReport { process, started, sockets: vec![socket(1)] };
+        let file = elsewhere.join(format!("{process}.json"));
+        fs::write(&file, serde_json::to_vec(&report).unwrap()).unwrap();
+        fs::create_dir(runtime.join("ontempo")).unwrap();
+        symlink(&elsewhere, runtime.join("ontempo/qos")).unwrap();
+        let of_user = ReportFolder::OfUser { runtime: runtime.clone(), user: this_user() };
+        let (sockets, skipped) = Collector::new().collect(std::slice::from_ref(&of_user));
+        assert_eq!(sockets, []);
+        assert!(skipped[0].reason.contains("is a link"), "{skipped:?}");
+        // The folder itself is good.
+        assert_eq!(Collector::new().collect(&at(&elsewhere)).0.len(), 1);
+        let other = ReportFolder::OfUser { runtime: elsewhere.clone(), user: this_user() + 1 };
+        assert_eq!(Collector::new().collect(&[other]).0, []);
+        for path in [runtime, elsewhere] {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn one_user_can_neither_fill_the_memory_nor_displace_others() {
+        let path = folder("many");
+        let folder = Folder::open(&path).unwrap();
+        let mut reading = Reading::default();
+        let (process, started) = own();
+        let write = |sockets: u32| {
+            let sockets = (0..sockets).map(socket).collect();
+            let report = ProcessReport { process, started, sockets };
+            let name = format!("{process}.json");
+            folder.replace(&name, &serde_json::to_vec(&report).unwrap()).unwrap();
+        };
+        let user = this_user();
+        // As if other processes had them: 2,048 sockets in two reports, and no third.
+        for sockets in [1_024, 1_024, 1] {
+            write(sockets);
+            reading.read(&folder, process, user);
+        }
+        let amount = reading.of_users[&user];
+        assert_eq!((amount.reports, amount.sockets), (3, 2_048));
+        assert!(reading.skipped[0].reason.contains("at most 256 reports"), "{:?}", reading.skipped);
+        for _ in 0..300 {
+            reading.read(&folder, process, user);
+        }
+        let amount = reading.of_users[&user];
+        assert_eq!((amount.reports, amount.sockets), (256, 2_048));
+        assert_eq!((reading.skipped.len(), reading.not_told), (MAX_SKIPPED, 301 - MAX_SKIPPED));
+        fs::remove_dir_all(path).unwrap();
     }
 }

@@ -4,14 +4,19 @@
 //! RSVP daemon answers.
 //!
 //! Each process writes a [`ProcessReport`] into a folder shared by all processes of the host at the
-//! end of each measurement interval; a [`Collector`] reads them. No daemon stands
-//! between the two: without a collector nothing waits. The collector's numbers
-//! go to [`mib`] (SNMP, by [`agentx`]), to [`prometheus`] and to `ontempo monitor`.
+//! end of each measurement interval; a [`Collector`] reads them, and only a process of the same user
+//! removes what another has left. No daemon stands between the two: without a collector nothing
+//! waits. The collector's numbers
+//! go to [`mib`] (SNMP, by [`agentx`]), to [`prometheus`] (over [`http`]) and to `ontempo monitor`.
 
 pub mod agentx;
+mod at_exit;
 mod collect;
+mod folder;
+pub mod http;
 pub mod mib;
 mod numbers;
+mod process;
 pub mod prometheus;
 mod publish;
 mod report;
@@ -19,8 +24,8 @@ mod report;
 mod tests;
 
 pub use collect::{Collected, Collector, Skipped};
-pub use publish::{FOLDER_VARIABLE, HOST_FOLDER, Publisher, folder_to_publish, folders_to_collect};
+pub use publish::{FOLDER_VARIABLE, HOST_FOLDER, Publisher, ReportFolder, make_host_folder};
 pub use report::{
-    Carrier, ParameterReport, ProcessReport, Reservation, Role, SocketReport, ViolationReport,
-    from_mib_units, in_mib_units,
+    Carrier, MAX_REPORT_LEN, MAX_SOCKETS, MAX_TEXT_LEN, MAX_VIOLATIONS, ParameterReport,
+    ProcessReport, Reservation, Role, SocketReport, ViolationReport, from_mib_units, in_mib_units,
 };

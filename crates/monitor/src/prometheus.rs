@@ -1,11 +1,10 @@
-//! Export to Prometheus: the OpenMetrics text format, by `prometheus-client`, over
-//! plain HTTP; the older text format 0.0.4 for clients that do not accept OpenMetrics.
+//! Export to Prometheus: the OpenMetrics text format, by `prometheus-client`; the older text format
+//! 0.0.4 for clients that do not accept OpenMetrics. [`http`](super::http) serves them.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::sync::Arc;
 
+use ontempo_foundation::printable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -14,63 +13,34 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 
+/// The metrics of a host's sockets in both formats.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub(crate) open_metrics: Arc<str>,
+    pub(crate) plain: Arc<str>,
+}
+
+impl Page {
+    /// The metrics of these sockets.
+    ///
+    /// # Errors
+    /// Never: it writes to memory.
+    pub fn of(sockets: Vec<Collected>) -> Result<Self, fmt::Error> {
+        let open_metrics = text(sockets)?;
+        Ok(Self { plain: plain(&open_metrics).into(), open_metrics: open_metrics.into() })
+    }
+}
+
 /// The metrics of these sockets as text.
 ///
 /// # Errors
 /// Never: it writes to memory.
-pub fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
+fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ontempo_qos");
     registry.register_collector(Box::new(Figures { sockets }));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
-}
-
-/// The media type of [`text`], and the part of it that a client's `Accept` names.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const OPEN_METRICS_NAME: &[u8] = b"application/openmetrics-text";
-/// The media type of what [`plain`] returns.
-const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Maximum size of a request's head, in bytes.
-const MAX_HEAD: usize = 8192;
-
-/// Reads one request from a connection and answers it with what `page` returns.
-///
-/// # Errors
-/// If the connection fails, or nothing arrives for five seconds.
-pub fn answer(
-    mut connection: TcpStream,
-    page: impl FnOnce() -> Result<String, fmt::Error>,
-) -> io::Result<()> {
-    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
-    connection.set_write_timeout(Some(Duration::from_secs(5)))?;
-    let head = read_head(&mut connection)?;
-    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let path = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let words = "text/plain; charset=utf-8";
-    let (status, kind, body) = match (line.starts_with(b"GET "), path) {
-        (true, b"/metrics") => match page() {
-            Ok(text) if accepts_open_metrics(&head) => ("200 OK", OPEN_METRICS, text),
-            Ok(text) => ("200 OK", PLAIN, plain(&text)),
-            Err(error) => ("500 Internal Server Error", words, format!("{error}\n")),
-        },
-        (true, _) => ("404 Not Found", words, "the figures are at /metrics\n".to_owned()),
-        (false, _) => ("405 Method Not Allowed", words, "only GET is answered\n".to_owned()),
-    };
-    let length = body.len();
-    write!(
-        connection,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{body}"
-    )
-}
-
-/// Whether the `Accept` field of a request names OpenMetrics, as Prometheus does since version 2.5.
-fn accepts_open_metrics(head: &[u8]) -> bool {
-    head.split(|byte| *byte == b'\n').any(|line| {
-        let is_field = line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:"));
-        is_field && line.windows(OPEN_METRICS_NAME.len()).any(|part| part == OPEN_METRICS_NAME)
-    })
 }
 
 /// Converts OpenMetrics to the text format 0.0.4: a counter's family has the name of its samples,
@@ -95,24 +65,6 @@ fn plain(open_metrics: &str) -> String {
         }
     }
     text
-}
-
-fn read_head(connection: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > MAX_HEAD {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the request's head is too long",
-            ));
-        }
-        match connection.read(&mut buffer)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => head.extend_from_slice(&buffer[..count]),
-        }
-    }
-    Ok(head)
 }
 
 #[derive(Debug)]
@@ -233,7 +185,7 @@ fn labels(one: &Collected) -> [(&'static str, String); 6] {
     };
     [
         ("socket", one.index.to_string()),
-        ("name", one.socket.name.clone()),
+        ("name", printable(&one.socket.name).into_owned()),
         ("role", role.to_owned()),
         ("carrier", carrier.to_owned()),
         ("local", one.socket.local.clone()),
@@ -243,8 +195,6 @@ fn labels(one: &Collected) -> [(&'static str, String); 6] {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::super::tests::collected;
     use super::*;
 
@@ -284,29 +234,14 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\nis not in\n{text}");
         }
         assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
-        assert!(accepts_open_metrics(
-            b"GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;version=1.0.0,*/*\r\n\r\n"
-        ));
-        assert!(!accepts_open_metrics(b"GET /metrics HTTP/1.1\r\nAccept: */*\r\n\r\n"));
     }
 
     #[test]
-    fn only_the_figures_are_served() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let ask = |request: &'static [u8]| {
-            let client = std::thread::spawn(move || {
-                let mut stream = TcpStream::connect(address).unwrap();
-                stream.write_all(request).unwrap();
-                let mut answer = String::new();
-                stream.read_to_string(&mut answer).unwrap();
-                answer
-            });
-            answer(listener.accept().unwrap().0, || Ok("figures\n".to_owned())).unwrap();
-            client.join().unwrap()
-        };
-        assert!(ask(b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\nfigures\n"));
-        assert!(ask(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    fn a_name_cannot_contain_what_a_terminal_obeys_nor_lines() {
+        let mut one = collected(1);
+        one.socket.name = "\u{1b}[2J\u{9b}\n\"film".to_owned();
+        let text = text(vec![one]).unwrap();
+        assert!(text.contains(r#"name="\\u001b[2J\\u009b\\u000a\"film""#), "{text}");
+        assert!(!text.contains(|one: char| one.is_control() && one != '\n'));
     }
 }

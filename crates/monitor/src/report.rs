@@ -1,8 +1,24 @@
 //! Reports of a process's sockets, as written and read.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent};
 use ontempo_mechanisms::qos::{Parameter, Turn, Value};
 use serde::{Deserialize, Serialize};
+
+/// Maximum sockets of a report.
+pub const MAX_SOCKETS: usize = 1_024;
+
+/// Maximum bytes of a socket's name, and of the reason why its reservation was refused or lost: a
+/// `DisplayString` of the MIB has as many (RFC 2579).
+pub const MAX_TEXT_LEN: usize = 255;
+
+/// Maximum violations of a socket in a report.
+pub const MAX_VIOLATIONS: usize = 32;
+
+/// Maximum bytes of a report: [`MAX_SOCKETS`] with the longest texts, escaped, and all violations.
+pub const MAX_REPORT_LEN: usize = 8 << 20;
 
 /// All sockets of one process that have a specification.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -10,6 +26,9 @@ use serde::{Deserialize, Serialize};
 pub struct ProcessReport {
     /// Process id.
     pub process: u32,
+    /// Start of the process, in clock ticks since the host's: field 22 of `/proc/PID/stat`. Another
+    /// process that gets the same id has another.
+    pub started: u64,
     /// Its sockets, in the order in which they were opened.
     pub sockets: Vec<SocketReport>,
 }
@@ -141,6 +160,78 @@ pub struct ViolationReport {
     pub delivered: u64,
 }
 
+impl ProcessReport {
+    /// A report that [`check`](Self::check) accepts: of the first [`MAX_SOCKETS`] sockets, with
+    /// texts of at most [`MAX_TEXT_LEN`] and the latest [`MAX_VIOLATIONS`].
+    pub(crate) fn bounded(process: u32, started: u64, mut sockets: Vec<SocketReport>) -> Self {
+        sockets.truncate(MAX_SOCKETS);
+        for socket in &mut sockets {
+            cut(&mut socket.name);
+            cut(&mut socket.reason);
+            let before = socket.violations.len().saturating_sub(MAX_VIOLATIONS);
+            socket.violations.drain(..before);
+        }
+        Self { process, started, sockets }
+    }
+
+    /// Whether the report is within the bounds of this module, and no number in it is used twice:
+    /// any user may have written it.
+    ///
+    /// # Errors
+    /// A sentence about the first field that is not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.sockets.len() > MAX_SOCKETS {
+            return Err(format!("{} sockets; {MAX_SOCKETS} at most", self.sockets.len()));
+        }
+        let mut ids = BTreeSet::new();
+        for socket in &self.sockets {
+            if !ids.insert(socket.id) {
+                return Err(format!("two sockets with the id {}", socket.id));
+            }
+            socket.check().map_err(|why| format!("socket {}: {why}", socket.id))?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a text to [`MAX_TEXT_LEN`].
+fn cut(text: &mut String) {
+    let mut end = MAX_TEXT_LEN.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}
+
+impl SocketReport {
+    fn check(&self) -> Result<(), String> {
+        for (what, text) in [("name", &self.name), ("reason", &self.reason)] {
+            if text.len() > MAX_TEXT_LEN {
+                return Err(format!("{what}: {} bytes; {MAX_TEXT_LEN} at most", text.len()));
+            }
+        }
+        for (what, address) in [("local", &self.local), ("remote", &self.remote)] {
+            if address.parse::<SocketAddr>().is_err() {
+                return Err(format!("{what}: no address with a port"));
+            }
+        }
+        if self.dscp > 63 {
+            return Err(format!("dscp: {}; 63 at most", self.dscp));
+        }
+        let places = self.parameters.iter().map(|one| one.parameter);
+        if !places.is_sorted_by(|one, next| one < next)
+            || self.parameters.iter().any(|one| one.which().is_none())
+        {
+            return Err("parameters: unknown, or not in the order of the paper".to_owned());
+        }
+        let numbers = self.violations.iter().map(|one| one.number);
+        if self.violations.len() > MAX_VIOLATIONS || !numbers.is_sorted_by(|one, next| one < next) {
+            return Err(format!("violations: more than {MAX_VIOLATIONS}, or not in order"));
+        }
+        Ok(())
+    }
+}
+
 impl ParameterReport {
     /// The parameter; `None` if the index is invalid.
     pub fn which(&self) -> Option<Parameter> {
@@ -185,5 +276,60 @@ pub fn from_mib_units(parameter: Parameter, value: u64) -> Value {
         }
         Parameter::Permutable => Value::Allowed(value != 0),
         _ => Value::Span(Duration::from_nanos(value.saturating_mul(1_000))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::socket;
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_within_the_bounds_and_what_is_not_is_refused() {
+        let violation = |number| ViolationReport {
+            number,
+            parameter: 6,
+            begins: true,
+            asked: u64::MAX,
+            delivered: u64::MAX,
+        };
+        let mut long = socket(u32::MAX);
+        (long.name, long.reason) = ("é".repeat(200), "\u{1}".repeat(300));
+        long.violations = (0..40).map(|number| violation(u64::MAX - 40 + number)).collect();
+        long.local = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".to_owned();
+        long.parameters = (1..=Parameter::ALL.len() as u8)
+            .map(|parameter| ParameterReport {
+                parameter,
+                asked: u64::MAX,
+                coerced: false,
+                delivered: Some(u64::MAX),
+                violated: false,
+                begun: u32::MAX,
+                changed_ms: Some(u64::MAX),
+            })
+            .collect();
+        let sockets: Vec<_> =
+            (0..2_000).map(|id| SocketReport { id: u32::MAX - id, ..long.clone() }).collect();
+        let report = ProcessReport::bounded(1, u64::MAX, sockets);
+        assert_eq!(report.check(), Ok(()));
+        assert_eq!((report.sockets[0].name.len(), report.sockets[0].reason.len()), (254, 255));
+        assert_eq!(report.sockets[0].violations.last().map(|one| one.number), Some(u64::MAX - 1));
+        let length = serde_json::to_vec(&report).unwrap().len();
+        assert!(length < MAX_REPORT_LEN, "{length} bytes");
+
+        let refused = |change: fn(&mut SocketReport)| {
+            let mut one = socket(2);
+            change(&mut one);
+            ProcessReport { process: 1, started: 1, sockets: vec![socket(1), one] }.check().err()
+        };
+        assert_eq!(refused(|_| {}), None);
+        assert_eq!(refused(|one| one.id = 1).unwrap(), "two sockets with the id 1");
+        let name = "socket 2: name: 300 bytes; 255 at most";
+        assert_eq!(refused(|one| one.name = "x".repeat(300)).unwrap(), name);
+        let remote = refused(|one| one.remote = "\u{1b}[H".to_owned()).unwrap();
+        assert_eq!(remote, "socket 2: remote: no address with a port");
+        assert!(refused(|one| one.dscp = 64).is_some());
+        assert!(refused(|one| one.parameters[1].parameter = 1).is_some(), "twice");
+        assert!(refused(|one| one.parameters[1].parameter = 200).is_some(), "unknown");
     }
 }

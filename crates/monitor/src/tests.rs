@@ -55,7 +55,7 @@ pub(super) fn socket(id: u32) -> SocketReport {
 }
 
 pub(super) fn collected(index: u32) -> Collected {
-    Collected { index, process: 7, socket: SocketReport { id: 1, ..socket(1) } }
+    Collected { index, process: 7, user: 0, socket: SocketReport { id: 1, ..socket(1) } }
 }
 
 /// A router's daemon, with as many reservations from interface 1 to interface 2.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Duration, Time, host_prefix};
 
 use super::arrivals::{Arrivals, Totals};
 use super::token::Token;
@@ -30,6 +30,9 @@ pub struct ReceiverOptions {
     pub token: Option<Token>,
     /// Maximum number of sessions, at least 1.
     pub most_sessions: usize,
+    /// Maximum number of sessions of one host, at least 1: an IPv4 address, or an IPv6 network of
+    /// 64 bits.
+    pub most_sessions_per_host: usize,
     /// Idle timeout of a session.
     pub idle: Duration,
     /// Whether to pass payloads to the program.
@@ -38,7 +41,13 @@ pub struct ReceiverOptions {
 
 impl Default for ReceiverOptions {
     fn default() -> Self {
-        Self { token: None, most_sessions: 16, idle: Duration::from_secs(30), payloads: false }
+        Self {
+            token: None,
+            most_sessions: 16,
+            most_sessions_per_host: 4,
+            idle: Duration::from_secs(30),
+            payloads: false,
+        }
     }
 }
 
@@ -104,7 +113,7 @@ impl Session {
     }
 }
 
-/// Receives from a bounded number of senders.
+/// Receives from a bounded number of senders, of which each host has a share.
 pub struct Receiver {
     options: ReceiverOptions,
     jar: CookieJar,
@@ -172,7 +181,12 @@ impl Receiver {
             return self.refuse(datagram, session, Reason::Token);
         }
         if !self.sessions.contains_key(&(peer, session)) {
-            if self.sessions.len() >= self.options.most_sessions.max(1) {
+            let host = host_prefix(peer.ip());
+            let is_of_host = |(peer, _): &&(SocketAddr, u64)| host_prefix(peer.ip()) == host;
+            let of_host = self.sessions.keys().filter(is_of_host).count();
+            if self.sessions.len() >= self.options.most_sessions.max(1)
+                || of_host >= self.options.most_sessions_per_host.max(1)
+            {
                 return self.refuse(datagram, session, Reason::Busy);
             }
             let new = Session {

@@ -294,11 +294,11 @@ impl Sender {
         };
         match message {
             Message::Challenge { stamp, cookie } => {
-                self.note_rtt(datagram.received, stamp);
+                self.note_rtt(datagram.received, stamp, since);
                 self.state = State::Handshake { since, again: now, cookie: Some(cookie) };
             }
             Message::Accept { stamp } => {
-                self.note_rtt(datagram.received, stamp);
+                self.note_rtt(datagram.received, stamp, since);
                 self.state = State::Open;
             }
             Message::Refuse(reason) => self.state = State::Failed(Failure::Refused(reason)),
@@ -306,8 +306,12 @@ impl Sender {
         }
     }
 
-    /// Takes a round-trip sample from a returned time stamp.
-    fn note_rtt(&mut self, received: Time, stamp: u64) {
+    /// Takes a round-trip sample from a returned time stamp. One from before the handshake began is
+    /// not of ours, and would make the wait for the last report as long as the receiver likes.
+    fn note_rtt(&mut self, received: Time, stamp: u64, since: Option<Time>) {
+        if since.is_none_or(|since| stamp < since.as_nanos()) {
+            return;
+        }
         if let Some(rtt) = received.as_nanos().checked_sub(stamp).map(Duration::from_nanos) {
             let rtt = self.base_rtt.map_or(rtt, |least| least.min(rtt));
             self.base_rtt = Some(rtt);
@@ -333,7 +337,8 @@ impl Sender {
         if step.request_at.is_none() || report.round > 0 {
             self.no_report_since = None;
         }
-        if report.totals.received > 0 {
+        let is_of_step = step.first_sent.is_some_and(|first| report.stamp >= first.as_nanos());
+        if report.totals.received > 0 && is_of_step {
             let answered = received.as_nanos().checked_sub(report.stamp);
             let rtt = answered.and_then(|span| span.checked_sub(report.held));
             self.latest_rtt = rtt.map(Duration::from_nanos).or(self.latest_rtt);

@@ -1,15 +1,17 @@
 //! Both ends in virtual time, over a network made of a delay, a bottleneck and mischief.
 
+mod hostile;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::mpsc::{Receiver as Results, channel};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 use ontempo_mechanisms::spacing::SpacingParameters;
 use proptest::prelude::*;
 
-use super::wire::{Data, Message, Reason, Report, WireError};
+use super::wire::{Cookie, Data, Message, Reason, Report, WireError};
 use super::*;
 use ontempo_udp::{
     Clock, Datagram, Driver, DriverOptions, Dscp, Ecn, Next, Protocol, Socket, SocketOptions,
@@ -382,21 +384,28 @@ fn a_forged_address_gets_one_short_answer_and_no_session() {
     assert_eq!(receiver.sessions(), 0);
 }
 
+/// What the receiver says to a sender that begins this session.
+fn begin(receiver: &mut Receiver, source: SocketAddr, session: u64) -> Vec<u8> {
+    let hello = written(session, &Message::Hello { stamp: 0 });
+    let challenge = answer(receiver, source, &hello).expect("a challenge");
+    let Ok((_, Message::Challenge { cookie, .. })) = wire::read(&challenge) else { panic!() };
+    let start = Message::Start { stamp: 0, cookie, proof: [0; 16] };
+    answer(receiver, source, &written(session, &start)).expect("an answer")
+}
+
+fn is_accepted(answer: &[u8]) -> bool {
+    matches!(wire::read(answer), Ok((_, Message::Accept { .. })))
+}
+
 #[test]
 fn sessions_are_bounded_and_end_when_nothing_comes() {
     let (mut receiver, events) = receiver(None);
-    let mut begin = |session| {
-        let hello = written(session, &Message::Hello { stamp: 0 });
-        let challenge = answer(&mut receiver, address(9), &hello).expect("a challenge");
-        let Ok((_, Message::Challenge { cookie, .. })) = wire::read(&challenge) else { panic!() };
-        let start = Message::Start { stamp: 0, cookie, proof: [0; 16] };
-        answer(&mut receiver, address(9), &written(session, &start)).expect("an answer")
-    };
     for session in 0..16 {
-        assert!(matches!(wire::read(&begin(session)), Ok((_, Message::Accept { .. }))));
+        assert!(is_accepted(&begin(&mut receiver, address(9 + session as usize / 4), session)));
     }
-    assert_eq!(wire::read(&begin(16)), Ok((16, Message::Refuse(Reason::Busy))));
-    assert!(matches!(wire::read(&begin(3)), Ok((_, Message::Accept { .. }))), "is known");
+    let busy = begin(&mut receiver, address(20), 16);
+    assert_eq!(wire::read(&busy), Ok((16, Message::Refuse(Reason::Busy))));
+    assert!(is_accepted(&begin(&mut receiver, address(9), 3)), "is known");
     let end = receiver.next_timeout();
     assert_eq!(end, Time::from_secs_f64(30.0));
     receiver.handle_timeout(end);
@@ -404,6 +413,20 @@ fn sessions_are_bounded_and_end_when_nothing_comes() {
     let ended = events.try_iter().filter(|event| matches!(event, Event::Ended { .. })).count();
     assert_eq!(ended, 16);
     assert_eq!(receiver.next_timeout(), Time::NEVER);
+}
+
+#[test]
+fn one_host_cannot_take_all_sessions() {
+    let (mut receiver, _events) = receiver(None);
+    let mut greedy = 0;
+    for session in 0..100 {
+        // Other ports, and in IPv6 other addresses of its network, are the same host.
+        let v6 = Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(session));
+        let v6 = SocketAddr::from((v6, 5_000 + session as u16));
+        greedy += usize::from(is_accepted(&begin(&mut receiver, v6, session)));
+    }
+    assert_eq!(greedy, 4);
+    assert!(is_accepted(&begin(&mut receiver, address(9), 7)), "another host still has a session");
 }
 
 #[test]
@@ -451,6 +474,23 @@ fn a_report_of_what_was_never_sent_is_ignored() {
     assert_eq!(sender.totals(), Totals::default(), "of another host");
     sender.handle(Time::ZERO, datagram(address(RECEIVER), &written(4, &Message::Report(report))));
     assert_eq!(sender.spacing(), Duration::from_micros(50), "all lost");
+}
+
+#[test]
+fn a_time_stamp_from_before_the_handshake_is_no_round_trip() {
+    let mut sender = Sender::new(SenderOptions::to(address(RECEIVER)), 4);
+    let mut now = Time::from_secs_f64(1e6);
+    sender.poll_transmit(now, &mut Vec::new());
+    let mut answer = |stamp: u64, message: fn(u64) -> Message<'static>| {
+        now += Duration::from_millis(5);
+        let bytes = written(4, &message(stamp));
+        sender.handle(now, Datagram { received: now, ..datagram(address(RECEIVER), &bytes) });
+        sender.base_rtt()
+    };
+    let challenge = |stamp| Message::Challenge { stamp, cookie: [0; 16] };
+    assert_eq!(answer(0, challenge), None, "the sender would wait for days");
+    assert_eq!(answer(1_000_000_000_000_000, challenge), Some(Duration::from_millis(10)));
+    assert_eq!(answer(7, |stamp| Message::Accept { stamp }), Some(Duration::from_millis(10)));
 }
 
 #[test]

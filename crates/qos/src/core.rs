@@ -19,14 +19,11 @@ use super::wire::{
     Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, TCP_HEADER, UDP_HEADER, WireError,
 };
 use super::{Direction, QosOptions};
-use ontempo_monitor::Carrier;
+use ontempo_monitor::{Carrier, MAX_VIOLATIONS};
 use ontempo_udp::{Clock, Dscp};
 
 /// Maximum queued events of an application that does not read them; later ones are dropped.
 const MAX_EVENTS: usize = 1_024;
-
-/// Violations kept for reports.
-const MAX_KEPT: usize = 32;
 
 /// Takes a lock. A thread that panicked with it has left valid counters behind.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -284,7 +281,7 @@ impl Core {
         for &violation in violations {
             let mut kept = self.kept(direction);
             kept.count += 1;
-            if kept.latest.len() == MAX_KEPT {
+            if kept.latest.len() == MAX_VIOLATIONS {
                 kept.latest.remove(0);
             }
             let number = kept.count;

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::core::{Control, Core, lock};
 use super::incoming::INTERVAL;
 use super::report;
-use ontempo_monitor::{Carrier, ProcessReport, Publisher, folder_to_publish};
+use ontempo_monitor::{Carrier, Publisher, ReportFolder};
 use ontempo_udp::Clock;
 
 /// How long to wait for answers to reports: they compare the clocks, and longer round
@@ -103,7 +103,7 @@ fn alive() -> Option<Vec<Arc<dyn Maintained>>> {
 }
 
 fn run() {
-    let publisher = folder_to_publish().map(|folder| Publisher::new(&folder));
+    let mut publisher = ReportFolder::to_publish().map(Publisher::new);
     let interval = Wall::from_nanos(INTERVAL.as_nanos());
     let mut next = Instant::now();
     loop {
@@ -115,11 +115,10 @@ fn run() {
             tend(connection.as_ref());
         }
         hear(&all);
-        if let Some(publisher) = &publisher {
+        if let Some(publisher) = &mut publisher {
             let sockets = all.iter().flat_map(|one| report::sockets(one.core()));
-            let report = ProcessReport { process: std::process::id(), sockets: sockets.collect() };
             // A full disk is not fatal; the next report may succeed.
-            let _ = publisher.publish(&report);
+            let _ = publisher.publish(sockets.collect());
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::tables::{ResultTable, write_parquet};
 
@@ -16,11 +20,14 @@ const PARTIAL: &str = ".partial";
 /// The folder of a run that is being written.
 ///
 /// Files are written to a folder within it and renamed when all are complete, so that a run
-/// that fails, on a full disk for example, leaves the earlier contents unchanged.
+/// that fails, on a full disk for example, leaves the earlier contents unchanged. Both folders are
+/// opened once: if the outer one belongs to another user, who may rename what is in it, files are
+/// still written and moved nowhere else.
 #[derive(Debug)]
 pub struct RunFolder {
-    folder: PathBuf,
-    partial: PathBuf,
+    path: PathBuf,
+    folder: OwnedFd,
+    partial: OwnedFd,
     /// Whether this run created the folder.
     made: bool,
     files: Vec<String>,
@@ -32,14 +39,24 @@ impl RunFolder {
     /// # Errors
     /// If the folder cannot be created or written.
     pub fn begin(folder: &Path) -> io::Result<Self> {
-        let partial = folder.join(PARTIAL);
-        let made = !folder.exists();
-        // Left over from a run that was killed.
-        if partial.exists() {
-            fs::remove_dir_all(&partial).map_err(|error| naming(&partial, error))?;
+        let path = folder.to_owned();
+        let made = !path.exists();
+        fs::create_dir_all(&path).map_err(|error| naming(&path, error))?;
+        let opened = open_folder(CWD, &path, OFlags::empty()).map_err(|error| naming(&path, error));
+        let begun = opened.and_then(|folder| {
+            let partial = make_partial(&folder);
+            let partial = partial.map_err(|error| naming(&path.join(PARTIAL), error))?;
+            Ok((folder, partial))
+        });
+        match begun {
+            Ok((folder, partial)) => Ok(Self { path, folder, partial, made, files: Vec::new() }),
+            Err(error) => {
+                if made {
+                    let _ = fs::remove_dir(&path);
+                }
+                Err(error)
+            }
         }
-        fs::create_dir_all(&partial).map_err(|error| naming(folder, error))?;
-        Ok(Self { folder: folder.to_owned(), partial, made, files: Vec::new() })
     }
 
     /// Creates the file `name` for writing.
@@ -47,9 +64,12 @@ impl RunFolder {
     /// # Errors
     /// If it cannot be created.
     pub fn create(&mut self, name: &str) -> io::Result<File> {
-        let file = File::create(self.partial.join(name)).map_err(|error| self.at(name, error))?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.partial, name, flags, Mode::from_raw_mode(0o666))
+            .map_err(|error| self.at(name, error.into()))?;
         self.files.push(name.to_owned());
-        Ok(file)
+        Ok(file.into())
     }
 
     /// Writes `tables`, one Parquet file each.
@@ -76,22 +96,20 @@ impl RunFolder {
             let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
             written.map_err(|error| self.at(MANIFEST, error))?;
         }
-        match fs::remove_file(self.folder.join(MANIFEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(self.at(MANIFEST, error));
-            }
-            _ => {}
+        match rustix::fs::unlinkat(&self.folder, MANIFEST, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(self.at(MANIFEST, error.into())),
         }
         self.made = false;
         for name in &self.files {
-            fs::rename(self.partial.join(name), self.folder.join(name))
-                .map_err(|error| self.at(name, error))?;
+            rustix::fs::renameat(&self.partial, name, &self.folder, name)
+                .map_err(|error| self.at(name, error.into()))?;
         }
         Ok(())
     }
 
     fn at(&self, name: &str, error: io::Error) -> io::Error {
-        naming(&self.folder.join(name), error)
+        naming(&self.path.join(name), error)
     }
 }
 
@@ -99,11 +117,48 @@ impl Drop for RunFolder {
     /// Removes incomplete files. A failure to remove them does no harm: no reader looks into that
     /// folder.
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.partial);
+        let _ = empty(&self.partial);
+        let _ = rustix::fs::unlinkat(&self.folder, PARTIAL, AtFlags::REMOVEDIR);
         if self.made {
-            let _ = fs::remove_dir(&self.folder);
+            let _ = fs::remove_dir(&self.path);
         }
     }
+}
+
+fn open_folder(at: impl std::os::fd::AsFd, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+    Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
+}
+
+/// The folder for incomplete files, made anew.
+fn make_partial(folder: &OwnedFd) -> io::Result<OwnedFd> {
+    let partial = Path::new(PARTIAL);
+    // Left over from a run that was killed.
+    match open_folder(folder, partial, OFlags::NOFOLLOW) {
+        Ok(left) => {
+            empty(&left)?;
+            rustix::fs::unlinkat(folder, PARTIAL, AtFlags::REMOVEDIR)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    rustix::fs::mkdirat(folder, PARTIAL, Mode::from_raw_mode(0o700))?;
+    let made = open_folder(folder, partial, OFlags::NOFOLLOW)?;
+    if rustix::fs::fstat(&made)?.st_uid == rustix::process::geteuid().as_raw() {
+        Ok(made)
+    } else {
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user has put a folder there"))
+    }
+}
+
+/// Removes the files of a folder.
+fn empty(folder: &OwnedFd) -> io::Result<()> {
+    let entries = Dir::read_from(folder)?.collect::<Result<Vec<_>, _>>()?;
+    let names = entries.iter().map(|entry| entry.file_name());
+    for name in names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")) {
+        rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// `error` with the path of the file.
@@ -145,6 +200,37 @@ mod tests {
         fs::write(root.join(PARTIAL).join("b"), "half").unwrap();
         RunFolder::begin(&root).unwrap().keep(None).unwrap();
         assert_eq!(names(&root), ["a"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn who_can_rename_the_folders_cannot_have_files_written_or_removed_elsewhere() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("ontempo-swapped-{}", std::process::id()));
+        let (out, victim) = (root.join("out"), root.join("victim"));
+        fs::create_dir_all(&victim).unwrap();
+        for name in ["a", MANIFEST] {
+            fs::write(victim.join(name), "of another").unwrap();
+        }
+        let kept = |what: &str| {
+            assert_eq!(names(&victim), ["a", MANIFEST], "{what}");
+            assert_eq!(fs::read(victim.join("a")).unwrap(), b"of another", "{what}");
+        };
+        fs::create_dir(&out).unwrap();
+        symlink(&victim, out.join(PARTIAL)).unwrap();
+        assert!(RunFolder::begin(&out).is_err(), "a link is there");
+        kept("a link before the run");
+        fs::remove_file(out.join(PARTIAL)).unwrap();
+
+        let mut run = RunFolder::begin(&out).unwrap();
+        fs::rename(out.join(PARTIAL), out.join("moved")).unwrap();
+        symlink(&victim, out.join(PARTIAL)).unwrap();
+        run.create("a").unwrap().write_all(b"ours").unwrap();
+        kept("a link during the run");
+        symlink(victim.join("a"), out.join("a")).unwrap();
+        run.keep(Some("{}")).unwrap();
+        kept("a link in a file's place");
+        assert_eq!(fs::read(out.join("a")).unwrap(), b"ours");
         fs::remove_dir_all(&root).unwrap();
     }
 

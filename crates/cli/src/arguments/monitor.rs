@@ -32,7 +32,7 @@ pub(crate) struct Export {
         default_missing_value = "/var/agentx/master"
     )]
     pub(crate) agentx: Option<Address>,
-    /// Serve http://ADDRESS/metrics
+    /// Serve http://ADDRESS/metrics: up to 64 connections at once, 10 s each
     #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
     pub(crate) prometheus: Option<SocketAddr>,
     /// Socket of the RSVP daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock

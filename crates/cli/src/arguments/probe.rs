@@ -11,7 +11,8 @@ pub(crate) struct Probe {
     /// The receiver: a name or an address, and a port
     #[arg(value_name = "HOST:PORT", required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) receiver: Option<String>,
-    /// Receive: port to listen at, on all addresses of this machine or on one
+    /// Receive: port to listen at, on all addresses of this machine or on one; at most 16 sessions, 4
+    /// of one host
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
     /// Spacings to measure in turn, from the start of a packet to the start of the next: a time,

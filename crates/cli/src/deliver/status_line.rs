@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration as Wall, Instant};
 
 use indicatif::ProgressBar;
+use ontempo_foundation::printable;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -35,8 +36,9 @@ impl StatusLine {
         if self.json { emit(&document.to_string()) } else { Ok(()) }
     }
 
-    /// Writes a message to standard error.
+    /// Writes a message to standard error, on one line: parts of it may be the peer's.
     pub(super) fn message(&self, sentence: &str) {
+        let sentence = &printable(sentence);
         match &self.bar {
             Some(bar) => bar.suspend(|| write_stderr(sentence)),
             None => write_stderr(sentence),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use ontempo_monitor::{ProcessReport, Publisher, Role, SocketReport, folder_to_publish};
+use ontempo_monitor::{Publisher, ReportFolder, Role, SocketReport};
 
 use super::reservations::Reservations;
 use super::traffic::{Flow, TcpCounters};
@@ -42,7 +42,7 @@ impl Reports {
             name: name.to_string_lossy().into_owned(),
             dscp,
             direction,
-            publisher: folder_to_publish().map(|folder| Publisher::new(&folder)),
+            publisher: ReportFolder::to_publish().map(Publisher::new),
             measured: BTreeMap::new(),
             last_id: 0,
             warned: false,
@@ -64,8 +64,7 @@ impl Reports {
             }
         }
         sockets.sort_by_key(|socket| socket.id);
-        let report = ProcessReport { process: std::process::id(), sockets };
-        let published = self.publisher.as_ref().map(|publisher| publisher.publish(&report));
+        let published = self.publisher.as_mut().map(|publisher| publisher.publish(sockets));
         if let Some(Err(error)) = published {
             self.warn_once(&format!("cannot publish reports of the connections: {error}"));
         }

@@ -7,7 +7,7 @@ mod pdu;
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -292,18 +292,18 @@ impl fmt::Display for Address {
 
 /// A connection to a master.
 trait Connection: Read + Write {
-    fn set_timeout(&self, wait: Duration) -> io::Result<()>;
+    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()>;
 }
 
 impl Connection for UnixStream {
-    fn set_timeout(&self, wait: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(wait))
+    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(read)).and_then(|()| self.set_write_timeout(Some(write)))
     }
 }
 
 impl Connection for TcpStream {
-    fn set_timeout(&self, wait: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(wait))
+    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(read)).and_then(|()| self.set_write_timeout(Some(write)))
     }
 }
 
@@ -324,6 +324,8 @@ pub trait Source {
 
 /// How often the source is polled for notifications.
 const TURN: Duration = Duration::from_millis(250);
+/// For a master to accept a connection, and to read what it is sent: a stop takes as long at most.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Interval of Pings to an idle master.
 const PING_EVERY: Duration = Duration::from_secs(15);
 
@@ -334,12 +336,24 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 pub fn serve(address: &Address, source: &mut impl Source) -> Result<(), Ended> {
     match address {
         Address::Path(path) => converse(UnixStream::connect(path)?, source),
-        Address::Tcp(address) => converse(TcpStream::connect(address)?, source),
+        Address::Tcp(address) => converse(connect(address)?, source),
     }
 }
 
+/// Connects to the first address of a name that accepts in time.
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = None;
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "has no address")))
+}
+
 fn converse(mut connection: impl Connection, source: &mut impl Source) -> Result<(), Ended> {
-    connection.set_timeout(TURN)?;
+    connection.set_timeouts(TURN, PATIENCE)?;
     let (mut agent, open) = Agent::open()?;
     connection.write_all(&open)?;
     let mut received = Vec::new();
@@ -495,6 +509,52 @@ mod tests {
         assert_eq!("/var/agentx/master".parse(), Ok(Address::default()));
         assert!("tcp:localhost".parse::<Address>().unwrap_err().contains("has no port"));
         assert!("master".parse::<Address>().unwrap_err().contains("neither a path"));
+    }
+
+    /// More notifications than a socket's buffer takes.
+    struct Flood(Objects);
+
+    impl Source for Flood {
+        fn begun(&mut self, _: Duration) {}
+
+        fn objects(&mut self) -> &Objects {
+            &self.0
+        }
+
+        fn notifications(&mut self) -> Vec<Vec<(Oid, Value)>> {
+            let text = Value::OctetString(vec![b'x'; 255]);
+            vec![vec![(Oid::of(&[&[1, 3, 6]]), text)]; 100_000]
+        }
+
+        fn stopped(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_master_that_reads_nothing_is_left() {
+        let folder = super::super::tests::folder("silent-master");
+        let path = folder.join("master");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let served = serve(&Address::Path(path), &mut Flood(objects()));
+            ended.send(served.unwrap_err().to_string()).unwrap();
+        });
+        let (mut master, _) = listener.accept().unwrap();
+        let mut received = Vec::new();
+        for _ in 0..=MODULES.len() {
+            let asked = loop {
+                if let Some(message) = take_message(&mut received).unwrap() {
+                    break message;
+                }
+                read_some(&mut master, &mut received).unwrap();
+            };
+            master.write_all(&response(&asked, 9, ResError::NoAgentXError)).unwrap();
+        }
+        let why = end.recv_timeout(Duration::from_secs(60)).expect("it gives up");
+        assert!(why.contains("temporarily unavailable"), "{why}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     proptest! {

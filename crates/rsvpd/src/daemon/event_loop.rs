@@ -247,13 +247,14 @@ impl Daemon<'_> {
         }
     }
 
-    /// Counts a dropped packet; the first for each reason is logged.
+    /// Counts a dropped packet; the first for each reason that is counted by itself is logged.
     fn count_drop(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
-        let known = self.dropped.contains_key(reason);
-        let kind = if known || self.dropped.len() < MAX_REASONS { reason } else { "others" };
+        let has_room = self.dropped.len() < MAX_REASONS || self.dropped.contains_key(reason);
+        let kind = if has_room { reason } else { "others" };
+        let is_first = !self.dropped.contains_key(kind);
         *self.dropped.entry(kind.to_owned()).or_default() += 1;
         self.bad_packets += u64::from(from.is_some());
-        if !known {
+        if is_first {
             let from = from.map_or_else(String::new, |(interface, source)| {
                 format!(" from {source} by {}", self.name_of(interface))
             });
