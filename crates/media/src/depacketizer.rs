@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::unit::Unit;
+use super::unit::{Part, Unit};
 
 /// Window of the minimum clock difference, in two halves: the clocks of two machines drift.
 const MEMORY: Duration = Duration::from_secs(30);
@@ -147,6 +147,13 @@ impl Depacketizer {
             finished: false,
             statistics: DepacketizerStatistics::default(),
         }
+    }
+
+    /// The most bytes of memory by which [`push`](Self::push) of this unit raises
+    /// [`waiting`](Self::waiting).
+    pub fn cost(unit: &Unit) -> usize {
+        let pieces = |part: &Part| SLOT_BYTES + PIECE_BYTES * part.spans.len();
+        unit.data.len() + unit.parts.iter().map(pieces).sum::<usize>()
     }
 
     /// Takes a unit. Call [`poll`](Self::poll) afterwards until it returns `None`.
