@@ -214,7 +214,8 @@ def _ontempo(name: str, shown: str, delivery: str, control: str = "pert") -> Con
         ]
 
     def receive(_path: Path) -> list[str]:
-        return [program(), "receive", "--listen", f":{WIRE}", "--to", f"udp://127.0.0.1:{OUTPUT}"]
+        sink = f"udp://127.0.0.1:{OUTPUT}"
+        return [program(), "receive", "--listen", f":{WIRE}", "--to", sink, "--anyone"]
 
     return Contender(name, shown, send, receive, _ontempo_lacks)
 

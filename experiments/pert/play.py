@@ -118,7 +118,7 @@ def ends(film: Path, control: str) -> tuple[list[str], list[str]]:
     player = [sys.executable, str(HERE / "player.py")]
     if control == OURS:
         send = [program(), "send", "--from", str(film), "--to", f"{{sink}}:{PORT}", "--json"]
-        receive = [program(), "receive", "--listen", f":{PORT}", "--to", "-", "--once"]
+        receive = [program(), "receive", "--listen", f":{PORT}", "--to", "-", "--anyone"]
         # The receiver has the player's priority, whose child it is.
         return [*URGENT, *send, "--insecure"], [*player, "pipe", str(CACHING_MS), *receive]
     serve = [sys.executable, str(HERE / "serve.py"), str(film), str(PORT), control]

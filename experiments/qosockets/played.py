@@ -172,7 +172,7 @@ def _gateways(testbed: Testbed, test: Test, web: str, far: str) -> None:
     options = ["--spec", str(QUALITY), "--direction", test.reserved or "receive"]
     options += [*_quality(test), "--json"]
     words = [program(), "gateway", "--listen"]
-    testbed.serve("gateway.source", "ws1", *words, far, "--server", web, *options)
+    testbed.serve("gateway.source", "ws1", *words, far, "--anyone", "--server", web, *options)
     testbed.serve("gateway.sink", "ws0", *words, web, "--to", far, *options)
 
 

@@ -7,25 +7,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ontempo_mechanisms::qos::Specification;
-use ontempo_qos::{Accepted, Direction, QosListener, QosOptions, QosStream};
+use ontempo_qos::{
+    ACCEPT_BACK_OFF, Accepted, Direction, QosListener, QosOptions, QosStream, is_exhausted,
+    is_of_one_connection,
+};
 use serde_json::json;
 
 use crate::address::resolve;
 use crate::arguments::{FlowDirection, Gateway};
+use crate::descriptors::raise_limit;
 use crate::event_log::{EventLog, direction_name};
 use crate::failure::Failure;
-use crate::output::write_stderr;
+use crate::output::Throttled;
 use crate::quality::{failed, options};
 use crate::signals::{stop_flag, unless_stopped};
 
-/// Maximum number of simultaneous connections.
+/// Maximum number of simultaneous connections, if the limit of open files allows it.
 const MAX_CONNECTIONS: usize = 512;
+
+/// Files that a connection has open at most, in its handshake too.
+const FILES_PER_CONNECTION: u64 = 6;
+
+/// Files that the process has open beside its connections: standard streams, sockets that listen,
+/// reports.
+const OTHER_FILES: u64 = 24;
 
 /// Relays connections, which are numbered from 1.
 #[derive(Clone)]
 struct Relay {
     as_json: bool,
+    max_connections: usize,
     all: Arc<Mutex<Connections>>,
+    /// Messages that strangers can cause.
+    refused: Arc<Throttled>,
+    exhausted: Arc<Throttled>,
+}
+
+/// How many connections fit into this many open files.
+fn max_connections(files: u64) -> usize {
+    let fitting = files.saturating_sub(OTHER_FILES) / FILES_PER_CONNECTION;
+    MAX_CONNECTIONS.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
+}
+
+/// A gateway authenticates nobody: at an address that others can reach, its user must say so.
+fn check_admission(at: SocketAddr, anyone: bool) -> Result<(), Failure> {
+    if anyone || at.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::Input(format!(
+        "--listen {at}: everybody who reaches it could connect, without a token: say --anyone, or \
+         listen at 127.0.0.1"
+    )))
 }
 
 #[derive(Default)]
@@ -57,7 +89,14 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let at = resolve(listen, "--listen ")?;
     let named = format!("--listen {listen}");
     let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    let relay = Relay { as_json: arguments.json, all: Arc::default() };
+    check_admission(at, arguments.anyone)?;
+    let relay = Relay {
+        as_json: arguments.json,
+        max_connections: max_connections(raise_limit()),
+        all: Arc::default(),
+        refused: Arc::default(),
+        exhausted: Arc::default(),
+    };
     let stopped = stop_flag()?;
     let (local, work): (SocketAddr, Box<dyn FnOnce(Relay) -> io::Error + Send>) =
         match (&arguments.to, &arguments.server) {
@@ -99,6 +138,11 @@ fn near_clients(
                     Ok((tcp, QosStream::connect(to, &options).map_err(io::Error::from)?))
                 });
             }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) if is_exhausted(&error) => {
+                relay.say_exhausted(&error);
+                thread::sleep(ACCEPT_BACK_OFF);
+            }
             Err(error) => return error,
         }
     }
@@ -111,7 +155,8 @@ fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io:
             Ok(Accepted::Connection(far, remote)) => {
                 relay.begin(remote, move || Ok((TcpStream::connect(server)?, far)));
             }
-            Ok(Accepted::Refused(remote, why)) => write_stderr(&format!("{remote}: {why}")),
+            Ok(Accepted::Refused(remote, why)) => relay.refused.say(&format!("{remote}: {why}")),
+            Ok(Accepted::Exhausted(error)) => relay.say_exhausted(&error),
             Err(error) => return error,
         }
     }
@@ -127,6 +172,10 @@ impl Relay {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn say_exhausted(&self, error: &io::Error) {
+        self.exhausted.say(&format!("no connection is accepted for now: {error}"));
+    }
+
     /// Connects and relays in a new thread; an error is written to standard error.
     fn begin(
         &self,
@@ -134,10 +183,11 @@ impl Relay {
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
         let mut all = self.lock();
-        if all.open.len() >= MAX_CONNECTIONS {
-            write_stderr(&format!(
-                "{remote}: refused: the limit of {MAX_CONNECTIONS} connections is reached"
-            ));
+        if all.open.len() >= self.max_connections {
+            drop(all);
+            let max = self.max_connections;
+            let sentence = format!("{remote}: refused: the limit of {max} connections is reached");
+            self.refused.say(&sentence);
             return;
         }
         all.last += 1;
@@ -148,13 +198,13 @@ impl Relay {
         let named = thread::Builder::new().name("relay".to_owned());
         let spawned = named.spawn(move || {
             if let Err(error) = relay.relay(number, remote, connect) {
-                write_stderr(&format!("{remote}: {error}"));
+                relay.refused.say(&format!("{remote}: {error}"));
             }
             relay.end(number);
         });
         if let Err(error) = spawned {
             self.end(number);
-            write_stderr(&format!("{remote}: {error}"));
+            self.refused.say(&format!("{remote}: {error}"));
         }
     }
 

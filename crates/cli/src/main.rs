@@ -1,11 +1,13 @@
 //! `ontempo`: will this media arrive on time, over this network, with this transport?
 
+mod access;
 mod address;
 mod adus;
 mod arguments;
 mod check;
 mod columns;
 mod deliver;
+mod descriptors;
 mod emulate;
 mod event_log;
 mod export;

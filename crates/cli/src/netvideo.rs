@@ -45,7 +45,7 @@ pub(crate) fn netvideo(command: &NetvideoCommand) -> Result<(), Failure> {
         }
         NetvideoCommand::Receive { at, stdout, quality, output } => {
             let options = options("netvideo", quality, video(), &[Direction::Receiving])?;
-            receive(at, options, *stdout, *output)
+            receive(at, options, "ontempo netvideo send", *stdout, *output)
         }
     }
 }
@@ -58,7 +58,9 @@ pub(crate) fn tg(command: &TgCommand) -> Result<(), Failure> {
             let source = Source { rate, vary, size, seconds: *seconds, is_stdin: false };
             send(receiver, &options, &source, *output)
         }
-        TgCommand::Receive { at, output } => receive(at, options, false, *output),
+        TgCommand::Receive { at, output } => {
+            receive(at, options, "ontempo tg send", false, *output)
+        }
     }
 }
 
@@ -157,13 +159,14 @@ fn fill(frame: &mut [u8]) -> io::Result<usize> {
 fn receive(
     at: &At,
     options: QosOptions,
+    sender_command: &str,
     to_stdout: bool,
     output: OutputOptions,
 ) -> Result<(), Failure> {
     let stopped = stop_flag()?;
     let log = EventLog { as_json: output.json, to_stderr: to_stdout, connection: None };
     let listener = MessageListener::bind(at, options)?;
-    listener.log_address(log)?;
+    listener.log_address(log, sender_command, at.admission.qr)?;
     let environment =
         |error: io::Error| Failure::Environment(format!("--listen {}: {error}", at.listen));
     let socket = unless_stopped(&stopped, move || listener.accept(log));

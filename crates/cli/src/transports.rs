@@ -10,108 +10,140 @@ use ontempo_qos::{
 use ontempo_transport::{Fingerprint, Trust};
 use serde_json::json;
 
+use crate::access::{Admitted, Destination, admitted, qr};
 use crate::address::resolve;
 use crate::arguments::{At, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
 use crate::limited::LineLimit;
+use crate::output::{Throttled, write_stderr};
 use crate::quality::failed;
 
 /// Lines about refused peers: at once, and then one in each interval.
 const MAX_REFUSALS: u32 = 16;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How the sender verifies the receiver's certificate.
-fn trust(receiver: &Receiver) -> Result<Trust, Failure> {
-    match receiver.fingerprint {
-        Some(fingerprint) => Ok(Trust::Fingerprint(fingerprint)),
-        None if receiver.insecure => Ok(Trust::Insecure),
-        None => Err(Failure::Input(
-            "the receiver cannot be verified: give --fingerprint, which the receiver prints, or \
-             --insecure"
-                .to_owned(),
-        )),
-    }
-}
-
 /// Connects over the transport that the user has chosen.
 pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySocket, Failure> {
     let congestion = receiver.congestion().map_err(Failure::Input)?;
     let options = &QosOptions { congestion, ..options.clone() };
-    let to = receiver.to.as_str();
+    let destination = Destination::read(&receiver.to, "")?;
+    let over = match receiver.over {
+        Some(over) if destination.is_url() && over != Transport::Quic => {
+            return Err(Failure::Input(
+                "--over: a receiver with a URL is reached over quic".to_owned(),
+            ));
+        }
+        Some(over) => over,
+        None if destination.is_url() => Transport::Quic,
+        None => Transport::Udp,
+    };
+    let to = destination.address.as_str();
     let address = resolve(to, "")?;
-    let connected = match receiver.over {
+    let connected = match over {
         Transport::Tcp => QosStream::connect(address, options).map(AnySocket::Tcp),
         Transport::Udp => QosSocket::connect(address, options).map(AnySocket::Udp),
         Transport::Quic => {
-            let token = deliver::token(receiver.token.as_deref())?;
-            let host = to.rsplit_once(':').map_or("", |(host, _)| host);
-            let name = host.trim_matches(['[', ']']);
-            let credentials = (&trust(receiver)?, &token);
-            QosConnection::connect(address, name, credentials, options).map(AnySocket::Quic)
+            let token = destination.token(&receiver.credentials)?;
+            let insecure = || Ok(receiver.insecure.then_some(Trust::Insecure));
+            let trust = destination.trust(receiver.fingerprint, insecure)?;
+            let name = destination.name.as_str();
+            QosConnection::connect(address, name, (&trust, &token), options).map(AnySocket::Quic)
         }
     };
     connected.map_err(failed(to))
+}
+
+/// The same, with a socket of any transport.
+fn any<C>(accepted: Accepted<C>, socket: impl FnOnce(C) -> AnySocket) -> Accepted<AnySocket> {
+    match accepted {
+        Accepted::Connection(one, remote) => Accepted::Connection(socket(one), remote),
+        Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
+        Accepted::Exhausted(error) => Accepted::Exhausted(error),
+    }
 }
 
 /// A listener for connections over any transport.
 pub(crate) enum MessageListener {
     Tcp(QosListener),
     Udp(QosSocketListener),
-    Quic(QosConnectionListener, Fingerprint),
+    Quic(QosConnectionListener, Fingerprint, Admitted),
 }
 
 impl MessageListener {
     pub(crate) fn bind(at: &At, options: QosOptions) -> Result<Self, Failure> {
+        if at.over != Transport::Quic && at.admission.is_asked() {
+            return Err(Failure::Input(
+                "--token, --token-file, --anyone and --qr are for --over quic: TCP and UDP \
+                 authenticate nobody"
+                    .to_owned(),
+            ));
+        }
         let address = resolve(&at.listen, "--listen ")?;
         let bound = match at.over {
             Transport::Tcp => QosListener::bind(address, options).map(Self::Tcp),
             Transport::Udp => QosSocket::bind(address, options).map(Self::Udp),
             Transport::Quic => {
                 let identity = deliver::identity(at.identity.as_deref())?;
-                let token = deliver::token(at.token.as_deref())?;
-                QosConnection::bind(address, (&identity, &token), options)
-                    .map(|listener| Self::Quic(listener, identity.fingerprint()))
+                let admitted = admitted(&at.admission)?;
+                QosConnection::bind(address, (&identity, &admitted.token), options)
+                    .map(|listener| Self::Quic(listener, identity.fingerprint(), admitted))
             }
         };
         bound.map_err(failed(&format!("--listen {}", at.listen)))
     }
 
-    /// Writes the local address and, over QUIC, the fingerprint.
-    pub(crate) fn log_address(&self, log: EventLog) -> Result<(), Failure> {
+    /// Writes the local address and, over QUIC, the fingerprint and the sender's command line:
+    /// `command` with the URL.
+    pub(crate) fn log_address(
+        &self,
+        log: EventLog,
+        command: &str,
+        with_qr: bool,
+    ) -> Result<(), Failure> {
         let local = match self {
             Self::Tcp(listener) => listener.local_address().map_err(environment)?,
             Self::Udp(listener) => listener.local_address(),
-            Self::Quic(listener, _) => listener.local_address(),
+            Self::Quic(listener, ..) => listener.local_address(),
         };
         let mut fields = json!({ "local": local.to_string() });
         let mut text = format!("listening at {local}");
-        if let Self::Quic(_, fingerprint) = self {
-            text += &format!(", fingerprint {fingerprint}");
-            fields["fingerprint"] = fingerprint.to_string().into();
+        let Self::Quic(_, fingerprint, admitted) = self else {
+            text += ", anyone may send; Ctrl-C ends it";
+            return log.write("listening", fields, &text);
+        };
+        let url = admitted.url(local, *fingerprint, false);
+        fields["fingerprint"] = fingerprint.to_string().into();
+        fields["url"] = url.to_string().into();
+        fields["anyone"] = admitted.is_anyone().into();
+        text += &format!(", fingerprint {fingerprint}; Ctrl-C ends it\n");
+        text += &admitted.invitation(command, &url);
+        log.write("listening", fields, &text)?;
+        if with_qr {
+            write_stderr(&qr(&admitted.url(local, *fingerprint, true))?);
         }
-        log.write("listening", fields, &format!("{text}; Ctrl-C ends it"))
+        Ok(())
     }
 
     /// The next connection whose negotiation succeeded; writes an event for each refused one, so
     /// many at a time, and the number of the others.
     pub(crate) fn accept(&self, log: EventLog) -> io::Result<AnySocket> {
         let mut limit = LineLimit::new(Instant::now(), MAX_REFUSALS, REFUSAL_INTERVAL);
+        let exhausted = Throttled::default();
         loop {
-            let (remote, error) = match self {
-                Self::Tcp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(stream, _) => return Ok(AnySocket::Tcp(stream)),
-                    Accepted::Refused(remote, error) => (remote, error),
-                },
-                Self::Udp(listener) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(socket, _) => return Ok(AnySocket::Udp(socket)),
-                    Accepted::Refused(remote, error) => (remote, error),
-                },
-                Self::Quic(listener, _) => match listener.accept_or_refuse()? {
-                    Accepted::Connection(connection, _) => return Ok(AnySocket::Quic(connection)),
-                    Accepted::Refused(remote, error) => (remote, error),
-                },
+            let accepted = match self {
+                Self::Tcp(listener) => any(listener.accept_or_refuse()?, AnySocket::Tcp),
+                Self::Udp(listener) => any(listener.accept_or_refuse()?, AnySocket::Udp),
+                Self::Quic(listener, ..) => any(listener.accept_or_refuse()?, AnySocket::Quic),
+            };
+            let (remote, error) = match accepted {
+                Accepted::Connection(socket, _) => return Ok(socket),
+                Accepted::Refused(remote, error) => (remote, error),
+                Accepted::Exhausted(error) => {
+                    exhausted.say(&format!("no connection is accepted for now: {error}"));
+                    continue;
+                }
             };
             let now = Instant::now();
             if let Some(count) = limit.not_shown(now) {

@@ -268,7 +268,8 @@ fn tshark_finds_nothing_malformed_in_a_real_reservation() {
         drop((sender, receiver));
         network.wait_for_teardown("r1", BOTTLENECK);
         std::thread::sleep(Duration::from_millis(300));
-        run("kill", &["-INT", &capture.id().to_string()]);
+        // It ends in the same way, and a shell's background job may ignore SIGINT.
+        run("kill", &["-TERM", &capture.id().to_string()]);
         capture.wait().expect("it ends");
         let read = |words: &[&str]| run("tshark", &[&["-r", &file], words].concat());
         let filter = "rsvp && (_ws.malformed || _ws.expert.severity >= 0x400000)";

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use ontempo_foundation::{Duration, Time};
 
-use super::unit::Unit;
+use super::unit::{Part, Unit};
 
 /// Window of the minimum clock difference, in two halves: the clocks of two machines drift.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// Bytes counted for a datagram beside its data, so that empty datagrams are bounded too.
-const OVERHEAD: usize = 128;
+/// Bytes of memory of a datagram beside its pieces: a slot in a B-tree with half-full nodes, and the
+/// first node of its own tree.
+const SLOT_BYTES: usize = 512;
+
+/// Bytes of memory of a piece beside its data: an entry in a B-tree with half-full nodes, and the
+/// smallest allocation.
+const PIECE_BYTES: usize = 128;
 
 /// When datagrams are emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +38,9 @@ pub enum Release {
 pub struct DepacketizerOptions {
     /// When datagrams are emitted.
     pub release: Release,
-    /// Maximum of bytes buffered; above it the oldest datagrams are emitted incomplete.
+    /// Maximum bytes of memory that buffered datagrams take, with what each datagram and each piece
+    /// needs beside its data; above it the oldest datagrams are emitted incomplete. A unit of
+    /// [`MAX_PIECES`](crate::MAX_PIECES) is added as a whole, before any is emitted.
     pub max_bytes: usize,
 }
 
@@ -82,6 +89,15 @@ struct Slot {
 }
 
 impl Slot {
+    fn new(length: u16, arrived: Time) -> Self {
+        Self { length, arrived, pieces: BTreeMap::new(), have: 0, is_abandoned: false }
+    }
+
+    /// Memory that it takes, bytes.
+    fn cost(&self) -> usize {
+        SLOT_BYTES + self.have + PIECE_BYTES * self.pieces.len()
+    }
+
     fn is_whole(&self) -> bool {
         self.have == usize::from(self.length) && !self.pieces.is_empty()
     }
@@ -133,6 +149,13 @@ impl Depacketizer {
         }
     }
 
+    /// The most bytes of memory by which [`push`](Self::push) of this unit raises
+    /// [`waiting`](Self::waiting).
+    pub fn cost(unit: &Unit) -> usize {
+        let pieces = |part: &Part| SLOT_BYTES + PIECE_BYTES * part.spans.len();
+        unit.data.len() + unit.parts.iter().map(pieces).sum::<usize>()
+    }
+
     /// Takes a unit. Call [`poll`](Self::poll) afterwards until it returns `None`.
     pub fn push(&mut self, now: Time, unit: &Unit) {
         for part in &unit.parts {
@@ -143,14 +166,10 @@ impl Depacketizer {
                 self.statistics.late += 1;
                 continue;
             }
-            let new = || Slot {
-                length: part.length,
-                arrived: part.arrived,
-                pieces: BTreeMap::new(),
-                have: 0,
-                is_abandoned: false,
+            let new = || {
+                self.bytes += SLOT_BYTES;
+                Slot::new(part.length, part.arrived)
             };
-            let is_new = !self.slots.contains_key(&part.datagram);
             let slot = self.slots.entry(part.datagram).or_insert_with(new);
             if slot.is_abandoned && slot.pieces.is_empty() {
                 slot.length = part.length;
@@ -160,7 +179,7 @@ impl Depacketizer {
                 self.statistics.conflicting += 1;
                 continue;
             }
-            self.bytes += piece.len() + if is_new { OVERHEAD } else { 0 };
+            self.bytes += PIECE_BYTES + piece.len();
             if self.options.release == Release::WhenWhole && slot.is_whole() {
                 self.whole.push(part.datagram);
             }
@@ -178,14 +197,8 @@ impl Depacketizer {
             return;
         }
         let slot = self.slots.entry(datagram).or_insert_with(|| {
-            self.bytes += OVERHEAD;
-            Slot {
-                length: 0,
-                arrived: Time::ZERO,
-                pieces: BTreeMap::new(),
-                have: 0,
-                is_abandoned: true,
-            }
+            self.bytes += SLOT_BYTES;
+            Slot::new(0, Time::ZERO)
         });
         slot.is_abandoned = true;
     }
@@ -233,7 +246,7 @@ impl Depacketizer {
             return None;
         };
         let slot = self.slots.remove(&number)?;
-        self.bytes -= slot.have + OVERHEAD;
+        self.bytes -= slot.cost();
         if self.options.release != Release::WhenWhole {
             self.next = number.saturating_add(1);
         }
@@ -255,7 +268,7 @@ impl Depacketizer {
         self.statistics
     }
 
-    /// Bytes buffered, with overhead.
+    /// Bytes of memory that buffered datagrams take.
     pub const fn waiting(&self) -> usize {
         self.bytes
     }

@@ -33,7 +33,7 @@ pub use depacketizer::{
 };
 pub use index::{IndexError, IndexedUnit, TransportStreamIndex};
 pub use packetizer::{Format, Packetizer, PacketizerOptions};
-pub use unit::{Kind, Part, Span, Unit, UnitError};
+pub use unit::{Kind, MAX_PIECES, Part, Span, Unit, UnitError};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,18 @@ const MAX_LENGTH: u64 = 65_535;
 /// Dependencies of one unit: tables, key frame, the part before.
 pub(super) const MAX_DEPENDENCIES: usize = 4;
 
+/// Maximum parts of a unit, and spans of all its parts: each takes memory beside the data. The
+/// largest unit of a packetizer with default options, 256 KiB of packets of RTP without payload,
+/// has fewer.
+pub const MAX_PIECES: usize = 32_768;
+
+/// Bytes of memory of a part and of a span beside the data.
+const PART_BYTES: usize = std::mem::size_of::<Part>() + 16;
+const SPAN_BYTES: usize = std::mem::size_of::<Span>();
+
+/// Bytes of memory of a unit without parts and data.
+const UNIT_BYTES: usize = 256;
+
 /// Content of a unit, in ascending order of priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -93,6 +105,8 @@ pub enum UnitError {
     Dependencies,
     /// Spans that overlap, lie outside their datagram, or do not add up to the data.
     Spans,
+    /// More than [`MAX_PIECES`] parts or spans.
+    Pieces,
 }
 
 impl fmt::Display for UnitError {
@@ -102,6 +116,7 @@ impl fmt::Display for UnitError {
             Self::UnknownKind => "a unit of media of an unknown kind",
             Self::Dependencies => "a unit of media that depends on no earlier unit",
             Self::Spans => "a unit of media whose pieces do not fit",
+            Self::Pieces => return write!(f, "a unit of media of more than {MAX_PIECES} pieces"),
         })
     }
 }
@@ -166,9 +181,10 @@ impl Unit {
         }
         let count = take(rest)?;
         let mut parts: Vec<Part> = Vec::new();
-        let mut length = 0;
+        let (mut length, mut pieces) = (0, 0);
         for _ in 0..count {
-            let part = read_part(rest, parts.last())?;
+            let part = read_part(rest, parts.last(), MAX_PIECES - pieces)?;
+            pieces += part.spans.len().max(1);
             length += part.spans.iter().map(|span| usize::from(span.length)).sum::<usize>();
             parts.push(part);
         }
@@ -176,6 +192,12 @@ impl Unit {
             return Err(UnitError::Spans);
         }
         Ok(Self { id, kind, media_time, slack, dependencies, parts, data: rest.to_vec() })
+    }
+
+    /// Bytes of memory that it takes, at least 256.
+    pub fn memory(&self) -> usize {
+        let spans = self.parts.iter().map(|part| PART_BYTES + SPAN_BYTES * part.spans.len().max(4));
+        UNIT_BYTES + self.data.len() + spans.sum::<usize>()
     }
 
     /// The pieces: each with its part, its span and its bytes.
@@ -191,7 +213,11 @@ impl Unit {
     }
 }
 
-fn read_part(rest: &mut &[u8], before: Option<&Part>) -> Result<Part, UnitError> {
+/// Reads a part of at most `max_spans` spans.
+fn read_part(rest: &mut &[u8], before: Option<&Part>, max_spans: usize) -> Result<Part, UnitError> {
+    if max_spans == 0 {
+        return Err(UnitError::Pieces);
+    }
     let earlier = before.map_or((0, 0), |part| (part.datagram, part.arrived.as_nanos() / 1_000));
     let datagram = earlier.0.wrapping_add(take(rest)?);
     if before.is_some_and(|before| datagram <= before.datagram) {
@@ -202,6 +228,9 @@ fn read_part(rest: &mut &[u8], before: Option<&Part>) -> Result<Part, UnitError>
     let micros = earlier.1.wrapping_add(take(rest)?);
     let arrived = Time::from_nanos(micros.checked_mul(1_000).ok_or(UnitError::CutShort)?);
     let count = take(rest)?;
+    if count > max_spans as u64 {
+        return Err(UnitError::Pieces);
+    }
     let mut spans = Vec::new();
     let mut end = 0;
     for _ in 0..count {

@@ -44,7 +44,7 @@ pub use file::{SpecificationError, read};
 pub use {
     any::AnySocket,
     events::{Event, Events},
-    listener::{Accepted, QosListener},
+    listener::{ACCEPT_BACK_OFF, Accepted, QosListener, is_exhausted, is_of_one_connection},
     options::{Delivery, Direction, Message, QosOptions, Reserve},
     outgoing::LadderOptions,
     quic::QosConnection,

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration as Wall, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::core::lock;
 use super::setup::{self, SetupError};
@@ -17,6 +18,35 @@ use ontempo_monitor::Carrier;
 /// Handshakes at a time; beyond, the oldest is dropped.
 pub(super) const MAX_PENDING: usize = 128;
 
+/// How long a listener accepts nothing after descriptors or memory have run out: the connections
+/// that wait keep its socket readable.
+pub const ACCEPT_BACK_OFF: Wall = Wall::from_millis(100);
+
+/// Whether an error, of `accept` for example, means that descriptors or memory have run out for now
+/// (EMFILE, ENFILE, ENOBUFS, ENOMEM): calls succeed again once other sockets are closed.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    let all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    all.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
+
+/// Whether an error of `accept` is that of the connection that would have been accepted, or passes
+/// (accept(2), "Error handling"): the next call may succeed.
+pub fn is_of_one_connection(error: &io::Error) -> bool {
+    let all = [
+        Errno::INTR,
+        Errno::CONNABORTED,
+        Errno::PERM,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+    ];
+    all.iter().any(|one| error.raw_os_error() == Some(one.raw_os_error()))
+}
+
 /// Result of a connection attempt.
 #[derive(Debug)]
 pub enum Accepted<C> {
@@ -24,6 +54,8 @@ pub enum Accepted<C> {
     Connection(C, SocketAddr),
     /// A refused peer and the reason; both ends have it.
     Refused(SocketAddr, SetupError),
+    /// Descriptors or memory have run out; connections are accepted again after a pause.
+    Exhausted(io::Error),
 }
 
 /// Accepts connections over TCP.
@@ -31,7 +63,15 @@ pub enum Accepted<C> {
 pub struct QosListener {
     listener: TcpListener,
     options: QosOptions,
-    pending: Mutex<Vec<Pending>>,
+    handshakes: Mutex<Handshakes>,
+}
+
+#[derive(Debug, Default)]
+struct Handshakes {
+    /// Oldest first.
+    pending: Vec<Pending>,
+    /// No connection is accepted before.
+    paused_until: Option<Instant>,
 }
 
 /// A connection in its handshake.
@@ -59,7 +99,7 @@ impl QosListener {
         options.check(Carrier::Tcp)?;
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, options, pending: Mutex::new(Vec::new()) })
+        Ok(Self { listener, options, handshakes: Mutex::default() })
     }
 
     /// The local address.
@@ -83,16 +123,18 @@ impl QosListener {
         }
     }
 
-    /// Waits for the next connection, or the next refused peer.
+    /// Waits for the next connection, or the next refused peer. Where descriptors or memory run out,
+    /// it gives up the oldest handshake, or accepts nothing for a tenth of a second and says so.
     ///
     /// # Errors
     /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosStream>> {
-        let mut pending = lock(&self.pending);
+        let mut handshakes = lock(&self.handshakes);
         loop {
-            self.wait(&pending)?;
-            self.take(&mut pending)?;
+            self.wait(&handshakes)?;
+            let exhausted = self.take(&mut handshakes)?;
             let mut place = 0;
+            let pending = &mut handshakes.pending;
             while let Some(one) = pending.get_mut(place) {
                 match one.progress(&self.options) {
                     Progress::Waits if Instant::now() < one.until => place += 1,
@@ -103,32 +145,45 @@ impl QosListener {
                     }
                 }
             }
+            if let Some(error) = exhausted {
+                return Ok(Accepted::Exhausted(error));
+            }
         }
     }
 
-    /// Waits until a peer connects, sends more of its handshake, or times out.
-    fn wait(&self, pending: &[Pending]) -> io::Result<()> {
-        let all = [self.listener.as_fd()].into_iter();
-        let all = all.chain(pending.iter().map(|one| one.stream.as_fd()));
+    /// Waits until a peer connects, sends more of its handshake, or times out, or until the pause of
+    /// accepting ends.
+    fn wait(&self, Handshakes { pending, paused_until }: &Handshakes) -> io::Result<()> {
+        let paused_until = paused_until.filter(|until| Instant::now() < *until);
+        let own = paused_until.is_none().then(|| self.listener.as_fd());
+        let all = own.into_iter().chain(pending.iter().map(|one| one.stream.as_fd()));
         let mut files: Vec<_> =
             all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let first = pending.iter().map(|one| one.until).min();
+        let first = pending.iter().map(|one| one.until).chain(paused_until).min();
         let left = first.map(|until| {
             let left = until.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() }
         });
         match poll(&mut files, left.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn take(&self, pending: &mut Vec<Pending>) -> io::Result<()> {
+    /// Accepts the connections that wait; returns the error if descriptors or memory have run out
+    /// and no handshake can be given up.
+    fn take(&self, handshakes: &mut Handshakes) -> io::Result<Option<io::Error>> {
+        let Handshakes { pending, paused_until } = handshakes;
+        if paused_until.is_some_and(|until| Instant::now() < until) {
+            return Ok(None);
+        }
         // At most as many as may be in the handshake, so that new ones are not preferred.
         for _ in 0..MAX_PENDING {
             match self.listener.accept() {
                 Ok((stream, remote)) => {
-                    stream.set_nonblocking(true)?;
+                    if stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
                     if pending.len() == MAX_PENDING {
                         pending.remove(0);
                     }
@@ -136,13 +191,19 @@ impl QosListener {
                     pending.push(Pending { stream, remote, bytes: Vec::new(), until });
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => match error.kind() {
-                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
-                    _ => return Err(error),
-                },
+                Err(error) if is_of_one_connection(&error) => {}
+                // A peer that says nothing holds no descriptor that another needs.
+                Err(error) if is_exhausted(&error) && !pending.is_empty() => {
+                    pending.remove(0);
+                }
+                Err(error) if is_exhausted(&error) => {
+                    *paused_until = Some(Instant::now() + ACCEPT_BACK_OFF);
+                    return Ok(Some(error));
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -9,7 +9,7 @@ use ontempo_foundation::Time;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::core::lock;
-use super::listener::Accepted;
+use super::listener::{Accepted, is_exhausted};
 use super::maintenance;
 use super::setup::{self, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
@@ -66,7 +66,8 @@ impl QosSocketListener {
     }
 
     /// Waits for the next flow, or the next refused peer. No state is kept
-    /// for a peer that has not proved that it receives at its address.
+    /// for a peer that has not proved that it receives at its address. Where descriptors or memory
+    /// run out, a peer asks again, and each time this says so.
     ///
     /// # Errors
     /// The system's error.
@@ -84,8 +85,17 @@ impl QosSocketListener {
                     if !self.jar.knows(now, remote, session, &cookie) {
                         let cookie = self.jar.bake(now, remote, session);
                         self.answer(remote, &Setup::Challenge { session, cookie });
-                    } else if let Some(accepted) = self.begin(remote, session, sent, offer, now)? {
-                        return Ok(accepted);
+                    } else {
+                        match self.begin(remote, session, sent, offer, now) {
+                            Ok(None) => {}
+                            Ok(Some(accepted)) => return Ok(accepted),
+                            // The peer asks again.
+                            Err(error) if is_exhausted(&error) => {
+                                return Ok(Accepted::Exhausted(error));
+                            }
+                            // No route to this peer, for example.
+                            Err(_) => {}
+                        }
                     }
                 }
                 // No answer is longer than its request.

@@ -8,9 +8,6 @@ use ontempo_media::Unit;
 
 use crate::message;
 
-/// Bytes of memory counted for each unit beside its data, so that small units are bounded, too.
-const OVERHEAD: usize = 256;
-
 /// A queued unit.
 pub(crate) struct QueuedUnit {
     pub(crate) unit: Unit,
@@ -49,7 +46,7 @@ struct State {
     error: Option<String>,
 }
 
-/// Units queued for the network, up to a maximum number of bytes.
+/// Units queued for the network, up to a maximum number of bytes of memory.
 pub struct Backlog {
     state: Mutex<State>,
     changed: Condvar,
@@ -59,9 +56,8 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// A backlog of at most `max_bytes`, counting 256 bytes for each unit beside its data. When it
-    /// is full, a live one drops the oldest of the least important units; otherwise
-    /// [`push`](Self::push) waits.
+    /// A backlog of at most `max_bytes` by [`Unit::memory`]. When it is full, a live one drops the
+    /// oldest of the least important units; otherwise [`push`](Self::push) waits.
     pub fn new(max_bytes: usize, is_live: bool) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), max_bytes, is_live }
     }
@@ -73,7 +69,7 @@ impl Backlog {
 
     /// Queues a unit. When the backlog is full, a live one first drops units; otherwise this waits.
     pub fn push(&self, unit: Unit) {
-        let size = unit.data.len() + OVERHEAD;
+        let size = unit.memory();
         let mut state = self.lock();
         while state.bytes + size > self.max_bytes && !state.units.is_empty() {
             if self.is_live {
@@ -106,7 +102,7 @@ impl Backlog {
                 return Next::Gap(std::mem::take(&mut state.gaps));
             }
             if let Some(queued) = state.units.pop_front() {
-                state.bytes -= queued.unit.data.len() + OVERHEAD;
+                state.bytes -= queued.unit.memory();
                 drop(state);
                 self.changed.notify_all();
                 return Next::Unit(Box::new(queued));
@@ -122,12 +118,17 @@ impl Backlog {
         }
     }
 
+    /// True if the source cannot wait.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
     /// Units dropped so far.
     pub fn overflow(&self) -> Overflow {
         self.lock().overflow
     }
 
-    /// Bytes queued, with 256 for each unit beside its data.
+    /// Bytes of memory that queued units take.
     pub fn waiting(&self) -> usize {
         self.lock().bytes
     }
@@ -141,7 +142,7 @@ fn drop_one(state: &mut State) {
     else {
         return;
     };
-    state.bytes -= dropped.unit.data.len() + OVERHEAD;
+    state.bytes -= dropped.unit.memory();
     state.overflow.units += 1;
     state.overflow.bytes += dropped.unit.data.len() as u64;
     state.gaps.extend(dropped.unit.parts.iter().map(|part| part.datagram));
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_full_live_backlog_drops_the_oldest_of_the_least_important_units_and_reports_the_gaps() {
-        let backlog = Backlog::new(4 * 1256, true);
+        let backlog = Backlog::new(4 * unit(0, Kind::Key).memory(), true);
         for (id, kind) in [Kind::Key, Kind::Frame, Kind::Frame, Kind::Sound].iter().enumerate() {
             backlog.push(unit(id as u64, *kind));
         }

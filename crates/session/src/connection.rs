@@ -16,6 +16,13 @@ use crate::message::{self, REPORTS, Report};
 /// Maximum units whose numbers in the flow are stored, to translate dependencies.
 const MAX_NUMBERS: usize = 4096;
 
+/// Bytes of unacknowledged messages after which those that have been acknowledged meanwhile are
+/// removed: twice what a flow has in flight. Without it they are removed once a second.
+const MAX_UNSETTLED: usize = 16 << 20;
+
+/// Bytes of memory counted for each unacknowledged message beside its data.
+const MESSAGE_BYTES: usize = 256;
+
 /// A message ready to be sent.
 pub(crate) struct OutgoingMessage {
     /// The unit's number in the stream; `None` for a gap message.
@@ -42,6 +49,16 @@ impl OutgoingMessage {
         let (depends_on, data) = (Vec::new(), message::gap(datagrams));
         Self { id: None, priority: 0, depends_on, data, queued_at: Instant::now() }
     }
+
+    /// The end of the stream: see [`message::Content::End`].
+    pub(crate) fn end(datagrams: u64, is_whole: bool) -> Self {
+        let (depends_on, data) = (Vec::new(), message::end(datagrams, is_whole));
+        Self { id: None, priority: 0, depends_on, data, queued_at: Instant::now() }
+    }
+
+    fn memory(&self) -> usize {
+        MESSAGE_BYTES + self.data.len()
+    }
 }
 
 /// A connection with its flow.
@@ -53,6 +70,9 @@ pub(crate) struct Session {
     flow_numbers: BTreeMap<u64, u64>,
     /// With full reliability: unacknowledged messages and their numbers in the flow.
     unsettled: VecDeque<(u64, OutgoingMessage)>,
+    /// Their memory, bytes, and the sum at which acknowledged ones are removed next.
+    unsettled_bytes: usize,
+    prune_at: usize,
     /// Reliability is full: after a lost connection, unacknowledged messages are sent again.
     is_reliable: bool,
     report: Arc<Mutex<Option<Report>>>,
@@ -79,6 +99,8 @@ impl Session {
             latency: (!is_reliable).then_some(latency),
             flow_numbers: BTreeMap::new(),
             unsettled: VecDeque::new(),
+            unsettled_bytes: 0,
+            prune_at: MAX_UNSETTLED,
             is_reliable,
             report,
             report_thread: Some(report_thread),
@@ -106,7 +128,13 @@ impl Session {
                     }
                 }
                 if self.is_reliable {
+                    self.unsettled_bytes += message.memory();
                     self.unsettled.push_back((number, message));
+                }
+                if self.unsettled_bytes > self.prune_at {
+                    self.statistics();
+                    // What cannot be removed yet is in flight, which the flow bounds.
+                    self.prune_at = MAX_UNSETTLED.max(self.unsettled_bytes + MAX_UNSETTLED / 2);
                 }
                 Ok(None)
             }
@@ -119,7 +147,9 @@ impl Session {
     pub(crate) fn statistics(&mut self) -> Option<SendStatistics> {
         let statistics = self.flow.statistics()?;
         while self.unsettled.front().is_some_and(|(number, _)| *number < statistics.settled) {
-            self.unsettled.pop_front();
+            if let Some((_, message)) = self.unsettled.pop_front() {
+                self.unsettled_bytes -= message.memory();
+            }
         }
         Some(statistics)
     }
@@ -140,6 +170,7 @@ impl Session {
 
     /// Removes and returns the unacknowledged messages, to be sent again.
     pub(crate) fn take_unsettled(&mut self) -> VecDeque<OutgoingMessage> {
+        self.unsettled_bytes = 0;
         self.unsettled.drain(..).map(|(_, message)| message).collect()
     }
 

@@ -16,6 +16,8 @@ pub enum Error {
     Source(String),
     /// The target could not be opened or written to; an error sentence.
     Target(String),
+    /// The stream should be delivered whole and was not: a sentence that says what is missing.
+    Incomplete(String),
     /// The event handler returned `Break`.
     Handler,
 }
@@ -28,7 +30,9 @@ impl fmt::Display for Error {
                 let said = if closed.said.is_empty() { &closed.sentence } else { &closed.said };
                 write!(f, "the receiver ended it: {said}")
             }
-            Self::Source(sentence) | Self::Target(sentence) => f.write_str(sentence),
+            Self::Source(sentence) | Self::Target(sentence) | Self::Incomplete(sentence) => {
+                f.write_str(sentence)
+            }
             Self::Handler => f.write_str("the program ended it"),
         }
     }

@@ -19,9 +19,10 @@ mod receiver;
 mod sender;
 mod sink;
 mod source;
+mod url;
 
 use ontempo_foundation::Duration;
-use ontempo_transport::Configuration;
+use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
 pub use error::Error;
@@ -29,13 +30,24 @@ pub use receiver::{Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOp
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};
 pub use sink::Target;
 pub use source::Source;
+pub use url::{ReceiverUrl, ReceiverUrlError};
+
+/// Connections at a time of a receiver: it receives one stream, and refuses other senders in a
+/// moment. More are refused.
+const MAX_CONNECTIONS: usize = 8;
+
+/// Flows at a time of a connection in each direction: one carries the stream, one the reports.
+const MAX_FLOWS: u64 = 2;
 
 /// The transport configuration of both sides: a lost path is detected after an idle timeout of 4 s.
 pub fn configuration() -> Configuration {
+    let defaults = Configuration::default();
     Configuration {
+        limits: Limits { flows: MAX_FLOWS, ..defaults.limits },
+        connections: MAX_CONNECTIONS,
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
         handshake_timeout: Duration::from_secs(3),
-        ..Configuration::default()
+        ..defaults
     }
 }

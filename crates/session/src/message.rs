@@ -2,9 +2,10 @@
 //!
 //! A sender opens one flow, whose label is a [`Label`]. Each of its units begins with a type byte:
 //! 0 for a media unit ([`Unit::write`]), 1 for a gap, the numbers of datagrams that will not
-//! arrive, 8 bytes each, big-endian. The receiver opens one flow with the label [`REPORTS`]; each
-//! of its units is a [`Report`] as JSON. Any bytes can be given to the parsers; invalid ones are an
-//! error.
+//! arrive, 8 bytes each, big-endian, 2 for the end of the stream: how many datagrams it had, 8
+//! bytes, and 1 if it was sent to its end, 0 if it was cut short. The receiver opens one flow with
+//! the label [`REPORTS`]; each of its units is a [`Report`] as JSON. Any bytes can be given to the
+//! parsers; invalid ones are an error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +15,10 @@ use ontempo_foundation::Duration;
 use ontempo_media::Unit;
 use serde::{Deserialize, Serialize};
 
-/// Type bytes: a media unit, a gap.
+/// Type bytes: a media unit, a gap, the end.
 const MEDIA: u8 = 0;
 const GAP: u8 = 1;
+const END: u8 = 2;
 
 /// Maximum datagram numbers in one gap message.
 pub const MAX_GAPS: usize = 16_384;
@@ -27,8 +29,9 @@ pub const REPORTS: &str = "ontempo reports 1";
 /// The label of a sender's flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// A random number, the same for all connections of a sender.
-    pub session: u64,
+    /// A random number, the same for all connections of a sender: the secret by which a receiver
+    /// knows the sender of a stream again.
+    pub session: u128,
     /// The sender's target delay from its input to the receiver's output.
     pub latency: Duration,
     /// Number of earlier connections of the sender.
@@ -38,7 +41,7 @@ pub struct Label {
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { session, latency, before } = self;
-        write!(f, "ontempo media 1 {session:016x} {} {before}", latency.as_nanos())
+        write!(f, "ontempo media 2 {session:032x} {} {before}", latency.as_nanos())
     }
 }
 
@@ -46,11 +49,11 @@ impl FromStr for Label {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let words = text.strip_prefix("ontempo media 1 ").ok_or(())?;
+        let words = text.strip_prefix("ontempo media 2 ").ok_or(())?;
         let words: Vec<&str> = words.split(' ').collect();
         let &[session, latency, before] = words.as_slice() else { return Err(()) };
         Ok(Self {
-            session: u64::from_str_radix(session, 16).map_err(|_| ())?,
+            session: u128::from_str_radix(session, 16).map_err(|_| ())?,
             latency: Duration::from_nanos(latency.parse().map_err(|_| ())?),
             before: before.parse().map_err(|_| ())?,
         })
@@ -64,6 +67,13 @@ pub enum Content {
     Unit(Unit),
     /// Numbers of datagrams of which a part was dropped before it was sent.
     Gap(Vec<u64>),
+    /// The end of the stream, with full reliability.
+    End {
+        /// The highest number of a datagram of the stream plus 1.
+        datagrams: u64,
+        /// False if the sender was stopped, or its source failed, before the source's end.
+        is_whole: bool,
+    },
 }
 
 /// Encodes a media unit.
@@ -81,6 +91,19 @@ pub fn gap(datagrams: &[u64]) -> Bytes {
     bytes.into()
 }
 
+/// Encodes the end of a stream.
+pub fn end(datagrams: u64, is_whole: bool) -> Bytes {
+    let mut bytes = vec![END];
+    bytes.extend(datagrams.to_be_bytes());
+    bytes.push(is_whole.into());
+    bytes.into()
+}
+
+/// A number of 8 bytes, big-endian.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// Decodes a message.
 ///
 /// # Errors
@@ -91,10 +114,10 @@ pub fn read(bytes: &[u8]) -> Result<Content, String> {
             Unit::read(rest).map(Content::Unit).map_err(|error| error.to_string())
         }
         Some((&GAP, rest)) if rest.len() % 8 == 0 && rest.len() / 8 <= MAX_GAPS => {
-            let numbers = rest.chunks_exact(8);
-            let number =
-                |chunk: &[u8]| chunk.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            Ok(Content::Gap(numbers.map(number).collect()))
+            Ok(Content::Gap(rest.chunks_exact(8).map(number).collect()))
+        }
+        Some((&END, [datagrams @ .., is_whole @ (0 | 1)])) if datagrams.len() == 8 => {
+            Ok(Content::End { datagrams: number(datagrams), is_whole: *is_whole == 1 })
         }
         _ => Err("a message of an unknown kind".to_owned()),
     }
@@ -162,7 +185,11 @@ mod tests {
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(()));
         assert_eq!(read(&gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));
-        assert!(read(&[]).is_err() && read(&[GAP, 1]).is_err() && read(&[9]).is_err());
+        let last = Content::End { datagrams: u64::MAX - 1, is_whole: true };
+        assert_eq!(read(&end(u64::MAX - 1, true)), Ok(last));
+        let wrong: [&[u8]; 5] =
+            [&[], &[GAP, 1], &[9], &[END, 1], &[END, 0, 0, 0, 0, 0, 0, 0, 0, 2]];
+        assert!(wrong.into_iter().all(|bytes| read(bytes).is_err()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Duration;
 use ontempo_transport::live::{Accepted, Connection, Listener, Message, ReceiveFlow, SendFlow};
-use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics};
+use ontempo_transport::{CloseReason, Delivery, FlowConfig, ReceiveStatistics, Reliability};
 
 use crate::error::Error;
 use crate::message::{Content, Label, REPORTS, Report, read};
@@ -20,6 +20,9 @@ const STEP: Wall = Wall::from_millis(50);
 /// Time limit for a sender to open its flow, and to close after the end of the stream.
 const SENDER_TIMEOUT: Wall = Wall::from_secs(5);
 
+/// Maximum units received over a connection that the sender has replaced: more than a flow holds.
+const MAX_REST: usize = 8_192;
+
 /// Interval of receiver reports and of [`ReceiverEvent::Progress`].
 const PROGRESS: Wall = Wall::from_secs(1);
 
@@ -29,8 +32,13 @@ pub struct ReceiverOptions {
     /// Target time from a datagram's arrival at the sender to its departure from the receiver; if
     /// `None`, the sender's.
     pub latency: Option<Duration>,
-    /// Return after the first stream.
+    /// Receive one stream, and return after it. Only its sender may connect again, as it alone knows
+    /// the number in its [`Label`]; others are refused. With full reliability, a stream that is
+    /// not delivered whole is an error.
     pub once: bool,
+    /// With `once`: how long to wait for the stream's sender after its connection is lost; `None`:
+    /// for ever. Without `once` any sender may follow.
+    pub give_up: Option<Wall>,
     /// Set by another thread or a signal handler: writes what has been received, and returns.
     pub stop: Arc<AtomicBool>,
 }
@@ -92,6 +100,12 @@ struct Stream {
     /// Sums over earlier connections.
     before: Report,
     last_report: Report,
+    /// It is to be delivered whole.
+    is_reliable: bool,
+    /// The sender has ended it before the end of its source.
+    is_cut_short: bool,
+    /// Since when no connection carries it.
+    lost_at: Option<Instant>,
 }
 
 /// How a connection ended.
@@ -102,6 +116,8 @@ enum Ended {
     Lost(String),
     /// The sender has connected again before the old connection was known to be lost.
     Replaced(Connection, ReceiveFlow),
+    /// The sender is not the one of the stream that is being received.
+    Refused,
     /// `stop` was set.
     Stopped,
 }
@@ -131,7 +147,8 @@ impl<H: ReceiverHandler> Receiver<H> {
     /// ended.
     ///
     /// # Errors
-    /// The target cannot be opened or written to, or the handler returned `Break`.
+    /// The target cannot be opened or written to, the handler returned `Break`, or, with
+    /// [`ReceiverOptions::once`], the stream is not delivered whole.
     pub fn run(&mut self) -> Result<Outcome, Error> {
         let mut next = None;
         loop {
@@ -142,19 +159,26 @@ impl<H: ReceiverHandler> Receiver<H> {
                     Some(found) => found,
                     None => {
                         self.write_due()?;
+                        self.check_give_up()?;
                         continue;
                     }
                 },
             };
             match self.receive_over(&connection, &flow) {
                 Ok(Ended::Complete) if self.options.once => return Ok(Outcome::StreamEnded),
-                Ok(Ended::Complete | Ended::Stopped) => {}
+                Ok(Ended::Complete | Ended::Stopped | Ended::Refused) => {}
                 Ok(Ended::Lost(reason)) => {
+                    if let Some(stream) = &mut self.stream {
+                        stream.lost_at = Some(Instant::now());
+                    }
                     self.emit(ReceiverEvent::Lost(connection.remote(), reason))?;
                 }
                 Ok(Ended::Replaced(connection, flow)) => next = Some((connection, flow)),
                 Err(error) => {
-                    let sentence = "it cannot write what it receives";
+                    let sentence = match &error {
+                        Error::Incomplete(sentence) => sentence,
+                        _ => "it cannot write what it receives",
+                    };
                     connection.close_with(CloseReason::Failed, sentence);
                     return Err(error);
                 }
@@ -184,6 +208,19 @@ impl<H: ReceiverHandler> Receiver<H> {
             stream.sink.work(true)?;
         }
         Ok(())
+    }
+
+    /// Ends the stream if its sender has been away for too long.
+    fn check_give_up(&mut self) -> Result<(), Error> {
+        let Some(limit) = self.options.give_up.filter(|_| self.options.once) else { return Ok(()) };
+        let lost_at = self.stream.as_ref().and_then(|stream| stream.lost_at);
+        if lost_at.is_none_or(|at| at.elapsed() < limit) {
+            return Ok(());
+        }
+        self.stopped()?;
+        let seconds = limit.as_secs_f64();
+        let sentence = format!("the sender was lost and did not connect again within {seconds} s");
+        Err(Error::Incomplete(format!("{sentence}: the end of the stream is missing")))
     }
 
     fn stopped(&mut self) -> Result<Outcome, Error> {
@@ -234,10 +271,15 @@ impl<H: ReceiverHandler> Receiver<H> {
         if current == Some(label.session) {
             return Ok(Some((connection, flow)));
         }
-        let (remote, reason) = (Some(connection.remote()), "another is sending".to_owned());
-        self.emit(ReceiverEvent::Refused { remote, reason })?;
-        connection.close_with(CloseReason::Busy, "another sender is connected");
+        self.refuse(&connection, "another is sending")?;
         Ok(None)
+    }
+
+    /// Refuses a sender that is not the stream's.
+    fn refuse(&mut self, connection: &Connection, reason: &str) -> Result<(), Error> {
+        connection.close_with(CloseReason::Busy, "another sender is connected");
+        let (remote, reason) = (Some(connection.remote()), reason.to_owned());
+        self.emit(ReceiverEvent::Refused { remote, reason })
     }
 
     /// Receives a connection's flow to its end.
@@ -251,12 +293,40 @@ impl<H: ReceiverHandler> Receiver<H> {
             connection.close_with(CloseReason::Unsupported, sentence);
             return Ok(Ended::Lost("it is not ontempo send".to_owned()));
         };
-        if self.stream.as_ref().is_none_or(|stream| stream.label.session != label.session) {
+        let is_known =
+            self.stream.as_ref().is_some_and(|stream| stream.label.session == label.session);
+        if !is_known {
+            if self.options.once && self.stream.is_some() {
+                self.refuse(connection, "the stream of another sender has not ended")?;
+                return Ok(Ended::Refused);
+            }
+            let is_reliable = flow.config().reliability == Reliability::Full;
+            let is_midway = label.before > 0;
+            if self.options.once && is_reliable && is_midway {
+                return Err(Error::Incomplete(
+                    "the stream began before this receiver was started, which lacks its beginning: \
+                     send it again"
+                        .to_owned(),
+                ));
+            }
             let latency = self.options.latency.unwrap_or(label.latency);
             let target = self.handler.open().map_err(Error::Target)?;
-            let sink = Sink::open(target, flow.config(), latency, label.before > 0)?;
+            let sink = Sink::open(target, flow.config(), latency, is_midway)?;
             let (before, last_report) = (Report::default(), Report::default());
-            self.stream = Some(Stream { label, latency, sink, before, last_report });
+            let (is_cut_short, lost_at) = (false, None);
+            self.stream = Some(Stream {
+                label,
+                latency,
+                sink,
+                before,
+                last_report,
+                is_reliable,
+                is_cut_short,
+                lost_at,
+            });
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.lost_at = None;
         }
         self.emit(ReceiverEvent::Receiving(connection.remote()))?;
         let reports = FlowConfig { label: REPORTS.to_owned(), ..FlowConfig::default() };
@@ -281,20 +351,15 @@ impl<H: ReceiverHandler> Receiver<H> {
             if self.is_stopped() {
                 return Ok(Ended::Stopped);
             }
-            if let Some((connection, flow)) = self.poll_listener()? {
-                return Ok(Ended::Replaced(connection, flow));
+            if let Some((connection, next)) = self.poll_listener()? {
+                self.receive_rest(flow)?;
+                return Ok(Ended::Replaced(connection, next));
             }
-            let Some(stream) = &mut self.stream else { return Ok(Ended::Complete) };
             let received = flow.receive_within(limit);
             let idle = received.is_none();
             match received {
                 None => {}
-                Some(Ok(Some(Delivery::Unit(unit)))) => match read(&unit.data) {
-                    Ok(Content::Unit(unit)) => stream.sink.push(unit)?,
-                    Ok(Content::Gap(datagrams)) => stream.sink.abandon(datagrams)?,
-                    Err(error) => self.emit(ReceiverEvent::Unreadable(error))?,
-                },
-                Some(Ok(Some(Delivery::Dropped(_)))) => {}
+                Some(Ok(Some(delivery))) => self.take(delivery)?,
                 Some(Ok(None)) => return Ok(Ended::Complete),
                 Some(Err(error)) => return Ok(Ended::Lost(error.to_string())),
             }
@@ -307,6 +372,36 @@ impl<H: ReceiverHandler> Receiver<H> {
                 self.report(flow, reports)?;
             }
         }
+    }
+
+    /// Handles a unit.
+    fn take(&mut self, delivery: Delivery) -> Result<(), Error> {
+        let (Some(stream), Delivery::Unit(unit)) = (&mut self.stream, delivery) else {
+            return Ok(());
+        };
+        match read(&unit.data) {
+            Ok(Content::Unit(unit)) => stream.sink.push(unit),
+            Ok(Content::Gap(datagrams)) => stream.sink.abandon(datagrams),
+            Ok(Content::End { datagrams, is_whole }) => {
+                stream.sink.end_at(datagrams);
+                stream.is_cut_short = !is_whole;
+                Ok(())
+            }
+            Err(error) => self.emit(ReceiverEvent::Unreadable(error)),
+        }
+    }
+
+    /// Receives what has arrived over a connection that another replaces: it has been acknowledged,
+    /// so that the sender does not send it again.
+    fn receive_rest(&mut self, flow: &ReceiveFlow) -> Result<(), Error> {
+        for _ in 0..MAX_REST {
+            match flow.receive_within(STEP) {
+                Some(Ok(Some(delivery))) if !self.is_stopped() => self.take(delivery)?,
+                _ => break,
+            }
+            self.write_due()?;
+        }
+        Ok(())
     }
 
     /// Reports the statistics to the sender and the handler.
@@ -325,16 +420,35 @@ impl<H: ReceiverHandler> Receiver<H> {
     }
 
     /// Ends the stream: writes the rest, sends the final report, and waits for the sender to close.
+    /// A stream that should be whole and is not is an error.
     fn end(&mut self, connection: &Connection, reports: &SendFlow) -> Result<(), Error> {
         let Some(stream) = self.stream.take() else { return Ok(()) };
-        let before = stream.before;
+        let Stream { before, is_reliable, is_cut_short, .. } = stream;
         let counts = stream.sink.finish()?;
         let report = Report { is_final: true, ..with_counts(before, counts) };
         send(reports, &report);
         reports.finish();
         let end = Instant::now() + SENDER_TIMEOUT;
         while Instant::now() < end && connection.closed(STEP).is_none() && !self.is_stopped() {}
-        self.emit(ReceiverEvent::StreamEnded(&report))
+        self.emit(ReceiverEvent::StreamEnded(&report))?;
+        if !self.options.once || !is_reliable {
+            return Ok(());
+        }
+        if is_cut_short || !counts.has_end() {
+            return Err(Error::Incomplete(
+                "the sender was stopped before the end of its source: the end of the stream is \
+                 missing"
+                    .to_owned(),
+            ));
+        }
+        match counts.lost() {
+            0 => Ok(()),
+            lost => {
+                let (all, _) = report.datagrams();
+                let sentence = format!("{lost} of {all} datagrams are missing or damaged");
+                Err(Error::Incomplete(format!("the stream is not whole: {sentence}")))
+            }
+        }
     }
 }
 

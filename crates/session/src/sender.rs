@@ -131,6 +131,12 @@ pub struct Sender<H> {
     /// Messages to be sent before those of the backlog: left over from a lost connection.
     unsent: VecDeque<OutgoingMessage>,
     source_ended: bool,
+    /// Why the source failed; a sentence.
+    failed: Option<String>,
+    /// The highest number of a datagram so far plus 1.
+    datagrams: u64,
+    /// The end of the stream has been queued for the current connection.
+    is_end_queued: bool,
     /// When `stop` was noticed.
     stopped_at: Option<Instant>,
     progress_due: Instant,
@@ -152,7 +158,8 @@ impl<H: SenderHandler> Sender<H> {
         source: Source,
         handler: H,
     ) -> Result<Self, Error> {
-        let label = Label { session: ontempo_udp::random(), latency: options.latency, before: 0 };
+        let session = u128::from(ontempo_udp::random()) << 64 | u128::from(ontempo_udp::random());
+        let label = Label { session, latency: options.latency, before: 0 };
         let mut sender = Self {
             options,
             label,
@@ -161,6 +168,9 @@ impl<H: SenderHandler> Sender<H> {
             handler,
             unsent: VecDeque::new(),
             source_ended: false,
+            failed: None,
+            datagrams: 0,
+            is_end_queued: false,
             stopped_at: None,
             progress_due: Instant::now() + PROGRESS,
             before: SendStatistics::default(),
@@ -176,8 +186,9 @@ impl<H: SenderHandler> Sender<H> {
     /// again.
     ///
     /// # Errors
-    /// The source failed, the receiver ended the stream or cannot be reached again, or the handler
-    /// returned `Break`.
+    /// The source failed, the receiver ended the stream or cannot be reached again, the handler
+    /// returned `Break`, or, with full reliability and a source that can wait, the receiver did not
+    /// deliver the stream whole.
     pub fn run(&mut self) -> Result<(), Error> {
         let mut session = self.first.take();
         if session.is_some() {
@@ -189,12 +200,13 @@ impl<H: SenderHandler> Sender<H> {
             match ended? {
                 Ended::Done => {
                     current.close("done");
-                    return Ok(());
+                    return self.check_whole();
                 }
                 Ended::Lost(closed) => {
                     let mut unsent = current.take_unsettled();
                     unsent.append(&mut self.unsent);
                     self.unsent = unsent;
+                    self.is_end_queued = false;
                     current.close("lost");
                     if closed.reason.is_final() {
                         return Err(Error::EndedByReceiver(closed));
@@ -205,6 +217,36 @@ impl<H: SenderHandler> Sender<H> {
             }
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// The source failed, or the receiver did not deliver whole what had to be.
+    fn check_whole(&mut self) -> Result<(), Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(Error::Source(error));
+        }
+        let is_to_be_whole = self.options.reliability == Reliability::Full
+            && !self.backlog.is_live()
+            && !self.is_stopped();
+        let (all, whole) = (self.datagrams, self.totals.report.whole_datagrams);
+        if !is_to_be_whole || whole >= all {
+            return Ok(());
+        }
+        let missing = all - whole;
+        Err(Error::Incomplete(format!(
+            "the receiver did not deliver {missing} of {all} datagrams: it lost them, or was \
+             started anew after it had acknowledged them"
+        )))
+    }
+
+    /// The end of the stream, for a receiver that is to deliver it whole.
+    fn queue_end(&mut self) {
+        self.is_end_queued = true;
+        if self.options.reliability == Reliability::Full {
+            let is_cut_short =
+                self.failed.is_some() || self.is_stopped() && !self.backlog.is_live();
+            self.unsent.push_back(OutgoingMessage::end(self.datagrams, !is_cut_short));
+        }
     }
 
     /// True once `stop` has been noticed.
@@ -273,9 +315,18 @@ impl<H: SenderHandler> Sender<H> {
             }
             let message = match self.unsent.pop_front() {
                 Some(message) => message,
+                None if self.source_ended && !self.is_end_queued => {
+                    self.queue_end();
+                    continue;
+                }
                 None if self.source_ended => return self.finish(session),
                 None => match self.backlog.next(STEP) {
-                    Next::Unit(queued) => OutgoingMessage::media(&queued),
+                    Next::Unit(queued) => {
+                        let last = queued.unit.parts.last().map(|part| part.datagram);
+                        let next = last.map_or(0, |last| last.saturating_add(1));
+                        self.datagrams = self.datagrams.max(next);
+                        OutgoingMessage::media(&queued)
+                    }
                     Next::Gap(datagrams) => OutgoingMessage::gap(&datagrams),
                     Next::TimedOut => continue,
                     Next::End => {
@@ -283,8 +334,8 @@ impl<H: SenderHandler> Sender<H> {
                         continue;
                     }
                     Next::Failed(error) => {
-                        self.source_ended = true;
-                        return Err(Error::Source(error));
+                        (self.source_ended, self.failed) = (true, Some(error));
+                        continue;
                     }
                 },
             };

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration as Wall;
@@ -18,6 +19,13 @@ use crate::error::{Error, target};
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
 
+/// Maximum bytes of memory of the units queued for the thread that sends datagrams, as they count
+/// in its depacketizer; beyond it the receiver waits, and then its sender.
+const MAX_QUEUED: usize = 8 << 20;
+
+/// Bytes of memory of a datagram number in a queued list.
+const NUMBER_BYTES: usize = size_of::<u64>();
+
 /// Counters of restored datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -26,6 +34,10 @@ pub(crate) struct Counts {
     /// The lowest datagram number, and the highest plus 1.
     first: Option<u64>,
     next: u64,
+    /// The same at the sender, once it has said it.
+    end: Option<u64>,
+    /// The sender left out datagrams, and said so.
+    has_gaps: bool,
     /// Datagrams are released out of order: gaps are known to be missing only at the end.
     is_unordered: bool,
     is_midway: bool,
@@ -36,7 +48,7 @@ impl Counts {
     fn count(&mut self, restored: &RestoredDatagram) {
         let first = self.first.unwrap_or(if self.is_midway { restored.datagram } else { 0 });
         self.first = Some(first.min(restored.datagram));
-        self.next = self.next.max(restored.datagram + 1);
+        self.next = self.next.max(restored.datagram.saturating_add(1));
         let count = if restored.is_whole { &mut self.whole } else { &mut self.damaged };
         // A datagram without any data was not sent on and counts as missing.
         *count += u64::from(restored.is_whole || !restored.data.is_empty());
@@ -46,7 +58,19 @@ impl Counts {
         if self.is_unordered && !self.has_ended {
             return 0;
         }
-        self.next.saturating_sub(self.first.unwrap_or(0) + self.whole + self.damaged)
+        let end = self.end.filter(|_| self.has_ended).unwrap_or(0);
+        let next = self.next.max(end);
+        next.saturating_sub(self.first.unwrap_or(0).saturating_add(self.whole + self.damaged))
+    }
+
+    /// Whether the sender has said where its stream ends.
+    pub(crate) fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Datagrams that are missing or damaged, though the sender has not left them out.
+    pub(crate) fn lost(&self) -> u64 {
+        if self.has_gaps { 0 } else { self.damaged.saturating_add(self.missing()) }
     }
 }
 
@@ -73,6 +97,7 @@ pub(crate) enum Sink {
     Udp {
         driver: Driver<Datagrams>,
         counts: Arc<Mutex<Counts>>,
+        load: Arc<Load>,
     },
     Stream {
         depacketizer: Box<StreamDepacketizer>,
@@ -124,14 +149,51 @@ pub(crate) enum SinkCommand {
     Finish,
 }
 
+/// What the thread that sends datagrams holds, bytes of memory.
+#[derive(Default)]
+pub(crate) struct Load {
+    /// In the queue of its commands.
+    queued: AtomicUsize,
+    /// In its depacketizer.
+    held: AtomicUsize,
+}
+
+impl Load {
+    /// No room for another unit. Units that arrive without a pause would otherwise keep the thread
+    /// from sending.
+    fn is_full(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= MAX_QUEUED
+            || self.held.load(Ordering::Relaxed) > DepacketizerOptions::default().max_bytes
+    }
+}
+
+impl SinkCommand {
+    /// Memory that it takes, in the queue or in the depacketizer, bytes.
+    fn cost(&self) -> usize {
+        match self {
+            Self::Unit(unit) => Depacketizer::cost(unit),
+            Self::Abandon(all) => NUMBER_BYTES * all.len(),
+            Self::Finish => 0,
+        }
+    }
+}
+
 /// Sends restored datagrams when they are due.
 pub(crate) struct Datagrams {
     depacketizer: StreamDepacketizer,
     to: SocketAddr,
     counts: Arc<Mutex<Counts>>,
+    load: Arc<Load>,
     /// Datagrams are released at times, also after the end of the stream.
     is_timed: bool,
     has_ended: bool,
+}
+
+impl Datagrams {
+    fn note_load(&self) {
+        let held = self.depacketizer.depacketizer.waiting();
+        self.load.held.store(held, Ordering::Relaxed);
+    }
 }
 
 /// True if a datagram is whole, or of a transport stream, where single packets are useful.
@@ -145,6 +207,7 @@ impl Protocol for Datagrams {
     fn handle(&mut self, _: Time, _: Datagram<'_>) {}
 
     fn handle_command(&mut self, now: Time, command: SinkCommand) {
+        self.load.queued.fetch_sub(command.cost(), Ordering::Relaxed);
         match command {
             SinkCommand::Unit(unit) => self.depacketizer.push(now, &unit),
             SinkCommand::Abandon(all) => {
@@ -158,6 +221,7 @@ impl Protocol for Datagrams {
                 }
             }
         }
+        self.note_load();
     }
 
     fn handle_timeout(&mut self, _: Time) {}
@@ -171,9 +235,11 @@ impl Protocol for Datagrams {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).count(&restored);
             if is_usable(&restored) {
                 buffer.extend_from_slice(&restored.data);
+                self.note_load();
                 return Next::Transmit(Transmit::to(self.to));
             }
         }
+        self.note_load();
         Next::Idle
     }
 
@@ -208,16 +274,18 @@ impl Sink {
         let out = match to {
             Target::Datagrams { socket, to } => {
                 let counts = Arc::new(Mutex::new(counts));
+                let load = Arc::<Load>::default();
                 let datagrams = Datagrams {
                     depacketizer,
                     to,
                     counts: Arc::clone(&counts),
+                    load: Arc::clone(&load),
                     is_timed: matches!(release, Release::AsArrived { .. }),
                     has_ended: false,
                 };
                 let options = DriverOptions::default();
                 let driver = Driver::spawn(socket, datagrams, Clock::new(), options);
-                return Ok(Self::Udp { driver: driver.map_err(target)?, counts });
+                return Ok(Self::Udp { driver: driver.map_err(target)?, counts, load });
             }
             Target::Bytes { to, name } => Output { to, name },
         };
@@ -229,7 +297,9 @@ impl Sink {
     /// Adds a received unit.
     pub(crate) fn push(&mut self, unit: Unit) -> Result<(), Error> {
         match self {
-            Self::Udp { driver, .. } => send_command(driver, SinkCommand::Unit(Box::new(unit))),
+            Self::Udp { driver, load, .. } => {
+                send_command(driver, load, SinkCommand::Unit(Box::new(unit)))
+            }
             Self::Stream { depacketizer, clock, .. } => {
                 depacketizer.push(clock.now(), &unit);
                 Ok(())
@@ -239,11 +309,28 @@ impl Sink {
 
     /// Gives up datagrams of which a part will not arrive.
     pub(crate) fn abandon(&mut self, abandoned: Vec<u64>) -> Result<(), Error> {
+        self.change_counts(|counts| counts.has_gaps = true);
         match self {
-            Self::Udp { driver, .. } => send_command(driver, SinkCommand::Abandon(abandoned)),
+            Self::Udp { driver, load, .. } => {
+                send_command(driver, load, SinkCommand::Abandon(abandoned))
+            }
             Self::Stream { depacketizer, .. } => {
                 abandoned.into_iter().for_each(|one| depacketizer.depacketizer.abandon(one));
                 Ok(())
+            }
+        }
+    }
+
+    /// The sender's stream has this many datagrams.
+    pub(crate) fn end_at(&mut self, datagrams: u64) {
+        self.change_counts(|counts| counts.end = Some(datagrams));
+    }
+
+    fn change_counts(&mut self, change: impl FnOnce(&mut Counts)) {
+        match self {
+            Self::Stream { counts, .. } => change(counts),
+            Self::Udp { counts, .. } => {
+                change(&mut counts.lock().unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
@@ -279,8 +366,8 @@ impl Sink {
         self.work(true)?;
         let mut counts = match self {
             Self::Stream { counts, .. } => counts,
-            Self::Udp { driver, counts } => {
-                send_command(&driver, SinkCommand::Finish)?;
+            Self::Udp { driver, counts, load } => {
+                send_command(&driver, &load, SinkCommand::Finish)?;
                 driver.wait().map_err(target)?;
                 *counts.lock().unwrap_or_else(PoisonError::into_inner)
             }
@@ -297,7 +384,16 @@ impl Sink {
     }
 }
 
-fn send_command(driver: &Driver<Datagrams>, mut command: SinkCommand) -> Result<(), Error> {
+/// Queues a command as soon as there is room.
+fn send_command(
+    driver: &Driver<Datagrams>,
+    load: &Load,
+    mut command: SinkCommand,
+) -> Result<(), Error> {
+    while load.is_full() && !driver.has_ended() {
+        sleep(RETRY);
+    }
+    load.queued.fetch_add(command.cost(), Ordering::Relaxed);
     loop {
         match driver.command(command) {
             Ok(()) => return Ok(()),

@@ -121,13 +121,49 @@ pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Co
         .map_err(|error| format!("--congestion {}: --set-congestion {error}", name.name()))
 }
 
+/// The token. Other users of this machine see arguments in ps, but neither a file of mode 600 nor
+/// the environment.
+#[derive(Debug, Args)]
+pub(crate) struct Credentials {
+    /// Token that senders present, which other users see in ps; better --token-file or
+    /// $ONTEMPO_TOKEN
+    #[arg(long, value_name = "TEXT", conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+    /// File with the token, of mode 600; a receiver creates it if it is missing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// Whom a receiver admits.
+#[derive(Debug, Args)]
+pub(crate) struct Admission {
+    /// Without a token a random one is made, and printed as part of the sender's command line.
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
+    /// Admit any sender, without a token
+    #[arg(long, conflicts_with_all = ["token", "token_file"])]
+    pub(crate) anyone: bool,
+    /// Also print the receiver's URL, with the token, as a QR code
+    #[arg(long)]
+    pub(crate) qr: bool,
+}
+
+impl Admission {
+    /// True if any of its options is set.
+    pub(crate) fn is_asked(&self) -> bool {
+        let Credentials { token, token_file } = &self.credentials;
+        token.is_some() || token_file.is_some() || self.anyone || self.qr
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The source: udp://:PORT or udp://ADDRESS:PORT, a file, or - for standard input
     #[arg(long, value_name = "SOURCE")]
     pub(crate) from: Place,
-    /// The receiver: a name or an address, and a port
-    #[arg(long, value_name = "HOST:PORT")]
+    /// The receiver: the URL that it prints, ontempo://HOST:PORT/FINGERPRINT#TOKEN, or a name or
+    /// an address, and a port
+    #[arg(long, value_name = "URL|HOST:PORT")]
     pub(crate) to: String,
     /// The receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with_all = ["trust", "insecure"])]
@@ -138,9 +174,8 @@ pub(crate) struct Send {
     /// Do not verify the receiver, and send it the token: only for tests
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Token that the receiver requires
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
     /// Delivery order of units
     #[arg(long, value_name = "ORDER", default_value = "in-order")]
     pub(crate) delivery: OrderArgument,
@@ -184,15 +219,20 @@ pub(crate) struct Receive {
     /// start
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Token that senders must present
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) admission: Admission,
+    /// Replace the file of --to if it exists
+    #[arg(long)]
+    pub(crate) overwrite: bool,
     /// Delay from the source to the output; default: the sender's --latency
     #[arg(long, value_name = "TIME", value_parser = latency)]
     pub(crate) latency: Option<Duration>,
     /// Exit after the first stream, as with a file or pipe
     #[arg(long)]
     pub(crate) once: bool,
+    /// With a file, a pipe or --once: time after which a lost sender is no longer awaited
+    #[arg(long, value_name = "TIME", default_value = "90 s")]
+    pub(crate) give_up: Duration,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,

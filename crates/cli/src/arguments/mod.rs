@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
-pub(crate) use self::deliver::{Place, Receive, Repair, Send};
+pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qosockets::{
@@ -110,21 +110,26 @@ MPEG-TS and RTP are split into units (frames, sound, tables), each sent with its
 sent datagram by datagram. If the receiver is lost, the sender reconnects; meanwhile a udp:// source fills the \
 buffer, and when it is full, units of the lowest priority are dropped first.
 
+`ontempo receive` prints the URL, with a token in it. Other users of this machine see it in ps: among them, \
+leave # and the token out of the URL and put the token into --token-file or $ONTEMPO_TOKEN.
+
 Examples:
-  ontempo send --from udp://:5000 --to host.example:4433 --fingerprint HEX --token secret
-  ontempo send --from film.ts --realtime --to host.example:4433 --fingerprint HEX --latency '500 ms'
-  ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --qlog traces
-  tar c folder | ontempo send --from - --to host.example:4433 --fingerprint HEX")]
+  ontempo send --from udp://:5000 --to ontempo://host.example:4433/FINGERPRINT#TOKEN
+  ontempo send --from film.ts --realtime --to ontempo://host.example:4433/FINGERPRINT#TOKEN --latency '500 ms'
+  ontempo send --from film.ts --to host.example:4433 --fingerprint HEX --token-file token --qlog traces
+  tar c folder | ontempo send --from - --to ontempo://host.example:4433/FINGERPRINT#TOKEN")]
     Send(Send),
     /// Receive media from `ontempo send` and pass it to a player, a file or a program
     #[command(after_help = "\
-Prints its fingerprint, by which senders verify it. With a file or standard output it ends with the \
-stream; with udp:// it runs until Ctrl-C.
+Prints the command line of its sender: a URL with its fingerprint, by which the sender verifies it, and with \
+a random token, without which it admits nobody. With a file or standard output it receives one stream and \
+ends with it; with udp:// it runs until Ctrl-C.
 
 Examples:
-  ontempo receive --listen :4433 --to udp://127.0.0.1:5001 --identity receiver.pem --token secret
-  ontempo receive --listen :4433 --to film.ts --qlog traces
-  ontempo receive --listen :4433 --to - | ffplay -")]
+  ontempo receive --listen :4433 --to udp://127.0.0.1:5001
+  ontempo receive --listen :4433 --to udp://127.0.0.1:5001 --identity receiver.pem --token-file token
+  ontempo receive --listen :4433 --to film.ts --overwrite --qlog traces
+  ontempo receive --listen :4433 --to - --qr | ffplay -")]
     Receive(Receive),
     /// Congestion control in this machine's kernel: load PERT, monitor it, unload it
     #[command(after_help = "\
@@ -199,10 +204,13 @@ Examples:
 The gateway near the clients is started with --to, the one near the server with --server. Both request \
 --spec for the directions of --direction; without --spec they request nothing.
 
+Between the gateways is TCP: neither encrypted nor authenticated. A gateway relays for everybody who \
+reaches its address, and therefore listens at an address other than a loopback only with --anyone.
+
 Examples:
-  ontempo gateway --listen 127.0.0.1:8080 --to far.example:7070       # near the client
-  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80         # near the server
-  ontempo gateway --listen 0.0.0.0:7070 --server 127.0.0.1:80 --spec images.toml --direction receive")]
+  ontempo gateway --listen 127.0.0.1:8080 --to far.example:7070               # near the client
+  ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80       # near the server
+  ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80 --spec images.toml --direction receive")]
     Gateway(Gateway),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\

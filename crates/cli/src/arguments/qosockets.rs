@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use ontempo_foundation::{MessageRate, Percent};
 use ontempo_transport::{Congestion, CongestionName, Fingerprint};
 
-use super::deliver::{congestion, with_parameters};
+use super::deliver::{Admission, Credentials, congestion, with_parameters};
 use super::wrap::FlowDirection;
 
 /// The requested quality of service.
@@ -58,7 +58,7 @@ pub(crate) enum NetvideoCommand {
 Examples:
   ontempo netvideo send host.example:5004 --seconds 30
   ontempo netvideo send host.example:5004 --spec video.toml --reserve controlled-load
-  ontempo netvideo send host.example:5004 --over quic --fingerprint HEX --json --messages")]
+  ontempo netvideo send ontempo://host.example:5004/FINGERPRINT#TOKEN --json --messages")]
     Send {
         #[command(flatten)]
         receiver: Receiver,
@@ -86,7 +86,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   ontempo netvideo receive --listen 0.0.0.0:5004
-  ontempo netvideo receive --listen 0.0.0.0:5004 --spec video.toml --reserve controlled-load")]
+  ontempo netvideo receive --listen 0.0.0.0:5004 --spec video.toml --reserve controlled-load
+  ontempo netvideo receive --listen 0.0.0.0:5004 --over quic")]
     Receive {
         #[command(flatten)]
         at: At,
@@ -101,7 +102,7 @@ Examples:
 }
 
 /// The transport of messages.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// TCP stream
     Tcp,
@@ -114,21 +115,21 @@ pub(crate) enum Transport {
 /// The receiver of messages, and the transport to it.
 #[derive(Debug, Args)]
 pub(crate) struct Receiver {
-    /// The receiver: a name or an address, and a port
-    #[arg(value_name = "HOST:PORT")]
+    /// The receiver: a name or an address, and a port; over QUIC also the URL that it prints,
+    /// ontempo://HOST:PORT/FINGERPRINT#TOKEN
+    #[arg(value_name = "HOST:PORT|URL")]
     pub(crate) to: String,
-    /// Transport of the messages
-    #[arg(long, value_name = "TRANSPORT", default_value = "udp")]
-    pub(crate) over: Transport,
+    /// Transport of the messages; default: udp, with a URL quic
+    #[arg(long, value_name = "TRANSPORT")]
+    pub(crate) over: Option<Transport>,
     /// Over QUIC: the receiver's fingerprint, which it prints when it starts
     #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Over QUIC: do not verify the receiver, and send it the token: only for tests
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Over QUIC: token that the receiver requires
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
     /// Over QUIC: congestion control; default: pert
     #[arg(long, value_name = "NAME", value_parser = congestion())]
     congestion: Option<CongestionName>,
@@ -158,9 +159,8 @@ pub(crate) struct At {
     /// at each start
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Option<PathBuf>,
-    /// Over QUIC: token that senders must present
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) admission: Admission,
 }
 
 #[derive(Debug, Args)]
@@ -221,6 +221,9 @@ pub(crate) struct Gateway {
     /// The TCP server to connect to
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
+    /// Relay for anybody who reaches the address, which is not a loopback
+    #[arg(long)]
+    pub(crate) anyone: bool,
     /// Direction that the specification applies to, as seen by the client
     #[arg(long, value_name = "WHICH", default_value = "both")]
     pub(crate) direction: FlowDirection,

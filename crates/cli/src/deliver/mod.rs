@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use ontempo_session::Error;
-use ontempo_transport::{Configuration, Qlog, QlogError, Token};
+use ontempo_transport::{Configuration, Qlog, QlogError};
 
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
@@ -34,11 +34,6 @@ fn failure(error: Error) -> Failure {
         Error::Transport(error) if error.is_misconfigured() => Failure::Input(error.to_string()),
         error => environment(error),
     }
-}
-
-pub(crate) fn token(text: Option<&str>) -> Result<Token, Failure> {
-    Token::new(text.unwrap_or_default().as_bytes())
-        .map_err(|error| Failure::Input(format!("--token: {error}")))
 }
 
 fn read(path: &Path, option: &str) -> Result<Vec<u8>, Failure> {

@@ -1,10 +1,12 @@
 //! `ontempo receive`.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration as Wall;
 
 use ontempo_foundation::Duration;
 use ontempo_session::message::Report;
@@ -12,12 +14,13 @@ use ontempo_session::{
     Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
 };
 use ontempo_transport::live::{Listener, Options};
-use ontempo_transport::{Identity, IdentityError, ReceiveStatistics};
+use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::status_line::StatusLine;
-use super::{EXAMPLE_PORT, configuration, failure, token};
+use super::{EXAMPLE_PORT, configuration, failure};
+use crate::access::{Admitted, admitted, qr};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
@@ -30,27 +33,22 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
             "--json and --to - both use standard output: write to a file".to_owned(),
         ));
     }
+    check_target(arguments)?;
     let stop = stop_flag()?;
     let identity = identity(arguments.identity.as_deref())?;
     let socket = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let configuration = configuration(arguments.qlog.as_deref())?;
     let options = Options { socket, configuration, ..Options::default() };
     let socket = socket_at(&arguments.listen, "--listen", EXAMPLE_PORT, socket)?;
-    let token = token(arguments.token.as_deref())?;
-    let listener = Listener::new(socket, &identity, token, &options)
+    let admitted = admitted(&arguments.admission)?;
+    let listener = Listener::new(socket, &identity, admitted.token.clone(), &options)
         .map_err(|error| failure(Error::Transport(error)))?;
-    let fingerprint = identity.fingerprint().to_string();
     let status = StatusLine::new(arguments.json);
-    let local = listener.local().to_string();
-    if arguments.json {
-        let document = json!({ "event": "listening", "local": local, "fingerprint": fingerprint });
-        emit(&document.to_string())?;
-    } else {
-        status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
-    }
+    announce(arguments, &status, &admitted, (listener.local(), identity.fingerprint()))?;
     let is_file = !matches!(arguments.to, Place::Udp(_));
     let once = arguments.once || is_file;
-    let options = ReceiverOptions { latency: arguments.latency, once, stop };
+    let give_up = Some(Wall::from_nanos(arguments.give_up.as_nanos()));
+    let options = ReceiverOptions { latency: arguments.latency, once, give_up, stop };
     let handler = OutputHandler { arguments, status, failed: None };
     let mut receiver = Receiver::new(listener, options, handler);
     let ended = receiver.run();
@@ -65,6 +63,48 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         Outcome::Stopped { .. } | Outcome::StreamEnded => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// An existing file is refused before a sender comes.
+fn check_target(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.to {
+        Place::File(path) if !arguments.overwrite && path.is_file() => Err(exists(path)),
+        Place::Udp(_) | Place::Pipe if arguments.overwrite => {
+            Err(Failure::Input("--overwrite: --to names no file".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::Input(format!("--to {}: it exists: --overwrite replaces it", path.display()))
+}
+
+/// Prints where it listens, and the sender's command line.
+fn announce(
+    arguments: &Arguments,
+    status: &StatusLine,
+    admitted: &Admitted,
+    (local, fingerprint): (SocketAddr, Fingerprint),
+) -> Result<(), Failure> {
+    let url = admitted.url(local, fingerprint, false);
+    if arguments.json {
+        let document = json!({
+            "event": "listening",
+            "local": local.to_string(),
+            "fingerprint": fingerprint.to_string(),
+            "url": url.to_string(),
+            "anyone": admitted.is_anyone(),
+        });
+        emit(&document.to_string())?;
+    } else {
+        status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
+        status.message(&admitted.invitation("ontempo send --from ... --to", &url));
+    }
+    if arguments.admission.qr {
+        status.message(&qr(&admitted.url(local, fingerprint, true))?);
+    }
+    Ok(())
 }
 
 /// Loads certificate and key from a file, or creates them there; without a file, they are not
@@ -91,7 +131,7 @@ struct OutputHandler<'a> {
 
 impl ReceiverHandler for OutputHandler<'_> {
     fn open(&mut self) -> Result<Target, String> {
-        target(&self.arguments.to).map_err(|failure| {
+        target(&self.arguments.to, self.arguments.overwrite).map_err(|failure| {
             self.failed = Some(failure);
             "the target cannot be opened".to_owned()
         })
@@ -101,7 +141,7 @@ impl ReceiverHandler for OutputHandler<'_> {
         match event {
             ReceiverEvent::Refused { remote, reason } => {
                 let sender = remote.map_or_else(|| "a sender".to_owned(), |at| at.to_string());
-                self.status.message(&format!("{sender} was refused: {reason}"));
+                self.status.refused(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
                 self.status.message(&format!("receiving from {remote}"));
@@ -184,7 +224,7 @@ impl OutputHandler<'_> {
     }
 }
 
-fn target(to: &Place) -> Result<Target, Failure> {
+fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
     match to {
         Place::Udp(address) => {
             let to = resolve(address, "--to udp://")?;
@@ -195,10 +235,26 @@ fn target(to: &Place) -> Result<Target, Failure> {
         }
         Place::File(path) => {
             let name = path.display().to_string();
-            let file = File::create(path).map_err(|error| {
-                Failure::Environment(format!("--to {name}: cannot be created: {error}"))
-            })?;
+            let file = output_file(path, overwrite)?;
             Ok(Target::Bytes { to: Box::new(file), name })
         }
+    }
+}
+
+/// A new file; with `overwrite`, in place of an old one. Devices and named pipes are opened.
+fn output_file(path: &Path, overwrite: bool) -> Result<File, Failure> {
+    let failed = |error: io::Error| {
+        Failure::Environment(format!("--to {}: cannot be created: {error}", path.display()))
+    };
+    if overwrite {
+        return File::create(path).map_err(failed);
+    }
+    match File::create_new(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            let is_file = file.metadata().map_err(failed)?.is_file();
+            if is_file { Err(exists(path)) } else { Ok(file) }
+        }
+        made => made.map_err(failed),
     }
 }

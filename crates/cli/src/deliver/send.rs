@@ -16,7 +16,8 @@ use ontempo_udp::SocketOptions;
 use serde_json::json;
 
 use super::status_line::StatusLine;
-use super::{EXAMPLE_PORT, configuration, failure, read, token};
+use super::{EXAMPLE_PORT, configuration, failure, read};
+use crate::access::Destination;
 use crate::address::{resolve, socket_at};
 use crate::arguments::{Place, Repair, Send as Arguments};
 use crate::failure::{Failure, environment};
@@ -26,9 +27,10 @@ use crate::signals::stop_flag;
 pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let stop = stop_flag()?;
     let is_live = matches!(arguments.from, Place::Udp(_));
-    let trust = trust(arguments)?;
-    let remote = resolve(&arguments.to, "--to ")?;
-    let host = arguments.to.rsplit_once(':').map_or("", |(host, _)| host);
+    let destination = Destination::read(&arguments.to, "--to: ")?;
+    let trust = destination.trust(arguments.fingerprint, || other_trust(arguments))?;
+    let token = destination.token(&arguments.credentials)?;
+    let remote = resolve(&destination.address, "--to ")?;
     let default_reliability = if is_live { Repair::Deadline } else { Repair::Full };
     let configuration = Configuration {
         congestion: arguments.congestion.chosen().map_err(Failure::Input)?,
@@ -40,9 +42,9 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let source = source(&arguments.from, &backlog, arguments.realtime)?;
     let options = SenderOptions {
         remote,
-        name: host.trim_matches(['[', ']']).to_owned(),
+        name: destination.name,
         trust,
-        token: token(arguments.token.as_deref())?,
+        token,
         transport: Options { configuration, socket, ..Options::default() },
         latency: arguments.latency,
         order: arguments.delivery.of_flow(),
@@ -69,17 +71,13 @@ pub(crate) fn send(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn trust(arguments: &Arguments) -> Result<Trust, Failure> {
-    match (&arguments.fingerprint, &arguments.trust) {
-        (Some(fingerprint), _) => Ok(Trust::Fingerprint(*fingerprint)),
-        (None, Some(path)) => Trust::from_pem(&read(path, "--trust")?)
+/// The verification that `--trust` or `--insecure` ask for.
+fn other_trust(arguments: &Arguments) -> Result<Option<Trust>, Failure> {
+    match &arguments.trust {
+        Some(path) => Trust::from_pem(&read(path, "--trust")?)
+            .map(Some)
             .map_err(|error| Failure::Input(format!("--trust {}: {error}", path.display()))),
-        (None, None) if arguments.insecure => Ok(Trust::Insecure),
-        (None, None) => Err(Failure::Input(
-            "the receiver cannot be verified: give --fingerprint, which the receiver prints, --trust \
-             FILE, or --insecure"
-                .to_owned(),
-        )),
+        None => Ok(arguments.insecure.then_some(Trust::Insecure)),
     }
 }
 

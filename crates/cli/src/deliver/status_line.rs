@@ -13,11 +13,17 @@ use crate::output::{emit, write_stderr};
 /// Minimum time between two warnings.
 const WARNING_INTERVAL: Wall = Wall::from_secs(5);
 
+/// Maximum messages about refused clients in [`REFUSAL_INTERVAL`]: strangers cause them.
+const MAX_REFUSALS: u32 = 30;
+const REFUSAL_INTERVAL: Wall = Wall::from_secs(60);
+
 /// JSON lines on standard output, or a status line that is refreshed on the terminal.
 pub(super) struct StatusLine {
     json: bool,
     bar: Option<ProgressBar>,
     last_warning: Option<Instant>,
+    /// The first refusal of the current interval, and how many there were.
+    refusals: Option<(Instant, u32)>,
     pub(super) started: Instant,
 }
 
@@ -25,7 +31,8 @@ impl StatusLine {
     pub(super) fn new(json: bool) -> Self {
         let is_terminal = !json && std::io::stderr().is_terminal();
         let started = Instant::now();
-        Self { json, bar: is_terminal.then(ProgressBar::new_spinner), last_warning: None, started }
+        let bar = is_terminal.then(ProgressBar::new_spinner);
+        Self { json, bar, last_warning: None, refusals: None, started }
     }
 
     pub(super) fn show(&self, line: &str, document: &Value) -> Result<(), Failure> {
@@ -50,6 +57,18 @@ impl StatusLine {
         if self.last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             self.last_warning = Some(Instant::now());
             self.message(sentence);
+        }
+    }
+
+    /// Writes that a client was refused, unless that happens too often.
+    pub(super) fn refused(&mut self, sentence: &str) {
+        let current = self.refusals.filter(|(since, _)| since.elapsed() < REFUSAL_INTERVAL);
+        let (since, count) = current.unwrap_or_else(|| (Instant::now(), 0));
+        self.refusals = Some((since, count.saturating_add(1)));
+        if count < MAX_REFUSALS {
+            self.message(sentence);
+        } else if count == MAX_REFUSALS {
+            self.message("further refusals within a minute are not shown");
         }
     }
 

@@ -1,9 +1,11 @@
 //! `ontempo send` and `ontempo receive`, over a path that loses packets.
 
+mod admission;
 #[path = "../common/mod.rs"]
 mod common;
 mod relay;
 mod video;
+mod whole;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,8 +30,10 @@ impl Receiver {
         Self::start_at(place, "127.0.0.1:0", more)
     }
 
+    /// With the token `open`.
     fn start_at(place: &Place, at: &str, more: &[&str]) -> Self {
-        let mut child = place.spawn(&[&["receive", "--listen", at], more].concat());
+        let words = ["receive", "--listen", at, "--token", "open"];
+        let mut child = place.spawn(&[&words, more].concat());
         let mut err = BufReader::new(child.stderr.take().expect("its errors"));
         let mut line = String::new();
         err.read_line(&mut line).expect("a line");
@@ -64,10 +68,14 @@ impl Drop for Receiver {
     }
 }
 
-/// Starts `ontempo send` to `to`.
+/// Starts `ontempo send` to `to`, with the token `open`.
 pub(crate) fn send(place: &Place, to: SocketAddr, from: &str, more: &[&str]) -> Child {
-    let to = to.to_string();
-    let mut command = place.command(&[&["send", "--from", from, "--to", &to], more].concat());
+    send_with(place, &to.to_string(), from, &[&["--token", "open"], more].concat())
+}
+
+/// Starts `ontempo send` to `to`.
+pub(crate) fn send_with(place: &Place, to: &str, from: &str, more: &[&str]) -> Child {
+    let mut command = place.command(&[&["send", "--from", from, "--to", to], more].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it starts")
 }
@@ -77,7 +85,7 @@ pub(crate) fn ran(child: Child) -> Ran {
 }
 
 /// Bytes that no codec could shorten.
-fn noise(count: usize) -> Vec<u8> {
+pub(crate) fn noise(count: usize) -> Vec<u8> {
     let mut state = 1u32;
     let next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -89,9 +97,9 @@ fn noise(count: usize) -> Vec<u8> {
 #[test]
 fn a_pipe_is_delivered_unchanged_over_a_lossy_path() {
     let place = Place::new("deliver-pipe", SCENARIO);
-    let mut receiver = Receiver::start(&place, &["--to", "-", "--token", "open"]);
+    let mut receiver = Receiver::start(&place, &["--to", "-"]);
     let relay = Relay::start(receiver.address, 0.05, Duration::from_millis(5));
-    let more = ["--token", "open", "--fingerprint", &receiver.fingerprint];
+    let more = ["--fingerprint", &receiver.fingerprint];
     let mut sender = send(&place, relay.address, "-", &more);
     let (sent, mut pipe) = (noise(2_000_000), sender.stdin.take().expect("a pipe"));
     let mut out = receiver.child.stdout.take().expect("its output");
@@ -134,11 +142,12 @@ fn a_slow_reader_receives_everything() {
 #[test]
 fn an_unreachable_or_untrusted_receiver_is_reported_in_a_sentence() {
     let place = Place::new("deliver-refusals", SCENARIO);
-    let mut receiver = Receiver::start(&place, &["--to", "out", "--token", "open"]);
+    let mut receiver = Receiver::start(&place, &["--to", "out"]);
     let (to, right) = (receiver.address, receiver.fingerprint.clone());
     let wrong = "00".repeat(32);
     fs::write(place.path("in"), "a few bytes").expect("written");
-    let try_it = |more: &[&str]| ran(send(&place, to, "in", more));
+    let address = to.to_string();
+    let try_it = |more: &[&str]| ran(send_with(&place, &address, "in", more));
     try_it(&[]).fails(2, &["the receiver cannot be verified", "--fingerprint"]);
     try_it(&["--fingerprint", &right]).fails(2, &["the peer refused our token"]);
     let other = ["--token", "open", "--fingerprint", &wrong];

@@ -82,6 +82,7 @@ impl AnyListener {
             match accepted {
                 Accepted::Connection(one, remote) => Accepted::Connection(socket(one), remote),
                 Accepted::Refused(remote, error) => Accepted::Refused(remote, error),
+                Accepted::Exhausted(error) => Accepted::Exhausted(error),
             }
         }
         match self {
@@ -109,6 +110,8 @@ fn accept_all(listener: &AnyListener, queue: &Mutex<AcceptQueue>, notifier: &Not
         }
         match accepted {
             Ok(_) if queue.accepted.len() >= MAX_QUEUED => {}
+            // The listener accepts again after a pause.
+            Ok(Accepted::Exhausted(_)) => continue,
             Ok(accepted) => queue.accepted.push_back(accepted),
             Err(error) => queue.failed = Some(error.to_string()),
         }
@@ -231,6 +234,8 @@ impl QosAcceptor {
                 let reason = super::close_reason(&error);
                 Arrival::Refused((parts(remote), error.to_string(), reason))
             }
+            // Never queued.
+            Accepted::Exhausted(_) => return Ok(None),
         }))
     }
 

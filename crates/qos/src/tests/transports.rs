@@ -124,6 +124,7 @@ impl AnyListener {
             match accepted {
                 Accepted::Connection(connection, _) => Ok(any(connection)),
                 Accepted::Refused(_, error) => Err(error),
+                Accepted::Exhausted(error) => Err(error.into()),
             }
         }
         match self {

@@ -1,0 +1,297 @@
+//! Who may send: tokens, and the URL that a receiver prints and its sender takes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use ontempo_session::ReceiverUrl;
+use ontempo_transport::{Fingerprint, Token, Trust};
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+
+use crate::arguments::{Admission, Credentials};
+use crate::failure::{Failure, environment};
+
+/// The environment variable of the token. Other users cannot read it, as they can the arguments.
+const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
+
+/// Random bytes of a token: 128 bits, as 32 hexadecimal digits.
+const TOKEN_BYTES: usize = 16;
+
+/// Maximum bytes read of a file that should hold a token.
+const MAX_TOKEN_FILE: u64 = 4096;
+
+/// A receiver's token.
+pub(crate) struct Admitted {
+    pub(crate) token: Token,
+    text: String,
+    origin: Origin,
+}
+
+/// Where a receiver's token is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It was made now, and is printed.
+    Made,
+    /// It was given, and is not printed.
+    Given,
+    /// Any sender is admitted.
+    None,
+}
+
+fn wrong(sentence: impl Into<String>) -> Failure {
+    Failure::Input(sentence.into())
+}
+
+/// A token of this text.
+fn token(text: &str, option: &str) -> Result<Token, Failure> {
+    Token::new(text.as_bytes()).map_err(|error| wrong(format!("{option}: {error}")))
+}
+
+/// The text of `--token`, which must not be empty.
+fn given(text: &str) -> Result<String, Failure> {
+    if text.is_empty() {
+        return Err(wrong(
+            "--token: an empty token admits anybody: leave it out for a random one, or say --anyone",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// The token in the environment; an empty variable counts as none.
+fn from_environment() -> Result<Option<String>, Failure> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(text) => Ok((!text.is_empty()).then_some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(wrong(format!("${TOKEN_VARIABLE}: the token is not UTF-8 text")))
+        }
+    }
+}
+
+/// A token of 128 random bits, as hexadecimal digits.
+fn random_token() -> io::Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn no_randomness(error: &io::Error) -> Failure {
+    Failure::Environment(format!("no random token: /dev/urandom: {error}"))
+}
+
+/// The token in a file, without the ending of its line; `None` if there is no file.
+fn token_in(path: &Path) -> Result<Option<String>, Failure> {
+    let named = format!("--token-file {}", path.display());
+    let unreadable =
+        |error: io::Error| Failure::Environment(format!("{named}: cannot be read: {error}"));
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
+        let mode = metadata.mode() & 0o777;
+        return Err(wrong(format!(
+            "{named}: other users have access to it (mode {mode:o}): chmod 600 {}",
+            path.display()
+        )));
+    }
+    let mut text = String::new();
+    file.take(MAX_TOKEN_FILE).read_to_string(&mut text).map_err(unreadable)?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() || text.contains('\n') {
+        return Err(wrong(format!("{named}: it must hold one line, the token")));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+/// Writes a new token to a new file, which only this user can read.
+fn token_into(path: &Path) -> Result<String, Failure> {
+    let text = random_token().map_err(|error| no_randomness(&error))?;
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| writeln!(file, "{text}")).map_err(|error| {
+        Failure::Environment(format!("--token-file {}: cannot be created: {error}", path.display()))
+    })?;
+    Ok(text)
+}
+
+/// The token that senders must present: that of the options or of the environment, or a new one.
+pub(crate) fn admitted(options: &Admission) -> Result<Admitted, Failure> {
+    let (text, origin) = if options.anyone {
+        (String::new(), Origin::None)
+    } else if let Some(text) = &options.credentials.token {
+        (given(text)?, Origin::Given)
+    } else if let Some(path) = &options.credentials.token_file {
+        match token_in(path)? {
+            Some(text) => (text, Origin::Given),
+            None => (token_into(path)?, Origin::Made),
+        }
+    } else if let Some(text) = from_environment()? {
+        (text, Origin::Given)
+    } else {
+        (random_token().map_err(|error| no_randomness(&error))?, Origin::Made)
+    };
+    Ok(Admitted { token: token(&text, "the token")?, text, origin })
+}
+
+impl Admitted {
+    /// The URL of a receiver at `local`. A token that was given is only in it if `with_token`.
+    pub(crate) fn url(
+        &self,
+        local: SocketAddr,
+        fingerprint: Fingerprint,
+        with_token: bool,
+    ) -> ReceiverUrl {
+        let ip = local.ip();
+        let host = if ip.is_unspecified() { own_host() } else { ip.to_string() };
+        let has_token = with_token || self.origin == Origin::Made;
+        let token = if has_token { self.text.clone() } else { String::new() };
+        ReceiverUrl { host, port: local.port(), fingerprint, token }
+    }
+
+    /// The command that the other side pastes, `command` with the URL, and a line about who is
+    /// admitted, if that is not said by the token in it.
+    pub(crate) fn invitation(&self, command: &str, url: &ReceiverUrl) -> String {
+        let url = url.to_string();
+        // A shell takes brackets for a pattern of file names.
+        let url = if url.contains('[') { format!("'{url}'") } else { url };
+        match self.origin {
+            Origin::Made => format!("{command} {url}"),
+            Origin::Given => format!("{command} {url} --token-file FILE"),
+            Origin::None => {
+                format!("anyone who reaches this port may send (--anyone)\n{command} {url}")
+            }
+        }
+    }
+
+    /// True if no token is needed.
+    pub(crate) fn is_anyone(&self) -> bool {
+        self.origin == Origin::None
+    }
+}
+
+/// A name or an address of this host: its address on the route outwards. Nothing is sent.
+fn own_host() -> String {
+    // Addresses for documentation (RFC 5737, RFC 3849), which the default route leads to.
+    let outwards = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let address = outwards.into_iter().find_map(|(from, to)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        let ip = socket.local_addr().ok()?.ip();
+        let is_known: fn(&IpAddr) -> bool = |ip| !ip.is_unspecified();
+        is_known(&ip).then(|| ip.to_string())
+    });
+    let name = || {
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    };
+    address.or_else(name).unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// The URL as a QR code of block characters.
+pub(crate) fn qr(url: &ReceiverUrl) -> Result<String, Failure> {
+    let code =
+        QrCode::new(url.to_string()).map_err(|error| environment(format!("--qr: {error}")))?;
+    // Terminals are dark, and readers expect a dark code on a light ground.
+    let mut image = code.render::<Dense1x2>();
+    Ok(image.dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build())
+}
+
+/// A receiver as a sender's user names it.
+pub(crate) struct Destination {
+    /// `HOST:PORT`.
+    pub(crate) address: String,
+    /// The host, expected in the certificate where names are checked.
+    pub(crate) name: String,
+    url: Option<ReceiverUrl>,
+}
+
+impl Destination {
+    /// Reads `HOST:PORT` or `ontempo://HOST:PORT/FINGERPRINT#TOKEN`.
+    pub(crate) fn read(text: &str, option: &str) -> Result<Self, Failure> {
+        if !text.contains("://") {
+            let host = text.rsplit_once(':').map_or("", |(host, _)| host);
+            let name = host.trim_matches(['[', ']']).to_owned();
+            return Ok(Self { address: text.to_owned(), name, url: None });
+        }
+        // The text is not repeated: it may hold a token.
+        let url: ReceiverUrl = text.parse().map_err(|error| wrong(format!("{option}{error}")))?;
+        let host = &url.host;
+        let address = if host.contains(':') {
+            format!("[{host}]:{}", url.port)
+        } else {
+            format!("{host}:{}", url.port)
+        };
+        Ok(Self { address, name: url.host.clone(), url: Some(url) })
+    }
+
+    /// True if it is a URL.
+    pub(crate) fn is_url(&self) -> bool {
+        self.url.is_some()
+    }
+
+    /// How the receiver is verified: by the URL, or by `other`, the options beside it.
+    pub(crate) fn trust(
+        &self,
+        fingerprint: Option<Fingerprint>,
+        other: impl FnOnce() -> Result<Option<Trust>, Failure>,
+    ) -> Result<Trust, Failure> {
+        let of_url = self.url.as_ref().map(|url| url.fingerprint);
+        match (of_url, fingerprint) {
+            (Some(of_url), Some(given)) if of_url != given => {
+                Err(wrong("--fingerprint: the URL has another fingerprint: leave one of them out"))
+            }
+            (Some(fingerprint), _) => match other()? {
+                None => Ok(Trust::Fingerprint(fingerprint)),
+                Some(_) => Err(wrong(
+                    "the URL has the receiver's fingerprint: leave out --trust and --insecure",
+                )),
+            },
+            (None, Some(fingerprint)) => Ok(Trust::Fingerprint(fingerprint)),
+            (None, None) => other()?.ok_or_else(|| {
+                wrong(
+                    "the receiver cannot be verified: give the URL that it prints, or its \
+                     --fingerprint, or --insecure",
+                )
+            }),
+        }
+    }
+
+    /// The token to present: that of the URL, of the options, or of the environment; empty without.
+    pub(crate) fn token(&self, options: &Credentials) -> Result<Token, Failure> {
+        let given = match (&options.token, &options.token_file) {
+            (Some(text), _) => Some(given(text)?),
+            (None, Some(path)) => Some(token_in(path)?.ok_or_else(|| {
+                Failure::Environment(format!("--token-file {}: no such file", path.display()))
+            })?),
+            (None, None) => None,
+        };
+        let of_url = self.url.as_ref().map(|url| &url.token).filter(|token| !token.is_empty());
+        let text = match (of_url.cloned(), given) {
+            (Some(of_url), Some(given)) if of_url != given => {
+                let sentence = "the URL has another token: leave one of them out";
+                return Err(wrong(format!("--token, --token-file: {sentence}")));
+            }
+            (Some(text), _) | (None, Some(text)) => text,
+            (None, None) => from_environment()?.unwrap_or_default(),
+        };
+        token(&text, "the token")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_tokens_have_128_bits_and_differ() {
+        let (one, other) = (random_token().expect("random"), random_token().expect("random"));
+        assert_eq!((one.len(), other.len()), (32, 32));
+        assert!(one != other && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a sender with the token can make `ontempo receive` hold.
+
+mod common;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{ListeningProgram, Place};
+use ontempo_foundation::Time;
+use ontempo_media::{Kind, Part, Span, Unit};
+use ontempo_session::message::{Label, media};
+use ontempo_transport::live::{Connection, Error, Message, Options, connect};
+use ontempo_transport::{FlowConfig, Reliability, Token, Trust};
+
+/// What a process may hold, whatever comes from the network, bytes.
+const MAX_MEMORY: u64 = 300 << 20;
+
+/// The largest resident memory of a process so far, bytes.
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
+}
+
+/// A connection of a sender, and its label.
+fn sender(to: &str, session: u128) -> Result<(Connection, String), Error> {
+    let options = Options { configuration: ontempo_session::configuration(), ..Options::default() };
+    let token = Token::new(b"open").expect("short");
+    let to = to.parse().expect("an address");
+    let connection = connect(to, "localhost", &Trust::Insecure, token, &options)?;
+    let latency = ontempo_foundation::Duration::from_secs(60);
+    Ok((connection, Label { session, latency, before: 0 }.to_string()))
+}
+
+fn unit(datagram: u64, length: u16, spans: Vec<Span>) -> Unit {
+    let data = vec![7; spans.iter().map(|span| usize::from(span.length)).sum()];
+    let parts = vec![Part { datagram, length, arrived: Time::ZERO, spans }];
+    let (kind, dependencies) = (Kind::Datagram, Vec::new());
+    Unit { id: datagram, kind, media_time: None, slack: None, dependencies, parts, data }
+}
+
+/// Sends units of datagrams from 1 on until the receiver takes no more, or for twenty seconds.
+fn attack(place: &Place, to: &str, reliability: Reliability, of: impl Fn(u64) -> Unit) -> u64 {
+    let words = ["receive", "--listen", "127.0.0.1:0", "--to", to, "--token", "open"];
+    let receiver = ListeningProgram::start(place, &words);
+    let (connection, label) = sender(&receiver.local, 1).expect("connected");
+    let flow = connection
+        .open_flow(FlowConfig { reliability, label, ..FlowConfig::default() })
+        .expect("a flow");
+    let begun = Instant::now();
+    let mut bytes = 0;
+    for datagram in 1.. {
+        let data = media(&of(datagram));
+        bytes += data.len();
+        let sent = flow.send_within(Message::from(data), Duration::from_secs(2));
+        if sent.is_err() || bytes > 60_000_000 || begun.elapsed() > Duration::from_secs(20) {
+            break;
+        }
+    }
+    sleep(Duration::from_secs(1));
+    peak_memory(receiver.child.0.id())
+}
+
+#[test]
+fn units_of_single_bytes_of_datagrams_that_are_never_complete() {
+    let place = Place::new("memory-shreds", "");
+    let sink = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = format!("udp://{}", sink.local_addr().expect("an address"));
+    let span = |place: u16| Span { offset: 2 * place, length: 1 };
+    let shreds = |datagram| unit(datagram, u16::MAX, (0..32_767).map(span).collect());
+    let crumbs = |datagram| unit(datagram, 2, vec![Span { offset: 0, length: 1 }]);
+    for to in [to.as_str(), "file"] {
+        let peak = attack(&place, to, Reliability::Full, shreds);
+        assert!(peak < MAX_MEMORY, "{peak} bytes held");
+        let _ = fs::remove_file(place.path("file"));
+        let peak = attack(&place, to, Reliability::Full, crumbs);
+        assert!(peak < MAX_MEMORY, "{peak} bytes held");
+        let _ = fs::remove_file(place.path("file"));
+    }
+}
+
+#[test]
+fn large_units_that_wait_for_a_time_that_never_comes() {
+    let place = Place::new("memory-large", "");
+    let sink = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let to = format!("udp://{}", sink.local_addr().expect("an address"));
+    let large = |number: u64| {
+        let spans = |_| vec![Span { offset: 0, length: 60_000 }];
+        let part = |place| Part {
+            datagram: number * 64 + place,
+            length: 60_000,
+            arrived: Time::from_nanos((number * 64 + place) * 1_000_000_000),
+            spans: spans(place),
+        };
+        let parts: Vec<Part> = (0..64).map(part).collect();
+        Unit { parts, data: vec![7; 64 * 60_000], ..unit(number, 0, Vec::new()) }
+    };
+    let peak = attack(&place, &to, Reliability::Deadline, large);
+    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+}
+
+#[test]
+fn many_connections_of_which_none_is_read() {
+    let place = Place::new("memory-connections", "");
+    let words = ["receive", "--listen", "127.0.0.1:0", "--to", "-", "--token", "open"];
+    // Nobody reads its standard output: it reads no more from the network.
+    let mut command = place.command(&words);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = common::Killed(command.spawn().expect("it starts"));
+    let mut line = String::new();
+    let mut err = std::io::BufReader::new(child.0.stderr.take().expect("its errors"));
+    std::io::BufRead::read_line(&mut err, &mut line).expect("a line");
+    let local = line.split([' ', ',']).nth(2).expect("an address").to_owned();
+    let mut all = Vec::new();
+    for session in 0..40 {
+        let Ok((connection, label)) = sender(&local, session) else { break };
+        for _ in 0..16 {
+            let config = FlowConfig { label: label.clone(), ..FlowConfig::default() };
+            let Ok(flow) = connection.open_flow(config) else { break };
+            let data = media(&unit(0, 60_000, vec![Span { offset: 0, length: 60_000 }]));
+            for _ in 0..200 {
+                let one = Message::from(Bytes::clone(&data));
+                if flow.send_within(one, Duration::from_millis(50)).is_err() {
+                    break;
+                }
+            }
+            all.push(flow);
+        }
+    }
+    sleep(Duration::from_secs(2));
+    let peak = peak_memory(child.0.id());
+    assert!(peak < MAX_MEMORY, "{peak} bytes held");
+}
