@@ -15,6 +15,7 @@
 //! [`live`] is the blocking API with sockets and threads.
 
 mod address;
+mod admission;
 mod close;
 mod config;
 mod connection;
