@@ -24,6 +24,9 @@ const MAX_AHEAD: u64 = 512 << 10;
 pub(super) struct Control {
     pub(super) stream: Option<StreamId>,
     pub(super) readable: bool,
+    /// What the peer writes is not processed.
+    #[cfg(test)]
+    pub(super) is_deaf: bool,
     out: Vec<u8>,
     assembly: Assembly,
     input: Vec<u8>,
@@ -43,6 +46,8 @@ impl Control {
         Self {
             stream: None,
             readable: false,
+            #[cfg(test)]
+            is_deaf: false,
             out: Vec::new(),
             assembly: Assembly::default(),
             input: Vec::new(),
@@ -166,6 +171,10 @@ impl Connection {
         while self.control.readable && self.stage != Stage::Closed {
             if !self.control.read(&mut self.stack)? {
                 return Err(Violation::OutOfPlace);
+            }
+            #[cfg(test)]
+            if self.control.is_deaf {
+                self.control.input.clear();
             }
             let mut read = 0;
             while let Some((message, taken)) = Message::read(&self.control.input[read..])? {

@@ -12,24 +12,40 @@ use crate::simulated::{Network, Path};
 use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, UnitHeader};
 use crate::{ConnectionId, Endpoint, Event};
 
-const VILLAIN: usize = 0;
-const VICTIM: usize = 1;
+pub(super) const VILLAIN: usize = 0;
+pub(super) const VICTIM: usize = 1;
 
 const LIMITS: Limits = Limits { flows: 3, units: 50, bytes: 60_000, unit_bytes: 20_000 };
 
-struct World {
-    network: Network,
-    ids: [ConnectionId; 2],
-    closed: Option<crate::Closed>,
+pub(super) struct World {
+    pub(super) network: Network,
+    pub(super) ids: [ConnectionId; 2],
+    pub(super) closed: Option<crate::Closed>,
+    /// Events of the victim.
+    pub(super) events: Vec<Event>,
+    limits: Limits,
 }
 
-fn address(host: u8) -> SocketAddr {
+pub(super) fn address(host: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
 }
 
 impl World {
     fn new(seed: u64, identity: &Identity) -> Self {
+        let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
         let config = Configuration { limits: LIMITS, streams: 40, ..Configuration::default() };
+        Self::with(seed, identity, config, [&path, &path])
+    }
+
+    /// A villain that has connected to a victim of this configuration, by these paths there and
+    /// back.
+    pub(super) fn with(
+        seed: u64,
+        identity: &Identity,
+        config: Configuration,
+        [path, back]: [&Path; 2],
+    ) -> Self {
+        let limits = config.limits;
         let mut villain = Endpoint::new(Configuration::default(), [seed as u8; 32]);
         let mut victim = Endpoint::new(config, [seed as u8 + 1; 32]);
         victim.listen(identity, Token::default()).unwrap();
@@ -38,24 +54,24 @@ impl World {
         let mut network = Network::new(seed);
         network.add(villain, address(1));
         network.add(victim, address(2));
-        let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
-        network.join(VILLAIN, VICTIM, &path, &path);
+        network.join(VILLAIN, VICTIM, path, back);
         network.flush(VILLAIN);
-        let mut world = Self { network, ids: [id, id], closed: None };
+        let mut world = Self { network, ids: [id, id], closed: None, events: Vec::new(), limits };
         world.run(Duration::from_millis(300));
         world
     }
 
-    fn run(&mut self, span: Duration) {
+    pub(super) fn run(&mut self, span: Duration) {
         let until = self.network.now() + span;
         loop {
             let stepped = self.network.step(until).is_some();
             while let Some(event) = self.network.endpoint(VICTIM).poll_event() {
-                match event {
-                    Event::Connected { connection, .. } => self.ids[VICTIM] = connection,
-                    Event::Closed { closed, .. } => self.closed = Some(closed),
+                match &event {
+                    Event::Connected { connection, .. } => self.ids[VICTIM] = *connection,
+                    Event::Closed { closed, .. } => self.closed = Some(closed.clone()),
                     _ => {}
                 }
+                self.events.push(event);
             }
             if !stepped {
                 return;
@@ -66,21 +82,22 @@ impl World {
 
     /// The victim holds no more than it said it would.
     fn check(&mut self) {
+        let limits = self.limits;
         let Some(victim) = self.network.endpoint(VICTIM).connection(self.ids[VICTIM]) else {
             return;
         };
         let held = victim.memory();
         // What is promised, 4,096 dropped units of each flow, and overhead.
-        let most = LIMITS.flows * (LIMITS.bytes + 4096 * 300) + LIMITS.bytes + (200 << 10);
+        let most = limits.flows * (limits.bytes + 4096 * 300) + limits.bytes + (400 << 10);
         assert!(held <= most, "{held} bytes");
         assert!(victim.control.out_len() <= 256 << 10);
     }
 
-    fn villain(&mut self) -> Option<&mut Connection> {
+    pub(super) fn villain(&mut self) -> Option<&mut Connection> {
         self.network.endpoint(VILLAIN).connection(self.ids[VILLAIN])
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         let Some(villain) = self.villain() else { return };
         let Some(stream) = villain.control.stream else { return };
         let _ = villain.stack.send_stream(stream).write(bytes);
@@ -88,7 +105,7 @@ impl World {
         self.network.flush(VILLAIN);
     }
 
-    fn message(&mut self, message: &Message) {
+    pub(super) fn message(&mut self, message: &Message) {
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         self.send(&bytes);
@@ -100,7 +117,7 @@ impl World {
         self.message(&Message::FlowOpened(opened));
     }
 
-    fn stream(&mut self, bytes: &[u8], finish: bool) {
+    pub(super) fn stream(&mut self, bytes: &[u8], finish: bool) {
         let Some(villain) = self.villain() else { return };
         let Some(stream) = villain.stack.streams().open(Dir::Uni) else { return };
         let mut send = villain.stack.send_stream(stream);
@@ -283,9 +300,10 @@ fn knock(
 ) -> usize {
     let mut out = Vec::new();
     let mut retries = 0;
-    for (number, remote) in remotes.enumerate() {
+    for remote in remotes {
         let mut seed = [3; 32];
-        seed[..8].copy_from_slice(&(number as u64).to_le_bytes());
+        let text = remote.to_string();
+        seed[..text.len()].copy_from_slice(text.as_bytes());
         let mut villain = Endpoint::new(Configuration::default(), seed);
         let trust = Trust::Fingerprint(identity.fingerprint());
         villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();

@@ -4,6 +4,8 @@ mod assembly;
 mod clocks;
 mod closing;
 mod control;
+#[cfg(test)]
+mod fuzz_tests;
 mod gate;
 #[cfg(test)]
 mod hostile_tests;

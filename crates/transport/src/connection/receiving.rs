@@ -102,7 +102,7 @@ pub(super) struct Receiving {
 
 impl Receiving {
     /// Flows with a number below this may be opened.
-    fn flow_credit(&self, limits: &Limits) -> u64 {
+    pub(super) fn flow_credit(&self, limits: &Limits) -> u64 {
         limits.flows.saturating_add(self.told)
     }
 
