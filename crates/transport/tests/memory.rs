@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
-use ontempo_transport::live::{Accepted, Connection, Listener, Options, connect};
+use ontempo_transport::live::{Accepted, Caller, Connection, Listener, Options, connect};
 use ontempo_transport::{FlowConfig, Identity, Token, Trust};
 
 /// What the memory of a program with the defaults stays below, in kB.
@@ -86,6 +86,95 @@ impl Drop for Victim {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The victim's largest resident memory while `attack` runs, in kB.
+fn most_resident(victim: &Victim, attack: impl FnOnce() + Send) -> u64 {
+    std::thread::scope(|scope| {
+        let attack = scope.spawn(attack);
+        let mut most = 0;
+        while !attack.is_finished() {
+            most = most.max(victim.resident());
+            std::thread::sleep(Wall::from_millis(20));
+        }
+        attack.join().expect("the attack runs");
+        most.max(victim.resident())
+    })
+}
+
+/// Opens all flows that a connection may and sends units of `size` bytes on each until none are
+/// taken for a while.
+fn fill(attacker: &Connection, size: usize) {
+    let data = Bytes::from(vec![7; size]);
+    let flows: Vec<_> =
+        (0..16).map_while(|_| attacker.open_flow(FlowConfig::default()).ok()).collect();
+    let mut is_taken = true;
+    while std::mem::take(&mut is_taken) {
+        for flow in &flows {
+            while flow.send_within(data.clone(), Wall::ZERO).is_ok() {
+                is_taken = true;
+            }
+        }
+        std::thread::sleep(Wall::from_millis(50));
+    }
+}
+
+#[test]
+fn many_connections_that_send_all_they_may_do_not_fill_the_memory() {
+    for size in [60_000, 1] {
+        let victim = Victim::start();
+        let options = Options::default();
+        let most = most_resident(&victim, || {
+            let caller = Caller::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &options);
+            let caller = caller.expect("bound");
+            let mut reasons = Vec::new();
+            let attackers: Vec<Connection> = (0..30)
+                .map_while(|_| {
+                    let trust = Trust::Insecure;
+                    let attacker =
+                        caller.connect(victim.address, "victim", &trust, token()).ok()?;
+                    fill(&attacker, size);
+                    Some(attacker)
+                })
+                .collect();
+            for attacker in &attackers {
+                reasons.extend(attacker.is_closed().map(|closed| closed.reason));
+            }
+            println!("units of {size}: {} connections, closed: {reasons:?}", attackers.len());
+        });
+        println!("units of {size}: at most {most} kB");
+        assert!(most < MAX_RESIDENT_KB, "units of {size}: {most} kB");
+    }
+}
+
+/// With `--nocapture` it prints what a connection costs.
+#[test]
+fn as_many_connections_as_are_accepted_do_not_fill_the_memory() {
+    let victim = Victim::start();
+    let before = victim.resident();
+    let count = AtomicU64::new(0);
+    let most = most_resident(&victim, || {
+        let caller = Caller::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &Options::default());
+        let caller = caller.expect("bound");
+        std::thread::scope(|scope| {
+            let connect = || {
+                let trust = Trust::Insecure;
+                let mut held = Vec::new();
+                while let Ok(near) = caller.connect(victim.address, "victim", &trust, token()) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    held.push(near);
+                }
+                held
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(connect)).collect();
+            // All are open until the last is.
+            drop(threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>());
+        });
+    });
+    let count = count.into_inner();
+    println!("{count} connections: from {before} to {most} kB");
+    assert!(most < MAX_RESIDENT_KB, "{count} connections: {most} kB");
+    assert!(count >= 1000, "{count} connections");
 }
 
 #[test]

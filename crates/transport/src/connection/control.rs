@@ -263,6 +263,7 @@ impl Connection {
 
     fn open(&mut self, limits: Limits, acknowledge: AckRequest) {
         self.stage = Stage::Open;
+        self.trace.open();
         self.sending.set_limits(limits);
         self.acks.set(acknowledge);
         self.events.push_back(ConnectionEvent::Open);
