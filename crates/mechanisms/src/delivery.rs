@@ -206,6 +206,13 @@ impl Resequencer {
         self.buffered - self.ready.len() as u64
     }
 
+    /// Memory that it has allocated, in bytes. It does not shrink.
+    pub fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+            + self.edges.capacity() * size_of::<Edge>()
+            + self.ready.capacity() * size_of::<u64>()
+    }
+
     /// Adds `dependent` to the lists of its unreleased dependencies; returns their number.
     fn wait_for(&mut self, named: &[u64], dependent: u64) -> u32 {
         let mut missing = 0;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a connection ended, so that no program has to parse the sentence.
 ///
-/// The first eight are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
+/// The first nine are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
 /// section 19.19), with a sentence for people as its reason phrase. The others are detected by this
 /// side, and have no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +26,8 @@ pub enum CloseReason {
     Failed,
     /// Code 7: the receiver has processed everything.
     Complete,
+    /// Code 8: the receiver has no memory left for what was sent and its program did not take.
+    Overloaded,
     /// A code that this version does not know.
     Other(u64),
     /// The peer accepts no more connections now (QUIC's CONNECTION_REFUSED).
@@ -46,7 +48,7 @@ pub enum CloseReason {
 
 impl CloseReason {
     /// All with a code, in the order of their codes; then all without.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Done,
         Self::ProtocolViolation,
         Self::WrongToken,
@@ -55,6 +57,7 @@ impl CloseReason {
         Self::Unsupported,
         Self::Failed,
         Self::Complete,
+        Self::Overloaded,
         Self::Refused,
         Self::IncompatibleVersion,
         Self::Untrusted,
@@ -75,6 +78,7 @@ impl CloseReason {
             Self::Unsupported => 5,
             Self::Failed => 6,
             Self::Complete => 7,
+            Self::Overloaded => 8,
             Self::Other(code) => code,
             _ => return None,
         })
@@ -97,6 +101,7 @@ impl CloseReason {
             Self::Unsupported => "unsupported",
             Self::Failed => "failed",
             Self::Complete => "complete",
+            Self::Overloaded => "overloaded",
             Self::Other(_) => "other",
             Self::Refused => "refused",
             Self::IncompatibleVersion => "incompatible_version",
@@ -177,8 +182,8 @@ mod tests {
                 assert_eq!(CloseReason::of_code(code), reason);
             }
         }
-        assert_eq!(CloseReason::of_code(8), CloseReason::Other(8));
-        assert_eq!(CloseReason::Other(8).code(), Some(8));
+        assert_eq!(CloseReason::of_code(9), CloseReason::Other(9));
+        assert_eq!(CloseReason::Other(9).code(), Some(9));
     }
 
     #[test]

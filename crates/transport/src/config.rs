@@ -119,11 +119,18 @@ pub struct Configuration {
     pub clock_interval: Duration,
     /// Maximum connections; more are refused.
     pub connections: usize,
-    /// Maximum incoming connections that have not presented the token. From half of this
-    /// number on clients must validate their address first; beyond it they are ignored.
+    /// Maximum incoming connections that have not presented the token; beyond it clients are
+    /// ignored. One source, an address of IPv4 or a prefix of 56 bits of IPv6, may have a sixteenth
+    /// of them, and clients whose addresses are not validated an eighth: beyond half of the first
+    /// or all of the second, clients must validate their address first (Retry).
     pub half_open: usize,
     /// True: a client must validate its address before any state is kept (Retry).
     pub retry: bool,
+    /// Maximum memory of connections and of what they have received and the program has not taken.
+    /// Beyond it the connection that holds most, of the source whose connections hold most, is
+    /// closed with [`CloseReason::Overloaded`](crate::CloseReason::Overloaded), and no connection
+    /// is accepted.
+    pub receive_memory: Bytes,
     /// Trace of connections; `None`: none.
     pub qlog: Option<Qlog>,
 }
@@ -155,6 +162,7 @@ impl Default for Configuration {
             connections: 4096,
             half_open: 512,
             retry: false,
+            receive_memory: Bytes::new(128 << 20),
             qlog: None,
         }
     }
@@ -178,6 +186,11 @@ fn var(value: u64) -> VarInt {
 }
 
 impl Configuration {
+    /// Bytes that a peer may send before they are processed.
+    pub(crate) fn receive_window(&self) -> u64 {
+        self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64)
+    }
+
     /// The stack's configuration for one connection, whose controller shares `account` and is
     /// traced;
     /// `seed` determines its random choices.
@@ -189,7 +202,7 @@ impl Configuration {
     ) -> TransportConfig {
         let mut transport = TransportConfig::default();
         let controllers = self.controllers(epoch, seed, account.clone());
-        let stream = self.limits.bytes.saturating_add(MAX_UNIT_HEADER as u64);
+        let stream = self.receive_window();
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(1))
             .max_concurrent_uni_streams(VarInt::from_u32(self.streams))

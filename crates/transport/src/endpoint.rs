@@ -1,6 +1,6 @@
 //! All connections of one UDP socket.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use ontempo_foundation::{RandomStream, Time};
 use ring::hmac;
 
 use crate::address::Aliases;
+use crate::admission::{Admission, Decision, Origin};
 use crate::config::Configuration;
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
@@ -76,7 +77,17 @@ struct Kept {
     wake: Time,
     /// True if it is in the queue of connections that may have something to send.
     queued: bool,
+    origin: Origin,
+    /// Its part of the endpoint's memory, as last counted.
+    memory: u64,
 }
+
+/// Memory of a connection that has received nothing, bytes: the QUIC and TLS states.
+const CONNECTION_COST: u64 = 32 << 10;
+
+/// Handshake data of a client that may arrive before what precedes it, bytes: what RFC 9000 asks
+/// for (section 7.5). A client's is short, since it has no certificate.
+const SERVER_CRYPTO_BUFFER: usize = 4096;
 
 /// Maximum queued answers to packets without a connection.
 const MAX_RESPONSES: usize = 64;
@@ -111,8 +122,9 @@ pub struct Endpoint {
     responses: VecDeque<(Transmit, Vec<u8>)>,
     scratch: Vec<u8>,
     aliases: Aliases,
-    /// Incoming connections that have not presented the token.
-    unadmitted: BTreeSet<usize>,
+    admission: Admission,
+    /// Memory of all connections.
+    memory: u64,
 }
 
 impl fmt::Debug for Endpoint {
@@ -152,7 +164,8 @@ impl Endpoint {
             responses: VecDeque::new(),
             scratch: Vec::new(),
             aliases: Aliases::default(),
-            unadmitted: BTreeSet::new(),
+            admission: Admission::default(),
+            memory: 0,
         }
     }
 
@@ -205,7 +218,8 @@ impl Endpoint {
             .stack
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
-        Ok(self.keep(now, handle, stack, token, (account, trace, false)))
+        let kind = (Origin::of(remote), false);
+        Ok(self.keep(now, (handle, stack), token, (account, trace), kind))
     }
 
     /// A connection; `None` if it has ended.
@@ -227,6 +241,17 @@ impl Endpoint {
         let kept = self.connections.get(id.place)?.as_ref()?;
         let remote = kept.connection.stack_remote().filter(|_| kept.generation == id.generation)?;
         self.aliases.real(remote)
+    }
+
+    /// Its configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.config
+    }
+
+    /// Memory of all connections, in bytes: a fixed amount for each, and
+    /// [what they hold](Connection::memory), as last counted.
+    pub fn memory(&self) -> u64 {
+        self.memory
     }
 
     /// Number of connections.
@@ -296,6 +321,7 @@ impl Endpoint {
                 kept.connection.progress(now);
                 // The stack's endpoint events may produce something to send.
                 self.settle(place);
+                self.count_memory(now, place);
             }
             let Some(Some(kept)) = self.connections.get_mut(place) else { continue };
             let step = kept.connection.poll_transmit(now, out);
@@ -341,7 +367,8 @@ impl Endpoint {
     ) -> Option<Arc<ServerConfig>> {
         let listening = self.listening.as_ref()?;
         let mut config = ServerConfig::with_crypto(listening.crypto.clone());
-        let transport = self.config.transport(self.epoch, seed, (account, trace));
+        let mut transport = self.config.transport(self.epoch, seed, (account, trace));
+        transport.crypto_buffer_size(SERVER_CRYPTO_BUFFER);
         config.transport_config(Arc::new(transport));
         config.time_source(Arc::new(GivenTime(self.clock.clone())));
         config.max_incoming(MAX_RESPONSES);
@@ -354,22 +381,33 @@ impl Endpoint {
             return;
         };
         let token = listening.token.clone();
-        if self.count >= self.config.connections {
+        let has_memory =
+            |all: &Self| all.memory + CONNECTION_COST <= all.config.receive_memory.get();
+        if !has_memory(self) {
+            // Meanwhile programs may have taken some of it.
+            self.relieve(now);
+        }
+        if self.count >= self.config.connections || !has_memory(self) {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
         }
-        let half_open = self.unadmitted.len();
-        if half_open >= self.config.half_open {
-            self.stack.ignore(incoming);
-            return;
-        }
-        let retry = self.config.retry || half_open * 2 >= self.config.half_open;
-        if retry && !incoming.remote_address_validated() {
-            if let Ok(transmit) = self.stack.retry(incoming, scratch) {
-                self.respond(&transmit, scratch);
+        let remote = incoming.remote_address();
+        let origin = Origin::of(self.aliases.real(remote).unwrap_or(remote));
+        let is_validated = incoming.remote_address_validated();
+        let limits = (self.config.half_open, self.config.retry);
+        match self.admission.decide(origin, is_validated, limits) {
+            Decision::Accept => {}
+            Decision::Ignore => {
+                self.stack.ignore(incoming);
+                return;
             }
-            return;
+            Decision::Validate => {
+                if let Ok(transmit) = self.stack.retry(incoming, scratch) {
+                    self.respond(&transmit, scratch);
+                }
+                return;
+            }
         }
         let account = SharedAccount::default();
         let trace = self.trace(now, &incoming.orig_dst_cid(), false);
@@ -377,7 +415,9 @@ impl Endpoint {
         let config = self.server_config(seed, account.clone(), &trace);
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
             Ok((handle, stack)) => {
-                self.keep(now, handle, stack, token, (account, trace, true));
+                let kind = (origin, true);
+                self.keep(now, (handle, stack), token, (account, trace), kind);
+                self.admission.insert(handle.0, origin, is_validated);
                 self.progress(now, handle.0);
             }
             Err(error) => {
@@ -391,10 +431,10 @@ impl Endpoint {
     fn keep(
         &mut self,
         now: Time,
-        handle: ConnectionHandle,
-        stack: noq_proto::Connection,
+        (handle, stack): (ConnectionHandle, noq_proto::Connection),
         token: Token,
-        (account, trace, accepted): (SharedAccount, Trace, bool),
+        (account, trace): (SharedAccount, Trace),
+        (origin, accepted): (Origin, bool),
     ) -> ConnectionId {
         let place = handle.0;
         if self.connections.len() <= place {
@@ -410,10 +450,10 @@ impl Endpoint {
             accepted,
             wake: Time::NEVER,
             queued: false,
+            origin,
+            memory: CONNECTION_COST,
         });
-        if accepted {
-            self.unadmitted.insert(place);
-        }
+        self.memory += CONNECTION_COST;
         self.queue(place);
         ConnectionId { place, generation: self.generation }
     }
@@ -453,6 +493,58 @@ impl Endpoint {
         if let Some(Some(kept)) = self.connections.get_mut(place) {
             kept.connection.progress(now);
             self.settle(place);
+            self.count_memory(now, place);
+            self.queue(place);
+        }
+    }
+
+    /// Counts a connection's memory anew, and keeps the sum within its limit.
+    fn count_memory(&mut self, now: Time, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        self.memory -= kept.memory;
+        kept.memory = CONNECTION_COST + kept.connection.memory();
+        self.memory += kept.memory;
+        if self.memory > self.config.receive_memory.get() {
+            self.relieve(now);
+        }
+    }
+
+    /// Closes connections until the memory is within its limit: of the origin that holds most, the
+    /// one that holds most. So a peer with many connections does not displace the others.
+    fn relieve(&mut self, now: Time) {
+        self.memory = 0;
+        let mut origins: BTreeMap<Origin, u64> = BTreeMap::new();
+        for kept in self.connections.iter_mut().flatten() {
+            // Meanwhile the program may have taken some of it.
+            kept.memory = CONNECTION_COST + kept.connection.memory();
+            self.memory += kept.memory;
+            *origins.entry(kept.origin).or_default() += kept.memory;
+        }
+        while self.memory > self.config.receive_memory.get() {
+            let most = origins.iter_mut().max_by_key(|(_, memory)| **memory);
+            let Some((origin, of_origin)) = most else { return };
+            let held = |place: &usize| {
+                let kept = self.connections[*place].as_ref()?;
+                (kept.origin == *origin && kept.memory > CONNECTION_COST).then_some(kept.memory)
+            };
+            let place = (0..self.connections.len())
+                .filter(|place| held(place).is_some())
+                .max_by_key(|place| held(place));
+            let Some(place) = place else {
+                // Only connections without data: new ones are refused.
+                *of_origin = 0;
+                if origins.values().all(|memory| *memory == 0) {
+                    return;
+                }
+                continue;
+            };
+            let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+            let freed = kept.memory - CONNECTION_COST;
+            kept.memory = CONNECTION_COST;
+            self.memory -= freed;
+            *of_origin -= freed;
+            kept.connection.overload(now);
+            self.settle(place);
             self.queue(place);
         }
     }
@@ -470,11 +562,15 @@ impl Endpoint {
         while let Some(event_of) = kept.connection.next_event() {
             self.events.push_back(event(id, kept.accepted, event_of));
         }
+        if kept.accepted && kept.connection.is_validated() {
+            self.admission.validate(place);
+        }
         if kept.accepted && !kept.connection.is_handshake() {
-            self.unadmitted.remove(&place);
+            self.admission.remove(place);
         }
         if kept.connection.is_drained() {
-            self.unadmitted.remove(&place);
+            self.admission.remove(place);
+            self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
             self.connections[place] = None;
             self.count -= 1;

@@ -57,7 +57,8 @@ pub enum Event {
         /// Their numbers.
         units: Vec<u64>,
     },
-    /// The peer finished a flow, and all of it was delivered.
+    /// The peer finished a flow, and all of it was delivered. It counts as one of the peer's
+    /// concurrent flows until [`release_flow`](crate::Connection::release_flow).
     FlowEnded {
         /// The connection.
         connection: ConnectionId,
@@ -74,6 +75,11 @@ pub enum Event {
         flow: FlowId,
         /// Its statistics.
         statistics: SendStatistics,
+    },
+    /// After [`FlowError::NotTaken`](crate::FlowError::NotTaken): the peer allows another flow.
+    FlowAllowed {
+        /// The connection.
+        connection: ConnectionId,
     },
     /// A connection was closed by the peer, was lost, or could not be established. No event of it
     /// follows.
@@ -168,6 +174,7 @@ pub(crate) fn event(connection: ConnectionId, accepted: bool, event: ConnectionE
         ConnectionEvent::FlowSettled(flow, statistics) => {
             Event::FlowSettled { connection, flow, statistics }
         }
+        ConnectionEvent::FlowAllowed => Event::FlowAllowed { connection },
         ConnectionEvent::Closed(closed) => Event::Closed { connection, closed },
     }
 }

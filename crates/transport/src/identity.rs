@@ -4,9 +4,8 @@
 //! verified by its issuer. A shared token controls who may connect.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, version::TLS13};
 
+use crate::file::write_new;
 use crate::wire::{ALPN, MAX_TOKEN};
 
 /// Why an identity cannot be created or loaded.
@@ -124,24 +124,30 @@ impl Identity {
 
     /// Loads the identity in the file at `path`, certificate and key in PEM. If there is no
     /// file, creates a self-signed one for these names and stores it there, readable by the owner
-    /// only.
+    /// only, whole or not at all.
     ///
     /// # Errors
     /// If the file cannot be read or written, or is not an identity; as
     /// [`self_signed`](Self::self_signed).
     pub fn load_or_create(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
+        let load = |pem: Vec<u8>| {
+            Self::from_pem(&pem, &pem)
+                .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error)))
+        };
         match fs::read(path) {
-            Ok(pem) => Self::from_pem(&pem, &pem)
-                .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error))),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let (identity, pem) = Self::make(names)?;
-                let mut options = OpenOptions::new();
-                let file = options.write(true).create_new(true).mode(0o600).open(path);
-                file.and_then(|mut file| file.write_all(pem.as_bytes()))
-                    .map_err(|error| IdentityError::Write(path.to_owned(), error))?;
-                Ok(identity)
+            Ok(pem) => return load(pem),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(IdentityError::Read(path.to_owned(), error)),
+        }
+        let (identity, pem) = Self::make(names)?;
+        match write_new(path, pem.as_bytes()) {
+            Ok(()) => Ok(identity),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                // Another process was faster.
+                let read = fs::read(path);
+                load(read.map_err(|error| IdentityError::Read(path.to_owned(), error))?)
             }
-            Err(error) => Err(IdentityError::Read(path.to_owned(), error)),
+            Err(error) => Err(IdentityError::Write(path.to_owned(), error)),
         }
     }
 

@@ -15,11 +15,13 @@
 //! [`live`] is the blocking API with sockets and threads.
 
 mod address;
+mod admission;
 mod close;
 mod config;
 mod connection;
 mod endpoint;
 mod events;
+mod file;
 mod flow;
 mod identity;
 #[cfg(unix)]
@@ -43,5 +45,5 @@ pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
 pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenTooLong, Trust};
 pub use noq_proto::EcnCodepoint;
-pub use qlog::{Qlog, QlogError};
+pub use qlog::{MAX_TRACE_BYTES, MAX_TRACES, Qlog, QlogError};
 pub use wire::AckRequest;

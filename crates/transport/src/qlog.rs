@@ -11,8 +11,9 @@
 use std::any::Any;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -29,6 +30,19 @@ const FLUSHED_EVERY: Duration = Duration::from_secs(1);
 
 /// Maximum bytes buffered.
 const ROOM: usize = 64 << 10;
+
+/// Maximum bytes of records kept of an incoming connection whose client has not presented the token:
+/// its file is made when it has. More are discarded.
+const MAX_WAITING: usize = 8 << 10;
+
+/// Maximum trace files of a [`Qlog`].
+pub const MAX_TRACES: usize = 1000;
+
+/// Maximum bytes of all traces of a [`Qlog`].
+pub const MAX_TRACE_BYTES: u64 = 1 << 30;
+
+/// Names tried for one file.
+const MAX_NAMES: usize = 100;
 
 /// Why a trace cannot be written.
 #[derive(Debug)]
@@ -51,11 +65,63 @@ impl std::error::Error for QlogError {}
 type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
 
 /// Writes a trace of each connection to a directory: `ID_client.sqlog` or `ID_server.sqlog`; the ID
-/// is the connection's first one, the same at both sides.
+/// is the connection's first one, the same at both sides. An existing file is never overwritten: the
+/// next trace of that name is `ID_server-2.sqlog`. At most [`MAX_TRACES`] files with
+/// [`MAX_TRACE_BYTES`] in all are written; what is beyond them is not traced.
 #[derive(Clone)]
 pub struct Qlog {
     directory: PathBuf,
     hook: Hook,
+    left: Arc<Left>,
+}
+
+/// What may still be written.
+#[derive(Debug)]
+struct Left {
+    files: AtomicUsize,
+    bytes: AtomicU64,
+    /// The end of the files was reported.
+    is_reported: AtomicBool,
+}
+
+/// A file that is written until the bytes of all traces are used up.
+struct Counted<W> {
+    out: W,
+    left: Arc<Left>,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len() as u64;
+        let take = |left: u64| left.checked_sub(count);
+        if self.left.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            let sentence = format!("all traces together have {MAX_TRACE_BYTES} bytes, the most");
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, sentence));
+        }
+        self.out.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Creates a new file, with a number in its name if the name is taken. It follows no link that
+/// another user may have put there.
+fn create(directory: &Path, name: &str) -> Result<(File, PathBuf), QlogError> {
+    let mut path = directory.join(format!("{name}.sqlog"));
+    let mut number = 1;
+    loop {
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_NAMES => {
+                number += 1;
+                path = directory.join(format!("{name}-{number}.sqlog"));
+            }
+            Err(error) => return Err(QlogError { path, error }),
+        }
+    }
 }
 
 impl fmt::Debug for Qlog {
@@ -77,28 +143,55 @@ impl Qlog {
     ) -> Result<Self, QlogError> {
         let failed = |error| QlogError { path: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(failed)?;
-        let trial = directory.join(format!(".ontempo-{}.sqlog", std::process::id()));
-        fs::write(&trial, b"\x1e").map_err(failed)?;
-        fs::remove_file(&trial).map_err(failed)?;
-        Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook) })
+        let (mut trial, path) = create(directory, &format!(".ontempo-{}", std::process::id()))
+            .map_err(|error| failed(error.error))?;
+        let written = trial.write_all(b"\x1e");
+        fs::remove_file(&path).and(written).map_err(failed)?;
+        let left = Arc::new(Left {
+            files: AtomicUsize::new(MAX_TRACES),
+            bytes: AtomicU64::new(MAX_TRACE_BYTES),
+            is_reported: AtomicBool::new(false),
+        });
+        Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook), left })
     }
 
-    /// The trace of the connection whose first ID is `id`.
+    /// The trace of the connection whose first ID is `id`. Of an incoming one nothing is written
+    /// until its client has presented the token.
     pub(crate) fn trace(&self, now: Time, id: &dyn fmt::Display, is_client: bool) -> Trace {
         let side = if is_client { "client" } else { "server" };
-        let path = self.directory.join(format!("{id}_{side}.sqlog"));
-        match File::create(&path) {
-            Ok(file) => {
-                let mut writing = Writing::new(now, path, Box::new(file), self.hook.clone());
-                writing.write(&header(&id.to_string(), side));
-                Trace(Some(Arc::new(Mutex::new(writing))))
-            }
-            Err(error) => {
-                (self.hook)(&QlogError { path, error });
-                Trace(None)
-            }
+        let name = format!("{id}_{side}");
+        let path = self.directory.join(format!("{name}.sqlog"));
+        let mut begun = Vec::new();
+        record(&mut begun, &header(&id.to_string(), side));
+        let waiting = Waiting { qlog: self.clone(), name, records: begun };
+        let mut writing = Writing::new(now, path, Output::Waiting(waiting), self.hook.clone());
+        if is_client {
+            writing.open();
         }
+        Trace(Some(Arc::new(Mutex::new(writing))))
     }
+
+    /// Makes a file for a trace; an error ends that trace. That there are no more files is reported
+    /// once.
+    fn create(&self, name: &str) -> Result<(Counted<File>, PathBuf), Option<QlogError>> {
+        let take = |left: usize| left.checked_sub(1);
+        if self.left.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            let sentence = format!("{MAX_TRACES} traces were written, the most");
+            let error = io::Error::new(ErrorKind::QuotaExceeded, sentence);
+            let is_first = !self.left.is_reported.swap(true, Ordering::Relaxed);
+            return Err(is_first.then(|| QlogError { path: self.directory.clone(), error }));
+        }
+        let (out, path) = create(&self.directory, name).map_err(Some)?;
+        Ok((Counted { out, left: Arc::clone(&self.left) }, path))
+    }
+}
+
+/// Appends one record (RFC 7464, section 2.2).
+fn record(out: &mut Vec<u8>, record: &Value) {
+    out.push(0x1e);
+    // Writing to memory does not fail, nor does a value without keys that are no text.
+    let _ = serde_json::to_writer(&mut *out, record);
+    out.push(b'\n');
 }
 
 fn header(id: &str, side: &str) -> Value {
@@ -121,11 +214,27 @@ fn header(id: &str, side: &str) -> Value {
     })
 }
 
-/// An open trace file.
+/// Where records go.
+enum Output {
+    Waiting(Waiting),
+    File(BufWriter<Box<dyn Write + Send>>),
+    /// After an error.
+    Ended,
+}
+
+/// Records that wait for their file.
+struct Waiting {
+    qlog: Qlog,
+    name: String,
+    records: Vec<u8>,
+}
+
+/// A trace.
 struct Writing {
     path: PathBuf,
-    /// `None` after a write error.
-    out: Option<BufWriter<Box<dyn Write + Send>>>,
+    out: Output,
+    /// The record being written; reused.
+    buffer: Vec<u8>,
     hook: Hook,
     began: Time,
     flushed: Time,
@@ -136,30 +245,64 @@ struct Writing {
 }
 
 impl Writing {
-    fn new(now: Time, path: PathBuf, out: Box<dyn Write + Send>, hook: Hook) -> Self {
-        let out = Some(BufWriter::with_capacity(ROOM, out));
-        let (began, flushed) = (now, now);
-        Self { path, out, hook, began, flushed, handshaking: true, metrics: Value::Null }
+    fn new(now: Time, path: PathBuf, out: Output, hook: Hook) -> Self {
+        let (began, flushed, buffer) = (now, now, Vec::new());
+        let metrics = Value::Null;
+        Self { path, out, buffer, hook, began, flushed, handshaking: true, metrics }
     }
 
-    /// One record (RFC 7464, section 2.2).
-    fn write(&mut self, record: &Value) {
-        let Some(out) = &mut self.out else { return };
-        let written = out.write_all(b"\x1e").and_then(|()| {
-            serde_json::to_writer(&mut *out, record)?;
-            out.write_all(b"\n")
-        });
-        self.check(written);
+    /// Makes the file.
+    fn open(&mut self) {
+        if !matches!(self.out, Output::Waiting(_)) {
+            return;
+        }
+        let Output::Waiting(waiting) = std::mem::replace(&mut self.out, Output::Ended) else {
+            return;
+        };
+        match waiting.qlog.create(&waiting.name) {
+            Ok((file, path)) => {
+                self.path = path;
+                let mut out: BufWriter<Box<dyn Write + Send>> =
+                    BufWriter::with_capacity(ROOM, Box::new(file));
+                let written = out.write_all(&waiting.records);
+                self.out = Output::File(out);
+                self.check(written);
+            }
+            Err(Some(error)) => (self.hook)(&error),
+            Err(None) => {}
+        }
+    }
+
+    fn write(&mut self, value: &Value) {
+        if matches!(self.out, Output::Ended) {
+            return;
+        }
+        self.buffer.clear();
+        record(&mut self.buffer, value);
+        match &mut self.out {
+            Output::Waiting(Waiting { records, .. }) => {
+                if records.len() + self.buffer.len() <= MAX_WAITING {
+                    records.extend_from_slice(&self.buffer);
+                }
+            }
+            Output::File(out) => {
+                let written = out.write_all(&self.buffer);
+                self.check(written);
+            }
+            Output::Ended => {}
+        }
     }
 
     fn flush(&mut self) {
-        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush);
-        self.check(flushed);
+        if let Output::File(out) = &mut self.out {
+            let flushed = out.flush();
+            self.check(flushed);
+        }
     }
 
     fn check(&mut self, done: io::Result<()>) {
         let Err(error) = done else { return };
-        if let Some(out) = self.out.take() {
+        if let Output::File(out) = std::mem::replace(&mut self.out, Output::Ended) {
             // The buffered records are lost, too.
             let _ = out.into_parts();
         }
@@ -167,6 +310,9 @@ impl Writing {
     }
 
     fn event(&mut self, now: Time, name: &str, data: Value) {
+        if matches!(self.out, Output::Ended) {
+            return;
+        }
         let time = millis(now.since(self.began));
         self.write(&json!({ "time": time, "name": name, "data": data }));
         if now.since(self.flushed) >= FLUSHED_EVERY {
@@ -207,6 +353,11 @@ impl Trace {
         if let Some(writing) = &self.0 {
             write(&mut writing.lock().unwrap_or_else(PoisonError::into_inner));
         }
+    }
+
+    /// The client has presented the token: the trace gets its file.
+    pub(crate) fn open(&self) {
+        self.with(Writing::open);
     }
 
     /// The handshake is complete.

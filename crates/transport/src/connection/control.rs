@@ -3,6 +3,7 @@
 use noq_proto::{Dir, StreamId, WriteError};
 use ontempo_foundation::{Duration, Time};
 
+use super::assembly::Assembly;
 use super::{Connection, ConnectionEvent, Stage, Violation};
 use crate::close::CloseReason;
 use crate::flow::FlowId;
@@ -14,12 +15,20 @@ const MAX_WAITING: usize = 256 << 10;
 /// Maximum bytes waiting to be parsed: a message and a part of the next.
 const MAX_READ: usize = 4 * MAX_MESSAGE;
 
+/// Maximum memory of data that arrived before data that precedes it, bytes: as much as may wait to
+/// be written at the other side, and the overhead of its pieces.
+const MAX_AHEAD: u64 = 512 << 10;
+
 /// Both directions of the control stream.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) stream: Option<StreamId>,
     pub(super) readable: bool,
+    /// What the peer writes is not processed.
+    #[cfg(test)]
+    pub(super) is_deaf: bool,
     out: Vec<u8>,
+    assembly: Assembly,
     input: Vec<u8>,
     /// Time of the last clock request.
     asked: Option<Time>,
@@ -37,7 +46,10 @@ impl Control {
         Self {
             stream: None,
             readable: false,
+            #[cfg(test)]
+            is_deaf: false,
             out: Vec::new(),
+            assembly: Assembly::default(),
             input: Vec::new(),
             asked: None,
             questions: 0,
@@ -52,6 +64,11 @@ impl Control {
     #[cfg(test)]
     pub(super) fn out_len(&self) -> usize {
         self.out.len()
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        (self.out.capacity() + self.input.capacity()) as u64 + self.assembly.memory()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -93,11 +110,20 @@ impl Control {
     fn read(&mut self, stack: &mut noq_proto::Connection) -> Result<bool, Violation> {
         let Some(stream) = self.stream else { return Ok(true) };
         let mut receive = stack.recv_stream(stream);
-        let Ok(mut chunks) = receive.read(true) else { return Ok(false) };
+        let Ok(mut chunks) = receive.read(false) else { return Ok(false) };
         let mut open = true;
         while self.input.len() < MAX_READ {
             match chunks.next(MAX_READ) {
-                Ok(Some(chunk)) => self.input.extend_from_slice(&chunk.bytes),
+                Ok(Some(chunk)) => {
+                    let mut next = self.assembly.insert(chunk.offset, chunk.bytes)?;
+                    while let Some(data) = next {
+                        self.input.extend_from_slice(&data);
+                        next = self.assembly.next();
+                    }
+                    if self.assembly.memory() > MAX_AHEAD {
+                        return Err(Violation::Absurd);
+                    }
+                }
                 Ok(None) => {
                     open = false;
                     break;
@@ -145,6 +171,10 @@ impl Connection {
         while self.control.readable && self.stage != Stage::Closed {
             if !self.control.read(&mut self.stack)? {
                 return Err(Violation::OutOfPlace);
+            }
+            #[cfg(test)]
+            if self.control.is_deaf {
+                self.control.input.clear();
             }
             let mut read = 0;
             while let Some((message, taken)) = Message::read(&self.control.input[read..])? {
@@ -200,6 +230,11 @@ impl Connection {
                 }
                 self.clocks.on_answer(asked, came, left, now);
             }
+            Message::FlowCredit { flows } => {
+                if self.sending.on_flow_credit(flows) {
+                    self.events.push_back(ConnectionEvent::FlowAllowed);
+                }
+            }
             Message::ReceiverReport { flow, report } => self.sending.on_report(flow, report)?,
         }
         Ok(())
@@ -228,7 +263,8 @@ impl Connection {
 
     fn open(&mut self, limits: Limits, acknowledge: AckRequest) {
         self.stage = Stage::Open;
-        self.sending.peer = limits;
+        self.trace.open();
+        self.sending.set_limits(limits);
         self.acks.set(acknowledge);
         self.events.push_back(ConnectionEvent::Open);
     }

@@ -12,24 +12,40 @@ use crate::simulated::{Network, Path};
 use crate::wire::{DroppedUnit, FlowOpened, FragmentHeader, Limits, Message, UnitHeader};
 use crate::{ConnectionId, Endpoint, Event};
 
-const VILLAIN: usize = 0;
-const VICTIM: usize = 1;
+pub(super) const VILLAIN: usize = 0;
+pub(super) const VICTIM: usize = 1;
 
 const LIMITS: Limits = Limits { flows: 3, units: 50, bytes: 60_000, unit_bytes: 20_000 };
 
-struct World {
-    network: Network,
-    ids: [ConnectionId; 2],
-    closed: Option<crate::Closed>,
+pub(super) struct World {
+    pub(super) network: Network,
+    pub(super) ids: [ConnectionId; 2],
+    pub(super) closed: Option<crate::Closed>,
+    /// Events of the victim.
+    pub(super) events: Vec<Event>,
+    limits: Limits,
 }
 
-fn address(host: u8) -> SocketAddr {
+pub(super) fn address(host: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4433))
 }
 
 impl World {
     fn new(seed: u64, identity: &Identity) -> Self {
+        let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
         let config = Configuration { limits: LIMITS, streams: 40, ..Configuration::default() };
+        Self::with(seed, identity, config, [&path, &path])
+    }
+
+    /// A villain that has connected to a victim of this configuration, by these paths there and
+    /// back.
+    pub(super) fn with(
+        seed: u64,
+        identity: &Identity,
+        config: Configuration,
+        [path, back]: [&Path; 2],
+    ) -> Self {
+        let limits = config.limits;
         let mut villain = Endpoint::new(Configuration::default(), [seed as u8; 32]);
         let mut victim = Endpoint::new(config, [seed as u8 + 1; 32]);
         victim.listen(identity, Token::default()).unwrap();
@@ -38,24 +54,24 @@ impl World {
         let mut network = Network::new(seed);
         network.add(villain, address(1));
         network.add(victim, address(2));
-        let path = Path::clean(Rate::from_bits_per_sec(50_000_000), Duration::from_millis(5));
-        network.join(VILLAIN, VICTIM, &path, &path);
+        network.join(VILLAIN, VICTIM, path, back);
         network.flush(VILLAIN);
-        let mut world = Self { network, ids: [id, id], closed: None };
+        let mut world = Self { network, ids: [id, id], closed: None, events: Vec::new(), limits };
         world.run(Duration::from_millis(300));
         world
     }
 
-    fn run(&mut self, span: Duration) {
+    pub(super) fn run(&mut self, span: Duration) {
         let until = self.network.now() + span;
         loop {
             let stepped = self.network.step(until).is_some();
             while let Some(event) = self.network.endpoint(VICTIM).poll_event() {
-                match event {
-                    Event::Connected { connection, .. } => self.ids[VICTIM] = connection,
-                    Event::Closed { closed, .. } => self.closed = Some(closed),
+                match &event {
+                    Event::Connected { connection, .. } => self.ids[VICTIM] = *connection,
+                    Event::Closed { closed, .. } => self.closed = Some(closed.clone()),
                     _ => {}
                 }
+                self.events.push(event);
             }
             if !stepped {
                 return;
@@ -66,21 +82,22 @@ impl World {
 
     /// The victim holds no more than it said it would.
     fn check(&mut self) {
-        let now = self.network.now();
+        let limits = self.limits;
         let Some(victim) = self.network.endpoint(VICTIM).connection(self.ids[VICTIM]) else {
             return;
         };
-        let held = victim.receiving.held(now);
-        let most = LIMITS.flows * LIMITS.bytes + LIMITS.bytes + 40 * 400;
+        let held = victim.memory();
+        // What is promised, 4,096 dropped units of each flow, and overhead.
+        let most = limits.flows * (limits.bytes + 4096 * 300) + limits.bytes + (400 << 10);
         assert!(held <= most, "{held} bytes");
         assert!(victim.control.out_len() <= 256 << 10);
     }
 
-    fn villain(&mut self) -> Option<&mut Connection> {
+    pub(super) fn villain(&mut self) -> Option<&mut Connection> {
         self.network.endpoint(VILLAIN).connection(self.ids[VILLAIN])
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         let Some(villain) = self.villain() else { return };
         let Some(stream) = villain.control.stream else { return };
         let _ = villain.stack.send_stream(stream).write(bytes);
@@ -88,7 +105,7 @@ impl World {
         self.network.flush(VILLAIN);
     }
 
-    fn message(&mut self, message: &Message) {
+    pub(super) fn message(&mut self, message: &Message) {
         let mut bytes = Vec::new();
         message.write(&mut bytes);
         self.send(&bytes);
@@ -100,7 +117,7 @@ impl World {
         self.message(&Message::FlowOpened(opened));
     }
 
-    fn stream(&mut self, bytes: &[u8], finish: bool) {
+    pub(super) fn stream(&mut self, bytes: &[u8], finish: bool) {
         let Some(villain) = self.villain() else { return };
         let Some(stream) = villain.stack.streams().open(Dir::Uni) else { return };
         let mut send = villain.stack.send_stream(stream);
@@ -135,9 +152,25 @@ fn unit(flow: u64, id: u64, length: u64) -> Vec<u8> {
 /// What breaks the rules, and with what word the victim ends it.
 type Attack = (&'static str, fn(&mut World), &'static str);
 
-const ATTACKS: [Attack; 16] = [
+const ATTACKS: [Attack; 17] = [
     ("a flow out of turn", |w| w.open_flow(5, Reliability::Full), "cannot be"),
-    ("flows without end", |w| (1..9).for_each(|f| w.open_flow(f, Reliability::Full)), "cannot be"),
+    (
+        "flows without end",
+        |w| (1..9).for_each(|f| w.open_flow(f, Reliability::Full)),
+        "leave to send",
+    ),
+    (
+        "flows that are ended and never taken",
+        |w| {
+            w.message(&Message::FlowFinished { flow: 0, units: 0 });
+            for flow in 1..9 {
+                w.open_flow(flow, Reliability::Full);
+                w.message(&Message::FlowFinished { flow, units: 0 });
+                w.run(Duration::from_millis(20));
+            }
+        },
+        "leave to send",
+    ),
     (
         "an end of a flow never opened",
         |w| w.message(&Message::FlowFinished { flow: 7, units: 1 }),
@@ -174,7 +207,7 @@ const ATTACKS: [Attack; 16] = [
         "out of place",
     ),
     ("a message of a gigabyte", |w| w.send(&[0xc0, 0, 0, 0, 0x40, 0, 0, 0]), "unreadable"),
-    ("a unit of a flow far off", |w| w.stream(&unit(900, 0, 10), false), "cannot be"),
+    ("a unit of a flow far off", |w| w.stream(&unit(900, 0, 10), false), "leave to send"),
     ("a unit of a terabyte", |w| w.stream(&unit(0, 0, 1 << 40), false), "cannot be"),
     ("a number far off", |w| w.stream(&unit(0, 51, 10), false), "leave to send"),
     (
@@ -258,36 +291,67 @@ fn what_the_rules_allow_cannot_fill_the_memory() {
     }
 }
 
-#[test]
-fn half_open_connections_are_few_and_then_addresses_must_be_proved() {
-    let identity = Identity::self_signed(&["a"]).unwrap();
-    let config = Configuration { half_open: 8, ..Configuration::default() };
-    let mut victim = Endpoint::new(config, [9; 32]);
-    victim.listen(&identity, Token::default()).unwrap();
+/// Passes first packets of clients at `remotes` to `victim`, which answers nobody; returns how
+/// often it asked for a proof of the address.
+fn knock(
+    victim: &mut Endpoint,
+    identity: &Identity,
+    remotes: impl Iterator<Item = SocketAddr>,
+) -> usize {
     let mut out = Vec::new();
     let mut retries = 0;
-    for host in 0..100u8 {
-        // First packets alone: nothing that is answered is ever heard.
-        let mut villain = Endpoint::new(Configuration::default(), [host; 32]);
+    for remote in remotes {
+        let mut seed = [3; 32];
+        let text = remote.to_string();
+        seed[..text.len()].copy_from_slice(text.as_bytes());
+        let mut villain = Endpoint::new(Configuration::default(), seed);
         let trust = Trust::Fingerprint(identity.fingerprint());
         villain.connect(Time::ZERO, address(2), "a", &trust, Token::default()).unwrap();
         while let crate::Poll::Transmit(transmit) = villain.poll_transmit(Time::ZERO, &mut out) {
             let datagram = bytes::BytesMut::from(&out[..transmit.size]);
-            victim.handle(Time::ZERO, crate::Source::of(address(host)), datagram);
+            victim.handle(Time::ZERO, crate::Source::of(remote), datagram);
         }
         while let crate::Poll::Transmit(_) = victim.poll_transmit(Time::ZERO, &mut out) {
             // A long header of type 3 (RFC 9000, section 17.2.5), its fixed bit greased or not.
-            retries += u32::from(out[0] & 0xb0 == 0xb0);
+            retries += usize::from(out[0] & 0xb0 == 0xb0);
         }
     }
-    assert!(victim.connections() <= 8, "{} connections", victim.connections());
-    assert_eq!(victim.connections(), 4);
-    assert_eq!(retries, 96, "clients were asked to prove their address");
+    retries
+}
+
+fn victim(identity: &Identity, half_open: usize) -> Endpoint {
+    let config = Configuration { half_open, ..Configuration::default() };
+    let mut victim = Endpoint::new(config, [9; 32]);
+    victim.listen(identity, Token::default()).unwrap();
+    victim
+}
+
+#[test]
+fn half_open_connections_are_few_and_then_addresses_must_be_validated() {
+    let identity = Identity::self_signed(&["a"]).unwrap();
+    let mut victim = victim(&identity, 64);
+    let retries = knock(&mut victim, &identity, (0..100).map(address));
+    assert_eq!(victim.connections(), 8);
+    assert_eq!(retries, 92, "clients were asked to validate their address");
     // And they are forgotten.
+    let mut out = Vec::new();
     let later = Time::ZERO + Duration::from_secs(6);
     victim.handle_timeout(later);
     while let crate::Poll::Transmit(_) = victim.poll_transmit(later, &mut out) {}
     victim.handle_timeout(later + Duration::from_secs(60));
     while let crate::Poll::Transmit(_) = victim.poll_transmit(later, &mut out) {}
     assert_eq!(victim.connections(), 0);
+}
+
+#[test]
+fn one_address_leaves_places_for_others() {
+    let identity = Identity::self_signed(&["a"]).unwrap();
+    let mut victim = victim(&identity, 512);
+    let attacker = |port: u16| SocketAddr::from((Ipv4Addr::new(10, 0, 0, 9), 1000 + port));
+    let retries = knock(&mut victim, &identity, (0..1000).map(attacker));
+    assert_eq!((victim.connections(), retries), (16, 984));
+    // The others are accepted at once.
+    let before = victim.connections();
+    assert_eq!(knock(&mut victim, &identity, (20..26).map(address)), 0);
+    assert_eq!(victim.connections(), before + 6);
 }

@@ -1,8 +1,11 @@
 //! A connection: QUIC below, flows of units above.
 
+mod assembly;
 mod clocks;
 mod closing;
 mod control;
+#[cfg(test)]
+mod fuzz_tests;
 mod gate;
 #[cfg(test)]
 mod hostile_tests;
@@ -16,6 +19,7 @@ mod statistics;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use noq_proto::{Event as StackEvent, PathId, StreamEvent};
 use ontempo_foundation::{Bytes, Time};
@@ -36,6 +40,7 @@ use ontempo_udp::Dscp;
 use receiving::Receiving;
 use sending::Sending;
 
+pub(crate) use receive_flow::cost;
 pub use send_flow::SendError;
 pub use statistics::{ConnectionStatistics, DelayStatistics, ReceiveStatistics, SendStatistics};
 
@@ -88,6 +93,12 @@ pub enum FlowError {
         /// Its limit.
         most: u64,
     },
+    /// Flows that this side has finished are not yet taken by the peer's program. An event
+    /// `FlowAllowed` follows when one is.
+    NotTaken {
+        /// The peer's limit of concurrent flows.
+        most: u64,
+    },
     /// The label is longer than 256 bytes.
     LabelTooLong,
 }
@@ -97,6 +108,10 @@ impl std::fmt::Display for FlowError {
         match self {
             Self::NotOpen => f.write_str("the connection is not open"),
             Self::TooMany { most } => write!(f, "the peer takes {most} flows at a time"),
+            Self::NotTaken { most } => write!(
+                f,
+                "the peer takes {most} flows at a time, and its program has not taken the last ones"
+            ),
             Self::LabelTooLong => f.write_str("a flow's label has at most 256 bytes"),
         }
     }
@@ -114,6 +129,7 @@ pub(crate) enum ConnectionEvent {
     Dropped(FlowId, Vec<u64>),
     FlowEnded(FlowId, ReceiveStatistics),
     FlowSettled(FlowId, SendStatistics),
+    FlowAllowed,
     Closed(Closed),
 }
 
@@ -176,6 +192,8 @@ pub struct Connection {
     tried: Time,
     last_word: LastWord,
     dscp: Option<Dscp>,
+    /// Memory of what the application has received and not processed, in bytes.
+    unprocessed: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -217,6 +235,7 @@ impl Connection {
             tried: now,
             last_word: LastWord::default(),
             dscp: None,
+            unprocessed: Arc::default(),
             stack,
             config,
             token,
@@ -229,7 +248,8 @@ impl Connection {
     /// Opens a flow to the peer.
     ///
     /// # Errors
-    /// If the connection is not open, the peer allows no more flows, or the label is too long.
+    /// If the connection is not open, the peer allows no more flows or has not yet taken those that
+    /// are finished, or the label is too long.
     pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, FlowError> {
         if self.stage != Stage::Open {
             return Err(FlowError::NotOpen);
@@ -286,6 +306,38 @@ impl Connection {
         Some(delivery)
     }
 
+    /// The application is done with a flow of the peer: what is queued or still arrives of it is
+    /// discarded. Once it has ended the peer may open another in its place, and not before this
+    /// call: otherwise a peer could end flows faster than the application takes them.
+    pub fn release_flow(&mut self, flow: FlowId) {
+        if !flow.outgoing {
+            self.touched = true;
+            self.receiving.release(flow.number);
+        }
+    }
+
+    /// Counts the memory of units that the application has received and still queues, in bytes: it
+    /// is part of [`memory`](Self::memory). The application keeps the count.
+    pub fn unprocessed(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.unprocessed)
+    }
+
+    /// Memory of what was received and is not processed, in bytes, at most
+    /// [`receive_memory`](Configuration::receive_memory) for all connections of an endpoint.
+    pub fn memory(&self) -> u64 {
+        if self.stage == Stage::Closed {
+            return 0;
+        }
+        let unprocessed = self.unprocessed.load(Ordering::Relaxed);
+        self.receiving.memory() + self.control.memory() + unprocessed
+    }
+
+    /// Closes the connection because the endpoint's memory is used up.
+    pub(crate) fn overload(&mut self, now: Time) {
+        let sentence = "what it sent and the program did not take used too much memory".to_owned();
+        self.end(now, CloseReason::Overloaded, sentence, "no memory is left for what you send");
+    }
+
     /// Closes the connection with [`CloseReason::Done`] and a sentence of at most 200 bytes. What
     /// has not
     /// arrived yet may be lost.
@@ -300,6 +352,11 @@ impl Connection {
 
     pub(crate) fn is_handshake(&self) -> bool {
         self.stage == Stage::Handshake
+    }
+
+    /// True if the peer has proved to receive at its address: QUIC's handshake is complete.
+    pub(crate) fn is_validated(&self) -> bool {
+        !self.stack.is_handshaking()
     }
 
     /// True while units can be sent and received.
@@ -434,6 +491,9 @@ impl Connection {
             return Ok(());
         }
         self.read_control(now)?;
+        if self.stage == Stage::Handshake {
+            self.read_early(now)?;
+        }
         if self.stage == Stage::Open {
             self.read_units(now)?;
             self.report_receiving(now);

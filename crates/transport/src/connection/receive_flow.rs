@@ -19,7 +19,13 @@ const MAX_DROPPED: usize = 4096;
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Initial buffer of a unit: a header alone must not allocate more.
-const FIRST_ROOM: usize = 64 << 10;
+const FIRST_ROOM: usize = 16 << 10;
+
+/// Memory of a unit beside its data, at most, bytes.
+const UNIT_COST: u64 = 256;
+
+/// Memory of a number in a set, bytes.
+const NUMBER_COST: u64 = 24;
 
 /// Overhead of a fragment beside its data.
 const FRAGMENT_COST: u64 = 128;
@@ -36,6 +42,17 @@ pub(super) struct Partial {
     discarded: bool,
 }
 
+impl Held {
+    fn cost(&self) -> u64 {
+        match self {
+            Self::Unit { unit, depends_on } => {
+                UNIT_COST + unit.data.len() as u64 + numbers(depends_on)
+            }
+            Self::Dropped => UNIT_COST,
+        }
+    }
+}
+
 impl Partial {
     /// A unit to be discarded.
     pub(super) fn discarded(header: UnitHeader) -> Self {
@@ -49,6 +66,11 @@ impl Partial {
 
     pub(super) fn missing(&self) -> u64 {
         self.header.length - self.got
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.data.capacity() as u64 + numbers(&self.header.depends_on)
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {
@@ -67,6 +89,19 @@ impl Partial {
 
     fn data(self) -> Bytes {
         self.data.freeze()
+    }
+}
+
+/// Memory of a list of numbers, in bytes.
+fn numbers(list: &[u64]) -> u64 {
+    size_of_val(list) as u64
+}
+
+/// Memory that a delivery takes, in bytes: its data and what belongs to it.
+pub(crate) fn cost(delivery: &Delivery) -> u64 {
+    match delivery {
+        Delivery::Unit(unit) => UNIT_COST + unit.data.len() as u64 + numbers(&unit.missing),
+        Delivery::Dropped(_) => UNIT_COST,
     }
 }
 
@@ -89,6 +124,10 @@ pub(super) struct ReceiveFlow {
     /// length
     /// from its header on.
     buffered: u64,
+    /// Memory of what is in `held` and `ready`, in bytes.
+    kept: u64,
+    /// The application is done with the flow: everything is discarded.
+    is_released: bool,
     /// Bytes that count as consumed: taken, or dropped.
     done: u64,
     granted_units: u64,
@@ -119,6 +158,8 @@ impl ReceiveFlow {
             held: BTreeMap::new(),
             ready: VecDeque::new(),
             buffered: 0,
+            kept: 0,
+            is_released: false,
             done: 0,
             granted_units: limits.units,
             granted_bytes: limits.bytes,
@@ -199,7 +240,7 @@ impl ReceiveFlow {
         let depends_on = partial.header.depends_on.clone();
         let unit = self.unit(now, partial, clocks);
         self.arrive(id, &depends_on)?;
-        self.held.insert(id, Held::Unit { unit: Box::new(unit), depends_on });
+        self.hold(id, Held::Unit { unit: Box::new(unit), depends_on });
         self.release(now);
         Ok(())
     }
@@ -230,19 +271,35 @@ impl ReceiveFlow {
         })
     }
 
+    fn hold(&mut self, id: u64, held: Held) {
+        self.kept += held.cost();
+        self.held.insert(id, held);
+    }
+
+    /// Queues a delivery for the application.
+    fn make_ready(&mut self, delivery: Delivery) {
+        self.kept += cost(&delivery);
+        self.ready.push_back(delivery);
+        if self.is_released {
+            self.take();
+        }
+    }
+
     fn release(&mut self, now: Time) {
         while let Some(id) = self.order.deliver() {
-            match self.held.remove(&id) {
+            let held = self.held.remove(&id);
+            self.kept -= held.as_ref().map_or(0, Held::cost);
+            match held {
                 Some(Held::Unit { mut unit, depends_on }) => {
                     self.statistics.blocked += now.since(unit.arrived);
                     unit.missing =
                         depends_on.into_iter().filter(|on| self.dropped.contains(on)).collect();
-                    self.ready.push_back(Delivery::Unit(*unit));
+                    self.make_ready(Delivery::Unit(*unit));
                 }
                 // An application that takes nothing must not make this grow without bound.
                 Some(Held::Dropped) | None => {
                     if self.ready.len() < MAX_DROPPED {
-                        self.ready.push_back(Delivery::Dropped(id));
+                        self.make_ready(Delivery::Dropped(id));
                     }
                 }
             }
@@ -262,7 +319,7 @@ impl ReceiveFlow {
                 continue;
             }
             self.arrive(unit.id, &[])?;
-            self.held.insert(unit.id, Held::Dropped);
+            self.hold(unit.id, Held::Dropped);
             self.note_dropped(unit.id);
             self.done = self.done.saturating_add(unit.bytes);
         }
@@ -307,7 +364,7 @@ impl ReceiveFlow {
         if self.config.order != DeliveryOrder::InOrder {
             unit.missing = depends_on.into_iter().filter(|on| !self.seen.contains(on)).collect();
         }
-        self.ready.push_back(Delivery::Unit(unit));
+        self.make_ready(Delivery::Unit(unit));
     }
 
     pub(super) fn wants(&self, id: u64) -> bool {
@@ -317,12 +374,29 @@ impl ReceiveFlow {
     /// The next unit to deliver.
     pub(super) fn take(&mut self) -> Option<Delivery> {
         let delivery = self.ready.pop_front()?;
+        self.kept -= cost(&delivery);
         if let Delivery::Unit(unit) = &delivery {
             let size = unit.data.len() as u64;
             self.buffered -= size;
             self.done = self.done.saturating_add(size);
         }
         Some(delivery)
+    }
+
+    /// The application is done with the flow: what is ready or still arrives is discarded.
+    pub(super) fn discard(&mut self) {
+        self.is_released = true;
+        while self.take().is_some() {}
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        self.is_released
+    }
+
+    /// Memory of the flow beside its partial units, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let numbers = (self.dropped.len() + self.seen.len()) as u64 * NUMBER_COST;
+        size_of::<Self>() as u64 + self.kept + numbers + self.order.memory() as u64
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -420,9 +494,9 @@ impl Pieces {
 }
 
 impl Fragments {
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Memory that they take, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.bytes + self.units.len() as u64 * UNIT_COST
     }
 
     /// Takes a fragment; returns the unit that it completes. The oldest units are discarded

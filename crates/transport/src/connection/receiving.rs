@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Buf, Bytes, BytesMut};
-use noq_proto::{Dir, ReadError, StreamId};
+use noq_proto::{Dir, ReadError, StreamId, VarInt};
 use ontempo_foundation::Time;
 
+use super::assembly::Assembly;
 use super::receive_flow::{Fragments, Partial, ReceiveFlow};
 use super::statistics::ReceiveStatistics;
 use super::{Connection, ConnectionEvent, Flows, Violation};
@@ -15,20 +16,77 @@ use crate::wire::{
     WireError,
 };
 
+/// Memory of an open stream, here and in the QUIC stack, bytes.
+const STREAM_COST: u64 = 512;
+
+/// Maximum memory for what a client sends before it has presented the token, bytes: it has nothing
+/// to send then. What a server sends right after its Welcome may overtake it.
+const MAX_EARLY: u64 = 16 << 10;
+
 /// A stream with units.
 #[derive(Debug, Default)]
 struct Incoming {
+    assembly: Assembly,
     /// The beginning of a header; on a parked stream, also the data received with it.
     header: BytesMut,
     unit: Option<(u64, Partial)>,
+    /// The stream was read to its end, but its data waits.
+    is_finished: bool,
+}
+
+impl Incoming {
+    /// Memory that it takes, in bytes.
+    fn memory(&self) -> u64 {
+        let partial = self.unit.as_ref().map_or(0, |(_, partial)| partial.memory());
+        STREAM_COST + self.waiting() + partial
+    }
+
+    /// Memory of data that waits for other data.
+    fn waiting(&self) -> u64 {
+        self.assembly.memory() + self.header.capacity() as u64
+    }
+}
+
+/// All open streams with units.
+#[derive(Debug, Default)]
+struct Streams {
+    all: BTreeMap<StreamId, Incoming>,
+    memory: u64,
+    /// The part of it that waits for other data.
+    waiting: u64,
+}
+
+impl Streams {
+    fn insert(&mut self, stream: StreamId, incoming: Incoming) {
+        self.memory += incoming.memory();
+        self.waiting += incoming.waiting();
+        self.all.insert(stream, incoming);
+    }
+
+    fn remove(&mut self, stream: StreamId) -> Incoming {
+        let incoming = self.all.remove(&stream);
+        if let Some(incoming) = &incoming {
+            self.memory -= incoming.memory();
+            self.waiting -= incoming.waiting();
+        }
+        incoming.unwrap_or_default()
+    }
 }
 
 /// All receiving flows.
 #[derive(Debug, Default)]
 pub(super) struct Receiving {
     flows: Flows<ReceiveFlow>,
+    /// Flows that have ended, and with which the application is not done.
+    ended: BTreeSet<u64>,
     next: u64,
-    streams: BTreeMap<StreamId, Incoming>,
+    /// Flows with which the application is done, and that have ended.
+    closed: u64,
+    /// `closed` as the peer knows it.
+    told: u64,
+    streams: Streams,
+    /// The part of the receive window that data in `streams` uses, as the QUIC stack knows it.
+    window_used: u64,
     /// Streams of flows that are not open yet: they may arrive before the control stream.
     parked: BTreeMap<u64, BTreeSet<StreamId>>,
     fragments: Fragments,
@@ -43,14 +101,22 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
+    /// Flows with a number below this may be opened.
+    pub(super) fn flow_credit(&self, limits: &Limits) -> u64 {
+        limits.flows.saturating_add(self.told)
+    }
+
     pub(super) fn open(
         &mut self,
         now: Time,
         opened: FlowOpened,
         limits: Limits,
     ) -> Result<FlowConfig, Violation> {
-        if opened.flow != self.next || self.flows.len() as u64 >= limits.flows {
+        if opened.flow != self.next {
             return Err(Violation::Absurd);
+        }
+        if opened.flow >= self.flow_credit(&limits) {
+            return Err(Violation::Credit);
         }
         self.next += 1;
         let FlowOpened { flow, order, reliability, label } = opened;
@@ -58,6 +124,22 @@ impl Receiving {
         self.flows.insert(flow, ReceiveFlow::new(now, config.clone(), limits));
         self.emptied.insert(flow);
         Ok(config)
+    }
+
+    /// The application is done with a flow.
+    pub(super) fn release(&mut self, flow: u64) {
+        if self.ended.remove(&flow) {
+            self.closed += 1;
+        } else if let Some(open) = self.flows.get_mut(&flow) {
+            open.discard();
+            self.fragments.forget_before(flow, u64::MAX);
+        }
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let flows: u64 = self.flows.values().map(ReceiveFlow::memory).sum();
+        flows + self.streams.memory + self.fragments.memory()
     }
 
     /// Streams of flow `number` can be read now.
@@ -101,22 +183,14 @@ impl Receiving {
         self.flows.get_mut(&flow).map(|flow| flow.statistics(now))
     }
 
-    /// Bytes of partial and complete units.
-    #[cfg(test)]
-    pub(super) fn held(&mut self, now: Time) -> u64 {
-        let flows: u64 = self.flows.values_mut().map(|flow| flow.statistics(now).held_bytes).sum();
-        let beginnings: usize = self.streams.values().map(|stream| stream.header.len()).sum();
-        flows + beginnings as u64 + self.fragments.bytes()
-    }
-
     pub(super) fn next_end(&self) -> Time {
         self.flows.values().filter_map(ReceiveFlow::end).min().unwrap_or(Time::NEVER)
     }
 
     /// True if the stream's flow is not open yet: it waits.
     fn park(&mut self, flow: u64, stream: StreamId, limits: &Limits) -> Result<bool, Violation> {
-        if flow >= self.next.saturating_add(limits.flows) {
-            return Err(Violation::Absurd);
+        if flow >= self.flow_credit(limits) {
+            return Err(Violation::Credit);
         }
         let early = flow >= self.next;
         if early {
@@ -126,11 +200,13 @@ impl Receiving {
     }
 }
 
-/// Result of reading a stream.
-#[derive(PartialEq, Eq)]
-enum Read {
-    Taken,
-    Parked,
+/// What a read of the QUIC stack returns.
+enum Chunk {
+    /// Data at an offset.
+    Data(u64, Bytes),
+    /// The stream was read to its end.
+    End,
+    Reset,
 }
 
 impl Connection {
@@ -144,6 +220,7 @@ impl Connection {
         while let Some(stream) = self.receiving.readable.pop_first() {
             self.read_stream(now, stream)?;
         }
+        self.set_receive_window();
         if std::mem::take(&mut self.receiving.datagrams) {
             while let Some(datagram) = self.stack.datagrams().recv() {
                 self.read_datagram(now, datagram)?;
@@ -153,32 +230,34 @@ impl Connection {
     }
 
     fn read_stream(&mut self, now: Time, stream: StreamId) -> Result<(), Violation> {
-        if self.receiving.parked.values().any(|streams| streams.contains(&stream)) {
-            return Ok(());
+        let mut incoming = self.receiving.streams.remove(stream);
+        let is_parked = |receiving: &Receiving| {
+            receiving.parked.values().any(|streams| streams.contains(&stream))
+        };
+        if !incoming.header.is_empty() && !is_parked(&self.receiving) {
+            let kept = incoming.header.split().freeze();
+            self.feed(now, stream, &mut incoming, kept)?;
         }
-        let mut incoming = self.receiving.streams.remove(&stream).unwrap_or_default();
-        let kept = incoming.header.split().freeze();
-        if !kept.is_empty() && self.feed(now, stream, &mut incoming, kept)? == Read::Parked {
-            self.receiving.streams.insert(stream, incoming);
-            return Ok(());
-        }
-        loop {
-            match self.next_chunk(stream) {
-                Ok(Some(chunk)) => {
-                    if self.feed(now, stream, &mut incoming, chunk)? == Read::Parked {
-                        self.receiving.streams.insert(stream, incoming);
-                        return Ok(());
+        while !incoming.is_finished
+            && let Some(chunk) = self.next_chunk(stream)
+        {
+            match chunk {
+                Chunk::Data(offset, data) => {
+                    let mut next = incoming.assembly.insert(offset, data)?;
+                    while let Some(data) = next {
+                        if is_parked(&self.receiving) {
+                            incoming.header.extend_from_slice(&data);
+                        } else {
+                            self.feed(now, stream, &mut incoming, data)?;
+                        }
+                        next = incoming.assembly.next();
                     }
                 }
-                Ok(None) if incoming.unit.is_some() || !incoming.header.is_empty() => {
-                    return Err(WireError::Short.into());
-                }
-                Ok(None) => return Ok(()),
-                Err(ReadError::Blocked) => {
-                    self.receiving.streams.insert(stream, incoming);
-                    return Ok(());
-                }
-                Err(ReadError::Reset(_)) => {
+                Chunk::End => incoming.is_finished = true,
+                Chunk::Reset => {
+                    self.receiving.parked.values_mut().for_each(|streams| {
+                        streams.remove(&stream);
+                    });
                     if let Some((flow, partial)) = incoming.unit
                         && let Some(flow) = self.receiving.flows.get_mut(&flow)
                     {
@@ -188,14 +267,51 @@ impl Connection {
                 }
             }
         }
+        if !incoming.is_finished || is_parked(&self.receiving) {
+            self.receiving.streams.insert(stream, incoming);
+            return Ok(());
+        }
+        if incoming.unit.is_some() || !incoming.header.is_empty() {
+            return Err(WireError::Short.into());
+        }
+        Ok(())
     }
 
-    fn next_chunk(&mut self, stream: StreamId) -> Result<Option<Bytes>, ReadError> {
+    /// The next data of a stream, in any order; `None` if there is none now.
+    fn next_chunk(&mut self, stream: StreamId) -> Option<Chunk> {
         let mut receive = self.stack.recv_stream(stream);
-        let Ok(mut chunks) = receive.read(true) else { return Ok(None) };
-        let next = chunks.next(usize::MAX).map(|chunk| chunk.map(|chunk| chunk.bytes));
+        let Ok(mut chunks) = receive.read(false) else { return Some(Chunk::End) };
+        let next = match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => Some(Chunk::Data(chunk.offset, chunk.bytes)),
+            Ok(None) => Some(Chunk::End),
+            Err(ReadError::Blocked) => None,
+            Err(ReadError::Reset(_)) => Some(Chunk::Reset),
+        };
         let _ = chunks.finalize();
         next
+    }
+
+    /// Data that waits for other data uses the receive window, as if it were still in the stack.
+    fn set_receive_window(&mut self) {
+        let whole = self.config.receive_window();
+        let waiting = self.receiving.streams.waiting.min(whole);
+        if waiting.abs_diff(self.receiving.window_used) >= (whole / 8).max(1)
+            || (waiting == 0 && self.receiving.window_used > 0)
+        {
+            self.receiving.window_used = waiting;
+            let left = VarInt::from_u64((whole - waiting).max(1)).unwrap_or(VarInt::MAX);
+            self.stack.set_receive_window(left);
+        }
+    }
+
+    /// Takes what arrives before the handshake is complete: the stack counts nothing of it.
+    pub(super) fn read_early(&mut self, now: Time) -> Result<(), Violation> {
+        while self.stack.datagrams().recv().is_some() {}
+        self.receiving.datagrams = false;
+        // No flow is open: data is stored, and not looked at beyond a header.
+        self.read_units(now)?;
+        let is_early = self.stack.side().is_server() && self.receiving.memory() > MAX_EARLY;
+        if is_early { Err(Violation::OutOfPlace) } else { Ok(()) }
     }
 
     /// Parses bytes of a stream: headers and data of units.
@@ -205,7 +321,7 @@ impl Connection {
         stream: StreamId,
         incoming: &mut Incoming,
         mut bytes: Bytes,
-    ) -> Result<Read, Violation> {
+    ) -> Result<(), Violation> {
         loop {
             if let Some((number, partial)) = &mut incoming.unit {
                 let count = partial.missing().min(bytes.len() as u64) as usize;
@@ -214,7 +330,7 @@ impl Connection {
                     bytes.advance(count);
                 }
                 if partial.missing() > 0 {
-                    return Ok(Read::Taken);
+                    return Ok(());
                 }
                 let number = *number;
                 if let Some((_, partial)) = incoming.unit.take() {
@@ -222,7 +338,7 @@ impl Connection {
                 }
             }
             if bytes.is_empty() {
-                return Ok(Read::Taken);
+                return Ok(());
             }
             if !incoming.header.is_empty() {
                 incoming.header.extend_from_slice(&bytes);
@@ -231,14 +347,14 @@ impl Connection {
             let header = match UnitHeader::read(&bytes) {
                 Err(WireError::Short) if bytes.len() < MAX_UNIT_HEADER => {
                     incoming.header.extend_from_slice(&bytes);
-                    return Ok(Read::Taken);
+                    return Ok(());
                 }
                 header => header,
             };
             let (header, taken) = header?;
             if self.receiving.park(header.flow, stream, &self.config.limits)? {
                 incoming.header.extend_from_slice(&bytes);
-                return Ok(Read::Parked);
+                return Ok(());
             }
             bytes.advance(taken);
             let flow = header.flow;
@@ -319,8 +435,19 @@ impl Connection {
                     self.control.send(&Message::ReceiverReport { flow: *number, report });
                 }
                 self.events.push_back(ConnectionEvent::FlowEnded(id, flow.statistics(now)));
+                receiving.fragments.forget_before(*number, u64::MAX);
+                if flow.is_released() {
+                    receiving.closed += 1;
+                } else {
+                    receiving.ended.insert(*number);
+                }
             }
         }
         receiving.flows.retain(|_, flow| !flow.end_reported);
+        if receiving.told < receiving.closed {
+            receiving.told = receiving.closed;
+            let flows = receiving.flow_credit(&self.config.limits);
+            self.control.send(&Message::FlowCredit { flows });
+        }
     }
 }

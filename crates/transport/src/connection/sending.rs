@@ -32,10 +32,14 @@ const WRITTEN_AHEAD: u64 = 16 << 10;
 pub(super) struct Sending {
     flows: Flows<SendFlow>,
     next: u64,
+    /// Flows with a number below this may be opened.
+    flow_credit: u64,
+    /// A flow could not be opened for lack of credit.
+    wants_flow: bool,
     /// Streams not yet acknowledged: their flow and units.
     streams: BTreeMap<StreamId, (u64, Vec<u64>)>,
     /// The peer's receive limits.
-    pub(super) peer: Limits,
+    peer: Limits,
     /// The flow whose turn it is among equal priorities.
     turn: u64,
     /// The cwnd that the stack was last given.
@@ -49,6 +53,8 @@ impl Default for Sending {
         Self {
             flows: Flows::new(),
             next: 0,
+            flow_credit: 0,
+            wants_flow: false,
             streams: BTreeMap::new(),
             peer: Limits { flows: 0, units: 0, bytes: 0, unit_bytes: 0 },
             turn: 0,
@@ -67,16 +73,34 @@ enum Progress {
 }
 
 impl Sending {
+    /// The peer's receive limits became known.
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.peer = limits;
+        self.flow_credit = limits.flows;
+    }
+
+    /// New credit for flows; true if a flow waits for it.
+    pub(super) fn on_flow_credit(&mut self, flows: u64) -> bool {
+        let is_new = flows > self.flow_credit;
+        self.flow_credit = self.flow_credit.max(flows);
+        is_new && std::mem::take(&mut self.wants_flow)
+    }
+
     pub(super) fn open(
         &mut self,
         config: FlowConfig,
         control: &mut Control,
     ) -> Result<u64, FlowError> {
-        if self.flows.len() as u64 >= self.peer.flows {
-            return Err(FlowError::TooMany { most: self.peer.flows });
-        }
         if config.label.len() > MAX_LABEL {
             return Err(FlowError::LabelTooLong);
+        }
+        let unfinished = self.flows.values().filter(|flow| !flow.finished).count();
+        if unfinished as u64 >= self.peer.flows {
+            return Err(FlowError::TooMany { most: self.peer.flows });
+        }
+        if self.next >= self.flow_credit {
+            self.wants_flow = true;
+            return Err(FlowError::NotTaken { most: self.peer.flows });
         }
         let flow = self.next;
         self.next += 1;

@@ -175,10 +175,12 @@ impl Connection {
         self.thread.clock
     }
 
-    /// Opens a flow to the peer.
+    /// Opens a flow to the peer. Waits while the peer's program has not taken flows that this side
+    /// has finished: it takes at most [`Limits::flows`](crate::Limits) at a time.
     ///
     /// # Errors
-    /// The connection is closed, or the peer accepts no more flows.
+    /// The connection is closed, or as many flows as the peer takes at a time are open and not
+    /// finished, so that waiting would not help.
     pub fn open_flow(&self, config: FlowConfig) -> Result<SendFlow, Error> {
         if let Some(closed) = self.is_closed() {
             return Err(Error::Closed(closed));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as Wall;
@@ -17,8 +18,8 @@ use super::shared::{
     Shared, Task, size,
 };
 use crate::{
-    CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig, FlowId,
-    Poll, SendError, Source, Token, Transmit, Trust,
+    CloseReason, Closed, Connection, ConnectionId, Delivery, Endpoint, Event, FlowConfig,
+    FlowError, FlowId, Poll, SendError, Source, Token, Transmit, Trust,
 };
 use ontempo_udp::{
     Clock, CommandError, Datagram, Driver, DriverOptions, Ecn, Next, Protocol, Socket,
@@ -42,12 +43,32 @@ struct ConnectionQueues {
     shared: Shared,
     outgoing: BTreeMap<FlowId, Arc<Mailbox<Outbox>>>,
     incoming: BTreeMap<FlowId, Arc<Mailbox<Inbox>>>,
+    /// Memory of the inboxes, in bytes.
+    unprocessed: Arc<AtomicU64>,
+    /// Flows that the peer does not allow yet, and who waits for them.
+    openings: VecDeque<(FlowConfig, OpenReply)>,
 }
+
+impl ConnectionQueues {
+    fn new(shared: Shared, unprocessed: Arc<AtomicU64>) -> Self {
+        let (outgoing, incoming) = (BTreeMap::new(), BTreeMap::new());
+        Self { shared, outgoing, incoming, unprocessed, openings: VecDeque::new() }
+    }
+}
+
+type OpenReply = SyncSender<Result<OpenedFlow, Error>>;
+
+/// Of the memory for what is received, the part for what closed connections had received and
+/// programs have not taken: a quarter more.
+const CLOSED_SHARE: u64 = 4;
 
 /// An endpoint as the [`Protocol`] of a UDP driver.
 pub(super) struct EndpointDriver {
     endpoint: Endpoint,
     connections: BTreeMap<ConnectionId, ConnectionQueues>,
+    /// Memory of closed connections' inboxes, in bytes, and its limit.
+    closed: Vec<Arc<AtomicU64>>,
+    max_closed: u64,
     incoming: Option<Arc<Mailbox<Incoming>>>,
     wake: Time,
     /// When the thread ends even if connections are left.
@@ -61,9 +82,12 @@ pub(super) struct EndpointDriver {
 
 impl EndpointDriver {
     pub(super) fn new(endpoint: Endpoint, incoming: Option<Arc<Mailbox<Incoming>>>) -> Self {
+        let max_closed = endpoint.configuration().receive_memory.get() / CLOSED_SHARE;
         Self {
             endpoint,
             connections: BTreeMap::new(),
+            closed: Vec::new(),
+            max_closed,
             incoming,
             wake: Time::NEVER,
             ends_at: Time::NEVER,
@@ -89,7 +113,8 @@ impl EndpointDriver {
             Event::Connected { connection, accepted } => self.on_connected(connection, accepted),
             Event::FlowOpened { connection, flow, config } => {
                 if let Some(queues) = self.connections.get_mut(&connection) {
-                    let inbox = Arc::new(Mailbox::new(Inbox::default()));
+                    let inbox = Inbox::new(Arc::clone(&queues.unprocessed));
+                    let inbox = Arc::new(Mailbox::new(inbox));
                     queues.incoming.insert(flow, Arc::clone(&inbox));
                     queues.shared.change(|state| state.flows.push_back((flow, config, inbox)));
                 }
@@ -119,6 +144,7 @@ impl EndpointDriver {
                     outbox.change(|outbox| outbox.settled = Some(statistics));
                 }
             }
+            Event::FlowAllowed { connection } => self.open_waiting(connection),
             Event::Closed { connection, closed } => self.on_closed(connection, &closed),
         }
     }
@@ -135,9 +161,7 @@ impl EndpointDriver {
         let remote = self.endpoint.remote(connection);
         let incoming_connection =
             IncomingConnection { id: connection, remote, shared: Arc::clone(&shared) };
-        let queues =
-            ConnectionQueues { shared, outgoing: BTreeMap::new(), incoming: BTreeMap::new() };
-        self.connections.insert(connection, queues);
+        self.keep(connection, shared);
         if let Some(incoming) = &self.incoming {
             incoming.change(|incoming| incoming.push(incoming_connection));
         }
@@ -145,7 +169,14 @@ impl EndpointDriver {
 
     fn on_closed(&mut self, connection: ConnectionId, closed: &Closed) {
         if let Some(queues) = self.connections.remove(&connection) {
-            close_queues(&queues, closed);
+            self.closed.retain(|memory| memory.load(Ordering::Relaxed) > 0);
+            self.closed.push(Arc::clone(&queues.unprocessed));
+            let left: u64 = self.closed.iter().map(|memory| memory.load(Ordering::Relaxed)).sum();
+            let is_too_much = left > self.max_closed || closed.reason == CloseReason::Overloaded;
+            close_queues(queues, closed, is_too_much);
+            if let Some(incoming) = &self.incoming {
+                incoming.change(Incoming::forget_closed);
+            }
         } else if let Some(incoming) = &self.incoming {
             let remote = self.endpoint.remote(connection);
             incoming.change(|incoming| incoming.refuse(remote, closed.clone()));
@@ -156,10 +187,7 @@ impl EndpointDriver {
     fn fill(&mut self, connection: ConnectionId, flow: FlowId) {
         let Some((found, queues)) = self.connection(connection) else { return };
         let Some(inbox) = queues.incoming.get(&flow) else { return };
-        let (waiting, mut bytes) = {
-            let inbox = inbox.lock();
-            (inbox.ready.len(), inbox.bytes)
-        };
+        let (waiting, mut bytes) = inbox.lock().size();
         let mut received: VecDeque<Delivery> = VecDeque::new();
         let mut is_empty = false;
         while waiting + received.len() < MAX_READY && bytes < MAX_READY_BYTES {
@@ -171,8 +199,7 @@ impl EndpointDriver {
             received.push_back(delivery);
         }
         inbox.change(|inbox| {
-            inbox.bytes += received.iter().map(size).sum::<usize>();
-            inbox.ready.append(&mut received);
+            inbox.append(&mut received);
             // If the endpoint has more, the program sends `Task::Resume` when its inbox is low.
             inbox.has_more = !is_empty;
         });
@@ -202,8 +229,12 @@ impl EndpointDriver {
             }
             if outbox.is_finished {
                 found.finish_flow(flow);
+                outbox.is_finish_passed = true;
             }
         });
+        if !queues.openings.is_empty() {
+            self.open_waiting(connection);
+        }
     }
 
     fn connect(
@@ -214,9 +245,58 @@ impl EndpointDriver {
         shared: Shared,
     ) -> Result<ConnectionId, Error> {
         let id = self.endpoint.connect(now, remote, name, trust, token).map_err(Error::Connect)?;
-        let (outgoing, incoming) = (BTreeMap::new(), BTreeMap::new());
-        self.connections.insert(id, ConnectionQueues { shared, outgoing, incoming });
+        self.keep(id, shared);
         Ok(id)
+    }
+
+    fn keep(&mut self, id: ConnectionId, shared: Shared) {
+        let unprocessed = self.endpoint.connection(id).map(|found| found.unprocessed());
+        let queues = ConnectionQueues::new(shared, unprocessed.unwrap_or_default());
+        self.connections.insert(id, queues);
+    }
+
+    /// True if a flow that could not be opened will be: the peer's program has to take flows that
+    /// this side has finished, or units of such flows are still queued.
+    fn will_open(&self, id: ConnectionId, result: &Result<OpenedFlow, Error>) -> bool {
+        match result {
+            Err(Error::Flow(FlowError::NotTaken { .. })) => true,
+            Err(Error::Flow(FlowError::TooMany { .. })) => {
+                let queues = self.connections.get(&id);
+                let finished = |outbox: &Arc<Mailbox<Outbox>>| outbox.lock().finishes();
+                queues.is_some_and(|queues| queues.outgoing.values().any(finished))
+            }
+            _ => false,
+        }
+    }
+
+    /// Opens a flow, now or when the peer allows it.
+    fn open_or_wait(&mut self, id: ConnectionId, config: FlowConfig, reply: OpenReply) {
+        let must_wait = self.connections.get(&id).is_some_and(|queues| !queues.openings.is_empty());
+        if !must_wait {
+            let result = self.open_flow(id, config.clone());
+            if !self.will_open(id, &result) {
+                let _ = reply.send(result);
+                return;
+            }
+        }
+        if let Some(queues) = self.connections.get_mut(&id) {
+            queues.openings.push_back((config, reply));
+        }
+    }
+
+    /// Opens the flows that wait, as many as the peer allows.
+    fn open_waiting(&mut self, id: ConnectionId) {
+        let next = |all: &mut Self| all.connections.get_mut(&id)?.openings.pop_front();
+        while let Some((config, reply)) = next(self) {
+            let result = self.open_flow(id, config.clone());
+            if self.will_open(id, &result) {
+                if let Some(queues) = self.connections.get_mut(&id) {
+                    queues.openings.push_front((config, reply));
+                }
+                return;
+            }
+            let _ = reply.send(result);
+        }
     }
 
     fn open_flow(&mut self, id: ConnectionId, config: FlowConfig) -> Result<OpenedFlow, Error> {
@@ -237,6 +317,12 @@ impl EndpointDriver {
             match task {
                 Task::Flush(id, flow) => self.flush(now, id, flow),
                 Task::Resume(id, flow) => self.fill(id, flow),
+                Task::Release(id, flow) => {
+                    if let Some((found, queues)) = self.connection(id) {
+                        found.release_flow(flow);
+                        queues.incoming.remove(&flow);
+                    }
+                }
             }
         }
         self.current_tasks = tasks;
@@ -247,20 +333,32 @@ impl EndpointDriver {
             found.close_with(now, reason, sentence);
         }
         if let Some(queues) = self.connections.remove(&id) {
-            close_queues(&queues, &Closed { reason, ..Closed::by_this_side() });
+            close_queues(queues, &Closed { reason, ..Closed::by_this_side() }, false);
         }
     }
 }
 
 /// Sets the close reason in all queues of a connection, which wakes the threads that wait for it.
-fn close_queues(queues: &ConnectionQueues, closed: &Closed) {
+/// If `discards`, what they hold is lost.
+fn close_queues(queues: ConnectionQueues, closed: &Closed, discards: bool) {
     queues.outgoing.values().for_each(|outbox| {
         outbox.change(|outbox| outbox.closed = Some(closed.clone()));
     });
-    queues.incoming.values().for_each(|inbox| {
-        inbox.change(|inbox| inbox.closed = Some(closed.clone()));
+    let close = |inbox: &mut Inbox| {
+        inbox.closed = Some(closed.clone());
+        if discards {
+            inbox.clear();
+        }
+    };
+    queues.incoming.values().for_each(|inbox| inbox.change(close));
+    queues.shared.change(|state| {
+        // Those that have ended are only here.
+        state.flows.iter().for_each(|(_, _, inbox)| inbox.change(close));
+        state.closed = Some(closed.clone());
     });
-    queues.shared.change(|state| state.closed = Some(closed.clone()));
+    for (_, reply) in queues.openings {
+        let _ = reply.send(Err(Error::Closed(closed.clone())));
+    }
 }
 
 impl Protocol for EndpointDriver {
@@ -284,7 +382,7 @@ impl Protocol for EndpointDriver {
                 let _ = reply.send(result);
             }
             Command::OpenFlow(id, config, reply) => {
-                let _ = reply.send(self.open_flow(id, config));
+                self.open_or_wait(id, config, reply);
             }
             Command::RunTasks => self.run_tasks(now),
             Command::Statistics(id, reply) => {

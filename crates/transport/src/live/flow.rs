@@ -1,6 +1,7 @@
 //! Flows.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Wall;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use ontempo_foundation::Duration;
 use super::driver::EndpointThread;
 use super::error::Error;
 use super::mailbox::Mailbox;
-use super::shared::{Command, Inbox, MAX_READY, Outbox, Task, size};
+use super::shared::{Command, Inbox, MAX_READY, Outbox, Task};
 use crate::{
     ConnectionId, Delivery, FlowConfig, FlowId, Outgoing, ReceiveStatistics, SendError,
     SendStatistics,
@@ -152,13 +153,17 @@ impl Drop for SendFlow {
     }
 }
 
-/// A flow that the peer sends.
+/// A flow that the peer sends. Dropping it discards what is left of it.
+///
+/// It is one of the flows that the peer may have at a time until its end is received or it is
+/// dropped.
 pub struct ReceiveFlow {
     thread: Arc<EndpointThread>,
     connection: ConnectionId,
     id: FlowId,
     config: FlowConfig,
     inbox: Arc<Mailbox<Inbox>>,
+    is_released: AtomicBool,
 }
 
 impl ReceiveFlow {
@@ -167,7 +172,7 @@ impl ReceiveFlow {
         connection: ConnectionId,
         (id, config, inbox): (FlowId, FlowConfig, Arc<Mailbox<Inbox>>),
     ) -> Self {
-        Self { thread, connection, id, config, inbox }
+        Self { thread, connection, id, config, inbox, is_released: AtomicBool::new(false) }
     }
 
     /// Its delivery order, its reliability, and the peer's label.
@@ -189,18 +194,18 @@ impl ReceiveFlow {
     }
 
     fn next(&self, limit: Option<Wall>) -> Option<Result<Option<Delivery>, Error>> {
-        let mut resume = false;
+        let (mut resume, mut has_ended) = (false, false);
         let next = self.inbox.wait(limit, |inbox| {
-            if let Some(delivery) = inbox.ready.pop_front() {
-                inbox.bytes -= size(&delivery);
-                let is_low = inbox.ready.len() <= MAX_READY / 2 && inbox.bytes <= LOW_BYTES;
-                if inbox.has_more && is_low {
+            if let Some(delivery) = inbox.pop() {
+                let (units, bytes) = inbox.size();
+                if inbox.has_more && units <= MAX_READY / 2 && bytes <= LOW_BYTES {
                     inbox.has_more = false;
                     resume = true;
                 }
                 return Some(Ok(Some(delivery)));
             }
             if inbox.ended.is_some() {
+                has_ended = true;
                 return Some(Ok(None));
             }
             let closed = inbox.closed.clone()?;
@@ -209,7 +214,17 @@ impl ReceiveFlow {
         if resume {
             self.thread.submit(Task::Resume(self.connection, self.id));
         }
+        if has_ended {
+            self.release();
+        }
         next
+    }
+
+    /// The program is done with the flow: the peer may open another.
+    fn release(&self) {
+        if !self.is_released.swap(true, Ordering::Relaxed) {
+            self.thread.submit(Task::Release(self.connection, self.id));
+        }
     }
 
     /// The current statistics; `None` if the connection closed before the flow ended.
@@ -223,5 +238,11 @@ impl ReceiveFlow {
     /// the endpoint's thread and must not block.
     pub fn on_change(&self, hook: impl Fn() + Send + Sync + 'static) {
         self.inbox.set_hook(Arc::new(hook));
+    }
+}
+
+impl Drop for ReceiveFlow {
+    fn drop(&mut self) {
+        self.release();
     }
 }

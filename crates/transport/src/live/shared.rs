@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use super::error::Error;
 use super::mailbox::Mailbox;
+use crate::connection::cost;
 use crate::wire::MAX_DEPENDENCIES;
 use crate::{
     CloseReason, Closed, ConnectionId, ConnectionStatistics, Delivery, FlowConfig, FlowId,
@@ -74,6 +76,8 @@ pub(super) enum Task {
     Flush(ConnectionId, FlowId),
     /// The inbox has space.
     Resume(ConnectionId, FlowId),
+    /// The program is done with a flow of the peer.
+    Release(ConnectionId, FlowId),
 }
 
 /// Units queued for the thread.
@@ -83,6 +87,8 @@ pub(super) struct Outbox {
     /// `Task::Flush` is queued for this outbox.
     pub(super) flushing: bool,
     pub(super) is_finished: bool,
+    /// The endpoint knows that it is finished.
+    pub(super) is_finish_passed: bool,
     next: u64,
     max_unit_bytes: u64,
     reliability: Reliability,
@@ -99,6 +105,7 @@ impl Outbox {
             bytes: 0,
             flushing: false,
             is_finished: false,
+            is_finish_passed: false,
             next: 0,
             max_unit_bytes,
             reliability,
@@ -115,6 +122,11 @@ impl Outbox {
             return Err(Error::Closed(closed.clone()));
         }
         self.failed.map_or(Ok(()), |error| Err(Error::Unit(error)))
+    }
+
+    /// True if it is finished, and the endpoint will know once the queued units are sent.
+    pub(super) fn finishes(&self) -> bool {
+        self.is_finished && !self.is_finish_passed
     }
 
     /// Queues a unit if there is space; returns its number and whether to wake the thread.
@@ -148,17 +160,55 @@ impl Outbox {
 }
 
 /// Deliveries for a program.
-#[derive(Default)]
 pub(super) struct Inbox {
-    pub(super) ready: VecDeque<Delivery>,
-    pub(super) bytes: usize,
+    ready: VecDeque<Delivery>,
+    bytes: usize,
+    /// Memory of `ready`, part of the connection's, in bytes.
+    unprocessed: Arc<AtomicU64>,
     /// The endpoint has more, and waits for `Resume`.
     pub(super) has_more: bool,
     pub(super) ended: Option<ReceiveStatistics>,
     pub(super) closed: Option<Closed>,
 }
 
-/// Size of a delivery in bytes.
+impl Inbox {
+    /// An inbox whose memory is counted in `unprocessed`.
+    pub(super) fn new(unprocessed: Arc<AtomicU64>) -> Self {
+        let (ready, bytes, has_more) = (VecDeque::new(), 0, false);
+        Self { ready, bytes, unprocessed, has_more, ended: None, closed: None }
+    }
+
+    /// Number of deliveries, and their bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.ready.len(), self.bytes)
+    }
+
+    pub(super) fn append(&mut self, deliveries: &mut VecDeque<Delivery>) {
+        self.unprocessed.fetch_add(deliveries.iter().map(cost).sum(), Ordering::Relaxed);
+        self.bytes += deliveries.iter().map(size).sum::<usize>();
+        self.ready.append(deliveries);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Delivery> {
+        let delivery = self.ready.pop_front()?;
+        self.unprocessed.fetch_sub(cost(&delivery), Ordering::Relaxed);
+        self.bytes -= size(&delivery);
+        Some(delivery)
+    }
+
+    /// Discards all deliveries.
+    pub(super) fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Size of a delivery's data in bytes.
 pub(super) fn size(delivery: &Delivery) -> usize {
     match delivery {
         Delivery::Unit(unit) => unit.data.len(),
@@ -168,6 +218,10 @@ pub(super) fn size(delivery: &Delivery) -> usize {
 
 /// Maximum refused connections queued for the program; beyond it the oldest are discarded.
 const MAX_REFUSALS: usize = 64;
+
+/// Maximum connections that were closed before the program accepted them; beyond it the oldest are
+/// discarded.
+const MAX_CLOSED: usize = 64;
 
 /// Connections to be accepted, as many as the configuration allows, and refused ones.
 #[derive(Default)]
@@ -179,6 +233,17 @@ pub(super) struct Incoming {
 impl Incoming {
     pub(super) fn push(&mut self, connection: IncomingConnection) {
         self.connections.push_back(connection);
+    }
+
+    /// A connection was closed; the program may not have accepted it.
+    pub(super) fn forget_closed(&mut self) {
+        let is_closed = |incoming: &IncomingConnection| incoming.shared.lock().closed.is_some();
+        let closed = self.connections.iter().filter(|incoming| is_closed(incoming)).count();
+        if closed > MAX_CLOSED
+            && let Some(oldest) = self.connections.iter().position(is_closed)
+        {
+            self.connections.remove(oldest);
+        }
     }
 
     pub(super) fn refuse(&mut self, remote: Option<SocketAddr>, closed: Closed) {

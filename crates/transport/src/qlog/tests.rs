@@ -1,11 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
 use super::*;
 use crate::live::{Listener, Options, connect};
-use crate::{Configuration, Delivery, FlowConfig, Identity, Token, Trust};
+use crate::{Configuration, Delivery, Endpoint, FlowConfig, Identity, Poll, Source, Token, Trust};
 
 /// The records of a JSON text sequence: each begins with RS and ends with LF.
 fn records(text: &[u8]) -> Vec<Value> {
@@ -145,11 +144,112 @@ fn a_full_disk_ends_the_trace_and_is_told_once() {
         counter.fetch_add(1, Ordering::Relaxed);
     });
     let path = PathBuf::from("/dev/full");
-    let mut writing = Writing::new(Time::ZERO, path, Box::new(full), hook);
+    let out = Output::File(BufWriter::with_capacity(ROOM, Box::new(full)));
+    let mut writing = Writing::new(Time::ZERO, path, out, hook);
     for second in 0..5 {
         let now = Time::ZERO + Duration::from_secs(second);
         writing.event(now, "quic:packet_sent", json!({ "header": { "packet_number": 1 } }));
     }
     drop(writing);
     assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+fn address(host: u8) -> std::net::SocketAddr {
+    std::net::SocketAddr::from(([10, 0, 0, host], 4433))
+}
+
+/// Passes all datagrams between two endpoints until there are none.
+fn exchange(now: Time, client: &mut Endpoint, from: u8, server: &mut Endpoint) {
+    let mut out = Vec::new();
+    for _ in 0..20 {
+        while let Poll::Transmit(transmit) = client.poll_transmit(now, &mut out) {
+            for datagram in out[..transmit.size].chunks(transmit.segment.unwrap_or(transmit.size)) {
+                server.handle(now, Source::of(address(from)), datagram.into());
+            }
+        }
+        while let Poll::Transmit(transmit) = server.poll_transmit(now, &mut out) {
+            for datagram in out[..transmit.size].chunks(transmit.segment.unwrap_or(transmit.size)) {
+                client.handle(now, Source::of(address(9)), datagram.into());
+            }
+        }
+    }
+}
+
+/// Files of a directory: their names and sizes.
+fn files(folder: &Folder) -> BTreeMap<String, u64> {
+    let entries = fs::read_dir(&folder.0).expect("a directory").flatten();
+    let file = |entry: fs::DirEntry| {
+        (entry.file_name().into_string().expect("text"), entry.metadata().expect("a file").len())
+    };
+    entries.map(file).collect()
+}
+
+/// A client of this seed, which also determines its connection's id, and that has sent nothing.
+fn client(seed: u8, identity: &Identity, token: &Token) -> Endpoint {
+    let mut client = Endpoint::new(Configuration::default(), [seed; 32]);
+    let trust = Trust::Fingerprint(identity.fingerprint());
+    client.connect(Time::ZERO, address(9), "a", &trust, token.clone()).expect("begun");
+    client
+}
+
+#[test]
+fn strangers_neither_make_traces_nor_overwrite_them() {
+    let folder = Folder::new("strangers");
+    let qlog = Qlog::in_directory(&folder.0, never).expect("a directory");
+    let identity = Identity::self_signed(&["a"]).expect("made");
+    let token = Token::new(b"secret").expect("short");
+    let mut server =
+        Endpoint::new(Configuration { qlog: Some(qlog), ..Configuration::default() }, [9; 32]);
+    server.listen(&identity, token.clone()).expect("the identity can be used");
+    let mut friend = client(1, &identity, &token);
+    let mut later = Time::ZERO;
+    // Records are written once a second.
+    for _ in 0..30 {
+        friend.handle_timeout(later);
+        server.handle_timeout(later);
+        exchange(later, &mut friend, 1, &mut server);
+        later = later + Duration::from_millis(100);
+    }
+    let before = files(&folder);
+    assert!(before.len() == 1 && before.values().all(|size| *size > 500), "{before:?}");
+    // The same first packet, that of the friend's connection, from elsewhere.
+    let mut stranger = client(1, &identity, &Token::default());
+    exchange(later, &mut stranger, 2, &mut server);
+    // And others, with a wrong token or without an answer to anything.
+    for seed in 10..60 {
+        let mut stranger = client(seed, &identity, &Token::default());
+        exchange(later, &mut stranger, seed, &mut server);
+    }
+    let after = files(&folder);
+    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert!(after.iter().all(|(name, size)| *size >= before[name]), "{before:?} {after:?}");
+}
+
+#[test]
+fn traces_have_a_budget_of_files_and_bytes_whose_end_is_told_once() {
+    let folder = Folder::new("budget");
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let hook = move |error: &QlogError| {
+        assert_eq!(error.error.kind(), ErrorKind::QuotaExceeded, "{error}");
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    let qlog = Qlog::in_directory(&folder.0, hook).expect("a directory");
+    qlog.left.files.store(3, Ordering::Relaxed);
+    for _ in 0..10 {
+        qlog.trace(Time::ZERO, &"same", true);
+    }
+    let names: Vec<String> = files(&folder).into_keys().collect();
+    assert_eq!(names, ["same_client-2.sqlog", "same_client-3.sqlog", "same_client.sqlog"]);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+
+    qlog.left.files.store(1, Ordering::Relaxed);
+    qlog.left.bytes.store(5_000, Ordering::Relaxed);
+    let trace = qlog.trace(Time::ZERO, &"long", true);
+    for second in 0..200 {
+        trace.received(Time::ZERO + Duration::from_secs(second), &[second]);
+    }
+    drop(trace);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert!(files(&folder)["long_client.sqlog"] <= 5_000);
 }

@@ -28,7 +28,7 @@ const MAX_FRAME: usize = MAX_MESSAGE + 8;
 /// Receive limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Concurrent flows.
+    /// Flows that are open, or that have ended and were not taken by the program.
     pub flows: u64,
     /// Units of one flow in transit or not taken.
     pub units: u64,
@@ -158,6 +158,11 @@ pub enum Message {
         /// The report.
         report: ReceiverReport,
     },
+    /// New credit for flows.
+    FlowCredit {
+        /// Flows with a number below this may be opened.
+        flows: u64,
+    },
 }
 
 impl Message {
@@ -226,6 +231,7 @@ impl Message {
                 let delay = report.delay.as_nanos() / 1000;
                 numbers(9, &[*flow, report.units, report.bytes, report.late, delay]);
             }
+            Self::FlowCredit { flows } => numbers(10, &[*flows]),
         }
     }
 
@@ -273,6 +279,7 @@ impl Message {
                 let delay = read_time(reader)?.since(Time::ZERO);
                 Self::ReceiverReport { flow, report: ReceiverReport { units, bytes, late, delay } }
             }
+            10 => Self::FlowCredit { flows: reader.number()? },
             unknown => return Err(WireError::UnknownMessage(unknown)),
         })
     }

@@ -240,6 +240,38 @@ fn a_peer_that_never_acknowledges_takes_bounded_memory_and_times_out() {
     assert_eq!(world.network.endpoint(CLIENT).connections(), 0);
 }
 
+#[test]
+fn a_sender_waits_for_a_program_that_takes_its_flows_slowly_and_is_not_cut_off() {
+    let config = Configuration::default();
+    let mut world = World::new(1, &path(), &path(), &config);
+    world.connect();
+    let (mut flows, mut refusals) = (Vec::new(), 0);
+    // For ten seconds the program takes nothing; for two seconds it does.
+    for second in 0..12 {
+        world.reads = second >= 10;
+        let until = world.now() + Duration::from_secs(1);
+        world.run(until, |world| {
+            let now = world.now();
+            match world.client().open_flow(FlowConfig::default()) {
+                Ok(flow) => {
+                    let unit = Outgoing { data: content(flow.number, 300), ..Outgoing::default() };
+                    assert_eq!(world.client().send(now, flow, unit), Ok(0));
+                    world.client().finish_flow(flow);
+                    flows.push(flow);
+                }
+                Err(_) => refusals += 1,
+            }
+            world.network.flush(CLIENT);
+            assert_eq!(closed(&world.events[SERVER]), None, "after {} flows", flows.len());
+            false
+        });
+        assert!(world.reads || flows.len() <= config.limits.flows as usize, "{}", flows.len());
+    }
+    assert!(flows.len() > 100 && refusals > 0, "{} flows, {refusals} refusals", flows.len());
+    let arrived = flows.iter().filter(|flow| world.has_ended(**flow)).count();
+    assert!(arrived + config.limits.flows as usize >= flows.len(), "{arrived} ended");
+}
+
 /// With `--nocapture` it prints the rate in virtual time and the units simulated per second.
 #[test]
 fn units_of_all_sizes_fill_a_fast_path() {

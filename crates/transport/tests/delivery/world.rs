@@ -102,8 +102,14 @@ impl World {
 
     fn poll_events(&mut self, node: usize) {
         while let Some(event) = self.network.endpoint(node).poll_event() {
-            if let Event::Connected { connection, .. } = &event {
-                self.ids[node] = Some(*connection);
+            match &event {
+                Event::Connected { connection, .. } => self.ids[node] = Some(*connection),
+                Event::FlowEnded { connection, flow, .. } => {
+                    let found = self.network.endpoint(node).connection(*connection);
+                    found.into_iter().for_each(|found| found.release_flow(*flow));
+                    self.network.flush(node);
+                }
+                _ => {}
             }
             self.events[node].push(event);
         }

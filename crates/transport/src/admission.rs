@@ -1,0 +1,167 @@
+//! Which incoming connections get a place before they have presented the token.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Part of [`half_open`](crate::Configuration::half_open) that one source may use: a sixteenth.
+const MAX_SHARE: usize = 16;
+
+/// Part of [`half_open`](crate::Configuration::half_open) for clients whose addresses are not
+/// validated: an eighth. Beyond it clients must validate them first (Retry).
+const MAX_UNVALIDATED: usize = 8;
+
+/// Where packets come from, as far as one host or customer can choose: an address of IPv4, the
+/// first 56 bits of one of IPv6. Providers delegate prefixes of 56 to 64 bits to a site (RFC 6177):
+/// a share for each /64 would be 256 shares for most customers, and a share for each /48 would make
+/// the customers of some providers share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    V4(u32),
+    V6(u64),
+}
+
+impl Origin {
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        match address.ip().to_canonical() {
+            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Self::V6((ip.to_bits() >> 72) as u64),
+        }
+    }
+}
+
+/// What to do with a client's first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// A connection is made for it.
+    Accept,
+    /// The client must validate its address first; nothing is stored (RFC 9000, section 8.1.2).
+    Validate,
+    /// It is not answered. The client repeats it, and there may be a place by then.
+    Ignore,
+}
+
+/// An incoming connection that has not presented the token.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    origin: Origin,
+    /// Its address is validated.
+    is_validated: bool,
+}
+
+/// All incoming connections that have not presented the token.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    entries: BTreeMap<usize, Entry>,
+    origins: BTreeMap<Origin, usize>,
+    unvalidated: usize,
+}
+
+impl Admission {
+    /// What to do with a first packet from `origin`, where `most` connections may be half open and
+    /// `always` asks for Retry in any case.
+    pub(crate) fn decide(
+        &self,
+        origin: Origin,
+        is_validated: bool,
+        (most, always): (usize, bool),
+    ) -> Decision {
+        let part = |part: usize| (most / part).max(1);
+        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
+        if !is_validated {
+            let is_pressed = self.unvalidated >= part(MAX_UNVALIDATED)
+                || of_origin >= part(2 * MAX_SHARE)
+                || self.entries.len() >= part(2);
+            if always || is_pressed {
+                return Decision::Validate;
+            }
+        }
+        if of_origin >= part(MAX_SHARE) || self.entries.len() >= most {
+            return Decision::Ignore;
+        }
+        Decision::Accept
+    }
+
+    /// The connection at `place` was accepted.
+    pub(crate) fn insert(&mut self, place: usize, origin: Origin, is_validated: bool) {
+        self.remove(place);
+        self.entries.insert(place, Entry { origin, is_validated });
+        *self.origins.entry(origin).or_default() += 1;
+        self.unvalidated += usize::from(!is_validated);
+    }
+
+    /// The connection at `place` has proved to receive at its address.
+    pub(crate) fn validate(&mut self, place: usize) {
+        if let Some(entry) = self.entries.get_mut(&place)
+            && !std::mem::replace(&mut entry.is_validated, true)
+        {
+            self.unvalidated -= 1;
+        }
+    }
+
+    /// The connection at `place` has presented the token, or has ended.
+    pub(crate) fn remove(&mut self, place: usize) {
+        let Some(entry) = self.entries.remove(&place) else { return };
+        self.unvalidated -= usize::from(!entry.is_validated);
+        if let Some(count) = self.origins.get_mut(&entry.origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.origins.remove(&entry.origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(address: &str) -> Origin {
+        Origin::of(SocketAddr::new(address.parse().unwrap(), 1))
+    }
+
+    #[test]
+    fn an_origin_is_an_address_of_ipv4_or_a_site_of_ipv6() {
+        assert_ne!(origin("10.0.0.1"), origin("10.0.0.2"));
+        assert_eq!(origin("10.0.0.1"), origin("::ffff:10.0.0.1"));
+        assert_eq!(origin("2001:db8:0:100::1"), origin("2001:db8:0:1ff::2"));
+        assert_ne!(origin("2001:db8:0:100::1"), origin("2001:db8:0:200::1"));
+    }
+
+    #[test]
+    fn one_origin_gets_its_share_and_leaves_the_others() {
+        let mut admission = Admission::default();
+        let attacker = origin("10.0.0.1");
+        let mut place = 0;
+        for is_validated in [false, true] {
+            for _ in 0..1000 {
+                if admission.decide(attacker, is_validated, (512, false)) == Decision::Accept {
+                    admission.insert(place, attacker, is_validated);
+                    place += 1;
+                }
+            }
+        }
+        assert_eq!(place, 512 / 16);
+        assert_eq!(admission.decide(attacker, true, (512, false)), Decision::Ignore);
+        let other = origin("10.0.0.2");
+        assert_eq!(admission.decide(other, false, (512, false)), Decision::Accept);
+        (0..place).for_each(|place| admission.remove(place));
+        assert!(admission.entries.is_empty() && admission.origins.is_empty());
+        assert_eq!(admission.unvalidated, 0);
+    }
+
+    #[test]
+    fn addresses_that_nobody_receives_at_use_an_eighth() {
+        let mut admission = Admission::default();
+        let mut place = 0;
+        for host in 0..10_000u32 {
+            let spoofed = Origin::V4(host);
+            if admission.decide(spoofed, false, (512, false)) == Decision::Accept {
+                admission.insert(place, spoofed, false);
+                place += 1;
+            }
+        }
+        assert_eq!(place, 64);
+        assert_eq!(admission.decide(Origin::V4(1 << 30), false, (512, false)), Decision::Validate);
+        assert_eq!(admission.decide(Origin::V4(1 << 30), true, (512, false)), Decision::Accept);
+    }
+}

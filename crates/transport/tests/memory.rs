@@ -1,0 +1,216 @@
+//! Resident memory of a program that uses the defaults, under peers that mean to fill it.
+//!
+//! Each victim is a process of its own, so that its memory is not that of its attacker.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration as Wall, Instant};
+
+use bytes::Bytes;
+use ontempo_transport::live::{Accepted, Caller, Connection, Listener, Options, connect};
+use ontempo_transport::{FlowConfig, Identity, Token, Trust};
+
+/// What the memory of a program with the defaults stays below, in kB.
+const MAX_RESIDENT_KB: u64 = 300_000;
+
+/// Names the victim that this process is.
+const ROLE: &str = "ONTEMPO_TEST_VICTIM";
+
+fn token() -> Token {
+    Token::new(b"shared").expect("short")
+}
+
+/// A listening program that accepts connections and none of their flows.
+#[test]
+#[ignore = "is started by the other tests"]
+fn victim() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let identity = Identity::self_signed(&["victim"]).expect("a certificate can be made");
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = Listener::bind(address, &identity, token(), &Options::default()).expect("bound");
+    println!("listens at {}", listener.local());
+    let mut held: Vec<Connection> = Vec::new();
+    loop {
+        if let Some(Accepted::Connection(connection)) =
+            listener.accept_within(Wall::from_millis(100))
+        {
+            held.push(connection);
+        }
+        held.retain(|connection| connection.is_closed().is_none());
+    }
+}
+
+/// A victim's process.
+struct Victim {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Victim {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this program has a file"))
+            .args(["--exact", "victim", "--ignored", "--nocapture"])
+            .env(ROLE, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the victim starts");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let line = output.lines().map_while(Result::ok).find(|line| line.contains("listens at"));
+        let line = line.expect("the victim listens");
+        let address = line.rsplit(' ').next().and_then(|text| text.parse().ok());
+        Self { child, address: address.expect("an address") }
+    }
+
+    /// Its resident memory in kB.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("the victim runs");
+        let line =
+            status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux reports it");
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    }
+
+    fn connect(&self) -> Connection {
+        connect(self.address, "victim", &Trust::Insecure, token(), &Options::default())
+            .expect("the victim accepts connections")
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // Its end is not an error of the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The victim's largest resident memory while `attack` runs, in kB.
+fn most_resident(victim: &Victim, attack: impl FnOnce() + Send) -> u64 {
+    std::thread::scope(|scope| {
+        let attack = scope.spawn(attack);
+        let mut most = 0;
+        while !attack.is_finished() {
+            most = most.max(victim.resident());
+            std::thread::sleep(Wall::from_millis(20));
+        }
+        attack.join().expect("the attack runs");
+        most.max(victim.resident())
+    })
+}
+
+/// Opens all flows that a connection may and sends units of `size` bytes on each until none are
+/// taken for a while.
+fn fill(attacker: &Connection, size: usize) {
+    let data = Bytes::from(vec![7; size]);
+    let flows: Vec<_> =
+        (0..16).map_while(|_| attacker.open_flow(FlowConfig::default()).ok()).collect();
+    let mut is_taken = true;
+    while std::mem::take(&mut is_taken) {
+        for flow in &flows {
+            while flow.send_within(data.clone(), Wall::ZERO).is_ok() {
+                is_taken = true;
+            }
+        }
+        std::thread::sleep(Wall::from_millis(50));
+    }
+}
+
+#[test]
+fn many_connections_that_send_all_they_may_do_not_fill_the_memory() {
+    for size in [60_000, 1] {
+        let victim = Victim::start();
+        let options = Options::default();
+        let most = most_resident(&victim, || {
+            let caller = Caller::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &options);
+            let caller = caller.expect("bound");
+            let mut reasons = Vec::new();
+            let attackers: Vec<Connection> = (0..30)
+                .map_while(|_| {
+                    let trust = Trust::Insecure;
+                    let attacker =
+                        caller.connect(victim.address, "victim", &trust, token()).ok()?;
+                    fill(&attacker, size);
+                    Some(attacker)
+                })
+                .collect();
+            for attacker in &attackers {
+                reasons.extend(attacker.is_closed().map(|closed| closed.reason));
+            }
+            println!("units of {size}: {} connections, closed: {reasons:?}", attackers.len());
+        });
+        println!("units of {size}: at most {most} kB");
+        assert!(most < MAX_RESIDENT_KB, "units of {size}: {most} kB");
+    }
+}
+
+/// With `--nocapture` it prints what a connection costs.
+#[test]
+fn as_many_connections_as_are_accepted_do_not_fill_the_memory() {
+    let victim = Victim::start();
+    let before = victim.resident();
+    let count = AtomicU64::new(0);
+    let most = most_resident(&victim, || {
+        let caller = Caller::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &Options::default());
+        let caller = caller.expect("bound");
+        std::thread::scope(|scope| {
+            let connect = || {
+                let trust = Trust::Insecure;
+                let mut held = Vec::new();
+                while let Ok(near) = caller.connect(victim.address, "victim", &trust, token()) {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    held.push(near);
+                }
+                held
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(connect)).collect();
+            // All are open until the last is.
+            drop(threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>());
+        });
+    });
+    let count = count.into_inner();
+    println!("{count} connections: from {before} to {most} kB");
+    assert!(most < MAX_RESIDENT_KB, "{count} connections: {most} kB");
+    assert!(count >= 1000, "{count} connections");
+}
+
+#[test]
+fn flows_that_nobody_accepts_do_not_fill_the_memory() {
+    let victim = Victim::start();
+    let before = victim.resident();
+    let until = Instant::now() + Wall::from_secs(5);
+    let (opened, most) = (AtomicU64::new(0), AtomicU64::new(0));
+    let data = Bytes::from(vec![7; 200_000]);
+    // Each closes its connection, which ends an opening that waits.
+    let attackers: Vec<Connection> = (0..4).map(|_| victim.connect()).collect();
+    std::thread::scope(|scope| {
+        for attacker in &attackers {
+            let (opened, data) = (&opened, &data);
+            scope.spawn(move || {
+                while Instant::now() < until
+                    && let Ok(flow) = attacker.open_flow(FlowConfig::default())
+                {
+                    let sent = flow.send_within(data.clone(), Wall::from_secs(1));
+                    flow.finish();
+                    if sent.is_err() || flow.settled(Wall::from_secs(1)).is_none() {
+                        return;
+                    }
+                    opened.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while Instant::now() < until {
+            most.fetch_max(victim.resident(), Ordering::Relaxed);
+            std::thread::sleep(Wall::from_millis(50));
+        }
+        attackers.iter().for_each(|attacker| attacker.close(""));
+    });
+    let (opened, most) = (opened.into_inner(), most.into_inner());
+    println!("{opened} flows: resident memory from {before} to {most} kB");
+    assert!(most < MAX_RESIDENT_KB, "{opened} flows: from {before} to {most} kB");
+    // As many as a connection may have open, for each.
+    assert!(opened <= 4 * 16, "{opened} flows were ended, and none was taken");
+}
