@@ -313,12 +313,7 @@ pub(crate) fn outages(span: Duration) -> Vec<Watch> {
         "--json",
     ];
     let mut send = network.ontempo("h1", &words);
-    let mut send = send
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
+    let mut send = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
     let sending = Watching::start("send, through outages", send.id());
     let receiving = Watching::start("receive, through outages", receive.id());
     let mut input = send.stdin.take().expect("a pipe");
@@ -330,9 +325,11 @@ pub(crate) fn outages(span: Duration) -> Vec<Watch> {
         }
         bytes
     });
+    // The connection stands before the first outage.
+    sleep(Duration::from_secs(2));
     let (begun, mut count) = (Instant::now(), 0);
-    let period = span / OUTAGES;
-    while begun.elapsed() + period < span {
+    let period = span.saturating_sub(Duration::from_secs(4)) / OUTAGES;
+    while count < OUTAGES {
         // Every second time the routes go, too; otherwise packets vanish on the way.
         let (cut, mend) = match count % 2 {
             0 => (
