@@ -24,7 +24,7 @@ use crate::access::{Admitted, admitted, qr};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
-use crate::output::emit;
+use crate::output::{emit, write_stderr};
 use crate::signals::stop_flag;
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -102,7 +102,7 @@ fn announce(
         status.message(&admitted.invitation("ontempo send --from ... --to", &url));
     }
     if arguments.admission.qr {
-        status.message(&qr(&admitted.url(local, fingerprint, true))?);
+        write_stderr(&qr(&admitted.url(local, fingerprint, true))?);
     }
     Ok(())
 }
