@@ -90,4 +90,5 @@ _COUNTS = (
     "max_unit_bytes",
     "connections",
     "half_open",
+    "receive_memory",
 )
