@@ -111,6 +111,27 @@ fn a_fifo_in_a_reports_place_keeps_nobody_from_ending() {
 }
 
 #[test]
+fn who_takes_the_name_of_a_users_report_does_not_keep_it_from_being_seen() {
+    let Some(place) = place("reports-taken") else { return };
+    let ran = script(
+        &place,
+        &format!(
+            "setpriv --reuid=64002 --regid=64002 --clear-groups -- \
+             sh -c 'cd /run/ontempo/qos; touch $(seq -f %g.json 1001 1009)'\n{NEXT}\
+             {AS_OTHER} env XDG_RUNTIME_DIR=/run/user/{OTHER} timeout 60 \
+             ./ontempo qos run --spec flow.toml -- \
+             sh -c 'until test -s /run/user/{OTHER}/ontempo/qos/$PPID.json; do sleep 0.05; done'\n\
+             ls -A /run/user/{OTHER}/ontempo/qos; ls /run/ontempo/qos | wc -l"
+        ),
+    );
+    assert_eq!(
+        ran.succeeds().out.trim(),
+        "9",
+        "no report is left, and nothing is removed: {ran:?}"
+    );
+}
+
+#[test]
 fn root_sees_the_sockets_of_another_user_in_both_folders() {
     let Some(place) = place("reports-seen") else { return };
     for prepare in ["true", "rm -r /run/ontempo"] {

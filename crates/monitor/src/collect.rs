@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use ontempo_foundation::printable;
 
-use super::folder::Folder;
+use super::folder::{Folder, not_of};
 use super::numbers::Numbers;
 use super::publish::{name_of, parse};
 use super::report::MAX_REPORT_LEN;
@@ -109,9 +109,13 @@ impl Reading {
     /// Reads the report of a process of this user, if there is one.
     fn read(&mut self, folder: &Folder, process: u32, user: u32) {
         let name = name_of(process);
-        let Some(length) = folder.length(&name) else { return };
+        let Some((owner, length)) = folder.about(&name) else { return };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(MAX_REPORT_LEN);
         let may_own = |owner| owner == user && (folder.is_shared || owner == folder.owner);
+        // Not counted as this user's: another one may not use up what is read of him.
+        if !may_own(owner) {
+            return self.skip(folder.path_of(&name), not_of(owner));
+        }
         let is_too_much = || {
             let Amount { reports, bytes, sockets } = MAX_PER_USER;
             format!(
@@ -345,6 +349,11 @@ mod tests {
         let amount = reading.of_users[&user];
         assert_eq!((amount.reports, amount.sockets), (256, 2_048));
         assert_eq!((reading.skipped.len(), reading.not_told), (MAX_SKIPPED, 301 - MAX_SKIPPED));
+        // Files in the place of another user's reports are not that user's.
+        let other = user + 1;
+        reading.read(&folder, process, other);
+        assert!(!reading.of_users.contains_key(&other));
+        assert_eq!(reading.not_told, 302 - MAX_SKIPPED);
         fs::remove_dir_all(path).unwrap();
     }
 }

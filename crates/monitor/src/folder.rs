@@ -180,7 +180,7 @@ impl Folder {
             return Err("is no regular file".to_owned());
         }
         if !may_own(about.uid()) {
-            return Err(format!("belongs to user {}, who may not put it there", about.uid()));
+            return Err(not_of(about.uid()));
         }
         let too_large = || format!("is larger than {max} bytes");
         let limit = max as u64;
@@ -193,10 +193,10 @@ impl Folder {
         if bytes.len() > max { Err(too_large()) } else { Ok(Some(bytes)) }
     }
 
-    /// Length in bytes of what has this name; `None` if nothing has.
-    pub(crate) fn length(&self, name: &str) -> Option<u64> {
+    /// Owner and length in bytes of what has this name; `None` if nothing has.
+    pub(crate) fn about(&self, name: &str) -> Option<(u32, u64)> {
         let about = rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        u64::try_from(about.st_size).ok()
+        Some((about.st_uid, u64::try_from(about.st_size).ok()?))
     }
 
     /// The names of at most `max` entries.
@@ -217,6 +217,11 @@ impl Folder {
     fn naming(&self, name: &str, error: io::Error) -> io::Error {
         naming(&self.path_of(name), error)
     }
+}
+
+/// Why a report of another user's is not read.
+pub(crate) fn not_of(owner: u32) -> String {
+    format!("belongs to user {owner}, who may not put it there")
 }
 
 /// The name of a file that is being written.

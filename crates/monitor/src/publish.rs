@@ -55,6 +55,11 @@ impl ReportFolder {
         if host.is_ok_and(|host| host.is_writable()) {
             return Some(Self::At(HOST_FOLDER.into()));
         }
+        Self::of_this_user()
+    }
+
+    /// The folder below this user's runtime folder; `None` without one.
+    fn of_this_user() -> Option<Self> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)?;
         Some(Self::OfUser { runtime, user: this_user() })
     }
@@ -269,17 +274,30 @@ impl Publisher {
         if published.has_ended {
             return Ok(());
         }
-        let folder = self.folder.open_to_write()?;
-        if !std::mem::replace(&mut self.has_swept, true) {
-            sweep(&folder);
-        }
         at_exit::register();
-        folder.replace(&name_of(self.process), &bytes)?;
+        if let Err(error) = self.write(&bytes) {
+            // Another user has taken the name in the folder of all users.
+            let own = ReportFolder::of_this_user();
+            let own = own.filter(|_| self.folder == ReportFolder::At(HOST_FOLDER.into()));
+            let Some(own) = own else { return Err(error) };
+            self.folder = own;
+            self.write(&bytes)?;
+        }
         let own = (self.process, self.folder.clone());
         if !published.folders.contains(&own) {
             published.folders.push(own);
         }
         Ok(())
+    }
+}
+
+impl Publisher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let folder = self.folder.open_to_write()?;
+        if !std::mem::replace(&mut self.has_swept, true) {
+            sweep(&folder);
+        }
+        folder.replace(&name_of(self.process), bytes)
     }
 }
 

@@ -29,6 +29,9 @@ use ontempo_udp::{Dscp, any_for};
 pub(super) const CONTROL: &str = "qos control";
 const DATA: &str = "qos data";
 
+/// Flows of the peer: these two.
+const MAX_FLOWS: u64 = 2;
+
 /// How long a connection that the application has closed is kept to deliver what was sent.
 const LINGER: Wall = Wall::from_secs(30);
 
@@ -109,6 +112,7 @@ fn system(error: live::Error) -> io::Error {
 /// The endpoint's configuration: an interrupted path is tolerated for `rec_time` or longer.
 pub(super) fn settings(options: &QosOptions) -> live::Options {
     let mut live = live::Options::default();
+    live.configuration.limits.flows = MAX_FLOWS;
     if let Some(congestion) = &options.congestion {
         live.configuration.congestion = *congestion;
     }

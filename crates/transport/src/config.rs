@@ -162,7 +162,7 @@ impl Default for Configuration {
             connections: 4096,
             half_open: 512,
             retry: false,
-            receive_memory: Bytes::new(128 << 20),
+            receive_memory: Bytes::new(160 << 20),
             qlog: None,
         }
     }

@@ -83,7 +83,7 @@ struct Kept {
 }
 
 /// Memory of a connection that has received nothing, bytes: the QUIC and TLS states.
-const CONNECTION_COST: u64 = 32 << 10;
+const CONNECTION_COST: u64 = 48 << 10;
 
 /// Handshake data of a client that may arrive before what precedes it, bytes: what RFC 9000 asks
 /// for (section 7.5). A client's is short, since it has no certificate.

@@ -55,8 +55,10 @@ class Connection(Waitable[LiveConnection], Closing):
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
         """Open a flow to the peer: await it, or enter it by ``async with``.
 
-        Raises `ClosedError` once the connection is closed, and `EndpointError` where the peer
-        accepts no more flows at a time (its `Options.receive_flows`).
+        Waits where the peer's program has not received the finished flows before it to their end:
+        the peer takes its `Options.receive_flows` at a time. Raises `ClosedError` once the
+        connection is closed, and `EndpointError` where as many flows are open and not finished, so
+        that waiting would not help.
         """
         return Opening(lambda: self._open_flow(config or FlowConfig()))
 

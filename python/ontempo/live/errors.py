@@ -36,6 +36,8 @@ class CloseReason(StrEnum):
     """Code 6: the program failed, for example because its disk is full."""
     COMPLETE = "complete"
     """Code 7: the receiver has processed all that was sent."""
+    OVERLOADED = "overloaded"
+    """Code 8: the receiver has no memory left for what its program has not received."""
     OTHER = "other"
     """A code that this version does not know."""
     REFUSED = "refused"

@@ -93,7 +93,8 @@ class Options:
     send_bytes: int = 8 << 20
     """Send queue of one flow, in bytes: waiting, or sent and not acknowledged."""
     receive_flows: int = 16
-    """Flows that the peer may have open at a time."""
+    """Flows that the peer may have at a time: open, or ended and not yet received to their end by
+    the program."""
     receive_units: int = 4096
     """Receive window of one flow, in units: in flight, or not received by the program."""
     receive_bytes: int = 8 << 20
@@ -103,10 +104,16 @@ class Options:
     connections: int = 4096
     """Connections at a time; more are refused."""
     half_open: int = 512
-    """Connections at a time whose client has not sent the token yet."""
+    """Connections at a time whose client has not sent the token yet. One address of IPv4, or prefix
+    of 56 bits of IPv6, has a sixteenth of them. Clients whose address is not validated have an
+    eighth: beyond it, or beyond half of an address's share, they must validate it first."""
     retry: bool = False
     """True: a client must prove its address before the endpoint stores anything about it (RFC 9000,
     section 8.1.2)."""
+    receive_memory: int = 160 << 20
+    """Memory of all connections of the endpoint and of what they have received and the program has
+    not, in bytes. Beyond it the connection that holds most is closed with
+    `CloseReason.OVERLOADED`, and no connection is accepted."""
     dscp: str = "cs0"
     """The DSCP of the packets: 0 to 63, or a name such as ``af41`` or ``ef``."""
     precise: bool = False
@@ -138,4 +145,5 @@ _COUNTS = (
     "max_unit_bytes",
     "connections",
     "half_open",
+    "receive_memory",
 )

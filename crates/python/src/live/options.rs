@@ -27,6 +27,7 @@ pub(crate) struct OptionsFields {
     connections: usize,
     half_open: usize,
     retry: bool,
+    receive_memory: u64,
     dscp: String,
     precise: bool,
 }
@@ -83,6 +84,7 @@ impl OptionsFields {
         all.connections = self.connections;
         all.half_open = self.half_open;
         all.retry = self.retry;
+        all.receive_memory = Bytes::new(self.receive_memory);
         options.socket.dscp = self.dscp.parse().map_err(|error| invalid("dscp", error))?;
         options.driver.precise = self.precise;
         Ok(options)
@@ -111,6 +113,7 @@ impl OptionsFields {
             connections: all.connections,
             half_open: all.half_open,
             retry: all.retry,
+            receive_memory: all.receive_memory.get(),
             dscp: "cs0".to_owned(),
             precise: false,
         }

@@ -249,12 +249,8 @@ impl Daemon<'_> {
 
     /// Counts a dropped packet; the first for each reason that is counted by itself is logged.
     fn count_drop(&mut self, reason: &str, from: Option<(InterfaceId, std::net::IpAddr)>) {
-        let has_room = self.dropped.len() < MAX_REASONS || self.dropped.contains_key(reason);
-        let kind = if has_room { reason } else { "others" };
-        let is_first = !self.dropped.contains_key(kind);
-        *self.dropped.entry(kind.to_owned()).or_default() += 1;
         self.bad_packets += u64::from(from.is_some());
-        if is_first {
+        if count(&mut self.dropped, reason) {
             let from = from.map_or_else(String::new, |(interface, source)| {
                 format!(" from {source} by {}", self.name_of(interface))
             });
@@ -268,5 +264,27 @@ impl Daemon<'_> {
         self.owners.all_of(None).end(&mut self.machine, now);
         self.settle();
         self.enforcement.end();
+    }
+}
+
+/// Counts a reason, beyond [`MAX_REASONS`] of them among the others; true the first time.
+fn count(dropped: &mut BTreeMap<String, u64>, reason: &str) -> bool {
+    let has_room = dropped.len() < MAX_REASONS || dropped.contains_key(reason);
+    let counted = dropped.entry(if has_room { reason } else { "others" }.to_owned()).or_default();
+    *counted += 1;
+    *counted == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_varies_the_reason_causes_no_line_for_each_packet() {
+        let mut dropped = BTreeMap::new();
+        let reasons = (0..10_000).map(|number| format!("an object of {number} bytes"));
+        let lines = reasons.filter(|reason| count(&mut dropped, reason)).count();
+        assert_eq!((lines, dropped.len()), (MAX_REASONS + 1, MAX_REASONS + 1));
+        assert_eq!(dropped.values().sum::<u64>(), 10_000);
     }
 }

@@ -74,6 +74,7 @@ fn message() -> impl Strategy<Value = Message> {
             bytes
         }),
         time().prop_map(|asked| Message::Clock { asked }),
+        number().prop_map(|flows| Message::FlowCredit { flows }),
         (time(), time(), time()).prop_map(|(asked, came, left)| Message::ClockAnswer {
             asked,
             came,
