@@ -8,12 +8,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use common::{Killed, Place, Ran, files, free_port, wait_until};
-use ontempo_testing::{require_programs, require_root};
+use ontempo_testing::{record_skip, require_programs, require_root};
 use serde_json::{Value, json};
 
 /// Another user's id, and the options that make a program run as that user.
 const OTHER: &str = "64001";
 const AS_OTHER: &str = "setpriv --reuid=64001 --regid=64001 --clear-groups --";
+
+/// The options that give a program namespaces of its own.
+const UNSHARE: [&str; 5] = ["--mount", "--pid", "--fork", "--mount-proc", "--"];
 
 const SPECIFICATION: &str = "max_rate = \"40 messages/s\"\nsize = \"1280 bytes\"\n";
 
@@ -21,6 +24,12 @@ const SPECIFICATION: &str = "max_rate = \"40 messages/s\"\nsize = \"1280 bytes\"
 /// an own `/run` can be had; otherwise the test is recorded as skipped.
 fn place(test: &str) -> Option<Place> {
     if !require_root() || !require_programs(&["unshare", "setpriv", "mount", "timeout", "ss"]) {
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    let made = command.args(UNSHARE).arg("true").output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        record_skip("this machine has no namespaces of mounts and processes for root");
         return None;
     }
     let place = Place::new(test, "");
@@ -39,8 +48,12 @@ fn script(place: &Place, text: &str) -> Ran {
          chown {OTHER}:{OTHER} /run/user/{OTHER}; chmod 700 /run/user/{OTHER}\n"
     );
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--mount-proc", "--", "sh", "-c"]);
-    command.arg(begin + text).current_dir(&place.0).env_remove("XDG_RUNTIME_DIR");
+    command
+        .args(UNSHARE)
+        .args(["sh", "-c"])
+        .arg(begin + text)
+        .current_dir(&place.0)
+        .env_remove("XDG_RUNTIME_DIR");
     Ran::of(command.output().expect("unshare starts"))
 }
 
