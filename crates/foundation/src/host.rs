@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Bits of an IPv6 address that name a network; a host chooses the others (RFC 4291, 2.5.1).
-const NETWORK_BITS: u32 = 64;
+/// Bits of an IPv6 address that name a site, which may use all addresses below. Providers delegate
+/// prefixes of 56 to 64 bits to a site (RFC 6177): a share for each /64 would be 256 shares for most
+/// of them, and one for each /48 would make the customers of some providers share it.
+const NETWORK_BITS: u32 = 56;
 
 /// What all addresses of one host have in common: the IPv4 address, also if it is mapped into
-/// IPv6; of any other IPv6 address the network, because a host may use any address in it.
+/// IPv6; of any other IPv6 address the site's prefix, because a host may use any address in it.
 pub fn host_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -22,11 +24,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_an_ipv4_address_or_an_ipv6_network() {
+    fn a_host_is_an_ipv4_address_or_a_site_of_ipv6() {
         for (address, prefix) in [
             ("192.0.2.7", "192.0.2.7"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:234:3:4:5:6", "2001:db8:1:200::"),
             ("fe80::1", "fe80::"),
         ] {
             let expected: IpAddr = prefix.parse().unwrap();
