@@ -9,6 +9,7 @@ mod fuzz_tests;
 mod gate;
 #[cfg(test)]
 mod hostile_tests;
+mod memory;
 mod migration;
 mod receive_flow;
 mod receiving;
@@ -19,7 +20,7 @@ mod statistics;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use noq_proto::{Event as StackEvent, PathId, StreamEvent};
 use ontempo_foundation::{Bytes, Time};
@@ -304,38 +305,6 @@ impl Connection {
             self.trace.unit(self.heard, "delivered", flow, unit.id, &[("length", length)]);
         }
         Some(delivery)
-    }
-
-    /// The application is done with a flow of the peer: what is queued or still arrives of it is
-    /// discarded. Once it has ended the peer may open another in its place, and not before this
-    /// call: otherwise a peer could end flows faster than the application takes them.
-    pub fn release_flow(&mut self, flow: FlowId) {
-        if !flow.outgoing {
-            self.touched = true;
-            self.receiving.release(flow.number);
-        }
-    }
-
-    /// Counts the memory of units that the application has received and still queues, in bytes: it
-    /// is part of [`memory`](Self::memory). The application keeps the count.
-    pub fn unprocessed(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.unprocessed)
-    }
-
-    /// Memory of what was received and is not processed, in bytes, at most
-    /// [`receive_memory`](Configuration::receive_memory) for all connections of an endpoint.
-    pub fn memory(&self) -> u64 {
-        if self.stage == Stage::Closed {
-            return 0;
-        }
-        let unprocessed = self.unprocessed.load(Ordering::Relaxed);
-        self.receiving.memory() + self.control.memory() + unprocessed
-    }
-
-    /// Closes the connection because the endpoint's memory is used up.
-    pub(crate) fn overload(&mut self, now: Time) {
-        let sentence = "what it sent and the program did not take used too much memory".to_owned();
-        self.end(now, CloseReason::Overloaded, sentence, "no memory is left for what you send");
     }
 
     /// Closes the connection with [`CloseReason::Done`] and a sentence of at most 200 bytes. What

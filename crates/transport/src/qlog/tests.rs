@@ -208,7 +208,7 @@ fn strangers_neither_make_traces_nor_overwrite_them() {
         friend.handle_timeout(later);
         server.handle_timeout(later);
         exchange(later, &mut friend, 1, &mut server);
-        later = later + Duration::from_millis(100);
+        later += Duration::from_millis(100);
     }
     let before = files(&folder);
     assert!(before.len() == 1 && before.values().all(|size| *size > 500), "{before:?}");
