@@ -110,7 +110,7 @@ fn system(error: live::Error) -> io::Error {
 pub(super) fn settings(options: &QosOptions) -> live::Options {
     let mut live = live::Options::default();
     if let Some(congestion) = &options.congestion {
-        live.configuration.congestion = congestion.clone();
+        live.configuration.congestion = *congestion;
     }
     let asked = [options.send.rec_time.value, options.receive.rec_time.value];
     let idle = &mut live.configuration.idle_timeout;
