@@ -25,8 +25,9 @@ use crate::signals::{stop_flag, unless_stopped};
 /// Maximum number of simultaneous connections, if the limit of open files allows it.
 const MAX_CONNECTIONS: usize = 512;
 
-/// Files that a connection has open at most, in its handshake too.
-const FILES_PER_CONNECTION: u64 = 6;
+/// Files that a connection has open at most: both streams, and another handle of each while it
+/// begins.
+const FILES_PER_CONNECTION: u64 = 4;
 
 /// Files that the process has open beside its connections: standard streams, sockets that listen,
 /// reports.

@@ -102,7 +102,7 @@ fn clients_that_take_all_descriptors_do_not_end_a_gateway() {
 #[test]
 fn the_soft_limit_of_descriptors_is_raised_for_as_many_connections_as_a_gateway_takes() {
     let place = Place::new("gateway-many", "");
-    let near_server = Gateway::start(&place, 8_192, &["--server", &echo()]);
+    let mut near_server = Gateway::start(&place, 8_192, &["--server", &echo()]);
     // The usual soft limit, below a hard limit that suffices.
     let script = "ulimit -Sn 256; ulimit -Hn 8192; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
@@ -116,18 +116,25 @@ fn the_soft_limit_of_descriptors_is_raised_for_as_many_connections_as_a_gateway_
     let printed: Value = serde_json::from_str(&line).expect("JSON");
     spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     let local = printed["local"].as_str().expect("an address");
-    let clients: Vec<TcpStream> = (0..300)
+    let room = vec![7; 100_000];
+    let clients: Vec<TcpStream> = (0..400)
         .map(|_| {
             let mut client = TcpStream::connect(local).expect("connected");
             client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
             client.write_all(b"anybody?").expect("written");
             let mut back = [0; 8];
             client.read_exact(&mut back).expect("served");
+            // What comes back is not read: all buffers on the way are full.
+            client.set_write_timeout(Some(Duration::from_millis(20))).expect("set");
+            while client.write_all(&room).is_ok() {}
             client
         })
         .collect();
-    drop(clients);
-    assert!(child.0.try_wait().expect("a status").is_none());
+    for gateway in [&mut child, &mut near_server.child] {
+        assert!(gateway.0.try_wait().expect("a status").is_none());
+        let held = common::peak_memory(gateway.0.id());
+        assert!(held < 300 << 20, "{held} bytes held for {} clients", clients.len());
+    }
 }
 
 #[test]

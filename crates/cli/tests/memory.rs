@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{ListeningProgram, Place};
+use common::{ListeningProgram, Place, peak_memory};
 use ontempo_foundation::Time;
 use ontempo_media::{Kind, Part, Span, Unit};
 use ontempo_session::message::{Label, media};
@@ -17,13 +17,6 @@ use ontempo_transport::{FlowConfig, Reliability, Token, Trust};
 
 /// What a process may hold, whatever comes from the network, bytes.
 const MAX_MEMORY: u64 = 300 << 20;
-
-/// The largest resident memory of a process so far, bytes.
-fn peak_memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("procfs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
-    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
-}
 
 /// A connection of a sender, and its label.
 fn sender(to: &str, session: u128) -> Result<(Connection, String), Error> {
@@ -56,7 +49,7 @@ fn attack(place: &Place, to: &str, reliability: Reliability, of: impl Fn(u64) ->
         let data = media(&of(datagram));
         bytes += data.len();
         let sent = flow.send_within(Message::from(data), Duration::from_secs(2));
-        if sent.is_err() || bytes > 60_000_000 || begun.elapsed() > Duration::from_secs(20) {
+        if sent.is_err() || bytes > 30_000_000 || begun.elapsed() > Duration::from_secs(20) {
             break;
         }
     }

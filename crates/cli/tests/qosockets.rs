@@ -86,17 +86,15 @@ fn receiver(network: &Network, over: &str, more: &[&str]) -> (Program, String) {
     let words = ["receive", "--listen", "10.0.3.2:5004", "--over", over];
     let mut program = Program::start(network, "h2", &[&words, more].concat());
     let listening = program.until(|value| value["event"] == "listening");
-    let fingerprint = listening["fingerprint"].as_str().unwrap_or_default().to_owned();
-    (program, fingerprint)
+    let url = listening["url"].as_str().unwrap_or_default().to_owned();
+    (program, url)
 }
 
-fn sender(network: &Network, (over, fingerprint): (&str, &str), more: &[&str]) -> Program {
-    let words = ["send", "10.0.3.2:5004", "--over", over, "--rate", "60 messages/s", "--size"];
-    let mut words = [&words[..], &["1000"], more].concat();
-    if !fingerprint.is_empty() {
-        words.extend(["--fingerprint", fingerprint]);
-    }
-    Program::start(network, "h1", &words)
+/// `url` is that of the receiver over QUIC, and empty over others.
+fn sender(network: &Network, (over, url): (&str, &str), more: &[&str]) -> Program {
+    let to = if url.is_empty() { "10.0.3.2:5004" } else { url };
+    let words = ["send", to, "--over", over, "--rate", "60 messages/s", "--size", "1000"];
+    Program::start(network, "h1", &[&words, more].concat())
 }
 
 /// Packets sent by the flow's class at the first router.
@@ -114,10 +112,10 @@ fn beside_an_overload(network: &Network, over: &str, reserve: bool) -> (u64, u64
     let quality = ["--spec", &spec];
     let asking = ["--reserve", "controlled-load"];
     let more = if reserve { [&quality[..], &asking].concat() } else { quality.to_vec() };
-    let (mut there, fingerprint) = receiver(network, over, &more);
+    let (mut there, url) = receiver(network, over, &more);
     let must = [&more[..], &["--must-reserve", "--seconds", "3"]].concat();
     let words = if reserve { &must[..] } else { &[&more[..], &["--seconds", "3"]].concat() };
-    let here = sender(network, (over, &fingerprint), words);
+    let here = sender(network, (over, &url), words);
     if reserve {
         there.until_reserved("controlled load", "");
         assert_eq!(network.classes("r1", BOTTLENECK).len(), 1, "over {over}");

@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Place, Ran, SCENARIO, WHOLE, endless, files, interrupt, wait_until};
+use common::{Killed, Place, Ran, SCENARIO, WHOLE, endless, files, interrupt, wait_until};
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -137,4 +139,28 @@ fn ctrl_c_during_a_single_run_writes_nothing_and_keeps_the_previous_run() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(files(&place.path("out")), WHOLE);
     place.run(&["summary", "out"]).succeeds();
+}
+
+/// A background job of a shell without job control is started with SIGINT ignored. Who sends it the
+/// signal all the same wants it to end cleanly.
+#[test]
+fn sigint_ends_a_program_that_was_started_with_it_ignored() {
+    let place = Place::new("ignored-interrupt", &endless());
+    let start = |words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' INT; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ontempo")]);
+        command.args(words).current_dir(&place.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Killed(command.spawn().expect("the program starts"))
+    };
+    let mut run = start(&["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"]);
+    let trace = || fs::metadata(place.path("out/.partial/bottleneck.pcapng"));
+    wait_until("a trace", || trace().is_ok_and(|data| data.len() > 100_000));
+    interrupt(&run.0);
+    assert_eq!(run.0.wait().expect("it ends").code(), Some(130));
+    let mut receiver = start(&["receive", "--listen", "127.0.0.1:0", "--to", "received"]);
+    let mut line = String::new();
+    let mut err = BufReader::new(receiver.0.stderr.take().expect("its errors"));
+    err.read_line(&mut line).expect("a line");
+    interrupt(&receiver.0);
+    assert_eq!(receiver.0.wait().expect("it ends").code(), Some(0));
 }
