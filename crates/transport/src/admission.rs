@@ -1,7 +1,7 @@
 //! Which incoming connections get a place before they have presented the token.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 /// Part of [`half_open`](crate::Configuration::half_open) that one source may use: a sixteenth.
 const MAX_SHARE: usize = 16;
@@ -10,24 +10,10 @@ const MAX_SHARE: usize = 16;
 /// validated: an eighth. Beyond it clients must validate them first (Retry).
 const MAX_UNVALIDATED: usize = 8;
 
-/// Where packets come from, as far as one host or customer can choose: an address of IPv4, the
-/// first 56 bits of one of IPv6. Providers delegate prefixes of 56 to 64 bits to a site (RFC 6177):
-/// a share for each /64 would be 256 shares for most customers, and a share for each /48 would make
-/// the customers of some providers share one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
-    V4(u32),
-    V6(u64),
-}
-
-impl Origin {
-    pub(crate) fn of(address: SocketAddr) -> Self {
-        match address.ip().to_canonical() {
-            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
-            IpAddr::V6(ip) => Self::V6((ip.to_bits() >> 72) as u64),
-        }
-    }
-}
+/// Where packets come from, as far as one host or site can choose ([`host_prefix`]).
+///
+/// [`host_prefix`]: ontempo_foundation::host_prefix
+pub(crate) type Origin = IpAddr;
 
 /// What to do with a client's first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +102,7 @@ mod tests {
     use super::*;
 
     fn origin(address: &str) -> Origin {
-        Origin::of(SocketAddr::new(address.parse().unwrap(), 1))
+        ontempo_foundation::host_prefix(address.parse().unwrap())
     }
 
     #[test]
@@ -154,14 +140,28 @@ mod tests {
         let mut admission = Admission::default();
         let mut place = 0;
         for host in 0..10_000u32 {
-            let spoofed = Origin::V4(host);
+            let spoofed = Origin::from(std::net::Ipv4Addr::from_bits(host));
             if admission.decide(spoofed, false, (512, false)) == Decision::Accept {
                 admission.insert(place, spoofed, false);
                 place += 1;
             }
         }
         assert_eq!(place, 64);
-        assert_eq!(admission.decide(Origin::V4(1 << 30), false, (512, false)), Decision::Validate);
-        assert_eq!(admission.decide(Origin::V4(1 << 30), true, (512, false)), Decision::Accept);
+        assert_eq!(
+            admission.decide(
+                Origin::from(std::net::Ipv4Addr::from_bits(1 << 30)),
+                false,
+                (512, false)
+            ),
+            Decision::Validate
+        );
+        assert_eq!(
+            admission.decide(
+                Origin::from(std::net::Ipv4Addr::from_bits(1 << 30)),
+                true,
+                (512, false)
+            ),
+            Decision::Accept
+        );
     }
 }

@@ -13,7 +13,7 @@ use noq_proto::{
     ClientConfig, ConnectionHandle, ConnectionIdGenerator, DatagramEvent, EndpointConfig,
     FourTuple, Incoming, ServerConfig, TimeSource,
 };
-use ontempo_foundation::{RandomStream, Time};
+use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
 
 use crate::address::Aliases;
@@ -218,7 +218,7 @@ impl Endpoint {
             .stack
             .connect(self.epoch.instant(now), client, remote, name)
             .map_err(ConnectFailed::Address)?;
-        let kind = (Origin::of(remote), false);
+        let kind = (host_prefix(remote.ip()), false);
         Ok(self.keep(now, (handle, stack), token, (account, trace), kind))
     }
 
@@ -393,7 +393,7 @@ impl Endpoint {
             return;
         }
         let remote = incoming.remote_address();
-        let origin = Origin::of(self.aliases.real(remote).unwrap_or(remote));
+        let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
         let is_validated = incoming.remote_address_validated();
         let limits = (self.config.half_open, self.config.retry);
         match self.admission.decide(origin, is_validated, limits) {
