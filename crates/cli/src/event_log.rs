@@ -36,8 +36,18 @@ impl EventLog {
                 None => text.to_owned(),
             }
         };
+        self.put(&line)
+    }
+
+    /// Writes each line of what this program itself has to say to a person; as JSON, nothing.
+    pub(crate) fn explain(self, text: &str) -> Result<(), Failure> {
+        let mut lines = text.lines().filter(|_| !self.as_json);
+        lines.try_for_each(|line| self.put(line))
+    }
+
+    fn put(self, line: &str) -> Result<(), Failure> {
         // A peer's sentence may not begin a line of its own.
-        let line = printable(&line);
+        let line = printable(line);
         if self.to_stderr {
             write_stderr(&line);
             return Ok(());

@@ -117,9 +117,9 @@ impl MessageListener {
         fields["fingerprint"] = fingerprint.to_string().into();
         fields["url"] = url.to_string().into();
         fields["anyone"] = admitted.is_anyone().into();
-        text += &format!(", fingerprint {fingerprint}; Ctrl-C ends it\n");
-        text += &admitted.invitation(command, &url);
+        text += &format!(", fingerprint {fingerprint}; Ctrl-C ends it");
         log.write("listening", fields, &text)?;
+        log.explain(&admitted.invitation(command, &url))?;
         if with_qr {
             write_stderr(&qr(&admitted.url(local, *fingerprint, true))?);
         }

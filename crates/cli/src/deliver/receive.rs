@@ -99,7 +99,8 @@ fn announce(
         emit(&document.to_string())?;
     } else {
         status.message(&format!("listening at {local}, fingerprint {fingerprint}"));
-        status.message(&admitted.invitation("ontempo send --from ... --to", &url));
+        let invitation = admitted.invitation("ontempo send --from ... --to", &url);
+        invitation.lines().for_each(|line| status.message(line));
     }
     if arguments.admission.qr {
         write_stderr(&qr(&admitted.url(local, fingerprint, true))?);
