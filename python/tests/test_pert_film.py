@@ -89,7 +89,7 @@ def test_a_play_over_our_transport_has_its_losses_and_no_tcp() -> None:
     send, watch = ends(Path("film.mp4"), OURS)
     assert {"{sink}:8080", "--insecure"} < set(send)
     assert watch[2:4] == ["pipe", "1200"]
-    assert watch[-1] == "--once"
+    assert watch[-1] == "--anyone"
     served = '{"packets_lost": 3}\n{"packets_lost": 7}\nsaid\n{"packets_lost": null}\n'
     tables = read_play(served, RAN_DRY, OURS, 38)
     assert tables["plays"]["retransmitted"].to_list() == [7]
