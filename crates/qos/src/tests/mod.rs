@@ -4,6 +4,7 @@ mod agreement;
 mod dscp;
 mod hostile;
 mod monitoring;
+mod peers;
 mod quic;
 mod relay;
 mod transports;
