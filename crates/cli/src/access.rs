@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -183,8 +183,7 @@ fn own_host() -> String {
         let socket = UdpSocket::bind(from).ok()?;
         socket.connect(to).ok()?;
         let ip = socket.local_addr().ok()?.ip();
-        let is_known: fn(&IpAddr) -> bool = |ip| !ip.is_unspecified();
-        is_known(&ip).then(|| ip.to_string())
+        (!ip.is_unspecified()).then(|| ip.to_string())
     });
     let name = || {
         let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

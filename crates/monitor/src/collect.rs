@@ -19,7 +19,7 @@ const MAX_PER_USER: Amount = Amount { reports: 256, bytes: 16 << 20, sockets: 2_
 /// The same of all users.
 const MAX_IN_ALL: Amount = Amount { reports: 4_096, bytes: 64 << 20, sockets: 8_192 };
 
-/// Maximum of rejected reports that are told one by one.
+/// Maximum of rejected reports that are reported one by one.
 const MAX_SKIPPED: usize = 16;
 
 /// One socket of the host.

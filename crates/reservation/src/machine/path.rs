@@ -42,9 +42,9 @@ impl<R: Routes> Machine<R> {
         if self.is_ours(hop.address) || self.is_ours(sender.address) {
             return Err("a PATH of this node has come back in a loop");
         }
-        if self.is_transit(session, sender, packet_info.interface)
-            && !self.serves_others(packet_info.interface)
-        {
+        let incoming = packet_info.interface;
+        // The routes are asked last: it costs a system call.
+        if !self.serves_others(incoming) && self.is_transit(session, sender, incoming) {
             return Err(NOT_TRUSTED);
         }
         let refusal = if !consistent(traffic) {
@@ -89,8 +89,7 @@ impl<R: Routes> Machine<R> {
 
     /// Whether what comes by this interface may make state for other nodes' flows.
     pub(super) fn serves_others(&self, interface: InterfaceId) -> bool {
-        let known = self.interfaces.get(&interface);
-        self.config.trust_network || known.is_some_and(|known| known.config.guard.is_some())
+        self.config.trust_network || self.is_guarded(interface)
     }
 
     /// RFC 2205 section 3.2: sessions and senders with and without ports do not mix.

@@ -83,7 +83,7 @@ pub(super) struct Receiving {
     /// Flows with which the application is done, and that have ended.
     closed: u64,
     /// `closed` as the peer knows it.
-    told: u64,
+    credited: u64,
     streams: Streams,
     /// The part of the receive window that data in `streams` uses, as the QUIC stack knows it.
     window_used: u64,
@@ -103,7 +103,7 @@ pub(super) struct Receiving {
 impl Receiving {
     /// Flows with a number below this may be opened.
     pub(super) fn flow_credit(&self, limits: &Limits) -> u64 {
-        limits.flows.saturating_add(self.told)
+        limits.flows.saturating_add(self.credited)
     }
 
     pub(super) fn open(
@@ -444,8 +444,8 @@ impl Connection {
             }
         }
         receiving.flows.retain(|_, flow| !flow.end_reported);
-        if receiving.told < receiving.closed {
-            receiving.told = receiving.closed;
+        if receiving.credited < receiving.closed {
+            receiving.credited = receiving.closed;
             let flows = receiving.flow_credit(&self.config.limits);
             self.control.send(&Message::FlowCredit { flows });
         }
