@@ -1,6 +1,5 @@
 //! Live QoS sockets as an operator sees them: the same figures by SNMP, at the Prometheus endpoint
-//! and
-//! from `ontempo monitor`, and a violation at `snmptrapd`.
+//! and from `ontempo monitor`, and a violation at `snmptrapd`.
 
 mod common;
 mod prometheus;

@@ -1,7 +1,6 @@
 //! RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213) as net-snmp's agent and tools serve
-//! them,
-//! for a router with a reservation. The modules' text may not be passed on with this, so that names
-//! are numbers here. Needs the rights of root; says so where it is skipped.
+//! them, for a router with a reservation. The modules' text may not be passed on with this, so that
+//! names are numbers here. Needs the rights of root; says so where it is skipped.
 
 mod common;
 mod reserved;

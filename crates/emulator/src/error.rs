@@ -11,8 +11,7 @@ pub enum EmulationError {
     /// The scenario or an option is wrong, or needs something that only a simulation can do.
     Input(String),
     /// Rights, programs or kernel features are missing on this machine, or a command of the
-    /// scenario
-    /// failed.
+    /// scenario failed.
     System(String),
     /// It was cancelled.
     Cancelled,

@@ -132,8 +132,7 @@ impl Forwarder {
         let mut interface = &self.interfaces[place];
         for _ in 0..MAX_BATCH {
             // The kernel passes a packet on as soon as it is sent, so the time of reading is the
-            // best
-            // estimate of its sending time.
+            // best estimate of its sending time.
             let now = self.clock.now();
             let came = self.network.inject(now, place, |bytes| {
                 bytes.resize(mtu, 0);

@@ -267,8 +267,7 @@ fn router_configuration(
 }
 
 /// Sysctls of the calling thread's namespace: no metrics cached from earlier connections, and
-/// socket
-/// buffers large enough not to limit a connection.
+/// socket buffers large enough not to limit a connection.
 fn settings(forwards: bool) -> io::Result<()> {
     let buffers = format!("4096 131072 {MAX_BUFFERED}");
     let of_all = [

@@ -64,8 +64,7 @@ impl ForwardingReport {
 }
 
 /// A warning if a link of `layout` sends several packets of size `largest` within one tick `step`
-/// of
-/// the clock.
+/// of the clock.
 pub(crate) fn coarse_clock(step: Duration, layout: &Layout, largest: Bytes) -> Option<String> {
     let rates = layout.links.iter().map(|link| link.rate).filter(|rate| *rate < Rate::UNLIMITED);
     let packet = rates.max()?.time_to_send(largest);

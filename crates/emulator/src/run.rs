@@ -153,8 +153,7 @@ impl<'a> Emulation<'a> {
 }
 
 /// Forwards packets on one thread, runs the flows on another and supervises programs on a third;
-/// the
-/// first failure ends all.
+/// the first failure ends all.
 fn run_all(
     forwarder: Forwarder,
     traffic: &mut Traffic,

@@ -151,8 +151,7 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
 }
 
 /// Removes those of `namespaces` that belong to `run` and exist, with the processes in them. True
-/// if
-/// none is left.
+/// if none is left.
 fn remove(run: &str, namespaces: &[String]) -> bool {
     let prefix = format!("{PREFIX}{run}-");
     let mut all_removed = true;

@@ -99,8 +99,7 @@ pub struct PcrClock {
 
 impl PcrClock {
     /// Sending time of this datagram, since the first PCR; zero before it. Between two references
-    /// the
-    /// rate of the last two is assumed. After a discontinuity time continues from where it was.
+    /// the rate of the last two is assumed. After a discontinuity time continues from where it was.
     pub fn due(&mut self, datagram: &[u8]) -> Duration {
         self.due = self.due.max(self.passed());
         if ts::packet_size(datagram) == Some(PACKET) {

@@ -21,8 +21,7 @@ const PIECE_BYTES: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// With the spacing at which they arrived at the packetizer, `delay` later than the fastest of
-    /// the
-    /// last 30 s; pieces that arrive later are omitted.
+    /// the last 30 s; pieces that arrive later are omitted.
     AsArrived {
         /// Allowance over the fastest transit time.
         delay: Duration,

@@ -6,18 +6,15 @@
 //! (rtp-types).
 //!
 //! [`Packetizer`] takes datagrams from an encoder, recognises MPEG-TS and RTP, and returns
-//! [`Unit`]s:
-//! a video frame, an audio frame, tables, each with its dependencies and priority. [`Depacketizer`]
-//! takes units in any order and returns the original datagrams with their original spacing. A
-//! [`Chunker`] turns streams of bytes (files, pipes) into datagrams.
-//! A [`TransportStreamIndex`] lists the units of a whole stream with the places of their packets,
-//! to
+//! [`Unit`]s: a video frame, an audio frame, tables, each with its dependencies and priority.
+//! [`Depacketizer`] takes units in any order and returns the original datagrams with their original
+//! spacing. A [`Chunker`] turns streams of bytes (files, pipes) into datagrams. A
+//! [`TransportStreamIndex`] lists the units of a whole stream with the places of their packets, to
 //! measure what of it arrived.
 //!
 //! Frames of a transport stream interleave packet by packet, often within one datagram. A unit
 //! therefore records the datagram and offset of each of its pieces, so that a lost video frame
-//! leaves
-//! the audio in the same datagram intact.
+//! leaves the audio in the same datagram intact.
 
 mod chunker;
 mod depacketizer;

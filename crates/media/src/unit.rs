@@ -83,8 +83,7 @@ pub struct Unit {
     /// Presentation time, by the media's clock, from that clock's zero.
     pub media_time: Option<Duration>,
     /// How long after its sending a player that follows the media's clock needs it (MPEG-TS: DTS
-    /// less
-    /// PCR), in addition to the delay that the transport is allowed.
+    /// less PCR), in addition to the delay that the transport is allowed.
     pub slack: Option<Duration>,
     /// Units without which it is of no use, all of them earlier; at most 4.
     pub dependencies: Vec<u64>,

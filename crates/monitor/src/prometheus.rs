@@ -44,8 +44,7 @@ fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
 }
 
 /// Converts OpenMetrics to the text format 0.0.4: a counter's family has the name of its samples,
-/// and
-/// there are no units and no end marker.
+/// and there are no units and no end marker.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::new();
     let mut help = None;

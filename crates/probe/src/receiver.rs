@@ -124,8 +124,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver that derives its cookies from `secret`, which must be unpredictable, and passes
-    /// events
-    /// to `on_event`, which must not block.
+    /// events to `on_event`, which must not block.
     pub fn new(
         options: ReceiverOptions,
         secret: u128,

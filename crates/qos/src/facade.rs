@@ -95,8 +95,7 @@ macro_rules! methods {
             }
 
             /// Asks for another specification of this end's sending direction. Both ends agree on
-            /// it as in the
-            /// handshake; the message size stays.
+            /// it as in the handshake; the message size stays.
             ///
             /// # Errors
             /// The contradiction, in itself or with the peer's specification: nothing changes.

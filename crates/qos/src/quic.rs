@@ -41,9 +41,8 @@ const LOOK: Wall = Wall::from_millis(200);
 /// A QoS socket over QUIC.
 ///
 /// The agreed specification of a direction decides about its reliability. If no loss is allowed,
-/// messages
-/// are retransmitted until they arrive; otherwise until `max_delay`, or not at all if there
-/// is none. `permutable` messages are delivered as they arrive, others in order.
+/// messages are retransmitted until they arrive; otherwise until `max_delay`, or not at all if
+/// there is none. `permutable` messages are delivered as they arrive, others in order.
 ///
 /// A clone is the same connection. It ends when the last clone is dropped; what was sent is still
 /// delivered.
@@ -364,8 +363,7 @@ impl Inner {
     }
 
     /// Handles the peer's control messages until the application has closed the connection and
-    /// everything
-    /// it sent has arrived: the connection's thread.
+    /// everything it sent has arrived: the connection's thread.
     fn handle_control(&self, peer_control: &ReceiveFlow) {
         let mut is_open = true;
         while !self.core.is_closed() {

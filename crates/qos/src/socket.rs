@@ -91,10 +91,9 @@ impl QosSocket {
         Ok(connected)
     }
 
-    /// Listens at an address, with the specifications for every flow. At the
-    /// unspecified address of a host with several, answers are sent from the address that the
-    /// system
-    /// chooses, which must be the one that the client used.
+    /// Listens at an address, with the specifications for every flow. At the unspecified address of
+    /// a host with several, answers are sent from the address that the system chooses, which must
+    /// be the one that the client used.
     ///
     /// # Errors
     /// If the specifications contradict themselves, or the system's error.

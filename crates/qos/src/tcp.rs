@@ -10,8 +10,7 @@ use super::core::{Control, Core};
 use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
 
 /// Read-ahead in bytes: small messages need few system calls, large ones are read directly into
-/// their
-/// buffer.
+/// their buffer.
 const AHEAD: usize = 64 * 1024;
 
 /// Read-ahead after a message longer than this: read-ahead is copied once more.
@@ -203,8 +202,7 @@ impl Reader {
     }
 
     /// Advances to the application's next message: `false` at the end of the stream. Control
-    /// messages are
-    /// passed on.
+    /// messages are passed on.
     #[inline]
     pub(super) fn open(
         &mut self,

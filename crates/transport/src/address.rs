@@ -1,12 +1,10 @@
 //! Peer addresses as presented to the QUIC stack.
 //!
-//! When a peer's address changes, the stack validates the new path for three probe timeouts.
-//! If all PATH_CHALLENGEs are lost it sends only probes to that address from then on, and
-//! validates again only for another address. Therefore, if a peer keeps sending from an address
-//! that
-//! failed validation, the stack is given an alias instead, as if the address had changed again: one
-//! of
-//! the discard prefix (RFC 6666), which is translated back in outgoing packets.
+//! When a peer's address changes, the stack validates the new path for three probe timeouts. If all
+//! PATH_CHALLENGEs are lost it sends only probes to that address from then on, and validates again
+//! only for another address. Therefore, if a peer keeps sending from an address that failed
+//! validation, the stack is given an alias instead, as if the address had changed again: one of the
+//! discard prefix (RFC 6666), which is translated back in outgoing packets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

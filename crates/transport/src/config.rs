@@ -27,8 +27,7 @@ pub struct PacingConfig {
     pub burst: Packets,
     /// How much may be sent at once without a preceding idle period: what the rate sends in this
     /// time, in whole packets, at least one and at most 64 KB. Packets of a slow stream are sent
-    /// one by
-    /// one; those of a fast one share a system call. Zero: always one by one.
+    /// one by one; those of a fast one share a system call. Zero: always one by one.
     pub quantum: Duration,
 }
 
@@ -71,8 +70,7 @@ pub struct Configuration {
     /// rr3216: only for a path without other traffic, since nothing reacts to congestion.
     pub static_window: Option<Packets>,
     /// True: round-trip samples are corrected for the delay that a train of packets causes itself,
-    /// before
-    /// the congestion control uses them (thesis, ch. V).
+    /// before the congestion control uses them (thesis, ch. V).
     pub rtt_correction: bool,
     /// Pacing; `None`: packets are sent as cwnd opens.
     pub pacing: Option<PacingConfig>,
@@ -91,8 +89,7 @@ pub struct Configuration {
     /// of a round trip more.
     pub packet_threshold: u32,
     /// Time threshold in round trips, above 1: a packet is lost if it was sent so long before now
-    /// and a
-    /// later one is acknowledged (RFC 9002, section 6.1.2: 9/8).
+    /// and a later one is acknowledged (RFC 9002, section 6.1.2: 9/8).
     pub time_threshold: f32,
     /// Receive limits of this side.
     pub limits: Limits,
@@ -172,9 +169,7 @@ impl Default for Configuration {
 const SPACED_WINDOW: u64 = 16 << 20;
 
 /// Datagrams are queued in our layer and not in the stack, so that late ones can be dropped: the
-/// stack
-/// holds no
-/// more than one transmission.
+/// stack holds no more than one transmission.
 const DATAGRAM_BUFFER: usize = 32 << 10;
 
 fn std(span: Duration) -> std::time::Duration {

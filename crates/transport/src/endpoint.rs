@@ -135,10 +135,8 @@ impl fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// An endpoint without connections. All its random choices derive from `seed`: outside of
-    /// simulations
-    /// it must come from the system's entropy, since connection ids and token keys depend on it.
-    /// (TLS
-    /// uses the system's randomness.)
+    /// simulations it must come from the system's entropy, since connection ids and token keys
+    /// depend on it. (TLS uses the system's randomness.)
     pub fn new(config: Configuration, seed: [u8; 32]) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed);
         let folded = folded(&key);

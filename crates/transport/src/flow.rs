@@ -110,7 +110,6 @@ pub enum Delivery {
     /// A unit.
     Unit(Unit),
     /// The unit with this number was dropped and will not arrive. While 4,096 deliveries are
-    /// queued,
-    /// drops are counted but no longer delivered.
+    /// queued, drops are counted but no longer delivered.
     Dropped(u64),
 }

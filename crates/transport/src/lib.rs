@@ -1,11 +1,10 @@
 //! Media over real networks: application data units over QUIC.
 //!
 //! An [`Endpoint`] has all connections of one UDP socket: it connects, listens and demultiplexes.
-//! It is sans-I/O: no socket, no clock, no thread. A driver passes it datagrams and
-//! the time, and polls it for datagrams to send and the next timeout; the same endpoint runs over
-//! sockets,
-//! over the emulator's hosts, and in virtual time over the network of [`simulated`]. It never looks
-//! into a unit.
+//! It is sans-I/O: no socket, no clock, no thread. A driver passes it datagrams and the time, and
+//! polls it for datagrams to send and the next timeout; the same endpoint runs over sockets, over
+//! the emulator's hosts, and in virtual time over the network of [`simulated`]. It never looks into
+//! a unit.
 //!
 //! A [`Connection`] carries flows in both directions, and a flow carries units: each has
 //! a number, and may have a deadline, a priority, and dependencies. The delivery order

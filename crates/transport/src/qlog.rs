@@ -1,12 +1,11 @@
 //! Traces of connections in qlog, as JSON text sequences (draft-ietf-quic-qlog-main-schema-14,
 //! RFC 7464), one file a connection.
 //!
-//! A trace has what this side knows without parsing packets: those that congestion control
-//! counts, with their sizes, when sent or lost; numbers of received packets; metrics of
-//! recovery and congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of
-//! our
-//! own, units. The stack's own qlog records every frame, but collects them for each packet whether
-//! they are used or not: an eighth of the goodput of a core.
+//! A trace has what this side knows without parsing packets: those that congestion control counts,
+//! with their sizes, when sent or lost; numbers of received packets; metrics of recovery and
+//! congestion control (draft-ietf-quic-qlog-quic-events-13); and, in a namespace of our own, units.
+//! The stack's own qlog records every frame, but collects them for each packet whether they are
+//! used or not: an eighth of the goodput of a core.
 
 use std::any::Any;
 use std::fmt;

@@ -1,9 +1,8 @@
 //! What the UDP driver costs a packet, over loopback: `cargo bench -p ontempo-udp --bench udp`.
 //!
 //! Packets of 1,200 bytes from one driver to another, in batches (GSO, GRO) and one by one. Counted
-//! is
-//! the processor time of each driver's thread, so that what else the machine does hardly shows; the
-//! sender's includes what the kernel does to bring its packets to the receiver's socket.
+//! is the processor time of each driver's thread, so that what else the machine does hardly shows;
+//! the sender's includes what the kernel does to bring its packets to the receiver's socket.
 
 use std::net::SocketAddr;
 

@@ -35,8 +35,7 @@ pub struct Transmit {
     /// Its DSCP; `None`: the socket's.
     pub dscp: Option<Dscp>,
     /// Size in bytes of each of several datagrams, of which only the last may be shorter; `None`:
-    /// the buffer
-    /// is one datagram.
+    /// the buffer is one datagram.
     pub segment: Option<u16>,
 }
 

@@ -242,9 +242,8 @@ impl Socket {
     }
 
     /// Sends `data` as `transmit` describes: in few calls if the kernel takes batches, else one
-    /// datagram
-    /// at a time. Returns the bytes sent: fewer than `data` has if the
-    /// socket's buffer is full.
+    /// datagram at a time. Returns the bytes sent: fewer than `data` has if the socket's buffer is
+    /// full.
     ///
     /// # Errors
     /// `WouldBlock` if nothing was sent; otherwise the kernel's error for the first datagram

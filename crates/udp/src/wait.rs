@@ -13,8 +13,7 @@ use rustix::time::Timespec;
 use super::Clock;
 
 /// How long before a precise time the sleep ends: a wake-up takes up to 50 us on an idle machine
-/// with
-/// an ordinary kernel. The rest is spent polling the clock.
+/// with an ordinary kernel. The rest is spent polling the clock.
 const SPIN: Duration = Duration::from_micros(60);
 
 /// What ended a wait.
@@ -64,8 +63,7 @@ impl Waker {
     /// Wakes the driver, or keeps it from falling asleep. Its data was stored before.
     pub(super) fn wake(&self) {
         // Pairs with the fence of `prepare_to_sleep`: either this sees that the driver falls
-        // asleep, or the
-        // driver, which checks again before it does, sees the data.
+        // asleep, or the driver, which checks again before it does, sees the data.
         fence(Ordering::SeqCst);
         if !self.awake.swap(true, Ordering::AcqRel) {
             // Full means that it is awake already.

@@ -16,8 +16,7 @@ pub(crate) struct Probe {
     #[arg(long, value_name = "[ADDRESS]:PORT")]
     pub(crate) listen: Option<String>,
     /// Spacings to measure in turn, from the start of a packet to the start of the next: a time,
-    /// psp,
-    /// or psp-damped
+    /// psp, or psp-damped
     #[arg(
         long,
         value_name = "LIST",

@@ -1,6 +1,5 @@
 //! The state of the host's RSVP daemon, for SNMP. It is read like `ontempo rsvp status`, so that
-//! the
-//! daemon, which runs as root, has no SNMP code and waits for no SNMP client.
+//! the daemon, which runs as root, has no SNMP code and waits for no SNMP client.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

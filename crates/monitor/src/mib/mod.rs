@@ -1,8 +1,7 @@
 //! The objects served by SNMP, from three modules, in the order of their names.
 //!
 //! [`qos`] has the QoS sockets (`mibs/ONTEMPO-QOS-MIB.txt`); [`Reservations`] the state of the
-//! host's RSVP
-//! daemon, as RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213).
+//! host's RSVP daemon, as RSVP-MIB (RFC 2206) and INTEGRATED-SERVICES-MIB (RFC 2213).
 
 mod int_srv;
 pub mod qos;
@@ -110,8 +109,7 @@ impl Objects {
     }
 
     /// The object of this name. If there is none: `NoSuchInstance` if its column exists for other
-    /// rows,
-    /// else `NoSuchObject` (RFC 2741, 7.2.3.1).
+    /// rows, else `NoSuchObject` (RFC 2741, 7.2.3.1).
     pub fn get(&self, name: &Oid) -> Value {
         let in_tree = |tree: &[(Oid, Value)]| {
             let place = tree.binary_search_by(|(other, _)| other.cmp(name)).ok()?;
@@ -124,8 +122,7 @@ impl Objects {
     }
 
     /// The first object after `start`, or at it if `include`, and before `end`; if `end` is empty,
-    /// without
-    /// an upper bound.
+    /// without an upper bound.
     pub fn next(&self, start: &Oid, include: bool, end: &Oid) -> Option<&(Oid, Value)> {
         let in_tree = |tree: &'_ [(Oid, Value)]| {
             tree.partition_point(|(name, _)| name < start || !include && name == start)

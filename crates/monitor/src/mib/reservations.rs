@@ -69,8 +69,7 @@ pub(super) struct Flow<'a> {
 
 impl Reservations {
     /// The objects of a daemon. Of `times`, in milliseconds since 1970, the first is the time of
-    /// the
-    /// query, the second the zero of time stamps.
+    /// the query, the second the zero of time stamps.
     pub fn objects(
         &mut self,
         status: &Status,

@@ -70,10 +70,8 @@ impl Default for Limits {
 
 impl Config {
     /// The refresh period that a neighbour's PATH or RESV counts with: at most 10 R of this node,
-    /// or
-    /// 5 minutes where that is more. RFC 2205 has no bound; without one a single PATH would last
-    /// for
-    /// 261 days.
+    /// or 5 minutes where that is more. RFC 2205 has no bound; without one a single PATH would last
+    /// for 261 days.
     pub fn bounded_period(&self, period: Duration) -> Duration {
         period.min((self.refresh * MAX_PERIOD_FACTOR).max(MIN_LONGEST_PERIOD))
     }

@@ -358,8 +358,7 @@ impl<R: Routes> Machine<R> {
     }
 
     /// Answers a refused RESV with a ResvErr, sent once: no state is kept for an address that may
-    /// be
-    /// forged. One that is lost is sent again at the next refresh of the RESV.
+    /// be forged. One that is lost is sent again at the next refresh of the RESV.
     pub(super) fn refuse_resv(
         &mut self,
         now: Time,

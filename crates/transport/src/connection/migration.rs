@@ -30,8 +30,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 impl Connection {
     /// After a datagram: the stack address of a peer whose address failed validation, if it is time
-    /// to
-    /// try again.
+    /// to try again.
     pub(crate) fn unproved(&mut self, now: Time) -> Option<SocketAddr> {
         if self.stack.side().is_client() || self.stack.is_handshaking() {
             return None;
@@ -83,9 +82,8 @@ impl Connection {
     }
 
     /// When a client that receives nothing sends more often. Everything sent is answered within a
-    /// round
-    /// trip, and something is sent at each clock comparison or keep-alive. A server
-    /// that must validate the client's new address can only do so when it receives a packet.
+    /// round trip, and something is sent at each clock comparison or keep-alive. A server that must
+    /// validate the client's new address can only do so when it receives a packet.
     pub(super) fn silent_at(&self) -> Time {
         if self.stack.side().is_server() || self.stage != Stage::Open {
             return Time::NEVER;

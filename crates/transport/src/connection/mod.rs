@@ -308,8 +308,7 @@ impl Connection {
     }
 
     /// Closes the connection with [`CloseReason::Done`] and a sentence of at most 200 bytes. What
-    /// has not
-    /// arrived yet may be lost.
+    /// has not arrived yet may be lost.
     pub fn close(&mut self, now: Time, sentence: &str) {
         self.close_with(now, CloseReason::Done, sentence);
     }
@@ -468,8 +467,7 @@ impl Connection {
             self.report_receiving(now);
             self.control.ask_time(now, self.config.clock_interval);
             // A flow's opening precedes its units: written after them it could wait for flow
-            // control
-            // credit that they use and, unopened, never release.
+            // control credit that they use and, unopened, never release.
             self.urgent |= self.control.write(&mut self.stack)?;
             self.write_units(now);
         }
@@ -563,12 +561,9 @@ impl Connection {
     }
 
     /// How many packets one transmission may have. All packets of a transmission have the size of
-    /// its
-    /// first; behind a short one, a probe or an acknowledgement, the stack was observed to fill
-    /// cwnd
-    /// with packets too short for any frame, and then to wait for ever. Anything that may begin
-    /// with
-    /// such a packet is therefore polled one by one.
+    /// its first; behind a short one, a probe or an acknowledgement, the stack was observed to fill
+    /// cwnd with packets too short for any frame, and then to wait for ever. Anything that may
+    /// begin with such a packet is therefore polled one by one.
     fn max_batch(&self, carrying: bool) -> usize {
         let short = self.probes > 0 || (carrying && self.sending.is_idle());
         if short { 1 } else { self.config.segments }

@@ -121,8 +121,7 @@ pub(super) struct ReceiveFlow {
     held: BTreeMap<u64, Held>,
     ready: VecDeque<Delivery>,
     /// Bytes of units received in part or whole and not yet taken; a unit counts with its full
-    /// length
-    /// from its header on.
+    /// length from its header on.
     buffered: u64,
     /// Memory of what is in `held` and `ready`, in bytes.
     kept: u64,

@@ -199,8 +199,7 @@ impl SendFlow {
     }
 
     /// In order, priorities have no effect; otherwise a unit has at most the priority of the queued
-    /// units
-    /// that it depends on.
+    /// units that it depends on.
     fn send_priority(&mut self, unit: &Outgoing) -> u8 {
         if self.config.order == DeliveryOrder::InOrder {
             return 0;

@@ -215,8 +215,7 @@ impl<C: CongestionControl> Adapter<C> {
     }
 
     /// Removes packets that the stack has discarded without a callback: those of the handshake,
-    /// whose
-    /// fate no longer matters after it. They are the oldest.
+    /// whose fate no longer matters after it. They are the oldest.
     fn settle(&mut self, stack_in_flight: u64) {
         while self.bytes_in_flight > stack_in_flight
             && let Some(forgotten) = self.outstanding.pop_front()
