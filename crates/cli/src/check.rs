@@ -7,14 +7,19 @@ use ontempo_simulator::{SetupError, Simulation};
 use crate::arguments::{Check, Input};
 use crate::failure::Failure;
 use crate::output::{emit, scenario_failure};
+use crate::size::require_bearable;
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
-    // What only its network elements could scenario_failure.
-    let not_simulated = match Simulation::new(&scenario, scenario.seed) {
-        Err(error @ SetupError::NotSimulated { .. }) => Some(error.to_string()),
-        Err(error) => return Err(error.into()),
-        Ok(_) => None,
+    // What only its network elements can refuse; to build them may take more than there is.
+    let not_simulated = match require_bearable(&scenario, 1) {
+        Err(Failure::Input(why)) => Some(why),
+        Err(failure) => return Err(failure),
+        Ok(()) => match Simulation::new(&scenario, scenario.seed) {
+            Err(error @ SetupError::NotSimulated { .. }) => Some(error.to_string()),
+            Err(error) => return Err(error.into()),
+            Ok(_) => None,
+        },
     };
     if arguments.input.json {
         return emit(&scenario.canonical());

@@ -1,17 +1,24 @@
 //! Summaries as text tables.
 
-use std::collections::HashMap;
-
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::summary::{Group, Link, Playout, Summary};
+use crate::means::{LinkMeans, Means};
+use crate::statistics::Mean;
+use crate::summary::Summary;
 
 /// Maximum number of links shown.
 const MAX_LINKS: usize = 12;
 
 /// Statistics of one run, or the means over several runs.
 pub(crate) fn show(summaries: &[Summary]) -> String {
-    let Some(first) = summaries.first() else { return String::new() };
+    if summaries.is_empty() {
+        return String::new();
+    }
+    let mut means = Means::of(summaries);
+    let are_equal = means.equal;
+    if are_equal {
+        means = Means::of(&summaries[..1]);
+    }
     let mut flows = table(&[
         "group",
         "flows",
@@ -24,33 +31,25 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
         "least RTT",
     ]);
     let mut late = table(&["group", "start-up delay", "units", "late"]);
-    for group in &first.flows {
-        let every = |figure: &dyn Fn(&Group) -> Option<f64>| {
-            let groups = summaries.iter().flat_map(|summary| &summary.flows);
-            mean(groups.filter(|other| other.group == group.group).filter_map(figure))
-        };
+    for group in &means.flows {
         let transport = [Some(group.transport.as_str()), group.congestion.as_deref()];
-        let is_tcp = group.transport == "tcp";
         flows.add_row([
             group.group.clone(),
             group.flows.to_string(),
             transport.into_iter().flatten().collect::<Vec<_>>().join(" "),
-            or_dash(every(&|group| Some(group.goodput_bps)), rate),
-            or_dash(every(&|group| Some(group.loss())), percent),
-            or_dash(every(&|group| is_tcp.then(|| group.retransmissions())), percent),
-            or_dash(every(&|group| is_tcp.then_some(group.timeouts as f64)), count),
-            or_dash(every(&|group| group.srtt_s), milliseconds),
-            or_dash(every(&|group| group.min_rtt_s), milliseconds),
+            cell(group.goodput_bps, rate),
+            cell(group.loss, percent),
+            cell(group.retransmissions, percent),
+            cell(group.timeouts, count),
+            cell(group.srtt_s, milliseconds),
+            cell(group.min_rtt_s, milliseconds),
         ]);
-        for (place, playout) in group.playout.iter().enumerate() {
-            let every = |figure: fn(&Playout) -> f64| {
-                every(&|group: &Group| group.playout.get(place).map(figure))
-            };
+        for playout in &group.playout {
             late.add_row([
                 group.group.clone(),
                 format!("{} s", playout.startup_delay_s),
-                or_dash(every(|playout| playout.units as f64), count),
-                or_dash(every(Playout::late_share), percent),
+                cell(playout.units, count),
+                cell(playout.late, percent),
             ]);
         }
     }
@@ -58,60 +57,34 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
     if late.row_iter().next().is_some() {
         parts.push(late.trim_fmt());
     }
-    parts.push(links(summaries));
-    let mut text = parts.join("\n\n");
-    if summaries.len() > 1 {
-        text = format!("Means of {} runs\n\n{text}", summaries.len());
-    }
-    text
-}
-
-/// Statistics of one link, summed over runs.
-#[derive(Default)]
-struct LinkSums<'a> {
-    name: &'a str,
-    runs: f64,
-    busy: f64,
-    dropped: f64,
-    drop_rate: f64,
-    queue: f64,
-}
-
-impl LinkSums<'_> {
-    fn add(&mut self, link: &Link) {
-        self.runs += 1.0;
-        self.busy += link.busy;
-        self.dropped += link.dropped as f64;
-        self.drop_rate += link.drop_rate();
-        self.queue += link.mean_packets;
+    parts.push(links(means.links));
+    let text = parts.join("\n\n");
+    let runs = summaries.len();
+    if runs == 1 {
+        text
+    } else if are_equal {
+        format!("All {runs} runs are equal: nothing in them depends on the seed.\n\n{text}")
+    } else {
+        format!("Means of {runs} runs, ± half of the 95 % confidence interval\n\n{text}")
     }
 }
 
 /// The links, at most `MAX_LINKS`: those with the longest queues.
-fn links(summaries: &[Summary]) -> String {
-    let mut rows: Vec<LinkSums<'_>> = Vec::new();
-    let mut places = HashMap::new();
-    for link in summaries.iter().flat_map(|summary| &summary.links) {
-        let place = *places.entry(link.link.as_str()).or_insert_with(|| {
-            rows.push(LinkSums { name: &link.link, ..LinkSums::default() });
-            rows.len() - 1
-        });
-        rows[place].add(link);
-    }
+fn links(mut rows: Vec<LinkMeans>) -> String {
     let more = rows.len().saturating_sub(MAX_LINKS);
     if more > 0 {
-        let queue = |row: &LinkSums<'_>| row.queue / row.runs;
+        let queue = |row: &LinkMeans| row.mean_packets.map_or(0.0, |queue| queue.mean);
         rows.sort_by(|a, b| queue(b).total_cmp(&queue(a)));
         rows.truncate(MAX_LINKS);
     }
     let mut table = table(&["link", "busy", "dropped", "drop rate", "mean queue"]);
     for row in rows {
         table.add_row([
-            row.name.to_owned(),
-            percent(row.busy / row.runs),
-            count(row.dropped / row.runs),
-            percent(row.drop_rate / row.runs),
-            format!("{:.1} packets", row.queue / row.runs),
+            row.link.clone(),
+            cell(row.busy, percent),
+            cell(row.dropped, count),
+            cell(row.drop_rate, percent),
+            cell(row.mean_packets, |packets, _| format!("{packets:.1} packets")),
         ]);
     }
     let rest = format!("\nand {more} more, in the table `links`");
@@ -130,37 +103,39 @@ fn table(heads: &[&str]) -> Table {
     table
 }
 
-fn mean(figures: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = figures.fold((0.0, 0.0), |(sum, count), figure| (sum + figure, count + 1.0));
-    (count > 0.0).then_some(sum / count)
+/// A mean and, on a second line, its interval; a dash if no run has the value. `write` gets a value
+/// and the mean, whose unit both have.
+fn cell(mean: Option<Mean>, write: impl Fn(f64, f64) -> String) -> String {
+    let Some(Mean { mean, ci95, .. }) = mean else { return "-".to_owned() };
+    match ci95 {
+        Some(half) => format!("{}\n± {}", write(mean, mean), write(half, mean)),
+        None => write(mean, mean),
+    }
 }
 
-fn or_dash(figure: Option<f64>, write: fn(f64) -> String) -> String {
-    figure.map_or_else(|| "-".to_owned(), write)
-}
-
-fn rate(bits_per_second: f64) -> String {
+fn rate(bits_per_second: f64, mean: f64) -> String {
     let scales = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
-    let scale = scales.into_iter().find(|(scale, _)| bits_per_second >= *scale);
+    let scale = scales.into_iter().find(|(scale, _)| mean >= *scale);
     let (scale, unit) = scale.unwrap_or((1.0, "bit/s"));
     format!("{:.3} {unit}", bits_per_second / scale)
 }
 
-fn percent(share: f64) -> String {
+fn percent(share: f64, _: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-fn count(count: f64) -> String {
+fn count(count: f64, _: f64) -> String {
     if count.fract() == 0.0 { format!("{count:.0}") } else { format!("{count:.1}") }
 }
 
-fn milliseconds(seconds: f64) -> String {
+fn milliseconds(seconds: f64, _: f64) -> String {
     format!("{:.1} ms", 1e3 * seconds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::{Group, Link};
 
     fn run(goodput_bps: f64, timeouts: u64, links: usize) -> Summary {
         let group = Group {
@@ -190,13 +165,24 @@ mod tests {
     }
 
     #[test]
-    fn means_are_taken_over_the_runs_that_have_the_value() {
+    fn means_are_taken_over_the_runs_that_have_the_value_and_have_their_interval_below() {
         let text = show(&[run(1e6, 0, 1), run(2e6, 1, 1)]);
-        assert!(text.starts_with("Means of 2 runs\n"), "{text}");
+        let head = "Means of 2 runs, ± half of the 95 % confidence interval\n";
+        assert!(text.starts_with(head), "{text}");
         let bulk = ["bulk", "3", "tcp", "1.500", "Mbit/s", "0.00", "%", "1.50", "%"];
         assert_eq!(words(&text, "bulk"), [&bulk[..], &["0.5", "50.0", "ms", "-"]].concat());
+        // Student's t of one degree of freedom, 12.706, times 0.5 / sqrt(2) * sqrt(2).
+        let spread = text.lines().find(|line| line.trim_start().starts_with('±'));
+        let spread: Vec<_> = spread.unwrap_or_default().split_whitespace().collect();
+        assert_eq!(spread[..3], ["±", "6.353", "Mbit/s"]);
         let hop = ["hop", "0", "50.00", "%", "1", "10.00", "%", "0.0", "packets"];
         assert_eq!(words(&text, "hop 0"), hop);
+    }
+
+    #[test]
+    fn equal_runs_are_not_called_means() {
+        let text = show(&[run(1e6, 0, 1), run(1e6, 0, 1)]);
+        assert!(text.starts_with("All 2 runs are equal: nothing in them depends on the seed."));
     }
 
     #[test]

@@ -11,13 +11,18 @@ use serde_json::json;
 use crate::arguments::Simulate;
 use crate::check::load;
 use crate::failure::Failure;
+use crate::means::Means;
 use crate::output::{emit, emit_json, scenario_failure};
 use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::show::show;
+use crate::size::require_bearable;
 
 pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
     let plan = plan(arguments, scenario)?;
+    if !arguments.any_size {
+        require_bearable(&plan.scenario, plan.jobs.min(plan.runs.len()))?;
+    }
     let Outcome { finished, stopped } = run_all(&plan)?;
     let printed = if arguments.input.json {
         emit_json(&document(&plan.scenario.title, &finished, stopped.is_none()))
@@ -87,7 +92,12 @@ pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> se
         json!({ "seed": run.seed, "folder": folder, "summary": run.summary })
     };
     let runs: Vec<_> = finished.iter().map(entry).collect();
-    json!({ "title": title, "complete": complete, "runs": runs })
+    let mut document = json!({ "title": title, "complete": complete, "runs": runs });
+    if finished.len() > 1 {
+        let summaries: Vec<_> = finished.iter().map(|run| run.summary.clone()).collect();
+        document["means"] = json!(Means::of(&summaries));
+    }
+    document
 }
 
 /// The message after a stop: which runs are finished and kept.

@@ -18,6 +18,7 @@ mod check;
 #[cfg(test)]
 mod check_tests;
 mod congestion;
+mod cost;
 mod document;
 mod error;
 mod explain;
@@ -36,6 +37,7 @@ mod topology;
 mod validate;
 mod written;
 
+pub use cost::Cost;
 pub use error::{Origin, Problem, ScenarioError};
 pub use network::{LaidFlow, LaidLink, LaidReservation, Layout};
 pub use overrides::Overrides;

@@ -1,5 +1,7 @@
 //! From a file, or a text, to a scenario that is known to make sense.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::check::check;
@@ -9,6 +11,8 @@ use crate::model::Scenario;
 use crate::overrides::Overrides;
 use crate::path::FieldPath;
 
+/// The largest file; the list of a loss trace is the longest thing that one holds.
+const MAX_FILE: u64 = 4 << 20;
 /// How deep files may include one another.
 const MAX_DEPTH: usize = 16;
 /// How many files one scenario may be made of, each counted as often as it is included.
@@ -68,6 +72,17 @@ fn problem(document: &Node, path: &FieldPath, what: String) -> Problem {
     Problem { origin: Some(document.locate(path).clone()), field: path.to_string(), what }
 }
 
+/// The text of a file of at most [`MAX_FILE`] bytes. Its length is not known before it is read: it may
+/// be a pipe, or a device that never ends.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    if file.take(MAX_FILE + 1).read_to_string(&mut text)? as u64 > MAX_FILE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
 /// Reads a file and those it includes.
 #[derive(Default)]
 struct Loader {
@@ -81,7 +96,13 @@ impl Loader {
         let name = path.display().to_string();
         let refuse = |what| Problem { origin: None, field: String::new(), what };
         let unreadable = |error| refuse(format!("cannot read {name}: {error}"));
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = read_bounded(path).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => refuse(format!(
+                "{name} is larger than {} MiB; a scenario is a short text",
+                MAX_FILE >> 20
+            )),
+            _ => unreadable(error),
+        })?;
         let real = path.canonicalize().map_err(unreadable)?;
         let looped = self.open.iter().any(|(_, open)| *open == real);
         self.open.push((name.clone(), real));

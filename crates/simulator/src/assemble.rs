@@ -24,6 +24,7 @@ use ontempo_scenario::{LaidFlow, Layout};
 use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
 use crate::errors::SetupError;
 use crate::fabric::Fabric;
+use crate::hosts::Hosts;
 use crate::watch::Watch;
 
 /// Headers of a TCP segment in bytes.
@@ -60,7 +61,11 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
         .iter()
         .flat_map(|flow| [flow.forward.as_slice(), flow.reverse.as_slice()])
         .collect();
-    let (fabric, starts) = Fabric::new(links, &routes, watches, groups.clone());
+    let jitter = scenario.hosts.jitter;
+    let name = |flow: &LaidFlow| format!("{}.{}", layout.groups[flow.group], flow.index);
+    let names = layout.flows.iter().map(name);
+    let hosts = (jitter > Duration::ZERO).then(|| Hosts::new(jitter, seed, names));
+    let (fabric, starts) = Fabric::new(links, &routes, watches, groups.clone(), hosts);
     let mut agents = layout
         .flows
         .iter()

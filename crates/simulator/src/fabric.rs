@@ -6,6 +6,7 @@ use ontempo_foundation::{Bytes, Packets, Time};
 use ontempo_network::{Fate, Link, LinkStatistics, Occupancy, Queued};
 use ontempo_runtime::Element;
 
+use crate::hosts::Hosts;
 use crate::packet::{Packet, Pool};
 use crate::scheduled::Scheduled;
 use crate::trace::Tap;
@@ -41,8 +42,8 @@ struct Step(u32);
 
 impl Step {
     const ARRIVED: Self = Self(u32::MAX);
-    /// Only the previous link of the route feeds this one, so that packets can be offered to it
-    /// ahead of time, in the order in which they will arrive.
+    /// Only the previous link of the route (of its first link: its host) feeds this one, so that
+    /// packets can be offered to it ahead of time, in the order in which they will arrive.
     const AHEAD: u32 = 1 << 31;
     /// The link is watched.
     const WATCHED: u32 = 1 << 30;
@@ -106,6 +107,8 @@ pub(crate) struct Fabric {
     groups: Arc<[u32]>,
     /// Packets of each flow lost in the network.
     dropped: Vec<u64>,
+    /// Absent if hosts send without delay.
+    hosts: Option<Hosts>,
     events: u64,
 }
 
@@ -117,8 +120,9 @@ impl Fabric {
         routes: &[&[usize]],
         watches: Vec<Option<Box<Watch>>>,
         groups: Arc<[u32]>,
+        hosts: Option<Hosts>,
     ) -> (Self, Vec<u32>) {
-        let ahead = links_fed_by_one(&elements, routes, &watches);
+        let ahead = links_fed_by_one(&elements, routes, &watches, hosts.is_some());
         let mut steps = Vec::new();
         let mut starts = Vec::with_capacity(routes.len());
         for route in routes {
@@ -157,6 +161,7 @@ impl Fabric {
             steps,
             watches,
             dropped: vec![0; groups.len()],
+            hosts,
             groups,
             events: 0,
         };
@@ -222,8 +227,15 @@ impl Fabric {
     /// Sends a packet on its route.
     #[inline]
     pub(crate) fn send(&mut self, now: Time, packet: Packet) {
+        let mut leaves = now;
+        if let Some(hosts) = &mut self.hosts {
+            leaves = hosts.leaves(now, packet.flow, packet.marks.ack);
+        }
+        let has_event = leaves > now && !self.steps[packet.step as usize].may_be_offered_ahead();
         let handle = self.packets.insert(packet);
-        if let Some(at) = self.offer(now, handle) {
+        if has_event {
+            self.wheel.push(leaves, Event::Packet(handle));
+        } else if let Some(at) = self.offer(leaves, handle) {
             self.wheel.push(at, Event::Packet(handle));
         }
     }
@@ -488,31 +500,41 @@ impl Fabric {
     }
 }
 
-/// True for a link that only one other link feeds, if nothing overtakes on the way and the
-/// link is not watched. A scheduled link needs actual arrivals: it is never offered ahead.
+/// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
+/// nothing overtakes on the way and the link is not watched. A scheduled link needs actual
+/// arrivals: it is never offered ahead.
 fn links_fed_by_one(
     links: &[Element],
     routes: &[&[usize]],
     watches: &[Option<Box<Watch>>],
+    hosts_delay: bool,
 ) -> Vec<bool> {
-    const NO_FEEDER: usize = usize::MAX;
-    let mut feeders: Vec<Option<usize>> = vec![None; links.len()];
+    #[derive(Clone, Copy, PartialEq)]
+    enum Feeder {
+        /// Of the route of this place.
+        Host(usize),
+        Link(usize),
+    }
+    let mut feeders: Vec<Option<Feeder>> = vec![None; links.len()];
     let mut several = vec![false; links.len()];
-    for route in routes {
-        let mut before = NO_FEEDER;
+    for (place, route) in routes.iter().enumerate() {
+        let mut before = Feeder::Host(place);
         for link in *route {
             several[*link] |= feeders[*link].is_some_and(|feeder| feeder != before);
             feeders[*link] = Some(before);
-            before = *link;
+            before = Feeder::Link(*link);
         }
     }
-    let ordered = |feeder: usize| feeder != NO_FEEDER && !links[feeder].reorders();
+    let ordered = |feeder: &Feeder| match feeder {
+        Feeder::Host(_) => hosts_delay,
+        Feeder::Link(link) => !links[*link].reorders(),
+    };
     feeders
         .iter()
         .enumerate()
         .map(|(link, feeder)| {
             let quiet = watches[link].is_none() && matches!(links[link], Element::Link(_));
-            !several[link] && quiet && feeder.is_some_and(ordered)
+            !several[link] && quiet && feeder.as_ref().is_some_and(ordered)
         })
         .collect()
 }

@@ -22,6 +22,7 @@ mod agents;
 mod assemble;
 mod errors;
 mod fabric;
+mod hosts;
 mod names;
 mod packet;
 mod probes;

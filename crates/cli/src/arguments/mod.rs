@@ -269,6 +269,9 @@ pub(crate) struct Simulate {
     /// Number of parallel runs; default: number of cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: Option<u16>,
+    /// Run it even if it is estimated to take more memory than is free, or more than a day
+    #[arg(long)]
+    pub(crate) any_size: bool,
     /// Capture the packets of a link in LINK.pcapng; may be given several times
     #[arg(long, value_name = "LINK")]
     pub(crate) trace: Vec<String>,

@@ -40,6 +40,11 @@ impl Scenario {
                 text.paragraph("    ", &sentence);
             }
         }
+        if self.hosts.jitter > Duration::ZERO {
+            let jitter = self.hosts.jitter;
+            text.blank();
+            text.paragraph("", &format!("Hosts: each packet leaves up to {jitter} late."));
+        }
         if !self.reservations.is_empty() {
             text.blank();
             text.paragraph("", "Reserved:");
@@ -53,6 +58,8 @@ impl Scenario {
         text.blank();
         text.paragraph("", "Measured:");
         measure(&self.measure).iter().for_each(|sentence| text.paragraph("  ", sentence));
+        text.blank();
+        text.paragraph("", &format!("To simulate it takes {}.", self.cost()));
         text.0
     }
 
@@ -124,7 +131,7 @@ impl Scenario {
 }
 
 /// The mean rate at which the application offers data; `None` where the network decides.
-fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
+pub(crate) fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
     match &group.application {
         Application::Cbr { rate: Some(rate), .. } => Some(rate.as_bits_per_sec() as f64),
         Application::Cbr { interval: Some(interval), .. } => {
@@ -142,7 +149,7 @@ fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
     }
 }
 
-fn packet_of(group: &FlowGroup) -> Bytes {
+pub(crate) fn packet_of(group: &FlowGroup) -> Bytes {
     match &group.transport {
         Transport::Tcp(spec) => spec.packet,
         Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,

@@ -7,6 +7,11 @@ use super::QueueLimit;
 pub(crate) fn seed() -> u64 {
     1
 }
+/// Twice the mean time from a datagram's arrival to the reply of a waiting program, rounded
+/// (docs/mechanisms/host-jitter.md).
+pub(crate) fn host_jitter() -> Duration {
+    Duration::from_micros(100)
+}
 pub(crate) fn yes() -> bool {
     true
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod defaults;
 mod flows;
+mod hosts;
 mod network;
 mod queue;
 mod reservation;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Start};
+pub use hosts::Hosts;
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
 pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
@@ -48,6 +50,9 @@ pub struct Scenario {
     /// What is recorded.
     #[serde(default)]
     pub measure: Measure,
+    /// The hosts at which flows begin and end.
+    #[serde(default)]
+    pub hosts: Hosts,
     /// What only an emulation heeds.
     #[serde(default, skip_serializing_if = "Emulation::is_default")]
     pub emulation: Emulation,

@@ -18,6 +18,9 @@ use crate::path::FieldPath;
 /// The most flows of one run.
 const MAX_FLOWS: u64 = 1_000_000;
 
+/// The longest processing time of a host.
+const MAX_HOST_JITTER: Duration = Duration::from_secs(1);
+
 /// What is wrong, each with the field that should be changed.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<(FieldPath, String)>);
@@ -90,6 +93,11 @@ impl Scenario {
             takes_time,
             &duration,
             "the run takes no time; write duration = \"200 s\"",
+        );
+        findings.require(
+            self.hosts.jitter <= MAX_HOST_JITTER,
+            &FieldPath::root("hosts").key("jitter"),
+            &format!("a host's processing time is at most {MAX_HOST_JITTER}; write \"100 us\""),
         );
         let before = findings.0.len();
         links::topology(&self.topology, &mut findings);

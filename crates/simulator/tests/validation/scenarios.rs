@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use crate::reference::spacing_starts;
 
+/// ns-2 has no `overhead_` here: hosts send without delay.
+const HOSTS: &str = "hosts = { jitter = \"0 s\" }\n";
+
 /// ns-2's TCP where it differs from a scenario's defaults: a clock of 10 ms (`tcpTick_`) and one
 /// RTT sample a round trip (`timestamps_` is off).
 const NS2_CLOCK: &str = r#"clock = "10 ms", timestamps = false"#;
@@ -87,7 +90,7 @@ fn many(arguments: &[&str], more: &str) -> String {
     let (transport, queue) = (tcp(variant, sink, more), queue_of(queue, buffer));
     format!(
         r#"duration = "{seconds} s"
-[topology]
+{HOSTS}[topology]
 kind = "dumbbell"
 [topology.bottleneck]
 rate = "{rate} Mbit/s"
@@ -146,7 +149,7 @@ start = {}
 fn graph(seconds: &str, links: &[String]) -> String {
     let links = links.join(",\n    ");
     format!(
-        "duration = \"{seconds} s\"\n[topology]\nkind = \"graph\"\nlinks = [\n    {links},\n]\n"
+        "duration = \"{seconds} s\"\n{HOSTS}[topology]\nkind = \"graph\"\nlinks = [\n    {links},\n]\n"
     )
 }
 

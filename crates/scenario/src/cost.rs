@@ -1,0 +1,247 @@
+//! What a simulation of a scenario will take: packets, rows, memory, time.
+
+use std::fmt;
+
+use ontempo_foundation::{Duration, Rate};
+
+use crate::backbone::Backbone;
+use crate::explain::{offered_bits_per_sec, packet_of};
+use crate::model::{FlowGroup, QueueLimit, QueueSpec, Scenario, Topology, Transport};
+
+/// Memory of a flow with its four access links and their names, in bytes: measured with 99,000
+/// flows.
+const BYTES_OF_FLOW: f64 = 4_000.0;
+/// Memory of a packet under way, in bytes: the packet and its event.
+const BYTES_OF_PACKET: f64 = 96.0;
+/// Memory of a row of a large result table until it is written, in bytes.
+const BYTES_OF_ROW: f64 = 24.0;
+/// Values that a sample records of a flow.
+const VALUES_OF_SAMPLE: f64 = 6.0;
+/// Time of a packet from sender to receiver with its ACK, in seconds: `make bench`, 25 flows to
+/// 10,000.
+const SECONDS_OF_PACKET: f64 = 1e-6;
+/// Time of a row, in seconds.
+const SECONDS_OF_ROW: f64 = 0.1e-6;
+
+/// An estimate of what one run takes on an ordinary core, within a factor of about three.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Packets that the flows send, ACKs not counted.
+    pub packets: f64,
+    /// Rows of the result tables.
+    pub rows: f64,
+    /// Memory in bytes.
+    pub memory: f64,
+    /// Time of computation in seconds.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "about {} of memory and {}",
+            rounded_bytes(self.memory),
+            rounded_time(self.seconds)
+        )
+    }
+}
+
+/// `12 MB`, with one digit below 10.
+fn rounded_bytes(bytes: f64) -> String {
+    let (unit, name) = [(1e12, "TB"), (1e9, "GB")]
+        .into_iter()
+        .find(|(unit, _)| bytes >= *unit)
+        .unwrap_or((1e6, "MB"));
+    match bytes / unit {
+        small if small < 1.0 => format!("1 {name}"),
+        small if small < 10.0 => format!("{small:.1} {name}"),
+        count => format!("{count:.0} {name}"),
+    }
+}
+
+fn rounded_time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1.0 => "less than a second".to_owned(),
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6_000.0 => format!("{:.0} minutes", s / 60.0),
+        s if s < 360_000.0 => format!("{:.0} hours", s / 3_600.0),
+        s => format!("{:.0} days", s / 86_400.0),
+    }
+}
+
+impl Scenario {
+    /// Estimates what one simulation of the scenario takes.
+    pub fn cost(&self) -> Cost {
+        let backbone = Backbone::new(&self.topology);
+        let groups = rates(self, &backbone);
+        let packets: f64 = groups.iter().map(|group| group.packets).sum();
+        let under_way: f64 = groups.iter().map(|group| group.under_way).sum();
+        let queued: f64 = backbone.links.iter().map(|link| queue_packets(&link.spec.queue)).sum();
+        let flows: f64 = self.flows.values().map(|group| f64::from(group.count)).sum();
+        let rows = self.rows(&groups);
+        let memory = BYTES_OF_FLOW * flows
+            + BYTES_OF_PACKET * (under_way + queued.min(packets))
+            + BYTES_OF_ROW * rows;
+        let seconds = SECONDS_OF_PACKET * packets + SECONDS_OF_ROW * rows;
+        Cost { packets, rows, memory, seconds }
+    }
+
+    fn rows(&self, groups: &[Load<'_>]) -> f64 {
+        let measure = &self.measure;
+        let is_sampled = |name: &str| match &measure.sample_flows {
+            Some(names) => names.iter().any(|sampled| sampled == name),
+            None => true,
+        };
+        let times = |interval: Duration| self.duration.as_secs_f64() / interval.as_secs_f64();
+        let sampled = groups.iter().filter(|group| is_sampled(group.name));
+        let subjects: f64 = sampled.map(|group| group.flows).sum();
+        let mut rows = 0.0;
+        if let Some(interval) = measure.sample_every {
+            let values = VALUES_OF_SAMPLE * subjects + measure.queues.len() as f64;
+            rows += times(interval) * values;
+        }
+        if let Some(interval) = measure.intervals {
+            rows += times(interval) * groups.iter().map(|group| group.flows).sum::<f64>();
+        }
+        let packets: f64 = groups.iter().map(|group| group.packets).sum();
+        rows += measure.packets.len() as f64 * packets;
+        if measure.adus || measure.messages {
+            rows += packets;
+        }
+        rows
+    }
+}
+
+/// What a group of flows sends.
+struct Load<'a> {
+    name: &'a str,
+    flows: f64,
+    /// In the whole run.
+    packets: f64,
+    /// In the network at a time, without those that wait in queues.
+    under_way: f64,
+}
+
+/// Each group's packets: what its application offers or its window allows, as far as the links
+/// that it shares bear it.
+fn rates<'a>(scenario: &'a Scenario, backbone: &Backbone<'_>) -> Vec<Load<'a>> {
+    let mut demanded = vec![0.0; backbone.links.len()];
+    let mut demands = Vec::new();
+    for (name, group) in &scenario.flows {
+        let demand = Demand::of(group, &scenario.topology, backbone);
+        for place in &demand.route {
+            demanded[*place] += demand.bits_per_sec;
+        }
+        demands.push((name.as_str(), group, demand));
+    }
+    let load = |(name, group, demand): (&'a str, &FlowGroup, Demand)| {
+        let share = |place: &usize| {
+            let capacity = bits_per_sec(backbone.links[*place].spec.rate);
+            (capacity / demanded[*place]).min(1.0)
+        };
+        let granted = demand.route.iter().map(share).fold(1.0, f64::min) * demand.bits_per_sec;
+        let packets_per_sec = granted / (8.0 * packet_of(group).get().max(1) as f64);
+        Load {
+            name,
+            flows: f64::from(group.count),
+            packets: packets_per_sec * scenario.duration.as_secs_f64(),
+            under_way: packets_per_sec * demand.round_trip,
+        }
+    };
+    demands.into_iter().map(load).collect()
+}
+
+struct Demand {
+    /// Places of the links between routers.
+    route: Vec<usize>,
+    /// Of all flows of the group together, if no link between routers were shared.
+    bits_per_sec: f64,
+    /// Of propagation alone, in seconds.
+    round_trip: f64,
+}
+
+impl Demand {
+    fn of(group: &FlowGroup, topology: &Topology, backbone: &Backbone<'_>) -> Self {
+        let ends = backbone.ends(group).ok();
+        let route = |from, to| backbone.route(from, to).unwrap_or_default();
+        let forward = ends.map(|(from, to)| route(from, to)).unwrap_or_default();
+        let back = ends.map(|(from, to)| route(to, from)).unwrap_or_default();
+        let access: Vec<_> = match topology {
+            Topology::Graph { .. } => Vec::new(),
+            _ => [backbone.source_access, backbone.sink_access].into_iter().flatten().collect(),
+        };
+        let delay = |place: &usize| backbone.links[*place].spec.delay.mean().as_secs_f64();
+        let round_trip = forward.iter().chain(&back).map(delay).sum::<f64>()
+            + access.iter().map(|spec| 2.0 * spec.delay.mean().as_secs_f64()).sum::<f64>();
+        let narrowest = access
+            .iter()
+            .map(|spec| spec.rate)
+            .chain(forward.iter().map(|place| backbone.links[*place].spec.rate))
+            .min()
+            .map_or(f64::INFINITY, bits_per_sec);
+        let packet = 8.0 * packet_of(group).get() as f64;
+        let window = match &group.transport {
+            Transport::Tcp(spec) => {
+                spec.receive_window.get() as f64 * packet / round_trip.max(1e-6)
+            }
+            _ => f64::INFINITY,
+        };
+        let offered = offered_bits_per_sec(group).unwrap_or(f64::INFINITY);
+        // A program of which nothing is known sends nothing in a simulation.
+        let one = offered.min(window).min(narrowest);
+        let one = if one.is_finite() { one } else { 0.0 };
+        Self { route: forward, bits_per_sec: f64::from(group.count) * one, round_trip }
+    }
+}
+
+/// The most packets that wait in a queue; 0 where it has no limit, or is empty most of the time.
+fn queue_packets(queue: &QueueSpec) -> f64 {
+    /// Of a limit in bytes.
+    const MEAN_PACKET: f64 = 500.0;
+    let limit = match queue {
+        QueueSpec::DropTail { limit }
+        | QueueSpec::Wfq { limit, .. }
+        | QueueSpec::Cbq { limit, .. } => *limit,
+        QueueSpec::Red { limit, .. }
+        | QueueSpec::Codel { limit, .. }
+        | QueueSpec::FqCodel { limit, .. }
+        | QueueSpec::Pie { limit, .. } => Some(*limit),
+    };
+    match limit {
+        None => 0.0,
+        Some(QueueLimit::Packets(packets)) => packets.get() as f64,
+        Some(QueueLimit::Bytes(bytes)) => bytes.get() as f64 / MEAN_PACKET,
+    }
+}
+
+fn bits_per_sec(rate: Rate) -> f64 {
+    if rate == Rate::UNLIMITED { f64::INFINITY } else { rate.as_bits_per_sec() as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{VIDEO, scenario};
+
+    #[test]
+    fn packets_are_what_is_offered_or_what_the_links_bear() {
+        let cost = scenario(VIDEO).cost();
+        // 25 flows of 300 kbit/s in packets of 1,000 bytes, for 20 s.
+        assert_eq!(cost.packets, 25.0 * 300e3 / 8e3 * 20.0);
+        let bulk = VIDEO.replace("kind = \"cbr\", rate = \"300 kbit/s\"", "kind = \"ftp\"");
+        let bulk = scenario(&bulk.replace("playout", "# playout")).cost();
+        assert_eq!(bulk.packets, 25e6 / 8e3 * 20.0);
+    }
+
+    #[test]
+    fn what_is_out_of_all_proportion_is_seen_to_be() {
+        let cost = |from: &str, to: &str| {
+            assert!(VIDEO.contains(from), "{from}");
+            scenario(&VIDEO.replace(from, to)).cost()
+        };
+        let many = cost("count = 25", "count = 999995");
+        assert!(many.memory > 3e9, "{many:?}");
+        let often = scenario(&format!("{VIDEO}\n[measure]\nsample-every = \"1 us\"\n")).cost();
+        assert!(often.memory > 50e9 && often.rows == 20e6 * 150.0, "{often:?}");
+    }
+}
