@@ -21,7 +21,7 @@ SETTING = (
 
 
 def adus(results: Results) -> pl.DataFrame:
-    """One row an ADU, in the order of processing, with its times in seconds.
+    """One row a delivered ADU, in the order of processing, with its times in seconds.
 
     `blocked_s` is how long it waits to be taken (B), `idle_s` how long the application waited
     for it (I); the first ADU's is left out, since it is the way of the first ADU and no more.
@@ -30,6 +30,7 @@ def adus(results: Results) -> pl.DataFrame:
     before = pl.col("processed_s").shift(1).over(run)
     return (
         results.table("adus")
+        .drop_nulls("delivered_s")
         .sort([*run, "delivered_s", "processed_s"])
         .with_columns(
             (pl.col("delivered_s") - pl.col("arrived_s")).alias("blocked_s"),

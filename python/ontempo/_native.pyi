@@ -1,6 +1,6 @@
 """The compiled core: simulation, connections polled without waiting, transport streams."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
@@ -89,7 +89,12 @@ class Table:
     @property
     def column_names(self) -> list[str]:
         """The names of its columns, in order."""
+    @property
+    def columns(self) -> dict[str, str]:
+        """What each of its columns means, in order (docs/reference/tables.md)."""
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[dict[str, str | int | float | None]]:
+        """Its rows by column name, an empty value as None; `pandas.DataFrame(table)` reads it so."""
     def __arrow_c_schema__(self) -> object:
         """Its schema, as a capsule."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

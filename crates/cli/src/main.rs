@@ -42,7 +42,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Documented, Reference};
 use crate::failure::Failure;
 use crate::output::emit;
 
@@ -76,7 +76,12 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Manual { folder } => manual::manual(&folder),
-        Command::Reference => emit(&ontempo_scenario::reference()),
+        Command::Reference(Reference { of: Documented::Scenario }) => {
+            emit(&ontempo_scenario::reference())
+        }
+        Command::Reference(Reference { of: Documented::Tables }) => {
+            emit(&ontempo_scenario::tables::tables_reference())
+        }
         // These exit with the code of the command that they run.
         Command::Shell(arguments) => return emulate::shell(&arguments),
         Command::Qos(arguments) => return wrap::qos(&arguments.command),

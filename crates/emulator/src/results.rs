@@ -212,7 +212,7 @@ impl Run<'_> {
                     flow.index.into(),
                     record.unit.into(),
                     record.due.as_secs_f64().into(),
-                    record.delivered.as_secs_f64().into(),
+                    record.delivered.map(Time::as_secs_f64).into(),
                     Cell::None,
                     Cell::None,
                     Cell::None,

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ontempo_scenario::{Overrides, load_with, model, parse_with};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 pyo3::create_exception!(
     ontempo._native,
@@ -13,6 +14,23 @@ pyo3::create_exception!(
     PyValueError,
     "A scenario that cannot be run as written.\n\nThe message names file, line and field."
 );
+
+/// Texts such as `flows.video.count=30`, each replacing a value of a scenario.
+#[derive(Default)]
+pub(crate) struct OverrideTexts(Vec<String>);
+
+impl FromPyObject<'_, '_> for OverrideTexts {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = value.cast::<PyString>() {
+            let text = text.to_string_lossy();
+            let what = format!("overrides are a list of texts: write [{text:?}], not {text:?}");
+            return Err(PyTypeError::new_err(what));
+        }
+        value.extract().map(Self)
+    }
+}
 
 /// The source of a scenario, to parse it again with overrides.
 #[derive(Clone)]
@@ -74,9 +92,9 @@ impl Scenario {
     }
 
     /// A copy with further values replaced, parsed again from the source.
-    fn with_overrides(&self, overrides: Vec<String>) -> PyResult<Self> {
+    fn with_overrides(&self, overrides: OverrideTexts) -> PyResult<Self> {
         let mut all = self.overrides.clone();
-        all.extend(overrides);
+        all.extend(overrides.0);
         Self::read(self.source.clone(), all)
     }
 
@@ -87,17 +105,17 @@ impl Scenario {
 
 /// Read a scenario file, replacing some of its values.
 #[pyfunction]
-#[pyo3(signature = (path, overrides=Vec::new()), text_signature = "(path, overrides=())")]
-pub(crate) fn load(path: PathBuf, overrides: Vec<String>) -> PyResult<Scenario> {
-    Scenario::read(Source::File(path), overrides)
+#[pyo3(signature = (path, overrides=OverrideTexts::default()), text_signature = "(path, overrides=())")]
+pub(crate) fn load(path: PathBuf, overrides: OverrideTexts) -> PyResult<Scenario> {
+    Scenario::read(Source::File(path), overrides.0)
 }
 
 /// Read a scenario from a string; `name` replaces the file name in error messages.
 #[pyfunction]
 #[pyo3(
-    signature = (text, name="<text>".to_owned(), overrides=Vec::new()),
+    signature = (text, name="<text>".to_owned(), overrides=OverrideTexts::default()),
     text_signature = "(text, name='<text>', overrides=())"
 )]
-pub(crate) fn parse(text: String, name: String, overrides: Vec<String>) -> PyResult<Scenario> {
-    Scenario::read(Source::Text { text, name }, overrides)
+pub(crate) fn parse(text: String, name: String, overrides: OverrideTexts) -> PyResult<Scenario> {
+    Scenario::read(Source::Text { text, name }, overrides.0)
 }

@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 2;
+pub const TABLES_VERSION: u32 = 3;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,14 +161,18 @@ pub const PLAYOUT: Table = Table {
 /// One row a unit.
 pub const ADUS: Table = Table {
     name: "adus",
-    about: "one row a delivered unit of a stream, where the scenario asks for them",
+    about: "one row a unit of a stream, delivered or not, where the scenario asks for them",
     columns: &[
         FLOW,
         GROUP,
         INDEX,
         column("unit", Count, "number of the unit, from 0"),
         column("due_s", Number, "when it was due to be sent, in seconds"),
-        column("delivered_s", Number, "when the application received it, in seconds"),
+        optional(
+            "delivered_s",
+            Number,
+            "when the application received it, in seconds; none where it had not by the end",
+        ),
         optional("emitted_s", Number, "ADUs: when it was first sent, in seconds"),
         optional("arrived_s", Number, "ADUs: when it first arrived, in seconds"),
         optional("processed_s", Number, "ADUs: when the application was done with it, in seconds"),
@@ -249,3 +253,35 @@ pub const INTERVALS: Table = Table {
 /// Every table, in the order in which they are written.
 pub const TABLES: [&Table; 10] =
     [&FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS, &MESSAGES, &INTERVALS];
+
+const PREAMBLE: &str = "\
+# The result tables
+
+A run's folder has a Parquet file for each table. Simulation and emulation write the same tables; a table whose
+rows a scenario does not ask for is there and empty. A column that measures ends in its unit: `_s` seconds,
+`_bps` bits per second, `_bytes` bytes, `_packets` packets.
+";
+
+/// The reference of the result tables in Markdown.
+pub fn tables_reference() -> String {
+    let mut page = format!("{PREAMBLE}\nThis is version {TABLES_VERSION} of the tables.\n");
+    for table in TABLES {
+        page += &format!("\n## `{}`\n\n{}.\n\n", table.name, capitalised(table.about));
+        page += "| column | type | meaning |\n| --- | --- | --- |\n";
+        for column in table.columns {
+            let kind = match column.kind {
+                Text => "text",
+                Count => "whole number",
+                Number => "number",
+            };
+            let empty = if column.optional { ", may be empty" } else { "" };
+            page += &format!("| `{}` | {kind}{empty} | {} |\n", column.name, column.about);
+        }
+    }
+    page
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

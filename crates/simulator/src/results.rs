@@ -150,6 +150,7 @@ fn playout(run: &Run) -> Rows {
 
 fn adus(run: &Run) -> Rows {
     let mut rows = Rows::of(&ADUS);
+    let by_end = |time: Time| (time <= run.end).then(|| time.as_secs_f64());
     for (number, agent) in run.agents.iter().enumerate() {
         let flow = &run.names.flows[number];
         for record in agent.receiver().records() {
@@ -159,7 +160,7 @@ fn adus(run: &Run) -> Rows {
                 u64::from(flow.index).into(),
                 record.unit.into(),
                 record.due.as_secs_f64().into(),
-                record.delivered.as_secs_f64().into(),
+                record.delivered.map(Time::as_secs_f64).into(),
                 Cell::None,
                 Cell::None,
                 Cell::None,
@@ -167,17 +168,17 @@ fn adus(run: &Run) -> Rows {
             ]);
         }
         let Some(consumer) = agent.receiver().consumer() else { continue };
-        for (adu, due, record, processed) in consumer.rows(run.end) {
+        for (adu, due, record, processed) in consumer.rows() {
             rows.push([
                 (number as u64).into(),
                 run.names.group_of(number).into(),
                 u64::from(flow.index).into(),
                 adu.into(),
                 due.as_secs_f64().into(),
-                record.delivered.as_secs_f64().into(),
-                record.emitted.as_secs_f64().into(),
-                record.arrived.as_secs_f64().into(),
-                processed.map(Time::as_secs_f64).into(),
+                by_end(record.delivered).into(),
+                by_end(record.emitted).into(),
+                by_end(record.arrived).into(),
+                by_end(processed).into(),
                 record.retransmissions.into(),
             ]);
         }

@@ -2,13 +2,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{Float64Array, StringArray, UInt64Array};
+use arrow_array::{Array, Float64Array, StringArray, UInt64Array};
 use ontempo_scenario::{Overrides, parse_with};
 use ontempo_simulator::{Control, Results, Simulation};
 
 /// 20 ADUs over a path of 100 ms each way.
 const SCENARIO: &str = r#"
     duration = "600 s"
+    hosts = { jitter = "0 s" }
     [topology]
     kind = "graph"
     [[topology.links]]
@@ -218,4 +219,28 @@ fn the_buffer_and_what_is_in_flight_are_sampled() {
     // The last and the retransmitted one are acknowledged together, at 460 ms.
     let in_flight = at("in_flight_packets", &[125, 175, 225, 450, 475]);
     assert_eq!(in_flight, [13.0, 18.0, 18.0, 2.0, 0.0]);
+}
+
+#[test]
+fn units_that_never_arrive_have_rows_without_a_time_of_delivery() {
+    let lost = "topology.links.0.loss.lost=[3, 7]";
+    let stream = "flows.adus.application={ kind = \"cbr\", interval = \"10 ms\" }";
+    let stop = ["flows.adus.stop=100 ms", "flows.adus.playout=[\"1 s\"]", "duration=1 s"];
+    let udp = "flows.adus.transport={ kind = \"udp\" }";
+    let results = run(&[[lost, stream, udp].as_slice(), &stop].concat());
+    let batch = &results.table("adus").expect("it is there").batch;
+    let delivered = batch.column_by_name("delivered_s").expect("it is there");
+    let mut missing: Vec<u64> = counts(&results, "adus", "unit")
+        .into_iter()
+        .enumerate()
+        .filter_map(|(row, unit)| delivered.is_null(row).then_some(unit))
+        .collect();
+    missing.sort_unstable();
+    assert_eq!((batch.num_rows(), missing), (10, vec![3, 7]));
+
+    // Of ADUs over a transport that repairs, what had not arrived when the run ended.
+    let early = run(&[FOURTH_LOST, "duration=150 ms"]);
+    let batch = &early.table("adus").expect("it is there").batch;
+    assert_eq!(batch.num_rows(), 20);
+    assert!(batch.column_by_name("delivered_s").expect("it is there").null_count() > 1);
 }

@@ -217,11 +217,12 @@ Examples:
 Example:
   ontempo schema > scenario.schema.json")]
     Schema,
-    /// Print the reference of the scenario file, as Markdown
+    /// Print the reference of the scenario file or of the result tables, as Markdown
     #[command(after_help = "\
-Example:
-  ontempo reference | less")]
-    Reference,
+Examples:
+  ontempo reference | less
+  ontempo reference tables | less")]
+    Reference(Reference),
     /// Write the manual pages, and the completions of bash, zsh and fish
     #[command(after_help = "\
 Example:
@@ -251,6 +252,22 @@ pub(crate) struct Input {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) input: Input,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reference {
+    /// Of what
+    #[arg(value_enum, default_value = "scenario")]
+    pub(crate) of: Documented,
+}
+
+/// What has a reference.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Documented {
+    /// The scenario file
+    Scenario,
+    /// The tables in a run's folder
+    Tables,
 }
 
 #[derive(Debug, Args)]

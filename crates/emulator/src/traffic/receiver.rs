@@ -6,12 +6,12 @@ use ontempo_runtime::{Message, Messages, Source};
 
 use super::Prompt;
 
-/// One unit of a stream: when it was due to be sent and when it was delivered.
+/// One unit of a stream: when it was due to be sent and when it was delivered, if it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitRecord {
     pub(crate) unit: u64,
     pub(crate) due: Time,
-    pub(crate) delivered: Time,
+    pub(crate) delivered: Option<Time>,
 }
 
 /// Counters and records of a receiver.
@@ -40,7 +40,7 @@ impl Receiver {
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
         playout.on_unit(due, now);
         if let Some(records) = &mut self.records {
-            records.push(UnitRecord { unit, due, delivered: now });
+            records.push(UnitRecord { unit, due, delivered: Some(now) });
         }
     }
 
@@ -87,7 +87,7 @@ impl Receiver {
         }
         // An application that sends without limit has no due units.
         if self.playout.is_some() {
-            (next..offered).for_each(|unit| self.miss(source.due(unit), now));
+            (next..offered).for_each(|unit| self.miss(unit, source.due(unit), now));
         }
         self.end(now);
     }
@@ -99,10 +99,12 @@ impl Receiver {
         }
     }
 
-    /// A unit due at `due` had not arrived when the run ended.
-    pub(crate) fn miss(&mut self, due: Option<Time>, end: Time) {
-        if let (Some(playout), Some(due)) = (&mut self.playout, due) {
-            playout.on_missing(1, due, end);
+    /// `unit`, due at `due`, had not been delivered when the run ended.
+    pub(crate) fn miss(&mut self, unit: u64, due: Option<Time>, end: Time) {
+        let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
+        playout.on_missing(1, due, end);
+        if let Some(records) = &mut self.records {
+            records.push(UnitRecord { unit, due, delivered: None });
         }
     }
 

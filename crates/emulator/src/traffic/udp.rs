@@ -129,7 +129,7 @@ impl Udp {
         self.receive(now);
         for number in 0..self.sent {
             if !self.arrived.get(number as usize).copied().unwrap_or_default() {
-                self.receiver.miss(self.source.due(number), now);
+                self.receiver.miss(number, self.source.due(number), now);
             }
         }
         self.receiver.end(now);

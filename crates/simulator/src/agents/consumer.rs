@@ -160,16 +160,13 @@ impl Consumer {
         self.buffer.buffered() + (self.taken_at.len() - released) as u64
     }
 
-    /// The ADUs delivered by `end`: number, due time, record, when processed.
-    pub(crate) fn rows(
-        &self,
-        end: Time,
-    ) -> impl Iterator<Item = (u64, Time, &AduRecord, Option<Time>)> {
+    /// All ADUs: number, due time, record, when processed. What has not happened has the time
+    /// [`Time::NEVER`]; deliveries are known ahead of the end of the run.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u64, Time, &AduRecord, Time)> {
         let records = self.records.iter().flatten().enumerate();
-        records.filter(move |(_, record)| record.delivered <= end).map(move |(adu, record)| {
+        records.map(move |(adu, record)| {
             let processed = record.delivered + self.processing;
-            let due = self.start + self.interval * adu as u64;
-            (adu as u64, due, record, (processed <= end).then_some(processed))
+            (adu as u64, self.start + self.interval * adu as u64, record, processed)
         })
     }
 
@@ -216,8 +213,7 @@ mod tests {
             consumer.on_arrival(at(millis), adu);
         }
         assert_eq!([25, 30, 36, 46].map(|millis| consumer.buffered(at(millis))), [3, 3, 2, 1]);
-        let taken: Vec<Time> =
-            consumer.rows(at(60)).map(|(_, _, record, _)| record.delivered).collect();
+        let taken: Vec<Time> = consumer.rows().map(|(_, _, record, _)| record.delivered).collect();
         assert_eq!(taken, [25, 35, 45, 60].map(at));
         assert_eq!(consumer.next_take(), at(25));
         assert!(consumer.take(at(25)) && !consumer.take(at(34)) && consumer.take(at(35)));

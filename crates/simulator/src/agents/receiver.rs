@@ -6,12 +6,12 @@ use ontempo_runtime::Messages;
 
 use super::consumer::Consumer;
 
-/// One unit of a stream: when it was due to be sent and when it was delivered.
+/// One unit of a stream: when it was due to be sent and when it was delivered, if it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnitRecord {
     pub(crate) unit: u64,
     pub(crate) due: Time,
-    pub(crate) delivered: Time,
+    pub(crate) delivered: Option<Time>,
 }
 
 /// Counters and records of a receiver.
@@ -57,14 +57,17 @@ impl Receiver {
         let (Some(playout), Some(due)) = (&mut self.playout, due) else { return };
         playout.on_unit(due, now);
         if let Some(records) = &mut self.records {
-            records.push(UnitRecord { unit, due, delivered: now });
+            records.push(UnitRecord { unit, due, delivered: Some(now) });
         }
     }
 
-    /// A unit due at `due` had not arrived when the run ended.
-    pub(crate) fn miss(&mut self, due: Time, end: Time) {
+    /// `unit`, due at `due`, had not been delivered when the run ended.
+    pub(crate) fn miss(&mut self, unit: u64, due: Time, end: Time) {
         if let Some(playout) = &mut self.playout {
             playout.on_missing(1, due, end);
+        }
+        if let Some(records) = &mut self.records {
+            records.push(UnitRecord { unit, due, delivered: None });
         }
     }
 

@@ -463,7 +463,7 @@ impl Tcp {
         let offered = self.source.offered(now.min(self.settings.stop));
         for unit in self.reassembly.next()..offered {
             if let Some(due) = self.source.due(unit) {
-                self.receiver.miss(due, now);
+                self.receiver.miss(unit, due, now);
             }
         }
     }

@@ -109,7 +109,7 @@ impl Udp {
             if word & (1 << (number % 64)) == 0
                 && let Some(due) = self.source.due(number)
             {
-                self.receiver.miss(due, now);
+                self.receiver.miss(number, due, now);
             }
         }
     }

@@ -78,6 +78,7 @@ pub(crate) fn tcp(path: Path, congestion: &str, duration: Duration) -> WindowTra
         r#"
         title = "The path of the QUIC endpoints"
         duration = "{duration}"
+        hosts = {{ jitter = "0 s" }}
 
         [topology]
         kind = "graph"
