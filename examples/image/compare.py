@@ -76,7 +76,8 @@ def scenario(path: NetworkPath, folder: Path, fingerprint: str) -> str:
         python = [sys.executable, "-m"]
         send = [*python, "examples.image.send", f"{{sink}}:{PORT}", "--fingerprint", fingerprint]
         send += ["--delivery", name, "--picture", str(folder / "picture.jpg")]
-        receive = [*python, "examples.image.receive", "--listen", f":{PORT}"]
+        # Nobody else is on the emulated path.
+        receive = [*python, "examples.image.receive", "--anyone", "--listen", f":{PORT}"]
         receive += ["--identity", str(folder / "receiver.pem")]
         receive += ["--times", str(folder / f"{name}.json")]
         flows.append(

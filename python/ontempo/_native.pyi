@@ -276,9 +276,13 @@ class LiveConnection:
         """Why it was closed or lost, in a sentence; ``None`` while it is open."""
     def close_reason(self) -> str | None:
         """The same as the name of a `CloseReason`."""
+    def close_code(self) -> int | None:
+        """Its application error code; ``None`` while it is open, or where none was sent."""
+    def said(self) -> str:
+        """The peer's own words."""
     def statistics(self, waker: Waker) -> PendingResult:
         """The fields of `ConnectionStatistics`, or ``None``."""
-    def close(self, reason: str, waker: Waker) -> PendingResult | None:
+    def close(self, reason: str, code: int, waker: Waker) -> PendingResult | None:
         """Close it; ``None`` where it is closed already."""
 
 @final

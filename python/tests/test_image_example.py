@@ -238,6 +238,20 @@ def test_the_programs_send_and_draw(tmp_path: Path) -> None:
         assert ImageChops.difference(last, whole).getbbox() is None
 
 
+def test_a_receiver_that_others_reach_needs_a_token_or_is_told_to_admit_anyone() -> None:
+    command = [sys.executable, "-m", "examples.image.receive", "--listen", ":0"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "without a token: give --token, say --anyone" in done.stderr
+    for admitted in (["--token", "secret"], ["--anyone"]):
+        with subprocess.Popen(
+            [*command, *admitted], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        ) as receiver:
+            assert receiver.stdout is not None
+            assert receiver.stdout.readline().startswith("listening at ")
+            receiver.kill()
+
+
 def test_a_sender_names_the_file_that_cannot_be_sent(tmp_path: Path) -> None:
     (tmp_path / "flat.jpg").write_bytes(encode(paint(64, 48), progressive=True))
     sender = [sys.executable, "-m", "examples.image.send", "127.0.0.1:9", "--fingerprint", "0" * 64]

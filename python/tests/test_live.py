@@ -331,6 +331,57 @@ def test_closing_is_reported_to_the_peer_and_ends_all_waiting() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "number"),
+    [
+        (live.CloseReason.BUSY, live.CloseReason.BUSY, 4),
+        (live.CloseReason.OVERLOADED, live.CloseReason.OVERLOADED, 8),
+        (4_711, live.CloseReason.OTHER, 4_711),
+    ],
+)
+def test_the_reason_of_the_peer_arrives_whole_and_stays(
+    code: live.CloseReason | int, reason: live.CloseReason, number: int
+) -> None:
+    async def main() -> None:
+        async with pair() as (near, far):
+            flow = await near.open_flow()
+            assert (far.close_code, far.said) == (None, "")
+            await near.close("the film is over", code)
+            await far.closed()
+            assert (far.close_reason, far.close_code) == (reason, number)
+            assert far.said == "the film is over"
+            assert far.close_reason.code == (None if number == 4_711 else number)
+            with pytest.raises(live.ClosedError) as failed:
+                await far.accept_flow()
+            assert (failed.value.close_reason, failed.value.close_code) == (reason, number)
+            assert failed.value.said == "the film is over"
+            # What this side closes says what it said itself.
+            assert (near.close_reason, near.close_code, near.said) == (reason, number, "")
+            with pytest.raises(live.ClosedError):
+                await flow.send(b"more")
+            # Closing what the peer has closed hides its reason from nobody.
+            await far.close()
+            assert (far.close_reason, far.close_code) == (reason, number)
+            with pytest.raises(live.ClosedError) as failed:
+                await far.open_flow()
+            assert failed.value.close_code == number
+
+    run(main)
+
+
+def test_only_a_reason_with_a_code_or_a_code_of_its_own_closes_a_connection() -> None:
+    async def main() -> None:
+        async with pair() as (near, _):
+            for code in (live.CloseReason.TIMED_OUT, live.CloseReason.OTHER, 9, 255, 2**62, -1):
+                with pytest.raises(ValueError, match="^code is "):
+                    await near.close("", code)
+            with pytest.raises(TypeError, match="^code is "):
+                await near.close("", 1.5)  # type: ignore[arg-type]
+            assert near.close_reason is None
+
+    run(main)
+
+
 def test_a_closed_listener_ends_its_loop_and_leaves_connections_alone() -> None:
     async def main() -> None:
         listener = await live.listen("127.0.0.1:0")

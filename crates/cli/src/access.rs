@@ -23,6 +23,31 @@ const TOKEN_BYTES: usize = 16;
 /// Maximum bytes read of a file that should hold a token.
 const MAX_TOKEN_FILE: u64 = 4096;
 
+/// Where a program would admit everybody: at an address that others can reach, its user must say so.
+/// `instead` is what the user can do, beside listening at the loopback.
+pub(crate) fn check_admission(at: SocketAddr, anyone: bool, instead: &str) -> Result<(), Failure> {
+    if anyone || at.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(wrong(format!(
+        "--listen {at}: everybody who reaches it could connect, without a token: {instead}, or \
+         listen at 127.0.0.1"
+    )))
+}
+
+/// The token that both ends of a program were given; empty without one.
+pub(crate) fn shared_token(options: &Credentials) -> Result<Token, Failure> {
+    let text = match (&options.token, &options.token_file) {
+        (Some(text), _) => given(text)?,
+        (None, Some(path)) => match token_in(path)? {
+            Some(text) => text,
+            None => token_into(path)?,
+        },
+        (None, None) => from_environment()?.unwrap_or_default(),
+    };
+    token(&text, "the token")
+}
+
 /// A receiver's token.
 pub(crate) struct Admitted {
     pub(crate) token: Token,

@@ -22,6 +22,7 @@ use ontempo_udp::{
 };
 use serde_json::{Value, json};
 
+use crate::access::{check_admission, shared_token};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{AdusCommand, AdusReceive, AdusSend};
 use crate::failure::{Failure, environment};
@@ -266,8 +267,8 @@ fn send(arguments: &AdusSend) -> Result<(), Failure> {
     let destination = resolve(&arguments.to, "")?;
     let zeros = usize::try_from(arguments.size.get()).unwrap_or(usize::MAX);
     let config = FlowConfig { order: arguments.delivery.of_flow(), ..FlowConfig::default() };
+    let token = shared_token(&arguments.credentials)?;
     let begin = |now, endpoint: &mut Endpoint| {
-        let token = Token::new(b"").map_err(environment)?;
         // Without verification: the payload is only zeros.
         endpoint.connect(now, destination, "adus", &Trust::Insecure, token).map_err(environment)?;
         Ok(Sender {
@@ -407,9 +408,14 @@ fn receive(arguments: &AdusReceive) -> Result<(), Failure> {
     if let Some(window) = arguments.window {
         configuration.limits.bytes = window.get();
     }
+    let token =
+        if arguments.anyone { Token::default() } else { shared_token(&arguments.credentials)? };
+    if token == Token::default() {
+        let local = socket.local_address().map_err(environment)?;
+        check_admission(local, arguments.anyone, "give --token-file, or say --anyone")?;
+    }
     let begin = |_, endpoint: &mut Endpoint| {
         let identity = Identity::self_signed(&["adus"]).map_err(environment)?;
-        let token = Token::new(b"").map_err(environment)?;
         endpoint.listen(&identity, token).map_err(environment)?;
         let processing = arguments.processing;
         let (flow, busy, units) = (None, None, Vec::new());

@@ -20,7 +20,7 @@ use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, http, make_host_fol
 use self::daemon::Daemon;
 use crate::arguments::Export;
 use crate::failure::Failure;
-use crate::limited::LineLimit;
+use crate::limited::{LineLimit, Share};
 use crate::monitor::{folders, since_1970_ms};
 use crate::output::{emit, write_stderr};
 use crate::signals::stop_flag;
@@ -30,8 +30,7 @@ const MAX_AGE: Duration = Duration::from_millis(250);
 /// How often the stop flag is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines about rejected reports, which any user can cause: at once, and then one in this time.
-const MAX_LINES: u32 = 32;
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
+const LINES: Share = Share { burst: 32, interval: Duration::from_secs(10) };
 /// Maximum notifications of violations in a turn, of one user and of all: any user's report may
 /// list as many as it likes.
 const MAX_NOTIFICATIONS_PER_USER: usize = 16;
@@ -107,7 +106,7 @@ impl Sockets {
             collector: Collector::new(),
             collected: Arc::default(),
             collected_at: None,
-            lines: LineLimit::new(Instant::now(), MAX_LINES, LINE_INTERVAL),
+            lines: LineLimit::new(Instant::now(), LINES),
         }
     }
 }
@@ -121,12 +120,8 @@ fn current(sockets: &Mutex<Sockets>) -> Arc<Vec<Collected>> {
         let (collected, skipped) = known.collector.collect(&folders);
         let now = Instant::now();
         for one in skipped {
-            if known.lines.allows(now) {
-                write_stderr(&one.to_string());
-            }
-        }
-        if let Some(count) = known.lines.not_shown(now) {
-            write_stderr(&format!("{count} more times, a report was not shown"));
+            let lines = known.lines.lines(now, "reports", &one.to_string());
+            lines.iter().for_each(|line| write_stderr(line));
         }
         known.collected = Arc::new(collected);
         known.collected_at = Some(now);

@@ -1,24 +1,24 @@
 //! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
-    ACCEPT_BACK_OFF, Accepted, Direction, QosListener, QosOptions, QosStream, is_exhausted,
-    is_of_one_connection,
+    ACCEPT_BACK_OFF, Accepted, Backward, Direction, Forward, QosListener, QosOptions, QosStream,
+    Relayed, is_exhausted, is_of_one_connection,
 };
 use serde_json::json;
 
+use crate::access::check_admission;
 use crate::address::resolve;
 use crate::arguments::{FlowDirection, Gateway};
 use crate::descriptors::raise_limit;
 use crate::event_log::{EventLog, direction_name};
 use crate::failure::Failure;
-use crate::output::Throttled;
+use crate::limited::Sentences;
 use crate::quality::{failed, options};
 use crate::signals::{stop_flag, unless_stopped};
 
@@ -37,36 +37,16 @@ const OTHER_FILES: u64 = 24;
 #[derive(Clone)]
 struct Relay {
     as_json: bool,
-    max_connections: usize,
-    all: Arc<Mutex<Connections>>,
+    all: Arc<Mutex<Relayed<QosStream>>>,
     /// Messages that strangers can cause.
-    refused: Arc<Throttled>,
-    exhausted: Arc<Throttled>,
+    refused: Arc<Sentences>,
+    exhausted: Arc<Sentences>,
 }
 
 /// How many connections fit into this many open files.
 fn max_connections(files: u64) -> usize {
     let fitting = files.saturating_sub(OTHER_FILES) / FILES_PER_CONNECTION;
     MAX_CONNECTIONS.min(usize::try_from(fitting).unwrap_or(usize::MAX)).max(1)
-}
-
-/// A gateway authenticates nobody: at an address that others can reach, its user must say so.
-fn check_admission(at: SocketAddr, anyone: bool) -> Result<(), Failure> {
-    if anyone || at.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    Err(Failure::Input(format!(
-        "--listen {at}: everybody who reaches it could connect, without a token: say --anyone, or \
-         listen at 127.0.0.1"
-    )))
-}
-
-#[derive(Default)]
-struct Connections {
-    /// Number of the latest connection.
-    last: u64,
-    /// `None` until the other gateway has agreed.
-    open: BTreeMap<u64, Option<QosStream>>,
 }
 
 /// The directions for which a gateway requests its specification.
@@ -90,13 +70,12 @@ pub(crate) fn gateway(arguments: &Gateway) -> Result<(), Failure> {
     let at = resolve(listen, "--listen ")?;
     let named = format!("--listen {listen}");
     let environment = |error: io::Error| Failure::Environment(format!("{named}: {error}"));
-    check_admission(at, arguments.anyone)?;
+    check_admission(at, arguments.anyone, "say --anyone")?;
     let relay = Relay {
         as_json: arguments.json,
-        max_connections: max_connections(raise_limit()),
-        all: Arc::default(),
-        refused: Arc::default(),
-        exhausted: Arc::default(),
+        all: Arc::new(Mutex::new(Relayed::new(max_connections(raise_limit())))),
+        refused: Arc::new(Sentences::about("refusals")),
+        exhausted: Arc::new(Sentences::about("missing descriptors")),
     };
     let stopped = stop_flag()?;
     let (local, work): (SocketAddr, Box<dyn FnOnce(Relay) -> io::Error + Send>) =
@@ -168,7 +147,7 @@ impl Relay {
         EventLog { as_json: self.as_json, to_stderr: false, connection }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connections> {
+    fn lock(&self) -> MutexGuard<'_, Relayed<QosStream>> {
         // No code that holds the lock leaves the map inconsistent.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,16 +163,13 @@ impl Relay {
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
         let mut all = self.lock();
-        if all.open.len() >= self.max_connections {
+        let Some(number) = all.begin() else {
+            let max = all.max();
             drop(all);
-            let max = self.max_connections;
             let sentence = format!("{remote}: refused: the limit of {max} connections is reached");
             self.refused.say(&sentence);
             return;
-        }
-        all.last += 1;
-        let number = all.last;
-        all.open.insert(number, None);
+        };
         drop(all);
         let relay = self.clone();
         let named = thread::Builder::new().name("relay".to_owned());
@@ -229,7 +205,7 @@ impl Relay {
         for direction in [Direction::Sending, Direction::Receiving] {
             let _ = log.agreed(direction, &far.agreed(direction));
         }
-        self.lock().open.insert(number, Some(far.clone()));
+        self.lock().agreed(number, far.clone());
         let (tcp_back, far_back) = (tcp.try_clone()?, far.clone());
         let back = thread::spawn(move || backward(&far_back, &tcp_back));
         let there = forward(&tcp, &far);
@@ -245,16 +221,14 @@ impl Relay {
 
     fn end(&self, number: u64) {
         // Dropped after the lock is released, as closing may take long.
-        let ended = self.lock().open.remove(&number);
+        let ended = self.lock().end(number);
         drop(ended);
     }
 
     /// Writes the summaries of all open connections.
     fn summaries(&self) -> Result<(), Failure> {
-        let all = std::mem::take(&mut self.lock().open);
-        all.iter()
-            .filter_map(|(number, far)| Some((number, far.as_ref()?)))
-            .try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
+        let all = self.lock().end_all();
+        all.iter().try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
     }
 }
 
@@ -265,18 +239,12 @@ fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
     })
 }
 
-/// Sends the data of each read as one message.
-fn forward(mut tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
-    let mut buffer = vec![0; far.max_send_size().min(64 * 1024)];
+fn forward(tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
+    let mut pump = Forward::new(far.max_send_size());
     let result = loop {
-        match tcp.read(&mut buffer) {
-            Ok(0) => break Ok(()),
-            Ok(length) => {
-                if let Err(error) = far.send_message(&buffer[..length]) {
-                    break Err(error);
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        match pump.step(tcp, |message| far.send_message(message)) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
@@ -285,8 +253,15 @@ fn forward(mut tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
     result
 }
 
-fn backward(mut far: &QosStream, mut tcp: &TcpStream) -> io::Result<()> {
-    let result = io::copy(&mut far, &mut tcp).map(drop);
+fn backward(far: &QosStream, tcp: &TcpStream) -> io::Result<()> {
+    let mut pump = Backward::default();
+    let result = loop {
+        match pump.step(far, tcp) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
     let _ = tcp.shutdown(Shutdown::Write);
     result
 }

@@ -1,22 +1,34 @@
-//! Lines that strangers cause: a few at once, then a few a second; the others are counted.
+//! Lines that strangers cause: a few at once, then one in each interval; the others are counted.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::output::write_stderr;
+
+/// How many lines of a kind are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// Lines at once, at least 1.
+    pub(crate) burst: u32,
+    /// Time between two lines after them.
+    pub(crate) interval: Duration,
+}
+
+/// Sentences about refused peers, and about units and networks that fail: 16, then one in 5 s.
+pub(crate) const SENTENCES: Share = Share { burst: 16, interval: Duration::from_secs(5) };
 
 /// A token bucket of lines.
 #[derive(Debug)]
 pub(crate) struct LineLimit {
-    burst: u32,
-    /// Time until the next line may be written after a burst.
-    interval: Duration,
+    share: Share,
     tokens: u32,
     filled: Instant,
     not_shown: u64,
 }
 
 impl LineLimit {
-    /// At most `burst` lines at once, at least 1, and one in each `interval` after them.
-    pub(crate) fn new(now: Instant, burst: u32, interval: Duration) -> Self {
-        Self { burst, interval, tokens: burst, filled: now, not_shown: 0 }
+    pub(crate) fn new(now: Instant, share: Share) -> Self {
+        Self { share, tokens: share.burst, filled: now, not_shown: 0 }
     }
 
     /// Whether a line may be written now; otherwise it is counted.
@@ -53,16 +65,47 @@ impl LineLimit {
         self.not_shown += dropped;
     }
 
+    /// The sentences to write for one about `what`, such as `refusals`: the number of those that
+    /// were not shown before it, then itself; none if there are too many.
+    pub(crate) fn lines(&mut self, now: Instant, what: &str, sentence: &str) -> Vec<String> {
+        let count = self.not_shown(now);
+        let counted = count.map(|count| format!("{count} more lines about {what} were not shown"));
+        let own = self.allows(now).then(|| sentence.to_owned());
+        counted.into_iter().chain(own).collect()
+    }
+
     fn fill(&mut self, now: Instant) {
-        while self.tokens < self.burst
-            && now.saturating_duration_since(self.filled) >= self.interval
+        while self.tokens < self.share.burst
+            && now.saturating_duration_since(self.filled) >= self.share.interval
         {
             self.tokens += 1;
-            self.filled += self.interval;
+            self.filled += self.share.interval;
         }
-        if self.tokens == self.burst {
+        if self.tokens == self.share.burst {
             self.filled = now;
         }
+    }
+}
+
+/// Sentences of one kind on standard error, from any thread.
+#[derive(Debug)]
+pub(crate) struct Sentences {
+    what: &'static str,
+    limit: Mutex<LineLimit>,
+}
+
+impl Sentences {
+    /// About `what`, such as `refusals`.
+    pub(crate) fn about(what: &'static str) -> Self {
+        Self { what, limit: Mutex::new(LineLimit::new(Instant::now(), SENTENCES)) }
+    }
+
+    pub(crate) fn say(&self, sentence: &str) {
+        // Whatever a thread that panicked has left is valid.
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = limit.lines(Instant::now(), self.what, sentence);
+        drop(limit);
+        lines.iter().for_each(|line| write_stderr(line));
     }
 }
 
@@ -73,7 +116,8 @@ mod tests {
     #[test]
     fn lines_are_as_many_as_time_allows_and_the_others_are_counted() {
         let start = Instant::now();
-        let mut limit = LineLimit::new(start, 4, Duration::from_secs(1));
+        let share = Share { burst: 4, interval: Duration::from_secs(1) };
+        let mut limit = LineLimit::new(start, share);
         let mut shown = 0;
         let mut counted = 0;
         for millis in 0..10_000 {
@@ -89,5 +133,18 @@ mod tests {
         assert!(limit.allows(end), "as before");
         limit.count(7);
         assert_eq!((limit.rest(), limit.rest()), (Some(7), None));
+    }
+
+    #[test]
+    fn sentences_say_how_many_were_not_shown_before_them() {
+        let start = Instant::now();
+        let mut limit = LineLimit::new(start, SENTENCES);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let shown: Vec<String> =
+            (0..100).flat_map(|_| limit.lines(start, "refusals", "refused")).collect();
+        assert_eq!(shown, vec!["refused"; 16]);
+        assert!(limit.lines(at(4), "refusals", "refused").is_empty());
+        let later = limit.lines(at(30), "refusals", "again");
+        assert_eq!(later, ["85 more lines about refusals were not shown", "again"]);
     }
 }

@@ -1,8 +1,6 @@
 //! Writing to standard output and standard error.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use ontempo_foundation::printable_lines;
@@ -49,23 +47,6 @@ pub(crate) fn emit_json(document: &impl Serialize) -> Result<(), Failure> {
 /// Writes `text` to standard error, as [`emit`] does; errors are ignored.
 pub(crate) fn write_stderr(text: &str) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(text));
-}
-
-/// A sentence for standard error that strangers can cause: at most one every few seconds.
-#[derive(Default)]
-pub(crate) struct Throttled(Mutex<Option<Instant>>);
-
-impl Throttled {
-    /// Minimum time between two.
-    const INTERVAL: Duration = Duration::from_secs(5);
-
-    pub(crate) fn say(&self, sentence: &str) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_none_or(|at| at.elapsed() >= Self::INTERVAL) {
-            *last = Some(Instant::now());
-            write_stderr(sentence);
-        }
-    }
 }
 
 /// Converts `error` to a failure; with `json`, also prints its problems as JSON.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
-use crate::limited::LineLimit;
+use crate::limited::{LineLimit, SENTENCES, Share};
 use crate::output::{emit, emit_json, table, write_stderr};
 use crate::plot::{Curve, two_curves};
 use crate::signals::stop_flag;
@@ -34,11 +34,8 @@ const MAX_WIDTH: usize = 120;
 /// Maximum events of strangers that wait to be written; more are only counted.
 const MAX_EVENTS: usize = 1_024;
 
-/// Lines about sessions, and about refused senders: at once, and then one in each interval.
-const MAX_SESSION_LINES: u32 = 64;
-const SESSION_INTERVAL: Wall = Wall::from_millis(250);
-const MAX_REFUSAL_LINES: u32 = 16;
-const REFUSAL_INTERVAL: Wall = Wall::from_secs(5);
+/// Lines about sessions.
+const SESSION_LINES: Share = Share { burst: 64, interval: Wall::from_millis(250) };
 
 /// How often the stop flag and the number of lines not shown are read.
 const POLL_INTERVAL: Wall = Wall::from_millis(100);
@@ -113,8 +110,8 @@ impl SessionLines {
     fn new(now: Instant, as_json: bool) -> Self {
         Self {
             as_json,
-            sessions: LineLimit::new(now, MAX_SESSION_LINES, SESSION_INTERVAL),
-            refusals: LineLimit::new(now, MAX_REFUSAL_LINES, REFUSAL_INTERVAL),
+            sessions: LineLimit::new(now, SESSION_LINES),
+            refusals: LineLimit::new(now, SENTENCES),
         }
     }
 

@@ -13,13 +13,12 @@ use crate::arguments::{
     Announce, Bucket, FlowOptions, Reserve, ReserveStyle, Rsvp, RsvpCommand, Rsvpd,
 };
 use crate::failure::Failure;
-use crate::limited::LineLimit;
+use crate::limited::{LineLimit, Share};
 use crate::output::{emit, emit_json, table, write_stderr};
 use crate::signals::{stop_flag, stop_stream};
 
 /// Lines of the daemon: at once, and then one in each interval.
-const MAX_LINES: u32 = 256;
-const LINE_INTERVAL: Duration = Duration::from_secs(1);
+const LINES: Share = Share { burst: 256, interval: Duration::from_secs(1) };
 
 /// Interval at which Ctrl-C is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -50,16 +49,11 @@ pub(crate) fn rsvpd(arguments: &Rsvpd) -> Result<(), Failure> {
     if arguments.check {
         return emit(&format!("{}: the configuration is valid", arguments.file.display()));
     }
-    let mut limit = LineLimit::new(Instant::now(), MAX_LINES, LINE_INTERVAL);
+    let mut limit = LineLimit::new(Instant::now(), LINES);
     // Neighbours and applications cause most lines.
     let mut log = |line: &str| {
-        let now = Instant::now();
-        if let Some(count) = limit.not_shown(now) {
-            write_stderr(&format!("{count} more lines were not shown"));
-        }
-        if limit.allows(now) {
-            write_stderr(line);
-        }
+        let lines = limit.lines(Instant::now(), "neighbours and applications", line);
+        lines.iter().for_each(|line| write_stderr(line));
     };
     ontempo_rsvpd::run(config, stop_stream()?.as_fd(), &mut log)?;
     Ok(())

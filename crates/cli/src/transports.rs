@@ -1,7 +1,7 @@
 //! QoS sockets over the transport that the user has chosen.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ontempo_qos::{
     Accepted, AnySocket, QosConnection, QosConnectionListener, QosListener, QosOptions, QosSocket,
@@ -16,13 +16,9 @@ use crate::arguments::{At, Receiver, Transport};
 use crate::deliver;
 use crate::event_log::EventLog;
 use crate::failure::{Failure, environment};
-use crate::limited::LineLimit;
-use crate::output::{Throttled, write_stderr};
+use crate::limited::{LineLimit, SENTENCES, Sentences};
+use crate::output::write_stderr;
 use crate::quality::failed;
-
-/// Lines about refused peers: at once, and then one in each interval.
-const MAX_REFUSALS: u32 = 16;
-const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Connects over the transport that the user has chosen.
 pub(crate) fn connect(receiver: &Receiver, options: &QosOptions) -> Result<AnySocket, Failure> {
@@ -129,8 +125,8 @@ impl MessageListener {
     /// The next connection whose negotiation succeeded; writes an event for each refused one, so
     /// many at a time, and the number of the others.
     pub(crate) fn accept(&self, log: EventLog) -> io::Result<AnySocket> {
-        let mut limit = LineLimit::new(Instant::now(), MAX_REFUSALS, REFUSAL_INTERVAL);
-        let exhausted = Throttled::default();
+        let mut limit = LineLimit::new(Instant::now(), SENTENCES);
+        let exhausted = Sentences::about("missing descriptors");
         loop {
             let accepted = match self {
                 Self::Tcp(listener) => any(listener.accept_or_refuse()?, AnySocket::Tcp),

@@ -36,3 +36,17 @@ fn an_address_without_a_port_is_refused() {
     let place = Place::new("adus-port", SCENARIO);
     place.run(&["adus", "send", "localhost"]).fails(2, &["the port is missing"]);
 }
+
+#[test]
+fn at_an_address_that_others_reach_a_receiver_needs_a_token_or_is_told_to_admit_anyone() {
+    let place = Place::new("adus-anyone", SCENARIO);
+    let at = format!("0.0.0.0:{}", free_port());
+    let receive = ["adus", "receive", "--listen", &at];
+    place.run(&receive).fails(2, &["--listen 0.0.0.0:", "without a token", "--anyone"]);
+    let receiver = place.spawn(&[&receive[..], &["--token", "open"]].concat());
+    let to = at.replace("0.0.0.0", "127.0.0.1");
+    let send = ["adus", "send", to.as_str(), "--count", "2"];
+    place.run(&send).fails(3, &["the peer refused our token"]);
+    place.run(&[&send[..], &["--token", "open"]].concat()).succeeds();
+    Ran::of(receiver.wait_with_output().expect("it ends")).succeeds();
+}

@@ -23,6 +23,9 @@ pub enum Format {
     Rtp,
     /// Unknown: each datagram is a unit.
     Datagrams,
+    /// A stream of bytes that a [`Chunker`](crate::Chunker) has cut: MPEG-TS, or else each chunk is
+    /// a unit. Chunks that begin like RTP are no packets of RTP.
+    Bytes,
 }
 
 /// Options of a packetizer.
@@ -210,7 +213,7 @@ impl Packetizer {
     /// Splits a datagram into pieces.
     fn look(&mut self, now: Time, datagram: &[u8], pieces: &mut Vec<Piece>) -> Option<Sequence> {
         let wanted = |format| self.options.format.is_none_or(|only| only == format);
-        let may_be_ts = wanted(Format::TransportStream);
+        let may_be_ts = wanted(Format::TransportStream) || wanted(Format::Bytes);
         if may_be_ts && let Some(size) = ts::packet_size(datagram) {
             self.look_at_packets(datagram, 0, size, pieces);
         } else if wanted(Format::Rtp)

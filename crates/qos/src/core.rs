@@ -20,7 +20,9 @@ use super::wire::{
 };
 use super::{Direction, QosOptions};
 use ontempo_monitor::{Carrier, MAX_VIOLATIONS};
-use ontempo_udp::{Clock, Dscp};
+use ontempo_udp::Dscp;
+
+use super::clock::Clock;
 
 /// Maximum queued events of an application that does not read them; later ones are dropped.
 const MAX_EVENTS: usize = 1_024;
@@ -120,7 +122,7 @@ impl Core {
             local,
             remote,
             dscp: options.dscp_of(if is_answering { &receiving } else { &sending }),
-            opened_ms: Clock::wall() / 1_000_000,
+            opened_ms: ontempo_udp::Clock::wall() / 1_000_000,
             counter: Counter::default(),
             incoming: Mutex::new(incoming),
             outgoing: Mutex::new(outgoing),

@@ -17,10 +17,15 @@
 //! A QUIC connection has one more thread, which receives the peer's control messages.
 
 mod any;
+mod channel;
+mod clock;
+mod connection;
 mod core;
+mod door;
 mod events;
 mod facade;
 mod file;
+mod handshakes;
 mod incoming;
 mod listener;
 mod maintenance;
@@ -30,6 +35,7 @@ mod options;
 mod outgoing;
 mod quic;
 mod quic_listener;
+mod relay;
 mod report;
 mod setup;
 mod socket;
@@ -49,6 +55,7 @@ pub use {
     outgoing::LadderOptions,
     quic::QosConnection,
     quic_listener::QosConnectionListener,
+    relay::{Backward, Forward, Relayed},
     setup::{Disagreement, SetupError},
     socket::QosSocket,
     socket_listener::QosSocketListener,

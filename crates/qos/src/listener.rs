@@ -1,6 +1,6 @@
 //! The TCP listener.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
@@ -10,13 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::core::lock;
-use super::setup::{self, SetupError};
-use super::wire::{PREFACE, Reason, Setup, WireError, setup_length};
+use super::handshakes::{Complete, Handshakes, MAX_PENDING};
+use super::setup::{SetupError, Verdict};
 use super::{QosOptions, QosStream, maintenance};
 use ontempo_monitor::Carrier;
-
-/// Handshakes at a time; beyond, the oldest is dropped.
-pub(super) const MAX_PENDING: usize = 128;
 
 /// How long a listener accepts nothing after descriptors or memory have run out: the connections
 /// that wait keep its socket readable.
@@ -63,31 +60,14 @@ pub enum Accepted<C> {
 pub struct QosListener {
     listener: TcpListener,
     options: QosOptions,
-    handshakes: Mutex<Handshakes>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct Handshakes {
-    /// Oldest first.
-    pending: Vec<Pending>,
+struct State {
+    handshakes: Handshakes<TcpStream>,
     /// No connection is accepted before.
     paused_until: Option<Instant>,
-}
-
-/// A connection in its handshake.
-#[derive(Debug)]
-struct Pending {
-    stream: TcpStream,
-    remote: SocketAddr,
-    bytes: Vec<u8>,
-    until: Instant,
-}
-
-enum Progress {
-    Waits,
-    /// The peer speaks another protocol, or is gone.
-    Drops,
-    Done(Box<Accepted<QosStream>>),
 }
 
 impl QosListener {
@@ -99,7 +79,7 @@ impl QosListener {
         options.check(Carrier::Tcp)?;
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, options, handshakes: Mutex::default() })
+        Ok(Self { listener, options, state: Mutex::default() })
     }
 
     /// The local address.
@@ -129,20 +109,14 @@ impl QosListener {
     /// # Errors
     /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosStream>> {
-        let mut handshakes = lock(&self.handshakes);
+        let mut state = lock(&self.state);
+        let (offer, time) = (self.options.offer(), || maintenance::clock().now());
         loop {
-            self.wait(&handshakes)?;
-            let exhausted = self.take(&mut handshakes)?;
-            let mut place = 0;
-            let pending = &mut handshakes.pending;
-            while let Some(one) = pending.get_mut(place) {
-                match one.progress(&self.options) {
-                    Progress::Waits if Instant::now() < one.until => place += 1,
-                    Progress::Waits | Progress::Drops => drop(pending.remove(place)),
-                    Progress::Done(accepted) => {
-                        pending.remove(place);
-                        return Ok(*accepted);
-                    }
+            self.wait(&state)?;
+            let exhausted = self.take(&mut state)?;
+            while let Some(complete) = state.handshakes.next(Instant::now(), time, &offer) {
+                if let Some(accepted) = self.answer(complete) {
+                    return Ok(accepted);
                 }
             }
             if let Some(error) = exhausted {
@@ -151,15 +125,44 @@ impl QosListener {
         }
     }
 
+    /// Answers a complete handshake; `None` if the peer is gone.
+    fn answer(&self, complete: Complete<TcpStream>) -> Option<Accepted<QosStream>> {
+        let Complete { mut stream, remote, verdict } = complete;
+        match verdict {
+            Verdict::Ignore => None,
+            Verdict::Refuse(answer, error @ SetupError::Wire(_)) => {
+                // The peer may be gone.
+                let _ = stream.write(&answer.to_bytes());
+                Some(Accepted::Refused(remote, error))
+            }
+            Verdict::Refuse(answer, error) => {
+                self.write(&mut stream, &answer.to_bytes()).ok()?;
+                Some(Accepted::Refused(remote, error))
+            }
+            Verdict::Accept(answer, established) => {
+                self.write(&mut stream, &answer.to_bytes()).ok()?;
+                let begun = QosStream::establish(stream, &self.options, &established);
+                Some(Accepted::Connection(begun.ok()?, remote))
+            }
+        }
+    }
+
+    fn write(&self, stream: &mut TcpStream, answer: &[u8]) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        // The first bytes always fit into the send buffer.
+        stream.set_write_timeout(Some(Wall::from_secs(1)))?;
+        stream.write_all(answer)
+    }
+
     /// Waits until a peer connects, sends more of its handshake, or times out, or until the pause of
     /// accepting ends.
-    fn wait(&self, Handshakes { pending, paused_until }: &Handshakes) -> io::Result<()> {
+    fn wait(&self, State { handshakes, paused_until }: &State) -> io::Result<()> {
         let paused_until = paused_until.filter(|until| Instant::now() < *until);
         let own = paused_until.is_none().then(|| self.listener.as_fd());
-        let all = own.into_iter().chain(pending.iter().map(|one| one.stream.as_fd()));
+        let all = own.into_iter().chain(handshakes.streams().map(AsFd::as_fd));
         let mut files: Vec<_> =
             all.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let first = pending.iter().map(|one| one.until).chain(paused_until).min();
+        let first = handshakes.next_timeout().into_iter().chain(paused_until).min();
         let left = first.map(|until| {
             let left = until.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() }
@@ -172,8 +175,8 @@ impl QosListener {
 
     /// Accepts the connections that wait; returns the error if descriptors or memory have run out
     /// and no handshake can be given up.
-    fn take(&self, handshakes: &mut Handshakes) -> io::Result<Option<io::Error>> {
-        let Handshakes { pending, paused_until } = handshakes;
+    fn take(&self, state: &mut State) -> io::Result<Option<io::Error>> {
+        let State { handshakes, paused_until } = state;
         if paused_until.is_some_and(|until| Instant::now() < until) {
             return Ok(None);
         }
@@ -184,18 +187,15 @@ impl QosListener {
                     if stream.set_nonblocking(true).is_err() {
                         continue;
                     }
-                    if pending.len() == MAX_PENDING {
-                        pending.remove(0);
-                    }
                     let until = Instant::now() + self.options.setup_timeout;
-                    pending.push(Pending { stream, remote, bytes: Vec::new(), until });
+                    handshakes.begin(stream, remote, until);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if is_of_one_connection(&error) => {}
                 // A peer that says nothing holds no descriptor that another needs.
-                Err(error) if is_exhausted(&error) && !pending.is_empty() => {
-                    pending.remove(0);
-                }
+                Err(error) if is_exhausted(&error) && handshakes.give_up_oldest() => {}
+                // Nor does one that has closed, and only waits for what it sent to arrive.
+                Err(error) if is_exhausted(&error) && maintenance::end_lingering() => {}
                 Err(error) if is_exhausted(&error) => {
                     *paused_until = Some(Instant::now() + ACCEPT_BACK_OFF);
                     return Ok(Some(error));
@@ -210,68 +210,5 @@ impl QosListener {
 impl AsFd for QosListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
-    }
-}
-
-impl Pending {
-    fn progress(&mut self, options: &QosOptions) -> Progress {
-        loop {
-            let needed = match self.bytes.first_chunk::<PREFACE>().map(setup_length) {
-                None => PREFACE,
-                Some(Ok(body)) => PREFACE + body,
-                Some(Err(error)) => return self.refuse(options, error),
-            };
-            let missing = needed - self.bytes.len();
-            if missing == 0 {
-                return self.conclude(options);
-            }
-            let mut room = vec![0; missing];
-            match self.stream.read(&mut room) {
-                Ok(0) => return Progress::Drops,
-                Ok(got) => self.bytes.extend(&room[..got]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::Waits,
-                Err(_) => return Progress::Drops,
-            }
-        }
-    }
-
-    /// Sends the reason, if the peer speaks this protocol.
-    fn refuse(&mut self, options: &QosOptions, error: WireError) -> Progress {
-        if !matches!(error, WireError::Version(_)) {
-            return Progress::Drops;
-        }
-        let (reason, offer) = (Reason::Version, options.offer());
-        // The peer may be gone.
-        let _ = self.stream.write(&Setup::Refuse { session: 0, reason, offer }.to_bytes());
-        Progress::Done(Box::new(Accepted::Refused(self.remote, error.into())))
-    }
-
-    fn conclude(&mut self, options: &QosOptions) -> Progress {
-        let Ok(Setup::Hello { session, sent, offer, .. }) = Setup::read(&self.bytes) else {
-            return Progress::Drops;
-        };
-        let now = maintenance::clock().now();
-        let (answer, settled) = setup::answer(&options.offer(), session, sent, offer, now);
-        let done = (|| {
-            self.stream.set_nonblocking(false)?;
-            // The first bytes always fit into the send buffer.
-            self.stream.set_write_timeout(Some(Wall::from_secs(1)))?;
-            self.stream.write_all(&answer.to_bytes())?;
-            match settled {
-                Ok(established) => {
-                    let stream = self.stream.try_clone()?;
-                    QosStream::establish(stream, options, &established)
-                }
-                Err(both) => Err(SetupError::Disagreement(Box::new(both))),
-            }
-        })();
-        match done {
-            Ok(stream) => Progress::Done(Box::new(Accepted::Connection(stream, self.remote))),
-            Err(error @ SetupError::Disagreement(_)) => {
-                Progress::Done(Box::new(Accepted::Refused(self.remote, error)))
-            }
-            Err(_) => Progress::Drops,
-        }
     }
 }

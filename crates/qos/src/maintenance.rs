@@ -10,11 +10,11 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::clock::Clock;
 use super::core::{Control, Core, lock};
 use super::incoming::INTERVAL;
 use super::report;
 use ontempo_monitor::{Carrier, Publisher, ReportFolder};
-use ontempo_udp::Clock;
 
 /// How long to wait for answers to reports: they compare the clocks, and longer round
 /// trips would give a large error.
@@ -43,6 +43,11 @@ pub(super) trait Maintained: Send + Sync {
 /// How long a connection that the application has closed is kept to deliver what was sent.
 const LINGER: Wall = Wall::from_secs(30);
 
+/// Maximum connections that are kept so: as many as a gateway relays. Beyond, the oldest ends: a
+/// peer that does not close would otherwise hold a descriptor and a buffer for each connection that
+/// it makes in [`LINGER`].
+const MAX_LINGERING: usize = 512;
+
 struct Connections {
     all: Vec<Weak<dyn Maintained>>,
     lingering: Vec<(Instant, Arc<dyn Maintained>)>,
@@ -54,8 +59,8 @@ static CONNECTIONS: Mutex<Connections> =
 
 /// The clock of all connections of this process.
 pub(super) fn clock() -> Clock {
-    static CLOCK: std::sync::OnceLock<Clock> = std::sync::OnceLock::new();
-    *CLOCK.get_or_init(Clock::new)
+    static CLOCK: std::sync::OnceLock<ontempo_udp::Clock> = std::sync::OnceLock::new();
+    Clock::System(*CLOCK.get_or_init(ontempo_udp::Clock::new))
 }
 
 /// Maintains a connection until it is dropped. A first report compares the clocks before the
@@ -72,8 +77,27 @@ pub(super) fn register<T: Maintained + 'static>(connection: &Arc<T>) {
 /// Keeps a connection that the application has closed until the peer closes, too.
 pub(super) fn linger(connection: Arc<dyn Maintained>) {
     let mut connections = lock(&CONNECTIONS);
+    let oldest =
+        (connections.lingering.len() >= MAX_LINGERING).then(|| connections.lingering.remove(0));
     connections.lingering.push((Instant::now() + LINGER, connection));
     connections.start();
+    drop(connections);
+    // Closed without the lock.
+    drop(oldest);
+}
+
+/// Ends the oldest connection that lingers; false if there is none.
+pub(super) fn end_lingering() -> bool {
+    let mut connections = lock(&CONNECTIONS);
+    let oldest = (!connections.lingering.is_empty()).then(|| connections.lingering.remove(0));
+    drop(connections);
+    oldest.is_some()
+}
+
+/// How many connections linger.
+#[cfg(test)]
+pub(super) fn lingering() -> usize {
+    lock(&CONNECTIONS).lingering.len()
 }
 
 impl Connections {

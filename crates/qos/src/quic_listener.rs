@@ -8,7 +8,8 @@ use std::time::{Duration as Wall, Instant};
 use bytes::Bytes;
 
 use super::core::lock;
-use super::listener::{Accepted, MAX_PENDING};
+use super::handshakes::MAX_PENDING;
+use super::listener::Accepted;
 use super::quic::{CONTROL, control_flow, settings};
 use super::setup::{self, SetupError};
 use super::wire::{Reason, Setup, WireError};

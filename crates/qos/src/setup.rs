@@ -9,7 +9,7 @@ use ontempo_mechanisms::qos::{Contradiction, Refusal, Specification, agree};
 use ontempo_monitor::Carrier;
 
 use super::offset::Sample;
-use super::wire::{Cookie, Offer, Reason, Setup, WireError};
+use super::wire::{Cookie, Offer, PREFACE, Reason, Setup, WireError, setup_length};
 
 /// The result of a negotiation, as seen from one end.
 #[derive(Clone, Copy, Debug)]
@@ -192,5 +192,70 @@ pub(super) fn conclude(
             }))
         }
         _ => None,
+    }
+}
+
+/// The bytes of a handshake message, as they come over a stream.
+#[derive(Debug, Default)]
+pub(super) struct SetupBytes(Vec<u8>);
+
+impl SetupBytes {
+    /// How many bytes to read next: 0 once the message is complete, and never more than belong to
+    /// it.
+    ///
+    /// # Errors
+    /// If it is of another protocol or version, or its length is impossible.
+    pub(super) fn missing(&self) -> Result<usize, WireError> {
+        let length = match self.0.first_chunk::<PREFACE>() {
+            None => PREFACE,
+            Some(preface) => PREFACE + setup_length(preface)?,
+        };
+        Ok(length.saturating_sub(self.0.len()))
+    }
+
+    /// Takes bytes, at most [as many as are missing](Self::missing).
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// The complete message.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(super) fn read(&self) -> Result<Setup, WireError> {
+        Setup::read(&self.0)
+    }
+}
+
+/// What the listening end does about a handshake message.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// Nothing: the peer speaks another protocol.
+    Ignore,
+    /// It sends the reason.
+    Refuse(Setup, SetupError),
+    /// It sends the answer, and the connection begins.
+    Accept(Setup, Box<Established>),
+}
+
+impl Verdict {
+    /// About a peer of another version, to which the reason can be said.
+    pub(super) fn on_error(own: &Offer, error: WireError) -> Self {
+        match error {
+            WireError::Version(_) => {
+                let (reason, offer) = (Reason::Version, *own);
+                Self::Refuse(Setup::Refuse { session: 0, reason, offer }, error.into())
+            }
+            _ => Self::Ignore,
+        }
+    }
+
+    /// About a message that arrived at `now`.
+    pub(super) fn on_message(now: Time, own: &Offer, message: &Setup) -> Self {
+        let Setup::Hello { session, sent, offer, .. } = *message else { return Self::Ignore };
+        match answer(own, session, sent, offer, now) {
+            (accept, Ok(established)) => Self::Accept(accept, Box::new(established)),
+            (refuse, Err(both)) => Self::Refuse(refuse, SetupError::Disagreement(Box::new(both))),
+        }
     }
 }

@@ -5,21 +5,18 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 
-use ontempo_foundation::Time;
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use super::core::lock;
+use super::door::{Asked, Door};
 use super::listener::{Accepted, is_exhausted};
 use super::maintenance;
-use super::setup::{self, SetupError};
+use super::setup::{Established, SetupError};
 use super::socket::{Inner, QosSocket, is_passing};
-use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
+use super::wire::{MAX_SETUP, Setup};
 use super::{QosOptions, facade};
 use ontempo_monitor::Carrier;
-use ontempo_udp::{CookieJar, random};
-
-/// Maximum connections of a listener.
-const MAX_CONNECTIONS: usize = 1_024;
+use ontempo_udp::random;
 
 /// Accepts flows over UDP.
 #[derive(Debug)]
@@ -27,8 +24,7 @@ pub struct QosSocketListener {
     socket: UdpSocket,
     local: SocketAddr,
     options: QosOptions,
-    jar: CookieJar,
-    accepted: Mutex<Vec<(SocketAddr, u64, Weak<Inner>)>>,
+    door: Mutex<Door<Weak<Inner>>>,
 }
 
 /// A socket at an address shared with others of this user: a flow's own, beside the listener's.
@@ -44,8 +40,9 @@ impl QosSocketListener {
         options.check(Carrier::Udp)?;
         let socket: UdpSocket = facade::first(at, |address| Ok(shared(address)?.into()))?;
         let local = socket.local_addr()?;
-        let jar = CookieJar::new(u128::from(random()) << 64 | u128::from(random()));
-        Ok(Self { socket, local, options, jar, accepted: Mutex::default() })
+        let secret = u128::from(random()) << 64 | u128::from(random());
+        let door = Mutex::new(Door::new(secret, options.offer()));
+        Ok(Self { socket, local, options, door })
     }
 
     /// The local address.
@@ -80,30 +77,30 @@ impl QosSocketListener {
                 Err(error) => return Err(error),
             };
             let now = maintenance::clock().now();
-            match Setup::read(&room[..got]) {
-                Ok(Setup::Hello { session, cookie, sent, offer }) => {
-                    if !self.jar.knows(now, remote, session, &cookie) {
-                        let cookie = self.jar.bake(now, remote, session);
-                        self.answer(remote, &Setup::Challenge { session, cookie });
-                    } else {
-                        match self.begin(remote, session, sent, offer, now) {
-                            Ok(None) => {}
-                            Ok(Some(accepted)) => return Ok(accepted),
-                            // The peer asks again.
-                            Err(error) if is_exhausted(&error) => {
-                                return Ok(Accepted::Exhausted(error));
-                            }
-                            // No route to this peer, for example.
-                            Err(_) => {}
+            let is_open = |flow: &Weak<Inner>| flow.strong_count() > 0;
+            // Of two threads with the same message, one makes the flow.
+            let mut door = lock(&self.door);
+            match door.on_datagram(now, remote, &room[..got], is_open) {
+                Asked::Nothing => {}
+                Asked::Answer(answer) => self.answer(remote, &answer),
+                Asked::Refuse(answer, error) => {
+                    self.answer(remote, &answer);
+                    return Ok(Accepted::Refused(remote, error));
+                }
+                Asked::Accept(answer, session, established) => {
+                    match self.begin(remote, &answer, &established) {
+                        Ok(connected) => {
+                            door.begun(remote, session, Arc::downgrade(connected.inner()));
+                            return Ok(Accepted::Connection(connected, remote));
                         }
+                        // The peer asks again.
+                        Err(error) if is_exhausted(&error) => {
+                            return Ok(Accepted::Exhausted(error));
+                        }
+                        // No route to this peer, for example.
+                        Err(_) => {}
                     }
                 }
-                // No answer is longer than its request.
-                Err(WireError::Version(_)) if got >= MAX_SETUP => {
-                    let (reason, offer) = (Reason::Version, self.options.offer());
-                    self.answer(remote, &Setup::Refuse { session: 0, reason, offer });
-                }
-                _ => {}
             }
         }
     }
@@ -113,41 +110,19 @@ impl QosSocketListener {
         let _ = self.socket.send_to(&answer.to_bytes(), remote);
     }
 
-    /// Handles a peer with a valid cookie: `None` if it is a repetition.
+    /// Makes the flow of a peer with a valid cookie.
     fn begin(
         &self,
         remote: SocketAddr,
-        session: u64,
-        sent: u64,
-        peer: Offer,
-        now: Time,
-    ) -> io::Result<Option<Accepted<QosSocket>>> {
-        let mut all = lock(&self.accepted);
-        all.retain(|(_, _, connection)| connection.strong_count() > 0);
-        if all.iter().any(|(address, of, _)| (*address, *of) == (remote, session)) {
-            return Ok(None);
-        }
-        let offer = self.options.offer();
-        if all.len() >= MAX_CONNECTIONS {
-            self.answer(remote, &Setup::Refuse { session, reason: Reason::Busy, offer });
-            return Ok(None);
-        }
-        let (answer, settled) = setup::answer(&offer, session, sent, peer, now);
-        let established = match settled {
-            Ok(established) => established,
-            Err(both) => {
-                self.answer(remote, &answer);
-                let both = SetupError::Disagreement(Box::new(both));
-                return Ok(Some(Accepted::Refused(remote, both)));
-            }
-        };
+        answer: &Setup,
+        established: &Established,
+    ) -> io::Result<QosSocket> {
         let socket = shared(self.local)?;
         socket.connect(&remote.into())?;
-        let connected = QosSocket::establish(socket.into(), &self.options, &established);
+        let connected = QosSocket::establish(socket.into(), &self.options, established);
         let connected = connected.map_err(io::Error::from)?;
-        self.answer(remote, &answer);
-        all.push((remote, session, Arc::downgrade(connected.inner())));
-        Ok(Some(Accepted::Connection(connected, remote)))
+        self.answer(remote, answer);
+        Ok(connected)
     }
 }
 

@@ -3,18 +3,20 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::core::{Control, Core, lock, try_lock};
+use super::channel::Channel;
+use super::connection::Connection;
+use super::core::{Control, Core, lock};
 use super::maintenance::{self, Maintained};
-use super::setup::{self, Established, SetupError};
-use super::tcp::{Reader, Waiting, Writer, damaged, too_long};
-use super::wire::{Header, PREFACE, Setup, setup_length};
+use super::setup::{self, Established, SetupBytes, SetupError};
+use super::tcp::too_long;
+use super::wire::MAX_SETUP;
 use super::{Delivery, Direction, Events, Message, QosOptions, facade};
 use ontempo_monitor::Carrier;
 use ontempo_udp::Dscp;
@@ -31,13 +33,7 @@ pub struct QosStream(Arc<Handle>);
 #[derive(Debug)]
 struct Handle(Arc<Inner>);
 
-#[derive(Debug)]
-struct Inner {
-    core: Core,
-    stream: TcpStream,
-    writer: Mutex<Writer>,
-    reader: Mutex<Reader>,
-}
+type Inner = Connection<TcpStream>;
 
 impl QosStream {
     /// Connects to and negotiates with the peer.
@@ -58,13 +54,14 @@ impl QosStream {
         stream.set_write_timeout(Some(options.setup_timeout))?;
         let hello = setup::hello(&options.offer(), session, [0; 16], clock.now());
         (&stream).write_all(&hello.to_bytes())?;
-        let mut answer = vec![0; PREFACE];
-        read_until(&stream, &mut answer, until)?;
-        let preface = answer.first_chunk().copied().unwrap_or_default();
-        answer.resize(PREFACE + setup_length(&preface)?, 0);
-        read_until(&stream, &mut answer[PREFACE..], until)?;
+        let mut answer = SetupBytes::default();
+        let mut room = [0; MAX_SETUP];
+        while let missing @ 1.. = answer.missing()? {
+            read_until(&stream, &mut room[..missing], until)?;
+            answer.push(&room[..missing]);
+        }
         let now = clock.now();
-        let answer = Setup::read(&answer)?;
+        let answer = answer.read()?;
         let concluded = setup::conclude(&options.offer(), session, &answer, now);
         let established =
             concluded.unwrap_or(Err(SetupError::Wire(super::wire::WireError::Malformed)))?;
@@ -85,8 +82,7 @@ impl QosStream {
         let addresses = (stream.local_addr()?, stream.peer_addr()?);
         let core = facade::core(Carrier::Tcp, addresses, options, established);
         facade::mark((&stream).into(), addresses.0.is_ipv4(), core.dscp)?;
-        let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
-        let inner = Arc::new(Inner { core, stream, writer, reader });
+        let inner = Arc::new(Inner::new(core, stream));
         maintenance::register(&inner);
         Ok(Self(Arc::new(Handle(inner))))
     }
@@ -105,11 +101,7 @@ impl QosStream {
     /// If it exceeds the agreed size, or the system's error.
     #[inline]
     pub fn send_message(&self, data: &[u8]) -> io::Result<()> {
-        let Inner { core, stream, writer, .. } = self.inner();
-        if data.len() > core.max_send_size {
-            return Err(too_long(data.len(), core.max_send_size, "what was agreed"));
-        }
-        lock(writer).send(stream, core, data)
+        self.inner().send_message(data)
     }
 
     /// Waits for a message; `None` if the peer has finished sending. A buffer of
@@ -120,19 +112,7 @@ impl QosStream {
     /// the system's error.
     #[inline]
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
-        let inner = self.inner();
-        let mut reader = lock(&inner.reader);
-        loop {
-            if !inner.open(&mut reader, Waiting::AsSet)? {
-                return Ok(None);
-            }
-            let (header, length) = reader.message(&inner.stream, buffer)?;
-            // TCP delivers no duplicates and in order, unless the peer violates the protocol.
-            if let Some(arrival) = inner.core.on_data(&header, length) {
-                let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
-                return Ok(Some(Message { length, sequence, delay }));
-            }
-        }
+        self.inner().receive_message(buffer)
     }
 
     /// Shuts down sending, receiving, or both.
@@ -140,7 +120,7 @@ impl QosStream {
     /// # Errors
     /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.inner().stream.shutdown(how)
+        self.inner().channel.shutdown(how)
     }
 
     /// Finishes sending, and waits until the peer has closed: then everything has arrived.
@@ -149,7 +129,7 @@ impl QosStream {
     /// # Errors
     /// If the peer does not close within `timeout`, or the system's error.
     pub fn close(self, timeout: Wall) -> io::Result<()> {
-        let Inner { stream, reader, .. } = self.inner();
+        let Inner { channel: stream, reader, .. } = self.inner();
         stream.shutdown(Shutdown::Write)?;
         let _reader = lock(reader);
         let mut room = vec![0; 16 * 1024];
@@ -166,7 +146,7 @@ impl QosStream {
     /// # Errors
     /// Zero, or the system's error.
     pub fn set_read_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
-        self.inner().stream.set_read_timeout(timeout)
+        self.inner().channel.set_read_timeout(timeout)
     }
 
     /// Timeout of sending; `None`: none.
@@ -174,7 +154,7 @@ impl QosStream {
     /// # Errors
     /// Zero, or the system's error.
     pub fn set_write_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
-        self.inner().stream.set_write_timeout(timeout)
+        self.inner().channel.set_write_timeout(timeout)
     }
 }
 
@@ -212,54 +192,23 @@ fn read_until_end(stream: &TcpStream, room: &mut [u8], until: Instant) -> Result
     Ok(())
 }
 
-impl Inner {
-    /// Advances to the application's next message; a protocol violation ends the connection.
-    #[inline]
-    fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
-        let opened = reader
-            .open(&self.stream, &self.core, waiting, |header, body| self.on_control(header, body));
-        if let Err(error) = &opened
-            && error.kind() == ErrorKind::InvalidData
-        {
-            self.hang_up();
-        }
-        opened
-    }
-
-    fn on_control(&self, header: &Header, body: &[u8]) -> io::Result<()> {
-        if let Some(answer) = self.core.on_control(header, body).map_err(damaged)? {
-            self.send_control(&answer);
-        }
-        Ok(())
-    }
-}
-
 impl Maintained for Inner {
     fn core(&self) -> &Core {
         &self.core
     }
 
     fn send_control(&self, control: &Control) {
-        // Another thread writes a message, or waits to: the report is skipped.
-        let Some(mut writer) = try_lock(&self.writer) else { return };
-        writer.send_control(&self.stream, &self.core, control);
+        Self::send_control(self, control);
     }
 
     fn listen(&self) -> Option<BorrowedFd<'_>> {
-        let mut reader = try_lock(&self.reader)?;
-        if reader.has_opened() {
-            return None;
-        }
-        let opened = self.open(&mut reader, Waiting::Never);
-        opened
-            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-            .then(|| self.stream.as_fd())
+        self.hear().then(|| self.channel.as_fd())
     }
 
     fn drain(&self) -> bool {
         let mut room = [0; 16 * 1024];
         loop {
-            match rustix::net::recv(&self.stream, &mut room, RecvFlags::DONTWAIT) {
+            match rustix::net::recv(&self.channel, &mut room, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return false,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return error == Errno::AGAIN,
@@ -268,8 +217,7 @@ impl Maintained for Inner {
     }
 
     fn hang_up(&self) {
-        // It may be closed already.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.channel.hang_up();
     }
 }
 
@@ -279,7 +227,7 @@ impl Drop for Handle {
         // What was written is still sent, then FIN. Control messages of the peer must be read
         // meanwhile: otherwise the system would send RST and drop what
         // has not been sent.
-        if self.0.stream.shutdown(Shutdown::Write).is_ok() {
+        if self.0.channel.shutdown(Shutdown::Write).is_ok() {
             maintenance::linger(self.0.clone());
         }
     }
@@ -288,25 +236,13 @@ impl Drop for Handle {
 impl AsFd for QosStream {
     /// Readable also for control messages.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner().stream.as_fd()
+        self.inner().channel.as_fd()
     }
 }
 
 impl Read for &QosStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let inner = self.inner();
-        let mut reader = lock(&inner.reader);
-        while !buffer.is_empty() && inner.open(&mut reader, Waiting::AsSet)? {
-            let (got, whole) = reader.bytes(&inner.stream, buffer)?;
-            if let Some(header) = whole {
-                // The application gets the bytes, whatever is counted.
-                let _ = inner.core.on_data(&header, header.length);
-            }
-            if got > 0 {
-                return Ok(got);
-            }
-        }
-        Ok(0)
+        self.inner().read(buffer)
     }
 }
 

@@ -1,11 +1,9 @@
 //! Messages on a byte stream: each with its header, control messages between those of the
 //! application.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 
-use rustix::net::{RecvFlags, SendFlags};
-
+use super::channel::{Channel, Waiting};
 use super::core::{Control, Core};
 use super::wire::{Header, Kind, MAX_CONTROL_LEN, TCP_HEADER};
 
@@ -20,15 +18,6 @@ const LONG: usize = 16 * 1024;
 /// Messages up to this length are copied behind their header and written in one piece: that
 /// costs less than a second buffer in the system call.
 pub(super) const COPIED: usize = 4 * 1024;
-
-/// Whether a call blocks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
-    /// As the socket is set.
-    AsSet,
-    /// It does not block.
-    Never,
-}
 
 /// An invalid length or kind from the peer.
 pub(super) fn damaged(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -55,7 +44,12 @@ impl Writer {
     /// # Errors
     /// The system's error, if nothing was written: it can be repeated.
     #[inline]
-    pub(super) fn send(&mut self, stream: &TcpStream, core: &Core, data: &[u8]) -> io::Result<()> {
+    pub(super) fn send(
+        &mut self,
+        stream: &impl Channel,
+        core: &Core,
+        data: &[u8],
+    ) -> io::Result<()> {
         if !self.rest.is_empty() {
             self.send_rest(stream, Waiting::AsSet)?;
         }
@@ -68,9 +62,9 @@ impl Writer {
         }
         let written = loop {
             let taken = if is_short {
-                (&*stream).write(&self.piece)
+                stream.send(&self.piece, Waiting::AsSet)
             } else {
-                (&*stream).write_vectored(&[IoSlice::new(&header), IoSlice::new(data)])
+                stream.send_vectored(&[IoSlice::new(&header), IoSlice::new(data)])
             };
             match taken {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -90,7 +84,7 @@ impl Writer {
     /// Continues a partially written message.
     fn finish(
         &mut self,
-        stream: &TcpStream,
+        stream: &impl Channel,
         header: &[u8],
         data: &[u8],
         mut written: usize,
@@ -99,7 +93,7 @@ impl Writer {
             let (head, body) =
                 (&header[written.min(header.len())..], written - written.min(header.len()));
             let body = &data[body..];
-            match (&*stream).write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+            match stream.send_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(more) => written += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -116,16 +110,9 @@ impl Writer {
     }
 
     /// Writes the rest of the last message.
-    fn send_rest(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<()> {
+    fn send_rest(&mut self, stream: &impl Channel, waiting: Waiting) -> io::Result<()> {
         while !self.rest.is_empty() {
-            let sent = match waiting {
-                Waiting::AsSet => (&*stream).write(&self.rest),
-                Waiting::Never => {
-                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                    rustix::net::send(stream, &self.rest, flags).map_err(io::Error::from)
-                }
-            };
-            match sent {
+            match stream.send(&self.rest, waiting) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => drop(self.rest.drain(..sent)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -137,7 +124,7 @@ impl Writer {
 
     /// Writes a control message, unless one is waiting: they are repeated
     /// twice a second.
-    pub(super) fn send_control(&mut self, stream: &TcpStream, core: &Core, control: &Control) {
+    pub(super) fn send_control(&mut self, stream: &impl Channel, core: &Core, control: &Control) {
         if self.send_rest(stream, Waiting::Never).is_err() {
             return;
         }
@@ -176,7 +163,7 @@ impl Reader {
     }
 
     /// Reads ahead; returns the number of bytes, 0 at the end of the stream.
-    fn fill(&mut self, stream: &TcpStream, waiting: Waiting) -> io::Result<usize> {
+    fn fill(&mut self, stream: &impl Channel, waiting: Waiting) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.buffer.len() - self.end < TCP_HEADER + MAX_CONTROL_LEN {
@@ -186,13 +173,7 @@ impl Reader {
         let most = self.buffer.len().min(self.end + self.ahead);
         let room = &mut self.buffer[self.end..most];
         let got = loop {
-            let got = match waiting {
-                Waiting::AsSet => (&*stream).read(room),
-                Waiting::Never => rustix::net::recv(stream, &mut *room, RecvFlags::DONTWAIT)
-                    .map(|(got, _)| got)
-                    .map_err(io::Error::from),
-            };
-            match got {
+            match stream.receive(room, waiting) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 got => break got?,
             }
@@ -206,7 +187,7 @@ impl Reader {
     #[inline]
     pub(super) fn open(
         &mut self,
-        stream: &TcpStream,
+        stream: &impl Channel,
         core: &Core,
         waiting: Waiting,
         mut control: impl FnMut(&Header, &[u8]) -> io::Result<()>,
@@ -249,7 +230,7 @@ impl Reader {
     #[inline]
     pub(super) fn message(
         &mut self,
-        stream: &TcpStream,
+        stream: &impl Channel,
         buffer: &mut [u8],
     ) -> io::Result<(Header, usize)> {
         let Some((header, left)) = self.open else { return Err(ErrorKind::InvalidInput.into()) };
@@ -278,7 +259,7 @@ impl Reader {
     /// Some bytes of the open message, at least one: from the read-ahead, or from the stream
     /// directly and with read-ahead.
     #[inline]
-    fn some(&mut self, stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
+    fn some(&mut self, stream: &impl Channel, room: &mut [u8]) -> io::Result<usize> {
         let ahead = self.ahead();
         if !ahead.is_empty() {
             let taken = ahead.len().min(room.len());
@@ -290,7 +271,7 @@ impl Reader {
         let ahead = &mut self.buffer[..self.ahead];
         let mut places = [IoSliceMut::new(room), IoSliceMut::new(ahead)];
         let got = loop {
-            match (&*stream).read_vectored(&mut places) {
+            match stream.receive_vectored(&mut places) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 got => break got?,
@@ -301,7 +282,7 @@ impl Reader {
     }
 
     /// Drops the rest of the open message.
-    fn pass_over(&mut self, stream: &TcpStream) -> io::Result<()> {
+    fn pass_over(&mut self, stream: &impl Channel) -> io::Result<()> {
         self.stash.clear();
         while let Some((header, left)) = self.open {
             if left == 0 {
@@ -321,7 +302,7 @@ impl Reader {
     /// Some bytes of the open message, as of a stream; and its header once it is complete.
     pub(super) fn bytes(
         &mut self,
-        stream: &TcpStream,
+        stream: &impl Channel,
         buffer: &mut [u8],
     ) -> io::Result<(usize, Option<Header>)> {
         let Some((header, left)) = self.open else { return Ok((0, None)) };
@@ -342,5 +323,21 @@ impl Reader {
     /// Whether a message of the application has begun.
     pub(super) fn has_opened(&self) -> bool {
         self.open.is_some()
+    }
+}
+
+#[cfg(test)]
+impl Writer {
+    /// Bytes that wait to be written.
+    pub(super) fn unsent(&self) -> usize {
+        self.rest.len()
+    }
+}
+
+#[cfg(test)]
+impl Reader {
+    /// Bytes of a message that were read before a timeout.
+    pub(super) fn stashed(&self) -> usize {
+        self.stash.len()
     }
 }

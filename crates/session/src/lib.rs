@@ -36,6 +36,10 @@ pub use url::{ReceiverUrl, ReceiverUrlError};
 /// moment. More are refused.
 const MAX_CONNECTIONS: usize = 8;
 
+/// Of these, those of one source. A sender that comes back has two for a moment, and others behind
+/// the same address are refused in one; two places are left for senders elsewhere.
+const MAX_CONNECTIONS_OF_HOST: usize = 6;
+
 /// Flows at a time of a connection in each direction: one carries the stream, one the reports.
 const MAX_FLOWS: u64 = 2;
 
@@ -45,6 +49,7 @@ pub fn configuration() -> Configuration {
     Configuration {
         limits: Limits { flows: MAX_FLOWS, ..defaults.limits },
         connections: MAX_CONNECTIONS,
+        connections_of_host: MAX_CONNECTIONS_OF_HOST,
         idle_timeout: Duration::from_secs(4),
         keep_alive: Some(Duration::from_secs(1)),
         handshake_timeout: Duration::from_secs(3),

@@ -1,13 +1,16 @@
 //! Media sources: datagrams, a pipe, a file.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{Builder, sleep};
 use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::Time;
-use ontempo_media::{Chunker, Packetizer, PacketizerOptions, PcrClock};
+use ontempo_media::{Chunker, Format, Packetizer, PacketizerOptions, PcrClock};
 use ontempo_udp::{Clock, Datagram, Driver, DriverOptions, Next, Protocol, Socket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::backlog::Backlog;
 
@@ -88,7 +91,7 @@ impl Source {
     /// # Errors
     /// The system has no more threads.
     pub fn bytes(
-        input: impl Read + Send + 'static,
+        input: impl Read + AsFd + Send + 'static,
         name: &str,
         backlog: &Arc<Backlog>,
         realtime: bool,
@@ -113,13 +116,24 @@ impl Source {
 }
 
 /// Reads and packetizes the input to its end.
-fn read_all(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Result<()> {
+fn read_all(mut input: impl Read + AsFd, backlog: &Backlog, realtime: bool) -> io::Result<()> {
     let clock = Clock::new();
     let (mut chunker, mut pace, started) =
         (Chunker::new(CHUNK), PcrClock::default(), Instant::now());
-    let mut packetizer = Packetizer::new(PacketizerOptions::default());
+    let options = PacketizerOptions { format: Some(Format::Bytes), ..Default::default() };
+    let mut packetizer = Packetizer::new(options);
     let mut bytes = vec![0; READ_BUFFER];
     loop {
+        // What has begun does not wait for a pipe that pauses.
+        if packetizer.next_timeout() < Time::NEVER
+            && !comes_before(&input, packetizer.next_timeout(), &clock)?
+        {
+            packetizer.handle_timeout(clock.now());
+            while let Some(unit) = packetizer.poll() {
+                backlog.push(unit);
+            }
+            continue;
+        }
         let count = match input.read(&mut bytes) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -146,5 +160,71 @@ fn read_all(mut input: impl Read, backlog: &Backlog, realtime: bool) -> io::Resu
             }
             return Ok(());
         }
+    }
+}
+
+/// Waits until more can be read, or until `time`; false if it is over.
+fn comes_before(input: &impl AsFd, time: Time, clock: &Clock) -> io::Result<bool> {
+    loop {
+        let left = time.since(clock.now()).as_nanos();
+        let left =
+            Timespec { tv_sec: (left / 1_000_000_000) as _, tv_nsec: (left % 1_000_000_000) as _ };
+        let mut files = [PollFd::new(input, PollFlags::IN)];
+        match poll(&mut files, Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::backlog::Next as Item;
+
+    /// How many bytes a pipe gave in units that stays open after these, within a second.
+    fn given(bytes: &[u8]) -> usize {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let backlog = Arc::new(Backlog::new(16 << 20, false));
+        Source::bytes(reader, "a pipe", &backlog, false).expect("a thread");
+        writer.write_all(bytes).expect("written");
+        let mut given = 0;
+        while let Item::Unit(queued) = backlog.next(Wall::from_secs(1)) {
+            given += queued.unit.data.len();
+            if given == bytes.len() {
+                break;
+            }
+        }
+        given
+    }
+
+    #[test]
+    fn a_pipe_that_pauses_keeps_back_no_bytes_that_look_like_rtp() {
+        let mut bytes = vec![7; 40 * usize::from(CHUNK)];
+        for (number, chunk) in bytes.chunks_exact_mut(usize::from(CHUNK)).enumerate() {
+            // A header of a picture's packet, each of another sender.
+            chunk[..2].copy_from_slice(&[0x80, 96]);
+            chunk[11] = number as u8;
+        }
+        assert_eq!(given(&bytes), bytes.len());
+    }
+
+    #[test]
+    fn a_pipe_that_pauses_keeps_back_no_frame_of_a_transport_stream() {
+        let mut packet = vec![0xff; 188];
+        // The beginning of a PES packet of video without a length (ISO 13818-1, 2.4.3.6).
+        packet[..10].copy_from_slice(&[0x47, 0x41, 0, 0x10, 0, 0, 1, 0xe0, 0, 0]);
+        let mut bytes = packet.clone();
+        for counter in 1..14 {
+            packet[1..4].copy_from_slice(&[0x01, 0, 0x10 | counter]);
+            bytes.extend(&packet);
+        }
+        // The seventh packet is known to be one by the eighth, and so on.
+        bytes.push(0x47);
+        let given = given(&bytes);
+        assert_eq!(given, bytes.len() - 1, "all but the last byte, which is no packet yet");
     }
 }

@@ -1,7 +1,10 @@
-//! Shared by tests: records a test that this machine cannot run as skipped.
+//! Shared by tests: records a test that this machine cannot run as skipped; draws what hostile
+//! peers send ([`hostile`]).
 //!
 //! cargo's harness knows only passed and failed, and hides the output of passed tests. A test that
 //! skips itself is therefore recorded in a file, which `make test` counts.
+
+pub mod hostile;
 
 use std::env;
 use std::fs::OpenOptions;

@@ -114,8 +114,12 @@ pub struct Configuration {
     pub handshake_timeout: Duration,
     /// Interval of clock comparisons.
     pub clock_interval: Duration,
-    /// Maximum connections; more are refused.
+    /// Maximum connections; more are refused. Those that were accepted may use three quarters of
+    /// [`receive_memory`](Self::receive_memory): the rest is for what is received.
     pub connections: usize,
+    /// Maximum connections accepted of one source, an address of IPv4 or a prefix of 56 bits of
+    /// IPv6; more are refused.
+    pub connections_of_host: usize,
     /// Maximum incoming connections that have not presented the token; beyond it clients are
     /// ignored. One source, an address of IPv4 or a prefix of 56 bits of IPv6, may have a sixteenth
     /// of them, and clients whose addresses are not validated an eighth: beyond half of the first
@@ -157,6 +161,7 @@ impl Default for Configuration {
             handshake_timeout: Duration::from_secs(5),
             clock_interval: Duration::from_secs(1),
             connections: 4096,
+            connections_of_host: 1024,
             half_open: 512,
             retry: false,
             receive_memory: Bytes::new(160 << 20),

@@ -85,6 +85,10 @@ struct Kept {
 /// Memory of a connection that has received nothing, bytes: the QUIC and TLS states.
 const CONNECTION_COST: u64 = 48 << 10;
 
+/// Part of the endpoint's memory that connections may use which hold nothing, as a fraction: what
+/// others receive has the rest.
+const CONNECTIONS_PART: (u64, u64) = (3, 4);
+
 /// Handshake data of a client that may arrive before what precedes it, bytes: what RFC 9000 asks
 /// for (section 7.5). A client's is short, since it has no certificate.
 const SERVER_CRYPTO_BUFFER: usize = 4096;
@@ -123,6 +127,8 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     admission: Admission,
+    /// Connections accepted of each origin.
+    origins: BTreeMap<Origin, usize>,
     /// Memory of all connections.
     memory: u64,
 }
@@ -163,6 +169,7 @@ impl Endpoint {
             scratch: Vec::new(),
             aliases: Aliases::default(),
             admission: Admission::default(),
+            origins: BTreeMap::new(),
             memory: 0,
         }
     }
@@ -208,7 +215,7 @@ impl Endpoint {
         let seed = self.random.next_u64();
         let first_id = noq_proto::ConnectionId::new(&random_bytes::<16>(&mut self.random));
         let mut client = ClientConfig::new(Arc::new(WatchedClient(Arc::new(quic))));
-        let trace = self.trace(now, &first_id, true);
+        let trace = self.trace(now, &first_id, None);
         let transport = self.config.transport(self.epoch, seed, (account.clone(), &trace));
         client.transport_config(Arc::new(transport));
         client.initial_dst_cid_provider(Arc::new(move || first_id));
@@ -352,9 +359,9 @@ impl Endpoint {
         self.clock.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    fn trace(&self, now: Time, id: &noq_proto::ConnectionId, is_client: bool) -> Trace {
+    fn trace(&self, now: Time, id: &noq_proto::ConnectionId, origin: Option<Origin>) -> Trace {
         let qlog = self.config.qlog.as_ref();
-        qlog.map_or_else(Trace::default, |qlog| qlog.trace(now, id, is_client))
+        qlog.map_or_else(Trace::default, |qlog| qlog.trace(now, id, origin))
     }
 
     fn server_config(
@@ -373,25 +380,35 @@ impl Endpoint {
         Some(Arc::new(config))
     }
 
+    /// Whether there is memory for one more connection.
+    fn has_memory(&self) -> bool {
+        let all = self.config.receive_memory.get();
+        let (part, of) = CONNECTIONS_PART;
+        let cost = CONNECTION_COST * (self.count as u64 + 1);
+        self.memory + CONNECTION_COST <= all && cost <= all / of * part
+    }
+
     fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
         let Some(listening) = &self.listening else {
             self.stack.ignore(incoming);
             return;
         };
         let token = listening.token.clone();
-        let has_memory =
-            |all: &Self| all.memory + CONNECTION_COST <= all.config.receive_memory.get();
-        if !has_memory(self) {
+        if !self.has_memory() {
             // Meanwhile programs may have taken some of it.
             self.relieve(now);
         }
-        if self.count >= self.config.connections || !has_memory(self) {
+        let remote = incoming.remote_address();
+        let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
+        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
+        if self.count >= self.config.connections
+            || of_origin >= self.config.connections_of_host
+            || !self.has_memory()
+        {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
         }
-        let remote = incoming.remote_address();
-        let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
         let is_validated = incoming.remote_address_validated();
         let limits = (self.config.half_open, self.config.retry);
         match self.admission.decide(origin, is_validated, limits) {
@@ -408,7 +425,7 @@ impl Endpoint {
             }
         }
         let account = SharedAccount::default();
-        let trace = self.trace(now, &incoming.orig_dst_cid(), false);
+        let trace = self.trace(now, &incoming.orig_dst_cid(), Some(origin));
         let seed = self.random.next_u64();
         let config = self.server_config(seed, account.clone(), &trace);
         match self.stack.accept(incoming, self.epoch.instant(now), scratch, config) {
@@ -452,6 +469,9 @@ impl Endpoint {
             memory: CONNECTION_COST,
         });
         self.memory += CONNECTION_COST;
+        if accepted {
+            *self.origins.entry(origin).or_default() += 1;
+        }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
     }
@@ -570,6 +590,14 @@ impl Endpoint {
             self.admission.remove(place);
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
+            if kept.accepted
+                && let Some(count) = self.origins.get_mut(&kept.origin)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.origins.remove(&kept.origin);
+                }
+            }
             self.connections[place] = None;
             self.count -= 1;
         }

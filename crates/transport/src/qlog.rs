@@ -8,6 +8,7 @@
 //! used or not: an eighth of the goodput of a core.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -21,6 +22,7 @@ use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use ontempo_foundation::{Duration, Time};
 use serde_json::{Value, json};
 
+use crate::admission::Origin;
 use crate::flow::FlowId;
 use crate::quic::{Epoch, SharedAccount};
 
@@ -39,6 +41,13 @@ pub const MAX_TRACES: usize = 1000;
 
 /// Maximum bytes of all traces of a [`Qlog`].
 pub const MAX_TRACE_BYTES: u64 = 1 << 30;
+
+/// Part of [`MAX_TRACES`] and [`MAX_TRACE_BYTES`] for the incoming connections of one source: a
+/// quarter.
+const PART_OF_ORIGIN: usize = 4;
+
+/// Part of [`MAX_TRACE_BYTES`] for one incoming connection: an eighth, 128 MiB.
+const PART_OF_CONNECTION: u64 = 8;
 
 /// Names tried for one file.
 const MAX_NAMES: usize = 100;
@@ -66,7 +75,9 @@ type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
 /// Writes a trace of each connection to a directory: `ID_client.sqlog` or `ID_server.sqlog`; the ID
 /// is the connection's first one, the same at both sides. An existing file is never overwritten: the
 /// next trace of that name is `ID_server-2.sqlog`. At most [`MAX_TRACES`] files with
-/// [`MAX_TRACE_BYTES`] in all are written; what is beyond them is not traced.
+/// [`MAX_TRACE_BYTES`] in all are written; what is beyond them is not traced. Of the connections
+/// that one source makes to a listener (an address of IPv4 or 56 bits of IPv6) a quarter of both is
+/// for all, and an eighth of the bytes for one.
 #[derive(Clone)]
 pub struct Qlog {
     directory: PathBuf,
@@ -81,21 +92,67 @@ struct Left {
     bytes: AtomicU64,
     /// The end of the files was reported.
     is_reported: AtomicBool,
+    /// What is left of each source's part.
+    origins: Mutex<BTreeMap<Origin, (usize, Arc<AtomicU64>)>>,
 }
 
-/// A file that is written until the bytes of all traces are used up.
+impl Left {
+    /// Takes one of the files that a source may have; the bytes that are left to it.
+    fn file_of(&self, origin: Origin) -> Option<Arc<AtomicU64>> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, bytes) = origins.entry(origin).or_insert_with(|| {
+            let bytes = AtomicU64::new(MAX_TRACE_BYTES / PART_OF_ORIGIN as u64);
+            (MAX_TRACES / PART_OF_ORIGIN, Arc::new(bytes))
+        });
+        *files = files.checked_sub(1)?;
+        Some(Arc::clone(bytes))
+    }
+}
+
+/// What is left to an incoming connection.
+struct Share {
+    of_connection: u64,
+    of_origin: Arc<AtomicU64>,
+}
+
+/// A file that is written until the bytes of its connection, of its source or of all traces are
+/// used up.
 struct Counted<W> {
     out: W,
     left: Arc<Left>,
+    share: Option<Share>,
+}
+
+/// Takes bytes of what is left; false if there are not so many.
+fn take(left: &AtomicU64, count: u64) -> bool {
+    let take = |left: u64| left.checked_sub(count);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+}
+
+fn used_up(sentence: String) -> io::Error {
+    io::Error::new(ErrorKind::QuotaExceeded, sentence)
 }
 
 impl<W: Write> Write for Counted<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = bytes.len() as u64;
-        let take = |left: u64| left.checked_sub(count);
-        if self.left.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        if let Some(share) = &mut self.share {
+            let Some(left) = share.of_connection.checked_sub(count) else {
+                let most = MAX_TRACE_BYTES / PART_OF_CONNECTION;
+                return Err(used_up(format!(
+                    "the trace of one connection has {most} bytes at most"
+                )));
+            };
+            if !take(&share.of_origin, count) {
+                let most = MAX_TRACE_BYTES / PART_OF_ORIGIN as u64;
+                let sentence = format!("the traces of one host have {most} bytes together at most");
+                return Err(used_up(sentence));
+            }
+            share.of_connection = left;
+        }
+        if !take(&self.left.bytes, count) {
             let sentence = format!("all traces together have {MAX_TRACE_BYTES} bytes, the most");
-            return Err(io::Error::new(ErrorKind::QuotaExceeded, sentence));
+            return Err(used_up(sentence));
         }
         self.out.write_all(bytes)?;
         Ok(bytes.len())
@@ -150,21 +207,23 @@ impl Qlog {
             files: AtomicUsize::new(MAX_TRACES),
             bytes: AtomicU64::new(MAX_TRACE_BYTES),
             is_reported: AtomicBool::new(false),
+            origins: Mutex::default(),
         });
         Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook), left })
     }
 
-    /// The trace of the connection whose first ID is `id`. Of an incoming one nothing is written
-    /// until its client has presented the token.
-    pub(crate) fn trace(&self, now: Time, id: &dyn fmt::Display, is_client: bool) -> Trace {
-        let side = if is_client { "client" } else { "server" };
+    /// The trace of the connection whose first ID is `id`, and which comes from `origin`; `None` for
+    /// one of this side's own. Of an incoming one nothing is written until its client has presented
+    /// the token.
+    pub(crate) fn trace(&self, now: Time, id: &dyn fmt::Display, origin: Option<Origin>) -> Trace {
+        let side = if origin.is_none() { "client" } else { "server" };
         let name = format!("{id}_{side}");
         let path = self.directory.join(format!("{name}.sqlog"));
         let mut begun = Vec::new();
         record(&mut begun, &header(&id.to_string(), side));
-        let waiting = Waiting { qlog: self.clone(), name, records: begun };
+        let waiting = Waiting { qlog: self.clone(), name, origin, records: begun };
         let mut writing = Writing::new(now, path, Output::Waiting(waiting), self.hook.clone());
-        if is_client {
+        if origin.is_none() {
             writing.open();
         }
         Trace(Some(Arc::new(Mutex::new(writing))))
@@ -172,16 +231,29 @@ impl Qlog {
 
     /// Makes a file for a trace; an error ends that trace. That there are no more files is reported
     /// once.
-    fn create(&self, name: &str) -> Result<(Counted<File>, PathBuf), Option<QlogError>> {
+    fn create(
+        &self,
+        name: &str,
+        origin: Option<Origin>,
+    ) -> Result<(Counted<File>, PathBuf), Option<QlogError>> {
+        let ended = |sentence: String| {
+            let is_first = !self.left.is_reported.swap(true, Ordering::Relaxed);
+            let path = self.directory.clone();
+            is_first.then(|| QlogError { path, error: used_up(sentence) })
+        };
+        let of_origin = origin.map(|origin| self.left.file_of(origin));
+        if let Some(None) = of_origin {
+            let most = MAX_TRACES / PART_OF_ORIGIN;
+            return Err(ended(format!("{most} traces of one host were written, the most")));
+        }
         let take = |left: usize| left.checked_sub(1);
         if self.left.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-            let sentence = format!("{MAX_TRACES} traces were written, the most");
-            let error = io::Error::new(ErrorKind::QuotaExceeded, sentence);
-            let is_first = !self.left.is_reported.swap(true, Ordering::Relaxed);
-            return Err(is_first.then(|| QlogError { path: self.directory.clone(), error }));
+            return Err(ended(format!("{MAX_TRACES} traces were written, the most")));
         }
+        let of_connection = MAX_TRACE_BYTES / PART_OF_CONNECTION;
+        let share = of_origin.flatten().map(|of_origin| Share { of_connection, of_origin });
         let (out, path) = create(&self.directory, name).map_err(Some)?;
-        Ok((Counted { out, left: Arc::clone(&self.left) }, path))
+        Ok((Counted { out, left: Arc::clone(&self.left), share }, path))
     }
 }
 
@@ -225,6 +297,7 @@ enum Output {
 struct Waiting {
     qlog: Qlog,
     name: String,
+    origin: Option<Origin>,
     records: Vec<u8>,
 }
 
@@ -258,7 +331,7 @@ impl Writing {
         let Output::Waiting(waiting) = std::mem::replace(&mut self.out, Output::Ended) else {
             return;
         };
-        match waiting.qlog.create(&waiting.name) {
+        match waiting.qlog.create(&waiting.name, waiting.origin) {
             Ok((file, path)) => {
                 self.path = path;
                 let mut out: BufWriter<Box<dyn Write + Send>> =

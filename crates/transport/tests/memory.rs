@@ -5,6 +5,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration as Wall, Instant};
 
@@ -13,6 +14,8 @@ use ontempo_transport::live::{
     Accepted, Caller, Connection, Listener, Options, ReceiveFlow, connect,
 };
 use ontempo_transport::{FlowConfig, Identity, Token, Trust};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 /// What the memory of a program with the defaults stays below, in kB.
 const MAX_RESIDENT_KB: u64 = 300_000;
@@ -214,6 +217,108 @@ fn a_connection_takes_no_more_memory_than_is_counted_for_it() {
     });
     println!("{COUNT} connections: from {before} to {most} kB");
     assert!((most - before) / COUNT <= MAX_COST_KB, "{COUNT} connections: {before} to {most} kB");
+}
+
+/// Trusts any certificate, as an attacker does.
+#[derive(Debug)]
+struct AnyCertificate(Vec<rustls::SignatureScheme>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+/// Clients of another stack, which speak TLS and QUIC and never send the token.
+fn stranger() -> quinn::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("it has TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(schemes)))
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"ontempo/1".to_vec()];
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).expect("it has its cipher");
+    quinn::ClientConfig::new(Arc::new(tls))
+}
+
+/// 512 connections without a token: as many as there may be, from 16 hosts, each with all that it
+/// may send before.
+#[test]
+fn half_open_connections_do_not_fill_the_memory() {
+    const HOSTS: u8 = 16;
+    const OF_A_HOST: usize = 32;
+    const BEFORE_THE_TOKEN: usize = 15 << 10;
+    let victim = Victim::start("listener");
+    let before = victim.resident();
+    let opened = AtomicU64::new(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let most = most_resident(&victim, || {
+        runtime.block_on(async {
+            let mut strangers = Vec::new();
+            for host in 1..=HOSTS {
+                let at = SocketAddr::from(([127, 0, 0, host], 0));
+                let mut endpoint = quinn::Endpoint::client(at).expect("the loopback");
+                endpoint.set_default_client_config(stranger());
+                for _ in 0..OF_A_HOST {
+                    let connecting = endpoint.connect(victim.address, "victim").expect("begun");
+                    strangers.push(tokio::spawn(async move {
+                        let connection = connecting.await.ok()?;
+                        let mut stream = connection.open_uni().await.ok()?;
+                        stream.write_all(&[7; BEFORE_THE_TOKEN]).await.ok()?;
+                        connection.closed().await;
+                        Some(())
+                    }));
+                }
+            }
+            for stranger in strangers {
+                let done = tokio::time::timeout(Wall::from_secs(12), stranger).await;
+                if let Ok(Ok(Some(()))) = done {
+                    opened.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    });
+    let opened = opened.into_inner();
+    println!("{opened} half-open connections: from {before} to {most} kB");
+    // On a busy machine the first are closed before the last have begun.
+    assert!(opened > 256, "the attack runs: {opened}");
+    assert!(most < MAX_RESIDENT_KB, "{most} kB");
 }
 
 #[test]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import SupportsIndex, TypeAlias
 
+from .errors import CloseReason
+
 # What Python calls a buffer has no name to be typed by before 3.12.
 Data: TypeAlias = bytes | bytearray | memoryview
 """The data of a unit: any object with the buffer protocol."""
@@ -11,6 +13,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 _MAX_SECONDS = 1e9
 _MAX_VARINT = 2**62 - 1  # QUIC's largest number (RFC 9000, section 16)
 _MAX_PORT = 65_535
+_MIN_OWN_CODE = 256
 
 
 def seconds(name: str, value: float, *, above: bool) -> float:
@@ -30,6 +33,15 @@ def whole(name: str, value: SupportsIndex, minimum: int = 0, maximum: int = _MAX
     if not minimum <= (number := value.__index__()) <= maximum:
         raise ValueError(f"{name} is {number}: a whole number from {minimum} to {maximum}")
     return number
+
+
+def close_code(code: CloseReason | int) -> int:
+    """The application error code of a reason, or one of the program's own."""
+    if not isinstance(code, CloseReason):
+        return whole("code", code, _MIN_OWN_CODE)
+    if code.code is None:
+        raise ValueError(f"code is {code!r}: a reason with a code, such as CloseReason.FAILED")
+    return code.code
 
 
 def numbers(name: str, values: Sequence[int]) -> list[int]:

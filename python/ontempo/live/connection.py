@@ -8,7 +8,7 @@ from typing import Self
 from ontempo._native import LiveConnection, Trust, begin
 
 from .bridge import Bridge, Waitable, bridge, result_of
-from .checks import Data, address, secret
+from .checks import Data, address, close_code, secret
 from .contexts import Closing, Opening
 from .errors import ClosedError, CloseReason, NotConnectedError
 from .flow import ReceiveFlow, SendFlow
@@ -51,6 +51,19 @@ class Connection(Waitable[LiveConnection], Closing):
         """Why it is over, for programs; ``None`` while it is not."""
         name = self._native.close_reason()
         return None if name is None else CloseReason(name)
+
+    @property
+    def close_code(self) -> int | None:
+        """The application error code that it was closed with, also of `CloseReason.OTHER`.
+
+        ``None`` while it is open, and where it was lost.
+        """
+        return self._native.close_code()
+
+    @property
+    def said(self) -> str:
+        """The peer's own words on closing; empty where it sent none. At most 200 bytes in UTF-8."""
+        return self._native.said()
 
     def open_flow(self, config: FlowConfig | None = None) -> Opening[SendFlow]:
         """Open a flow to the peer: await it, or enter it by ``async with``.
@@ -102,13 +115,16 @@ class Connection(Waitable[LiveConnection], Closing):
         """Wait until it is closed or lost, and return the reason as a sentence."""
         return await self.until(self._native.closed_because)
 
-    async def close(self, reason: str = "") -> None:
-        """Close it and send the peer the reason.
+    async def close(self, reason: str = "", code: CloseReason | int = CloseReason.DONE) -> None:
+        """Close it and send the peer the reason: a sentence, and a code for programs.
+
+        `code` is a `CloseReason` with a code, or a number of the program's own from 256 to
+        2**62 - 1, which the peer sees as `CloseReason.OTHER`. Raises `ValueError` for any other.
 
         Units that have not arrived, or that the peer's program has not received, are lost. To avoid
         that, wait for an answer of the peer, or for the peer to close (`closed`).
         """
-        closing = self._native.close(reason, self._bridge.waker)
+        closing = self._native.close(reason, close_code(code), self._bridge.waker)
         self.wake()
         if closing is not None:
             await result_of(self._bridge, closing)

@@ -60,6 +60,32 @@ class CloseReason(StrEnum):
         """True where one of both programs closed the connection, and it was not lost."""
         return self in _ORDERLY
 
+    @property
+    def code(self) -> int | None:
+        """Its application error code, from 0 to 8.
+
+        ``None`` for `OTHER`, which stands for all further codes, and for what this side finds by
+        itself.
+        """
+        return _CODES.get(self)
+
+
+_CODES = {
+    reason: code
+    for code, reason in enumerate(
+        (
+            CloseReason.DONE,
+            CloseReason.PROTOCOL_VIOLATION,
+            CloseReason.WRONG_TOKEN,
+            CloseReason.NO_ANSWER,
+            CloseReason.BUSY,
+            CloseReason.UNSUPPORTED,
+            CloseReason.FAILED,
+            CloseReason.COMPLETE,
+            CloseReason.OVERLOADED,
+        )
+    )
+}
 
 _ORDERLY = frozenset(
     {
@@ -90,19 +116,39 @@ class IdentityError(EndpointError, ValueError):
 class NotConnectedError(EndpointError, ConnectionError):
     """The peer did not answer, refused the connection, or was not verified."""
 
-    def __init__(self, sentence: str, close_reason: str | None = None) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        close_reason: str | None = None,
+        close_code: int | None = None,
+        said: str = "",
+    ) -> None:
         super().__init__(sentence)
         self.close_reason = None if close_reason is None else CloseReason(close_reason)
         """Why; ``None`` where nothing was heard of a peer, as where a name has no address."""
+        self.close_code = close_code
+        """The application error code, also of `CloseReason.OTHER`; ``None`` where none was sent."""
+        self.said = said
+        """The peer's own words; empty where it sent none. At most 200 bytes in UTF-8."""
 
 
 class ClosedError(EndpointError, ConnectionError):
     """The connection was closed or lost."""
 
-    def __init__(self, sentence: str, close_reason: str = CloseReason.ENDED) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        close_reason: str = CloseReason.ENDED,
+        close_code: int | None = None,
+        said: str = "",
+    ) -> None:
         super().__init__(sentence)
         self.close_reason = CloseReason(close_reason)
         """Why."""
+        self.close_code = close_code
+        """The application error code, also of `CloseReason.OTHER`; ``None`` where none was sent."""
+        self.said = said
+        """The peer's own words; empty where it sent none. At most 200 bytes in UTF-8."""
 
     @property
     def orderly(self) -> bool:

@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use ontempo_foundation::{Duration as Span, Rate, Time};
+use ontempo_foundation::{Bytes, Duration as Span, Rate, Time};
 use ontempo_reservation::local::Request;
 use ontempo_reservation::message::{Descriptor, FlowSpec, Sender, Session, Style, TrafficSpec};
 use ontempo_transport::live::{Caller, Connection, Listener, Options};
@@ -17,10 +16,10 @@ use ontempo_transport::{
     Configuration, Endpoint, Event, FlowConfig, Identity, Outgoing, Token, Trust,
 };
 
-use crate::measure::{Watch, Watching};
+use crate::measure::{Watch, Watching, holds, trim};
 use crate::reserved::{Network, can_reserve, traffic};
 
-const CONNECTIONS: usize = 4_000;
+pub(crate) const CONNECTIONS: usize = 4_000;
 const REPLACED_A_SECOND: u64 = 20;
 const RESERVATIONS: u16 = 500;
 const CHANGES_A_SECOND: u32 = 50;
@@ -67,11 +66,13 @@ fn until_input_ends(at_end: impl FnOnce() + Send + 'static) {
     });
 }
 
-pub(crate) fn connections(span: Duration) -> Vec<Watch> {
+pub(crate) fn connections(span: Duration, count: usize) -> Vec<Watch> {
+    let count = count.to_string();
     let mut server = role(&["serve-connections"]).spawn().expect("the server starts");
     let said = first_line(&mut server);
     let (address, fingerprint) = said.split_once(' ').expect("an address and a fingerprint");
-    let client = role(&["keep-connections", address, fingerprint]).spawn().expect("it starts");
+    let client =
+        role(&["keep-connections", address, fingerprint, &count]).spawn().expect("it starts");
     let served = Watching::start("connections, server", server.id());
     let kept = Watching::start("connections, client", client.id());
     sleep(span);
@@ -81,13 +82,38 @@ pub(crate) fn connections(span: Duration) -> Vec<Watch> {
     vec![served.did(done), kept]
 }
 
+/// All connections are of one host, and more than fit into the memory of the defaults.
+fn many() -> Options {
+    let mut options = Options::default();
+    options.configuration.connections_of_host = options.configuration.connections;
+    options.configuration.receive_memory = Bytes::new(320 << 20);
+    options
+}
+
+/// Says now and then what this process holds; at the end also what is left once free memory was
+/// given back.
+fn say_what_is_held() {
+    let begun = Instant::now();
+    spawn(move || {
+        loop {
+            sleep(Duration::from_secs(15));
+            eprintln!("listener, {:.0} s: {}", begun.elapsed().as_secs_f64(), holds());
+        }
+    });
+    until_input_ends(|| {
+        eprintln!("listener, at the end: {}", holds());
+        trim();
+        eprintln!("listener, trimmed: {}", holds());
+    });
+}
+
 /// Takes whatever comes, and reads it.
 pub(crate) fn serve_connections() {
     let identity = Identity::self_signed(&["localhost"]).expect("a certificate");
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = Listener::bind(at, &identity, token(), &Options::default()).expect("a socket");
+    let listener = Listener::bind(at, &identity, token(), &many()).expect("a socket");
     println!("{} {}", listener.local(), identity.fingerprint());
-    until_input_ends(|| {});
+    say_what_is_held();
     let mut connections: Vec<Connection> = Vec::new();
     loop {
         let until = Instant::now() + Duration::from_millis(100);
@@ -108,22 +134,22 @@ pub(crate) fn serve_connections() {
 }
 
 /// Keeps connections open, and replaces the oldest ones.
-pub(crate) fn keep_connections(address: &str, fingerprint: &str) {
+pub(crate) fn keep_connections(address: &str, fingerprint: &str, count: usize) {
     let remote: SocketAddr = address.parse().expect("an address");
     let trust = Trust::Fingerprint(fingerprint.parse().expect("a fingerprint"));
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let caller = Caller::bind(at, &Options::default()).expect("a socket");
     let counted = std::sync::Arc::new([const { std::sync::atomic::AtomicU64::new(0) }; 3]);
     let [opened, failed, open] = [0, 1, 2];
-    let count = counted.clone();
+    let shown = counted.clone();
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     until_input_ends(move || {
-        let [opened, failed, open] = [0, 1, 2].map(|at: usize| count[at].load(relaxed));
+        let [opened, failed, open] = [0, 1, 2].map(|at: usize| shown[at].load(relaxed));
         println!("{opened} opened, {failed} failed, {open} open at the end");
     });
     let mut connections = VecDeque::new();
     loop {
-        if connections.len() >= CONNECTIONS {
+        if connections.len() >= count {
             sleep(Duration::from_micros(1_000_000 / REPLACED_A_SECOND));
             connections.pop_front();
         }
@@ -131,7 +157,7 @@ pub(crate) fn keep_connections(address: &str, fingerprint: &str) {
             Ok(connection) => {
                 counted[opened].fetch_add(1, relaxed);
                 if let Ok(flow) = connection.open_flow(FlowConfig::default()) {
-                    let _ = flow.send(Bytes::from_static(&[7; 1_000]));
+                    let _ = flow.send(bytes::Bytes::from_static(&[7; 1_000]));
                     flow.finish();
                 }
                 connections.push_back(connection);

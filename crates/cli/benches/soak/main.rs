@@ -11,7 +11,7 @@
 //! of a straight line through the last three quarters of the time, so that filling caches at the
 //! start is no growth.
 //!
-//! Arguments: `--minutes N` (30), and names of the loads to run (all).
+//! Arguments: `--minutes N` (30), `--connections N` (4,000), and names of the loads to run (all).
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -32,15 +32,21 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve-connections"] => loads::serve_connections(),
-        ["keep-connections", address, fingerprint] => loads::keep_connections(address, fingerprint),
+        ["keep-connections", address, fingerprint, count] => {
+            loads::keep_connections(address, fingerprint, count.parse().expect("a number"));
+        }
         ["churn"] => loads::churn(),
         words => soak(words),
     }
 }
 
 fn soak(words: &[&str]) {
-    let minutes = words.iter().position(|word| *word == "--minutes");
-    let minutes = minutes.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(30.0);
+    let option = |name: &str| {
+        let place = words.iter().position(|word| *word == name)?;
+        words.get(place + 1)?.parse::<f64>().ok()
+    };
+    let minutes = option("--minutes").unwrap_or(30.0);
+    let count = option("--connections").map_or(loads::CONNECTIONS, |count| count as usize);
     let chosen: Vec<&str> = LOADS.into_iter().filter(|load| words.contains(load)).collect();
     let chosen = if chosen.is_empty() { LOADS.to_vec() } else { chosen };
     let span = Duration::from_secs_f64(minutes * 60.0);
@@ -48,7 +54,7 @@ fn soak(words: &[&str]) {
     let mut running: Vec<std::thread::JoinHandle<Vec<Watch>>> = Vec::new();
     for load in chosen {
         let work = move || match load {
-            "connections" => loads::connections(span),
+            "connections" => loads::connections(span, count),
             "churn" => loads::virtual_churn(span),
             "reservations" => loads::reservations(span),
             _ => loads::outages(span),

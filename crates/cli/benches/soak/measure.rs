@@ -106,3 +106,38 @@ impl Watch {
         )
     }
 }
+
+/// Bytes of the heap: allocated, and taken from the system; `None` where the C library does not
+/// count them.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "mallinfo2(3) is a function of C without arguments")]
+pub(crate) fn heap() -> Option<(f64, f64)> {
+    // SAFETY: it has no preconditions.
+    let all = unsafe { libc::mallinfo2() };
+    Some(((all.uordblks + all.hblkhd) as f64, (all.arena + all.hblkhd) as f64))
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn heap() -> Option<(f64, f64)> {
+    None
+}
+
+/// Gives free memory back to the system.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "malloc_trim(3) is a function of C")]
+pub(crate) fn trim() {
+    // SAFETY: it has no preconditions.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn trim() {}
+
+/// What this process holds, in megabytes: resident, allocated, taken from the system.
+pub(crate) fn holds() -> String {
+    let resident = look(std::process::id()).map_or(0.0, |(kilobytes, _)| kilobytes / 1e3);
+    let heap = heap().map(|(live, taken)| {
+        format!(", {:.1} allocated, {:.1} from the system", live / 1e6, taken / 1e6)
+    });
+    format!("{resident:.1} MB resident{}", heap.unwrap_or_default())
+}

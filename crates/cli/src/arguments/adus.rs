@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use ontempo_foundation::{Bytes, Duration};
 
-use super::deliver::{Control, OrderArgument};
+use super::deliver::{Control, Credentials, OrderArgument};
 
 #[derive(Debug, Args)]
 pub(crate) struct Adus {
@@ -16,12 +16,12 @@ pub(crate) enum AdusCommand {
     /// Send units of one size, and print when each was sent
     #[command(after_help = "\
 Example:
-  ontempo adus send host.example:4435 --count 500 --delivery out-of-order")]
+  ontempo adus send host.example:4435 --token-file token --count 500 --delivery out-of-order")]
     Send(AdusSend),
     /// Receive units, process each for some time, and print when it arrived and was processed
     #[command(after_help = "\
 Example:
-  ontempo adus receive --listen :4435 --processing '12 ms'")]
+  ontempo adus receive --listen :4435 --token-file token --processing '12 ms'")]
     Receive(AdusReceive),
 }
 
@@ -52,6 +52,8 @@ pub(crate) struct AdusSend {
     /// transport
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) ack_every: Option<u64>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
 }
 
 #[derive(Debug, Args)]
@@ -66,4 +68,9 @@ pub(crate) struct AdusReceive {
     /// default: chosen by the transport
     #[arg(long, value_name = "SIZE")]
     pub(crate) window: Option<Bytes>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
+    /// Admit any sender, without a token, at an address that others reach
+    #[arg(long, conflicts_with_all = ["token", "token_file"])]
+    pub(crate) anyone: bool,
 }

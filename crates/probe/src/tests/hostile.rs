@@ -4,92 +4,59 @@
 
 use super::*;
 
+use ontempo_testing::hostile::{Dice, seeds};
+
 /// Peers of each test, unless the environment says how many.
 const SEEDS: u64 = 300;
 
-fn seeds() -> u64 {
-    let asked = std::env::var("ONTEMPO_HOSTILE_SEEDS").ok();
-    asked.and_then(|asked| asked.parse().ok()).unwrap_or(SEEDS)
+fn totals(dice: &mut Dice, known: u64) -> Totals {
+    let next = dice.number(known);
+    Totals {
+        next,
+        received: dice.number(next).min(next),
+        bytes: dice.number(known),
+        late: dice.number(known),
+        duplicates: dice.number(known),
+        marked: dice.number(known),
+        span_ns: dice.number(known),
+        gap_deviation_ns: dice.number(known),
+        queueing_ns: dice.number(known),
+    }
 }
 
-/// What a peer draws from.
-struct Dice(RandomStream);
-
-impl Dice {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0.next_u64() % most
-    }
-
-    /// A number near a limit, near one that the other end knows, or any.
-    fn number(&mut self, known: u64) -> u64 {
-        match self.below(8) {
-            0 => self.below(3),
-            1 => u64::MAX - self.below(3),
-            2 => (1 << 63) + self.below(3) - 1,
-            3 => 1 << self.below(64),
-            4 => known,
-            5 => known.wrapping_add(self.below(9)).wrapping_sub(4),
-            6 => self.below(10_000),
-            _ => self.0.next_u64(),
-        }
-    }
-
-    fn totals(&mut self, known: u64) -> Totals {
-        let next = self.number(known);
-        Totals {
-            next,
-            received: self.number(next).min(next),
-            bytes: self.number(known),
-            late: self.number(known),
-            duplicates: self.number(known),
-            marked: self.number(known),
-            span_ns: self.number(known),
-            gap_deviation_ns: self.number(known),
-            queueing_ns: self.number(known),
-        }
-    }
-
-    /// A message of any kind, with the cookie that the other end last gave.
-    fn message(&mut self, known: u64, cookie: Cookie) -> Vec<u8> {
-        let session = if self.below(20) == 0 { self.number(known) } else { 77 };
-        let stamp = self.number(known);
-        let step = if self.below(2) == 0 { 1 } else { self.number(1) as u16 };
-        let payload = [7; 64];
-        let message = match self.below(11) {
-            0 => Message::Hello { stamp },
-            1 => Message::Challenge { stamp, cookie },
-            2 => Message::Start { stamp, cookie, proof: [0; 16] },
-            3 => Message::Accept { stamp },
-            // Rarely, because it ends a handshake.
-            4 if self.below(10) == 0 => Message::Refuse(Reason::Busy),
-            5 if self.below(10) == 0 => Message::End,
-            6 => Message::RequestReport { step, round: self.number(1) as u16 },
-            7 | 8 => Message::Data(Data {
-                step,
-                number: self.number(known),
-                base_rtt_us: self.number(0) as u32,
-                stamp,
-                payload: &payload[..self.below(65) as usize],
-            }),
-            _ => Message::Report(Report {
-                step,
-                round: self.number(1) as u16,
-                stamp,
-                held: self.number(known),
-                totals: self.totals(known),
-            }),
-        };
-        let mut bytes = written(session, &message);
-        match self.below(20) {
-            0 => bytes.truncate(self.below(bytes.len() as u64) as usize),
-            1 => {
-                let place = self.below(bytes.len() as u64) as usize;
-                bytes[place] ^= 1 << self.below(8);
-            }
-            _ => {}
-        }
-        bytes
-    }
+/// A message of any kind, with the cookie that the other end last gave.
+fn message(dice: &mut Dice, known: u64, cookie: Cookie) -> Vec<u8> {
+    let session = if dice.below(20) == 0 { dice.number(known) } else { 77 };
+    let stamp = dice.number(known);
+    let step = if dice.below(2) == 0 { 1 } else { dice.number(1) as u16 };
+    let payload = [7; 64];
+    let message = match dice.below(11) {
+        0 => Message::Hello { stamp },
+        1 => Message::Challenge { stamp, cookie },
+        2 => Message::Start { stamp, cookie, proof: [0; 16] },
+        3 => Message::Accept { stamp },
+        // Rarely, because it ends a handshake.
+        4 if dice.below(10) == 0 => Message::Refuse(Reason::Busy),
+        5 if dice.below(10) == 0 => Message::End,
+        6 => Message::RequestReport { step, round: dice.number(1) as u16 },
+        7 | 8 => Message::Data(Data {
+            step,
+            number: dice.number(known),
+            base_rtt_us: dice.number(0) as u32,
+            stamp,
+            payload: &payload[..dice.below(65) as usize],
+        }),
+        _ => Message::Report(Report {
+            step,
+            round: dice.number(1) as u16,
+            stamp,
+            held: dice.number(known),
+            totals: totals(dice, known),
+        }),
+    };
+    let mut bytes = written(session, &message);
+    dice.damage(&mut bytes);
+    bytes
 }
 
 /// The clock begins anywhere: an application may have run for years.
@@ -108,8 +75,8 @@ struct Account {
 
 #[test]
 fn no_sender_makes_a_receiver_panic_or_hold_more_than_its_share() {
-    for seed in 0..seeds() {
-        let mut dice = Dice(RandomStream::new(seed, "hostile senders"));
+    for seed in seeds(SEEDS) {
+        let mut dice = Dice::new(seed, "hostile senders");
         let (on_event, events) = channel();
         let options =
             ReceiverOptions { payloads: dice.below(2) == 0, ..ReceiverOptions::default() };
@@ -131,7 +98,7 @@ fn no_sender_makes_a_receiver_panic_or_hold_more_than_its_share() {
                     let stamp = now.as_nanos();
                     written(77, &Message::Start { stamp, cookie: account.cookie, proof })
                 }
-                _ => dice.message(now.as_nanos(), account.cookie),
+                _ => message(&mut dice, now.as_nanos(), account.cookie),
             };
             account.came += bytes.len();
             let received = match dice.below(10) {
@@ -227,7 +194,7 @@ impl Hostile {
         }
         while self.dice.below(100) < self.talks && self.answers.len() < 1_000 {
             let known = if self.dice.below(2) == 0 { self.sent } else { now.as_nanos() };
-            let bytes = self.dice.message(known, [5; 16]);
+            let bytes = message(&mut self.dice, known, [5; 16]);
             self.push(now, bytes);
         }
         if let Some(good) = good.filter(|_| self.dice.below(3) > 0) {
@@ -237,7 +204,7 @@ impl Hostile {
 
     fn push(&mut self, now: Time, bytes: Vec<u8>) {
         let at = now + Duration::from_nanos(self.dice.below(3) * self.dice.below(1 << 27));
-        let number = self.dice.0.next_u64();
+        let number = self.dice.any();
         self.answers.push(Reverse((at, number, bytes)));
     }
 }
@@ -282,8 +249,8 @@ fn run(seed: u64, probe: &mut Probe, peer: &mut Hostile, limit: Duration) -> Dur
 #[test]
 fn no_receiver_makes_a_probe_panic_go_on_for_ever_or_count_what_was_not_sent() {
     let (mut ended, mut failed) = (0_u64, 0_u64);
-    for seed in 0..seeds() {
-        let mut dice = Dice(RandomStream::new(seed, "hostile receiver"));
+    for seed in seeds(SEEDS) {
+        let mut dice = Dice::new(seed, "hostile receiver");
         let mut steps = Vec::new();
         for _ in 0..=dice.below(2) {
             let duration = Duration::from_millis(1 + dice.below(40));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration as Wall;
 
 use ontempo_transport::live::{Connection, Pending};
-use ontempo_transport::{Closed, Token};
+use ontempo_transport::{CloseReason, Closed, Token};
 use ontempo_udp::Clock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use super::flow::{LiveReceiveFlow, LiveSendFlow, config, seconds};
 use super::identity::Trust;
 use super::options::OptionsFields;
 use super::statistics::ConnectionStatistics;
-use super::{closed, failure};
+use super::{failure, over};
 
 /// A socket address from a numeric IP address and a port.
 pub(crate) fn address(host: &str, port: u16) -> PyResult<SocketAddr> {
@@ -83,11 +83,17 @@ impl LiveConnecting {
     }
 }
 
+enum State {
+    /// Until this side closes it.
+    Held(Arc<BackgroundDrop<Connection>>),
+    /// How it had ended, or was closed by this side.
+    Over(Closed),
+}
+
 /// A connection.
 #[pyclass(frozen, module = "ontempo._native")]
 pub(crate) struct LiveConnection {
-    /// `None` once this side has closed it.
-    connection: Mutex<Option<Arc<BackgroundDrop<Connection>>>>,
+    state: Mutex<State>,
     #[pyo3(get)]
     key: u64,
     #[pyo3(get)]
@@ -99,9 +105,9 @@ pub(crate) struct LiveConnection {
 
 impl LiveConnection {
     fn is_closed(&self) -> Option<Closed> {
-        match &*lock(&self.connection) {
-            Some(connection) => connection.is_closed(),
-            None => Some(Closed::by_this_side()),
+        match &*lock(&self.state) {
+            State::Held(connection) => connection.is_closed(),
+            State::Over(closed) => Some(closed.clone()),
         }
     }
 
@@ -113,12 +119,15 @@ impl LiveConnection {
             remote: parts(connection.remote()),
             local: parts(connection.local()),
             clock: connection.clock(),
-            connection: Mutex::new(Some(Arc::new(BackgroundDrop::new(connection)))),
+            state: Mutex::new(State::Held(Arc::new(BackgroundDrop::new(connection)))),
         }
     }
 
     fn get(&self) -> PyResult<Arc<BackgroundDrop<Connection>>> {
-        lock(&self.connection).clone().ok_or_else(closed)
+        match &*lock(&self.state) {
+            State::Held(connection) => Ok(Arc::clone(connection)),
+            State::Over(closed) => Err(over(closed)),
+        }
     }
 }
 
@@ -164,6 +173,16 @@ impl LiveConnection {
         self.is_closed().map(|closed| closed.reason.name())
     }
 
+    /// Its application error code; `None` while it is open, or if none was sent.
+    fn close_code(&self) -> Option<u64> {
+        self.is_closed().and_then(|closed| closed.reason.code())
+    }
+
+    /// The peer's own words.
+    fn said(&self) -> String {
+        self.is_closed().map(|closed| closed.said).unwrap_or_default()
+    }
+
     fn statistics(&self, waker: &Waker) -> PyResult<PendingResult> {
         let connection = self.get()?;
         let finish = |py: Python<'_>, all: Option<_>| {
@@ -172,11 +191,21 @@ impl LiveConnection {
         waker.spawn(move || connection.statistics(), finish)
     }
 
-    /// Closes it and sends the reason to the peer; the result follows once that is done.
-    fn close(&self, reason: String, waker: &Waker) -> PyResult<Option<PendingResult>> {
-        let Some(connection) = lock(&self.connection).take() else { return Ok(None) };
+    /// Closes it and sends sentence and application error code to the peer; the result follows
+    /// once that is done.
+    fn close(&self, reason: String, code: u64, waker: &Waker) -> PyResult<Option<PendingResult>> {
+        let code = CloseReason::of_code(code);
+        let mut state = lock(&self.state);
+        let State::Held(connection) = &*state else { return Ok(None) };
+        // The peer may have closed it before.
+        let closed = connection.is_closed();
+        let closed = closed.unwrap_or_else(|| Closed::found(code, Closed::by_this_side().sentence));
+        let State::Held(connection) = std::mem::replace(&mut *state, State::Over(closed)) else {
+            return Ok(None);
+        };
+        drop(state);
         let work = move || {
-            connection.close(&reason);
+            connection.close_with(code, &reason);
             // Returns after the thread has processed the closing.
             connection.statistics();
             // If nothing else uses the socket, this ends its thread.

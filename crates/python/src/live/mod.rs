@@ -11,8 +11,8 @@ mod listener;
 mod options;
 mod statistics;
 
+use ontempo_transport::Closed;
 use ontempo_transport::live::Error;
-use ontempo_transport::{CloseReason, Closed};
 use pyo3::PyErr;
 
 pub(crate) use bridge::{Notifier, PendingResult, Waker, lock};
@@ -33,14 +33,25 @@ pub(crate) mod errors {
     import_exception!(ontempo.live.errors, UnitError);
 }
 
+/// Name of the close reason, its application error code, and the peer's words.
+pub(crate) fn reasons(closed: Closed) -> (&'static str, Option<u64>, String) {
+    (closed.reason.name(), closed.reason.code(), closed.said)
+}
+
 /// The Python exception for an error.
 fn failure(error: Error) -> PyErr {
-    let (sentence, reason) = (error.to_string(), error.close_reason().map(CloseReason::name));
+    let sentence = error.to_string();
     match error {
         Error::Bind(_) => errors::BindError::new_err(sentence),
         Error::Identity(_) => errors::IdentityError::new_err(sentence),
-        Error::NotConnected { .. } => errors::NotConnectedError::new_err((sentence, reason)),
-        Error::Closed(_) => errors::ClosedError::new_err((sentence, reason)),
+        Error::NotConnected { closed, .. } => {
+            let (reason, code, said) = reasons(closed);
+            errors::NotConnectedError::new_err((sentence, reason, code, said))
+        }
+        Error::Closed(closed) => {
+            let (reason, code, said) = reasons(closed);
+            errors::ClosedError::new_err((sentence, reason, code, said))
+        }
         Error::Unit(_) => errors::UnitError::new_err(sentence),
         // The error type is non-exhaustive.
         _ => errors::EndpointError::new_err(sentence),

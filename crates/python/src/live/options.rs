@@ -25,6 +25,7 @@ pub(crate) struct OptionsFields {
     receive_bytes: u64,
     max_unit_bytes: u64,
     connections: usize,
+    connections_of_host: usize,
     half_open: usize,
     retry: bool,
     receive_memory: u64,
@@ -82,6 +83,7 @@ impl OptionsFields {
         all.limits.bytes = self.receive_bytes;
         all.limits.unit_bytes = self.max_unit_bytes;
         all.connections = self.connections;
+        all.connections_of_host = self.connections_of_host;
         all.half_open = self.half_open;
         all.retry = self.retry;
         all.receive_memory = Bytes::new(self.receive_memory);
@@ -111,6 +113,7 @@ impl OptionsFields {
             receive_bytes: all.limits.bytes,
             max_unit_bytes: all.limits.unit_bytes,
             connections: all.connections,
+            connections_of_host: all.connections_of_host,
             half_open: all.half_open,
             retry: all.retry,
             receive_memory: all.receive_memory.get(),

@@ -231,7 +231,7 @@ impl QosAcceptor {
                 Arrival::Connection(Py::new(py, QosChannel::new(socket, waker.notifier())?)?)
             }
             Accepted::Refused(remote, error) => {
-                let reason = super::close_reason(&error);
+                let reason = super::close_reason(&error).map(|closed| closed.reason.name());
                 Arrival::Refused((parts(remote), error.to_string(), reason))
             }
             // Never queued.

@@ -18,6 +18,8 @@ use ontempo_transport::{CloseReason, Closed, live};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 
+use crate::live::reasons;
+
 pub(crate) use connection::{QosChannel, qos_connect};
 pub(crate) use event::QosEvents;
 pub(crate) use listener::{QosAcceptor, qos_bind};
@@ -52,10 +54,15 @@ fn closed(error: &io::Error) -> Closed {
     Closed::found(reason, error.to_string())
 }
 
-/// The close reason of a failed set-up, if QUIC reported one.
-fn close_reason(error: &SetupError) -> Option<&'static str> {
+/// How a QUIC connection ended whose set-up failed, if one did.
+fn close_reason(error: &SetupError) -> Option<Closed> {
     let SetupError::Io(error) = error else { return None };
-    quic_error(error)?.close_reason().map(CloseReason::name)
+    match quic_error(error)? {
+        live::Error::NotConnected { closed, .. } | live::Error::Closed(closed) => {
+            Some(closed.clone())
+        }
+        _ => None,
+    }
 }
 
 /// The exception for a failed set-up.
@@ -68,6 +75,11 @@ fn failure(error: &SetupError) -> PyErr {
         SetupError::Io(error) if matches!(quic_error(error), Some(live::Error::Identity(_))) => {
             errors::IdentityError::new_err(sentence)
         }
-        _ => errors::NotConnectedError::new_err((sentence, close_reason(error))),
+        _ => match close_reason(error).map(reasons) {
+            Some((reason, code, said)) => {
+                errors::NotConnectedError::new_err((sentence, reason, code, said))
+            }
+            None => errors::NotConnectedError::new_err(sentence),
+        },
     }
 }

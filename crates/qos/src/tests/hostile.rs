@@ -250,3 +250,34 @@ fn connecting_over_udp_to_a_silent_peer_times_out() {
     assert_eq!(error.to_string(), "the other end did not answer the set-up in time");
     assert!(started.elapsed() < Wall::from_secs(2));
 }
+
+#[test]
+fn peers_that_never_close_hold_a_bounded_number_of_closed_connections() {
+    const PEERS: u64 = 600;
+    let listener = QosListener::bind("127.0.0.1:0", QosOptions::default()).unwrap();
+    let to = listener.local_address().unwrap();
+    let mut peers = Vec::new();
+    for session in 0..PEERS {
+        let mut peer = TcpStream::connect(to).unwrap();
+        peer.write_all(&hello(session)).unwrap();
+        // The program closes it at once, as a gateway does whose server is gone.
+        drop(listener.accept().unwrap());
+        peers.push(peer);
+    }
+    let lingering = crate::maintenance::lingering();
+    assert!(lingering <= 512, "{lingering} connections wait for peers that do not close");
+    // The oldest have ended.
+    let ended = peers[..80].iter().filter(|peer| {
+        let mut peer: &TcpStream = peer;
+        peer.set_read_timeout(Some(Wall::from_secs(5))).unwrap();
+        let mut room = vec![0; 4_096];
+        loop {
+            match peer.read(&mut room) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() == ErrorKind::ConnectionReset,
+            }
+        }
+    });
+    assert_eq!(ended.count(), 80);
+}

@@ -2,11 +2,14 @@
 
 mod agreement;
 mod dscp;
+mod gateway;
 mod hostile;
+mod memory;
 mod monitoring;
 mod peers;
 mod quic;
 mod relay;
+mod setups;
 mod transports;
 mod wire;
 

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use ontempo_foundation::{RandomStream, Time};
+use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::{Hysteresis, Parameter, agree};
+use ontempo_testing::hostile::{Dice, seeds};
 
 use super::*;
 use crate::incoming::Incoming;
@@ -17,52 +18,21 @@ use crate::wire::{Change, Header, Kind, MAX_MESSAGE_LEN, Pong, Refused, Status, 
 const SEEDS: u64 = 300;
 const MESSAGES: usize = 400;
 
-struct Peer(RandomStream);
-
-impl Peer {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0.next_u64() % most
-    }
-
-    /// A number near a limit, near one that the other end knows, or any.
-    fn number(&mut self, known: u64) -> u64 {
-        match self.below(7) {
-            0 => self.below(3),
-            1 => u64::MAX - self.below(3),
-            2 => (1 << 63) + self.below(3) - 1,
-            3 => 1 << self.below(64),
-            4 => known.wrapping_add(self.below(9)).wrapping_sub(4),
-            5 => self.below(10_000),
-            _ => self.0.next_u64(),
-        }
-    }
-
-    /// The body of a message of this length, of numbers as above.
-    fn body(&mut self, length: usize, known: u64) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while bytes.len() < length {
-            bytes.extend(self.number(known).to_be_bytes());
-        }
-        bytes.truncate(length);
-        bytes
-    }
-
-    /// A body that is often of the right length for its kind.
-    fn control(&mut self, known: u64) -> Vec<u8> {
-        let right = match self.below(4) {
-            0 => Status::default().to_bytes().len(),
-            1 => Pong { echo: 0, arrived: 0 }.to_bytes().len(),
-            2 => Change { number: 0, send: video() }.to_bytes().len(),
-            _ => Refused { reason: String::new() }.to_bytes().len(),
-        };
-        let length = if self.below(8) == 0 { self.below(400) as usize } else { right };
-        self.body(length, known)
-    }
+/// A body that is often of the right length for its kind.
+fn control(dice: &mut Dice, known: u64) -> Vec<u8> {
+    let right = match dice.below(4) {
+        0 => Status::default().to_bytes().len(),
+        1 => Pong { echo: 0, arrived: 0 }.to_bytes().len(),
+        2 => Change { number: 0, send: video() }.to_bytes().len(),
+        _ => Refused { reason: String::new() }.to_bytes().len(),
+    };
+    let length = if dice.once_in(8) { dice.below(400) as usize } else { right };
+    dice.bytes(length, known)
 }
 
 /// One connection of a hostile peer.
 fn play(seed: u64) {
-    let mut peer = Peer(RandomStream::new(seed, "peer"));
+    let mut peer = Dice::new(seed, "peer");
     let asked = if peer.below(2) == 0 { video() } else { Specification::default() };
     let mut now = Time::from_nanos(peer.below(1 << 50));
     let hello = [0; 4].map(|_: u64| peer.number(now.as_nanos()));
@@ -104,13 +74,13 @@ fn play(seed: u64) {
             }
             3 => {
                 let head: [u8; TCP_HEADER] =
-                    peer.body(TCP_HEADER, known).try_into().expect("its length");
+                    peer.bytes(TCP_HEADER, known).try_into().expect("its length");
                 if let Ok(header) = Header::of_tcp(&head, 1_280) {
                     assert!(header.length <= 1_280.max(crate::wire::MAX_CONTROL_LEN), "{seed}");
                 }
             }
             4 => {
-                let mut body = peer.control(known);
+                let mut body = control(&mut peer, known);
                 if let Ok(status) = Status::read(&body) {
                     incoming.on_status(now, &status, &mut violations);
                     let turned = outgoing.on_status(now, status.change, status.figures);
@@ -118,7 +88,7 @@ fn play(seed: u64) {
                 }
                 // Whatever is read is written alike.
                 body.clear();
-                body.extend(peer.control(known));
+                body.extend(control(&mut peer, known));
                 if let Ok(pong) = Pong::read(&body) {
                     let sample =
                         Sample::of_exchange(pong.echo, pong.arrived, peer.number(known), now);
@@ -128,7 +98,7 @@ fn play(seed: u64) {
                 }
             }
             5 => {
-                let body = peer.control(known);
+                let body = control(&mut peer, known);
                 if let Ok(Change { send, .. }) = Change::read(&body)
                     && let Ok(agreed) = agree(&send, &asked)
                 {
@@ -154,7 +124,5 @@ fn play(seed: u64) {
 
 #[test]
 fn whatever_a_peer_says_is_counted_within_bounds() {
-    let asked = std::env::var("ONTEMPO_HOSTILE_SEEDS").ok();
-    let seeds = asked.and_then(|asked| asked.parse().ok()).unwrap_or(SEEDS);
-    (0..seeds).for_each(play);
+    seeds(SEEDS).for_each(play);
 }

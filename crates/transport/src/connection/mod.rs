@@ -15,6 +15,8 @@ mod receive_flow;
 mod receiving;
 mod send_flow;
 mod sending;
+#[cfg(test)]
+mod share_tests;
 mod statistics;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -237,7 +237,7 @@ fn traces_have_a_budget_of_files_and_bytes_whose_end_is_told_once() {
     let qlog = Qlog::in_directory(&folder.0, hook).expect("a directory");
     qlog.left.files.store(3, Ordering::Relaxed);
     for _ in 0..10 {
-        qlog.trace(Time::ZERO, &"same", true);
+        qlog.trace(Time::ZERO, &"same", None);
     }
     let names: Vec<String> = files(&folder).into_keys().collect();
     assert_eq!(names, ["same_client-2.sqlog", "same_client-3.sqlog", "same_client.sqlog"]);
@@ -245,11 +245,38 @@ fn traces_have_a_budget_of_files_and_bytes_whose_end_is_told_once() {
 
     qlog.left.files.store(1, Ordering::Relaxed);
     qlog.left.bytes.store(5_000, Ordering::Relaxed);
-    let trace = qlog.trace(Time::ZERO, &"long", true);
+    let trace = qlog.trace(Time::ZERO, &"long", None);
     for second in 0..200 {
         trace.received(Time::ZERO + Duration::from_secs(second), &[second]);
     }
     drop(trace);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     assert!(files(&folder)["long_client.sqlog"] <= 5_000);
+}
+
+#[test]
+fn one_host_leaves_files_and_bytes_of_traces_to_others() {
+    let folder = Folder::new("shares");
+    let qlog = Qlog::in_directory(&folder.0, |_| {}).expect("a directory");
+    let [attacker, other] = [1, 2].map(|host| Origin::from([10, 0, 0, host]));
+    for number in 0..MAX_TRACES {
+        qlog.trace(Time::ZERO, &number, Some(attacker)).open();
+    }
+    assert_eq!(files(&folder).len(), MAX_TRACES / 4);
+    qlog.trace(Time::ZERO, &"good", Some(other)).open();
+    assert!(files(&folder).contains_key("good_server.sqlog"));
+
+    // What one connection and one host may write, and no more.
+    let counted = |origin: u8| {
+        let of_origin = qlog.left.file_of(Origin::from([10, 0, 1, origin])).expect("a file");
+        let share = Share { of_connection: MAX_TRACE_BYTES / PART_OF_CONNECTION, of_origin };
+        Counted { out: io::sink(), left: Arc::clone(&qlog.left), share: Some(share) }
+    };
+    let written = |out: &mut Counted<io::Sink>| {
+        let piece = vec![0; 1 << 20];
+        std::iter::from_fn(|| out.write(&piece).ok()).count() as u64 * (1 << 20)
+    };
+    let of_one: Vec<u64> = (0..4).map(|_| written(&mut counted(1))).collect();
+    assert_eq!(of_one, [128 << 20, 128 << 20, 0, 0]);
+    assert_eq!(written(&mut counted(2)), 128 << 20);
 }

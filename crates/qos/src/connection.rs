@@ -1,0 +1,116 @@
+//! A connection over a byte stream, whatever carries it.
+
+use std::io::{self, ErrorKind};
+use std::sync::Mutex;
+
+use super::Message;
+use super::channel::{Channel, Waiting};
+use super::core::{Control, Core, lock, try_lock};
+use super::tcp::{Reader, Writer, damaged, too_long};
+use super::wire::Header;
+
+#[derive(Debug)]
+pub(super) struct Connection<C> {
+    pub(super) core: Core,
+    pub(super) channel: C,
+    pub(super) writer: Mutex<Writer>,
+    pub(super) reader: Mutex<Reader>,
+}
+
+impl<C: Channel> Connection<C> {
+    /// A connection after its handshake.
+    pub(super) fn new(core: Core, channel: C) -> Self {
+        let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
+        Self { core, channel, writer, reader }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If it exceeds the agreed size, or the system's error.
+    #[inline]
+    pub(super) fn send_message(&self, data: &[u8]) -> io::Result<()> {
+        if data.len() > self.core.max_send_size {
+            return Err(too_long(data.len(), self.core.max_send_size, "what was agreed"));
+        }
+        lock(&self.writer).send(&self.channel, &self.core, data)
+    }
+
+    /// The next message; `None` if the peer has finished sending.
+    ///
+    /// # Errors
+    /// If it is longer than the buffer (it is lost), the peer violates the protocol, or the
+    /// system's error.
+    #[inline]
+    pub(super) fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let mut reader = lock(&self.reader);
+        loop {
+            if !self.open(&mut reader, Waiting::AsSet)? {
+                return Ok(None);
+            }
+            let (header, length) = reader.message(&self.channel, buffer)?;
+            // A stream delivers no duplicates and in order, unless the peer violates the protocol.
+            if let Some(arrival) = self.core.on_data(&header, length) {
+                let (sequence, delay) = (arrival.sequence, arrival.timing.delay);
+                return Ok(Some(Message { length, sequence, delay }));
+            }
+        }
+    }
+
+    /// Bytes of messages, as of a stream; 0 at its end.
+    ///
+    /// # Errors
+    /// If the peer violates the protocol, or the system's error.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut reader = lock(&self.reader);
+        while !buffer.is_empty() && self.open(&mut reader, Waiting::AsSet)? {
+            let (got, whole) = reader.bytes(&self.channel, buffer)?;
+            if let Some(header) = whole {
+                // The application gets the bytes, whatever is counted.
+                let _ = self.core.on_data(&header, header.length);
+            }
+            if got > 0 {
+                return Ok(got);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Handles the peer's control messages while the application does not read; true if more may
+    /// come.
+    pub(super) fn hear(&self) -> bool {
+        let Some(mut reader) = try_lock(&self.reader) else { return false };
+        if reader.has_opened() {
+            return false;
+        }
+        let opened = self.open(&mut reader, Waiting::Never);
+        opened.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Sends a control message, or skips it.
+    pub(super) fn send_control(&self, control: &Control) {
+        // Another thread writes a message, or waits to: the report is skipped.
+        let Some(mut writer) = try_lock(&self.writer) else { return };
+        writer.send_control(&self.channel, &self.core, control);
+    }
+
+    /// Advances to the application's next message; a protocol violation ends the connection.
+    #[inline]
+    fn open(&self, reader: &mut Reader, waiting: Waiting) -> io::Result<bool> {
+        let opened = reader
+            .open(&self.channel, &self.core, waiting, |header, body| self.on_control(header, body));
+        if let Err(error) = &opened
+            && error.kind() == ErrorKind::InvalidData
+        {
+            self.channel.hang_up();
+        }
+        opened
+    }
+
+    fn on_control(&self, header: &Header, body: &[u8]) -> io::Result<()> {
+        if let Some(answer) = self.core.on_control(header, body).map_err(damaged)? {
+            self.send_control(&answer);
+        }
+        Ok(())
+    }
+}

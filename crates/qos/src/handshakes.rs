@@ -1,0 +1,124 @@
+//! The handshakes of a listener over byte streams, whatever carries them.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use ontempo_foundation::Time;
+
+use super::channel::{Channel, Waiting};
+use super::setup::{SetupBytes, Verdict};
+use super::wire::{MAX_SETUP, Offer};
+
+/// Handshakes at a time; beyond, the oldest is dropped.
+pub(super) const MAX_PENDING: usize = 128;
+
+/// Connections in their handshake.
+#[derive(Debug)]
+pub(super) struct Handshakes<S> {
+    /// Oldest first.
+    pending: Vec<Pending<S>>,
+}
+
+/// A connection in its handshake.
+#[derive(Debug)]
+struct Pending<S> {
+    stream: S,
+    remote: SocketAddr,
+    bytes: SetupBytes,
+    until: Instant,
+}
+
+/// A handshake whose message is complete.
+#[derive(Debug)]
+pub(super) struct Complete<S> {
+    pub(super) stream: S,
+    pub(super) remote: SocketAddr,
+    pub(super) verdict: Verdict,
+}
+
+impl<S> Default for Handshakes<S> {
+    fn default() -> Self {
+        Self { pending: Vec::new() }
+    }
+}
+
+impl<S: Channel> Handshakes<S> {
+    /// Begins the handshake of a connection that was accepted; it is dropped after `until`.
+    pub(super) fn begin(&mut self, stream: S, remote: SocketAddr, until: Instant) {
+        if self.pending.len() == MAX_PENDING {
+            self.pending.remove(0);
+        }
+        self.pending.push(Pending { stream, remote, bytes: SetupBytes::default(), until });
+    }
+
+    /// Drops the oldest handshake; false if there is none.
+    pub(super) fn give_up_oldest(&mut self) -> bool {
+        let has_any = !self.pending.is_empty();
+        drop(self.pending.drain(..usize::from(has_any)));
+        has_any
+    }
+
+    /// The streams that more may come from.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &S> {
+        self.pending.iter().map(|one| &one.stream)
+    }
+
+    /// When the first handshake times out.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.pending.iter().map(|one| one.until).min()
+    }
+
+    /// Reads what has come: the oldest handshake that is complete. Those that have timed out, whose
+    /// peers are gone or speak another protocol, are dropped. `time` is that of arrival.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        time: impl Fn() -> Time,
+        own: &Offer,
+    ) -> Option<Complete<S>> {
+        let mut place = 0;
+        while let Some(one) = self.pending.get_mut(place) {
+            match one.progress(&time, own) {
+                None if now < one.until => place += 1,
+                None | Some(Verdict::Ignore) => drop(self.pending.remove(place)),
+                Some(verdict) => {
+                    let Pending { stream, remote, .. } = self.pending.remove(place);
+                    return Some(Complete { stream, remote, verdict });
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<S: Channel> Pending<S> {
+    /// Reads what has come; `None` if the message is not complete.
+    fn progress(&mut self, time: impl Fn() -> Time, own: &Offer) -> Option<Verdict> {
+        let mut room = [0; MAX_SETUP];
+        loop {
+            let missing = match self.bytes.missing() {
+                Ok(0) => break,
+                Ok(missing) => missing,
+                Err(error) => return Some(Verdict::on_error(own, error)),
+            };
+            match self.stream.receive(&mut room[..missing], Waiting::Never) {
+                Ok(0) => return Some(Verdict::Ignore),
+                Ok(got) => self.bytes.push(&room[..got]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(_) => return Some(Verdict::Ignore),
+            }
+        }
+        let message = self.bytes.read();
+        Some(message.map_or(Verdict::Ignore, |message| Verdict::on_message(time(), own, &message)))
+    }
+}
+
+#[cfg(test)]
+impl<S> Handshakes<S> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+}

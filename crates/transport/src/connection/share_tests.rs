@@ -1,0 +1,137 @@
+//! What peers that have the token leave to others.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use ontempo_foundation::{Bytes as Size, Duration, Rate};
+
+use super::hostile_tests::address;
+use crate::identity::{Identity, Trust};
+use crate::simulated::{Network, Path};
+use crate::{
+    CloseReason, Closed, Configuration, ConnectionId, Endpoint, Event, FlowConfig, Outgoing, Token,
+};
+
+const VICTIM: usize = 0;
+
+/// Memory that is counted for a connection, bytes.
+const CONNECTION: u64 = 48 << 10;
+
+/// A victim, and clients at addresses of their own, all with its token.
+struct Crowd {
+    network: Network,
+    identity: Identity,
+    /// How connections of clients ended: client and reason.
+    closed: Vec<(usize, Closed)>,
+    connected: Vec<usize>,
+}
+
+impl Crowd {
+    fn new(config: Configuration, clients: u8) -> Self {
+        let identity = Identity::self_signed(&["a"]).expect("made");
+        let mut victim = Endpoint::new(config, [1; 32]);
+        victim.listen(&identity, Token::default()).expect("usable");
+        let mut network = Network::new(1);
+        network.add(victim, address(100));
+        let path = Path::clean(Rate::from_bits_per_sec(100_000_000), Duration::from_millis(5));
+        for client in 1..=clients {
+            let config = Configuration { connections: 10_000, ..Configuration::default() };
+            let node = network.add(Endpoint::new(config, [1 + client; 32]), address(client));
+            network.join(node, VICTIM, &path, &path);
+        }
+        Self { network, identity, closed: Vec::new(), connected: Vec::new() }
+    }
+
+    fn connect(&mut self, client: usize) -> ConnectionId {
+        let now = self.network.now();
+        let trust = Trust::Fingerprint(self.identity.fingerprint());
+        let to: SocketAddr = address(100);
+        let begun = self.network.endpoint(client).connect(now, to, "a", &trust, Token::default());
+        self.network.flush(client);
+        begun.expect("it begins")
+    }
+
+    fn run(&mut self, clients: usize, span: Duration) {
+        let until = self.network.now() + span;
+        while self.network.step(until).is_some() {
+            while self.network.endpoint(VICTIM).poll_event().is_some() {}
+            for client in 1..=clients {
+                while let Some(event) = self.network.endpoint(client).poll_event() {
+                    match event {
+                        Event::Closed { closed, .. } => self.closed.push((client, closed)),
+                        Event::Connected { .. } => self.connected.push(client),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn connected(&self, client: usize) -> usize {
+        self.connected.iter().filter(|one| **one == client).count()
+    }
+}
+
+#[test]
+fn a_peer_with_the_token_leaves_places_of_connections_to_others() {
+    let config =
+        Configuration { connections: 40, connections_of_host: 10, ..Configuration::default() };
+    let mut crowd = Crowd::new(config, 2);
+    for _ in 0..60 {
+        crowd.connect(1);
+        crowd.run(2, Duration::from_millis(30));
+    }
+    assert_eq!(crowd.connected(1), 10);
+    assert!(crowd.closed.iter().all(|(_, closed)| closed.reason == CloseReason::Refused));
+    crowd.connect(2);
+    crowd.run(2, Duration::from_millis(300));
+    assert_eq!(crowd.connected(2), 1, "another host is served beside it");
+}
+
+#[test]
+fn a_place_of_a_host_is_free_again_when_its_connection_has_ended() {
+    let config =
+        Configuration { connections: 40, connections_of_host: 2, ..Configuration::default() };
+    let mut crowd = Crowd::new(config, 1);
+    for round in 1..=5 {
+        let connection = crowd.connect(1);
+        crowd.run(1, Duration::from_millis(300));
+        assert_eq!(crowd.connected(1), round);
+        let now = crowd.network.now();
+        crowd.network.endpoint(1).connection(connection).expect("open").close(now, "");
+        crowd.network.flush(1);
+        crowd.run(1, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn connections_that_hold_nothing_do_not_end_a_sender_as_overloaded() {
+    let config = Configuration {
+        receive_memory: Size::new(64 * CONNECTION),
+        connections_of_host: 16,
+        ..Configuration::default()
+    };
+    let mut crowd = Crowd::new(config, 5);
+    let good = crowd.connect(5);
+    crowd.run(5, Duration::from_millis(300));
+    for _ in 0..20 {
+        for villain in 1..=4 {
+            crowd.connect(villain);
+            crowd.run(5, Duration::from_millis(20));
+        }
+    }
+    assert!(crowd.network.endpoint(VICTIM).connections() > 40, "the attack runs");
+    let now = crowd.network.now();
+    let sender = crowd.network.endpoint(5).connection(good).expect("open");
+    let flow = sender.open_flow(FlowConfig::default()).expect("a flow");
+    for _ in 0..50 {
+        let unit = Outgoing { data: Bytes::from(vec![7; 10_000]), ..Outgoing::default() };
+        sender.send(now, flow, unit).expect("sent");
+    }
+    crowd.network.flush(5);
+    crowd.run(5, Duration::from_secs(3));
+    let of_good: Vec<_> = crowd.closed.iter().filter(|(client, _)| *client == 5).collect();
+    assert!(of_good.is_empty(), "{of_good:?}");
+    let held = crowd.network.endpoint(VICTIM).memory();
+    assert!(held > 41 * CONNECTION + 500_000, "{held} bytes: it waits for the program");
+}
