@@ -142,5 +142,21 @@ fn tshark_sees_the_sack_blocks_and_retransmissions_that_the_simulator_counted() 
         ])
         .succeeds();
     let trace = place.path("plain/reverse.pcapng");
-    assert_eq!(packets(&trace, "tcp.options.sack_le && ip.dst == 10.0.0.3"), 0);
+    // The first flow's source, as in an emulation.
+    assert!(packets(&trace, "ip.dst == 10.0.0.2") > 0);
+    assert_eq!(packets(&trace, "tcp.options.sack_le && ip.dst == 10.0.0.2"), 0);
+}
+
+#[test]
+fn a_trace_names_the_hosts() {
+    if !require_programs(&["tshark"]) {
+        return;
+    }
+    let place = Place::new("names", SCENARIO);
+    place.run(&["simulate", "s.toml", "--out", "out", "--trace", "bottleneck"]).succeeds();
+    let trace = place.path("out/bottleneck.pcapng");
+    let ends = ["-N", "n", "-T", "fields", "-e", "ip.src_host", "-e", "ip.dst_host"];
+    let shown = Command::new("tshark").arg("-r").arg(&trace).args(ends).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("video.1.source\tvideo.1.sink"), "{}", &shown[..200]);
 }

@@ -12,7 +12,6 @@ use ontempo_scenario::model::{FlowGroup, Scenario, TcpSpec, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Options;
-use crate::address::{End, Version};
 use crate::error::EmulationError;
 use crate::limits::{kernel_name, tcp_payload, udp_payload};
 use crate::namespace::{MIN_MTU, Namespaces, inside, number};
@@ -22,6 +21,7 @@ use crate::routers::Routed;
 use crate::routes::{ByAddress, ByLink, Routes};
 use crate::traffic::{Agent, Receiver, Spaced, Tcp, TcpSockets, Telling, Traffic, Udp, UdpSockets};
 use crate::watch::Watch;
+use ontempo_runtime::{End, Version};
 
 /// The destination port of flows.
 const PORT: u16 = 5000;

@@ -15,10 +15,10 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Control;
-use crate::address::{End, Version};
 use crate::clock::Clock;
 use crate::error::EmulationError;
 use crate::namespace::Namespaces;
+use ontempo_runtime::{End, Version};
 
 /// How often commands are polled.
 const LOOK_EVERY: StdDuration = StdDuration::from_millis(5);

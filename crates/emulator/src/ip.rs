@@ -1,7 +1,7 @@
 //! The fields of an IP packet that the network reads and writes: addresses, ECN, and the TCP
 //! sequence numbers.
 
-use crate::address::{End, V6_PREFIX};
+use ontempo_runtime::{End, V6_PREFIX};
 
 /// ECN of RFC 3168, section 5: the two bits, and the one that a router sets.
 const ECN: u8 = 0b11;

@@ -9,7 +9,6 @@
 //!
 //! Requires root, Linux, and the program `ip` of iproute2.
 
-mod address;
 mod assemble;
 mod clock;
 mod commands;
@@ -37,11 +36,11 @@ mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use address::Version;
 pub use commands::Log;
 pub use error::EmulationError;
 pub use lateness::Lateness;
 pub use limits::check;
+pub use ontempo_runtime::Version;
 pub use report::ForwardingReport;
 pub use results::Results;
 pub use run::Emulation;

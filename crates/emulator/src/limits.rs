@@ -7,10 +7,10 @@ use ontempo_scenario::model::{
     Application, Congestion, FlowGroup, Routers, Scenario, TcpSpec, Topology, Transport,
 };
 
-use crate::address::Version;
 use crate::error::EmulationError;
 use crate::routers::Routed;
 use crate::traffic::STAMP;
+use ontempo_runtime::Version;
 
 /// Maximum number of flows in a run: most have their own hosts.
 const MAX_FLOWS: u64 = 1_000;

@@ -13,13 +13,13 @@ use ontempo_scenario::model::{Scenario, TcpSpec, Transport};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::address::End;
 use crate::assemble::largest_packet;
 use crate::error::EmulationError;
 use crate::routers::Routed;
 use crate::routes::{Host, hosts};
 use crate::run_lock::RunLock;
 use crate::{Options, iproute, sys};
+use ontempo_runtime::End;
 
 /// Minimum MTU of an interface: IPv6's 1280 (RFC 8200, section 5) and Ethernet's 1500.
 pub(crate) const MIN_MTU: Bytes = Bytes::new(1500);

@@ -12,8 +12,8 @@ use ontempo_foundation::{Bytes, Packets, Rate};
 use ontempo_scenario::model::{QueueLimit, QueueSpec, Unreserved};
 use ontempo_scenario::{LaidLink, Layout};
 
-use crate::address::End;
 use crate::routes::{Graph, Host, hosts};
+use ontempo_runtime::End;
 
 /// Longest name of an interface (`IFNAMSIZ` of Linux, without the terminating zero).
 const MAX_NAME_LEN: usize = 15;

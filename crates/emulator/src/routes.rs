@@ -6,8 +6,8 @@ use ontempo_foundation::Duration;
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Delay;
 
-use crate::address::End;
 use crate::ip::Ends;
+use ontempo_runtime::End;
 
 /// A sequence of links, and the interface after the last.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 //!
 //! Nothing here reads a clock or sends a packet.
 
+mod address;
 mod applications;
 mod elements;
 mod folder;
@@ -20,6 +21,7 @@ mod sources;
 mod spacing;
 mod tables;
 
+pub use address::{End, V6_PREFIX, Version};
 pub use applications::{Message, Source};
 pub use elements::{Element, ElementError, link};
 pub use folder::{MANIFEST, RunFolder};

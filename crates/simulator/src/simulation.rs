@@ -105,7 +105,9 @@ impl Simulation {
         let mut links = self.run.names.links.iter();
         let place = links.position(|named| *named.name == *link);
         let place = place.ok_or_else(|| SetupError::UnknownLink(link.to_owned()))?;
-        let (tap, trace) = Tap::new(link, self.ends.clone(), self.run.end, Box::new(out));
+        let names = trace::names_of_hosts(&self.run.names);
+        let shown = (self.ends.clone(), names.as_slice());
+        let (tap, trace) = Tap::new(link, shown, self.run.end, Box::new(out));
         self.run.fabric.set_tap(place, tap);
         self.traced.push(place);
         Ok(trace)

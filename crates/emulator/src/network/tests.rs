@@ -6,10 +6,10 @@ use ontempo_runtime::link;
 use ontempo_scenario::Layout;
 
 use super::{Delivery, Network, Spans};
-use crate::address::End;
 use crate::ip::is_ecn_capable;
 use crate::routes::{ByAddress, Routes};
 use crate::watch::Watch;
+use ontempo_runtime::End;
 
 /// 8 Mbit/s: a byte takes a microsecond. Two flows share the link from a to b.
 const SCENARIO: &str = r#"

@@ -1,6 +1,7 @@
 //! The headers of a modelled packet in a trace: IPv4 with TCP or UDP.
 
 use ontempo_mechanisms::recovery::SackBlock;
+use ontempo_runtime::End;
 
 use crate::packet::{MAX_BLOCKS, Packet};
 
@@ -38,8 +39,8 @@ pub(crate) enum Protocol {
     Udp,
 }
 
-/// A flow as a trace shows it. A host's address is 10.0.0.1 plus its index among the nodes; a
-/// flow's ports are its number, counted from 49152, so that no two flows share both.
+/// A flow as a trace shows it: its ends have the addresses that they have in an emulation; its ports
+/// are its number, counted from 49152, so that no two flows share both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     source: [u8; 4],
@@ -50,21 +51,15 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// `source` and `sink` are the nodes' indices.
-    pub(crate) fn new(flow: u32, (source, sink): (usize, usize), protocol: Protocol) -> Self {
+    pub(crate) fn new(flow: u32, protocol: Protocol) -> Self {
         Self {
-            source: address(source),
-            sink: address(sink),
+            source: End::source(flow as usize).v4().octets(),
+            sink: End::sink(flow as usize).v4().octets(),
             source_port: port(flow % PORTS),
             sink_port: port(flow / PORTS),
             protocol,
         }
     }
-}
-
-fn address(node: usize) -> [u8; 4] {
-    let [_, high, middle, low] = ((node + 1) as u32).to_be_bytes();
-    [10, high, middle, low]
 }
 
 fn port(number: u32) -> u16 {
@@ -223,7 +218,7 @@ mod tests {
     const TCP: Protocol = Protocol::Tcp { packet_size: 1000, sack: true };
 
     fn ends(protocol: Protocol) -> Ends {
-        Ends::new(PORTS + 3, (0, 0x0001_02ff), protocol)
+        Ends::new(PORTS + 3, protocol)
     }
 
     fn ack(number: u64, blocks: &[(u64, u64)]) -> Packet {
@@ -240,9 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn addresses_follow_nodes_and_ports_follow_flows() {
+    fn addresses_are_those_of_an_emulation_and_ports_follow_flows() {
         let ends = ends(TCP);
-        assert_eq!((ends.source, ends.sink), ([10, 0, 0, 1], [10, 1, 3, 0]));
+        // Two a flow, from 10.0.0.2 on.
+        assert_eq!((ends.source, ends.sink), ([10, 0, 128, 8], [10, 0, 128, 9]));
         assert_eq!((ends.source_port, ends.sink_port), (49_155, 49_153));
     }
 

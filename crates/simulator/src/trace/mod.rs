@@ -11,6 +11,9 @@
 //!   which its 40 bytes of headers leave no room.
 //! - A packet that is lost on the wire, after the queue, has left and is in the trace.
 //!
+//! Names of the hosts are in the file (a name resolution block); `GROUP.INDEX.source` and
+//! `GROUP.INDEX.sink` have the addresses that they have in an emulation.
+//!
 //! A trace covers the whole run, while the table `links` covers the measured span.
 
 mod frame;
@@ -19,23 +22,21 @@ mod pcapng;
 pub(crate) use frame::{Ends, Protocol};
 
 use std::io::{self, BufWriter, Write};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ontempo_foundation::Time;
+use ontempo_runtime::End;
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{RecoveryKind, Scenario, Transport};
 
+use crate::names::{NamedFlow, Names};
 use crate::packet::Packet;
 use frame::{Frame, MAX_HEADERS};
 
 /// Addresses and ports of each flow in traces.
 pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]> {
-    let node = |link: Option<&usize>, end: fn(&ontempo_scenario::LaidLink) -> usize| {
-        link.map_or(0, |link| end(&layout.links[*link]))
-    };
     let flows = layout.flows.iter().enumerate().map(|(number, flow)| {
-        let source = node(flow.forward.first(), |link| link.from);
-        let sink = node(flow.forward.last(), |link| link.to);
         let group = scenario.flows.get(&layout.groups[flow.group]);
         let protocol = match group.map(|group| &group.transport) {
             Some(Transport::Tcp(tcp)) => Protocol::Tcp {
@@ -44,9 +45,19 @@ pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]>
             },
             _ => Protocol::Udp,
         };
-        Ends::new(number as u32, (source, sink), protocol)
+        Ends::new(number as u32, protocol)
     });
     flows.collect()
+}
+
+/// The hosts' names by address.
+pub(crate) fn names_of_hosts(names: &Names) -> Vec<(Ipv4Addr, String)> {
+    let both = |(number, flow): (usize, &NamedFlow)| {
+        let name = format!("{}.{}", names.group_of(number), flow.index);
+        let (source, sink) = (End::source(number).v4(), End::sink(number).v4());
+        [(source, format!("{name}.source")), (sink, format!("{name}.sink"))]
+    };
+    names.flows.iter().enumerate().flat_map(both).collect()
 }
 
 /// A trace in progress, to be finished after the run.
@@ -87,12 +98,13 @@ impl Tap {
     /// Begins a trace of the link `name` in `out`.
     pub(crate) fn new(
         name: &str,
-        ends: Arc<[Ends]>,
+        (ends, names): (Arc<[Ends]>, &[(Ipv4Addr, String)]),
         until: Time,
         out: Box<dyn Write + Send>,
     ) -> (Self, Trace) {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        let error = pcapng::begin(&mut out, name, MAX_HEADERS as u32).err();
+        let begun = pcapng::begin(&mut out, name, MAX_HEADERS as u32);
+        let error = begun.and_then(|()| pcapng::names(&mut out, names)).err();
         let state = Arc::new(Mutex::new(State { out, frames: 0, error }));
         (Self { state: state.clone(), ends, until }, Trace(state))
     }

@@ -2,11 +2,13 @@
 //! one section, one interface, then one block per packet.
 
 use std::io::{self, Write};
+use std::net::Ipv4Addr;
 
 use ontempo_foundation::Time;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
+const NAME_RESOLUTION: u32 = 4;
 const ENHANCED_PACKET: u32 = 6;
 /// Marks the byte order.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
@@ -14,6 +16,10 @@ const VERSION: (u16, u16) = (1, 0);
 const LENGTH_UNKNOWN: u64 = u64::MAX;
 /// Packets begin with their IP header.
 const LINKTYPE_RAW: u16 = 101;
+
+/// Records of a name resolution block.
+const RECORD_END: u16 = 0;
+const RECORD_IPV4: u16 = 1;
 
 const OPTION_END: u16 = 0;
 const OPTION_APPLICATION: u16 = 4;
@@ -42,6 +48,17 @@ pub(super) fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> 
     option(&mut description, OPTION_TIME_RESOLUTION, &[NANOSECONDS]);
     option(&mut description, OPTION_END, &[]);
     block(out, INTERFACE_DESCRIPTION, &description)
+}
+
+/// Writes the names of addresses, which readers show in their place.
+pub(super) fn names(out: &mut impl Write, names: &[(Ipv4Addr, String)]) -> io::Result<()> {
+    let mut records = Vec::new();
+    for (address, name) in names {
+        let value = [address.octets().as_slice(), name.as_bytes(), &[0]].concat();
+        option(&mut records, RECORD_IPV4, &value);
+    }
+    option(&mut records, RECORD_END, &[]);
+    block(out, NAME_RESOLUTION, &records)
 }
 
 /// Writes one packet of `length` bytes, `captured` of which are recorded.

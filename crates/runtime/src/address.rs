@@ -1,10 +1,11 @@
 //! Addresses: each end of each flow has its own, in both IP versions, so that a packet's two
-//! addresses identify its flow.
+//! addresses identify its flow. The packets of an emulation and the trace files of a simulation have
+//! the same.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The /64 of all addresses: a unique local one (RFC 4193).
-pub(crate) const V6_PREFIX: [u8; 8] = [0xfd, 0x6f, 0x6e, 0x74, 0x65, 0x6d, 0x70, 0x6f];
+pub const V6_PREFIX: [u8; 8] = [0xfd, 0x6f, 0x6e, 0x74, 0x65, 0x6d, 0x70, 0x6f];
 
 /// The /8 of all addresses.
 const V4_PREFIX: u32 = 10 << 24;
@@ -17,52 +18,56 @@ const FIRST_OF_ROUTERS: u32 = 1 << 16;
 
 /// What has an address: where a flow begins or ends, or a router's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct End(u32);
+pub struct End(u32);
 
 impl End {
     /// Where flow `flow` begins.
-    pub(crate) fn source(flow: usize) -> Self {
+    pub fn source(flow: usize) -> Self {
         Self(flow as u32 * 2 + FIRST)
     }
 
     /// Where flow `flow` ends.
-    pub(crate) fn sink(flow: usize) -> Self {
+    pub fn sink(flow: usize) -> Self {
         Self(Self::source(flow).0 + 1)
     }
 
     /// A router's interface to link `link`.
-    pub(crate) fn router(link: usize) -> Self {
+    pub fn router(link: usize) -> Self {
         Self(FIRST_OF_ROUTERS + link as u32)
     }
 
     /// The end with this address number; `None` if there is none.
-    pub(crate) fn of_number(number: u32) -> Option<Self> {
+    pub fn of_number(number: u32) -> Option<Self> {
         (FIRST..1 << 24).contains(&number).then_some(Self(number))
     }
 
-    pub(crate) fn of_v4(address: u32) -> Option<Self> {
+    /// The end with this IPv4 address; `None` if there is none.
+    pub fn of_v4(address: u32) -> Option<Self> {
         if address & 0xff00_0000 == V4_PREFIX { Self::of_number(address & 0xff_ffff) } else { None }
     }
 
     /// The flow; beyond all flows for a router's interface.
-    pub(crate) fn flow(self) -> usize {
+    pub fn flow(self) -> usize {
         ((self.0 - FIRST) / 2) as usize
     }
 
     /// The other end of the flow.
-    pub(crate) fn peer(self) -> Self {
+    pub fn peer(self) -> Self {
         if self.is_sink() { Self(self.0 - 1) } else { Self(self.0 + 1) }
     }
 
-    pub(crate) fn is_sink(self) -> bool {
+    /// Whether a flow ends there; without meaning for a router's interface.
+    pub fn is_sink(self) -> bool {
         self.0 % 2 == 1
     }
 
-    pub(crate) fn v4(self) -> Ipv4Addr {
+    /// Its IPv4 address.
+    pub fn v4(self) -> Ipv4Addr {
         Ipv4Addr::from(V4_PREFIX | self.0)
     }
 
-    pub(crate) fn v6(self) -> Ipv6Addr {
+    /// Its IPv6 address.
+    pub fn v6(self) -> Ipv6Addr {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&V6_PREFIX);
         octets[12..].copy_from_slice(&self.0.to_be_bytes());
@@ -70,7 +75,7 @@ impl End {
     }
 
     /// The address in the version that the run's flows use.
-    pub(crate) fn ip(self, version: Version) -> IpAddr {
+    pub fn ip(self, version: Version) -> IpAddr {
         match version {
             Version::V4 => self.v4().into(),
             Version::V6 => self.v6().into(),
@@ -90,7 +95,7 @@ pub enum Version {
 
 impl Version {
     /// Bytes of a header without options.
-    pub(crate) fn header(self) -> u64 {
+    pub fn header(self) -> u64 {
         match self {
             Self::V4 => 20,
             Self::V6 => 40,
