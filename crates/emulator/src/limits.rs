@@ -1,10 +1,10 @@
 //! Limits of emulation, and the kernel's names for its congestion controls.
 
 use ontempo_foundation::Bytes;
-use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, World};
+use ontempo_mechanisms::congestion::{CongestionName, UnknownCongestion, Value, World};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{
-    Application, Congestion, FlowGroup, Routers, Scenario, TcpSpec, Topology, Transport,
+    Application, Congestion, FlowGroup, Routers, Scenario, TcpProfile, TcpSpec, Topology, Transport,
 };
 
 use crate::error::EmulationError;
@@ -49,7 +49,16 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     let name = known.name();
     let kernel =
         name.kernel().ok_or_else(|| UnknownCongestion::not_in(World::Kernel, name).to_string())?;
-    let changed: Vec<_> = known.changed().into_iter().map(|(parameter, _)| parameter).collect();
+    // What the profile of Linux sets is what the kernel does.
+    let of_kernel = TcpProfile::Linux.congestion_parameters(name.name());
+    let is_kernels = |parameter: &str, value: &Value| {
+        of_kernel.iter().any(|(name, expected)| *name == parameter && expected.is(value))
+    };
+    let changed = known.changed().into_iter();
+    let changed: Vec<_> = changed
+        .filter(|(parameter, value)| !is_kernels(parameter, value))
+        .map(|(parameter, _)| parameter)
+        .collect();
     if changed.is_empty() {
         return Ok(kernel);
     }

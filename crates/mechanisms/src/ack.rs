@@ -58,6 +58,8 @@ impl AckPolicy {
 pub struct DelayedAck {
     every: u64,
     timeout: Duration,
+    /// How many more segments are acknowledged each at once.
+    quick: u64,
     /// Segments held.
     held: u64,
     /// When the first held segment must be acknowledged; meaningless if none is held.
@@ -76,7 +78,13 @@ impl DelayedAck {
     /// every segment, and at most [`MAX_HOLD`].
     pub fn new(every: Packets, timeout: Duration) -> Self {
         let every = every.get().max(1);
-        Self { every, timeout: timeout.min(MAX_HOLD), held: 0, deadline: Time::ZERO }
+        Self { every, timeout: timeout.min(MAX_HOLD), quick: 0, held: 0, deadline: Time::ZERO }
+    }
+
+    /// Acknowledges each of the first `packets` segments at once, so that delayed ACKs do not slow
+    /// the sender's slow start (Linux, `tcp_enter_quickack_mode`: 16).
+    pub fn with_quick(self, packets: Packets) -> Self {
+        Self { quick: packets.get(), ..self }
     }
 
     /// See [`AckPolicy::on_segment`].
@@ -85,7 +93,9 @@ impl DelayedAck {
             self.deadline = now + self.timeout;
         }
         self.held += 1;
-        if !in_order || self.held >= self.every {
+        let is_quick = self.quick > 0;
+        self.quick = self.quick.saturating_sub(1);
+        if !in_order || is_quick || self.held >= self.every {
             self.held = 0;
             return AckDecision::SendNow;
         }
@@ -265,6 +275,12 @@ mod tests {
     fn delayed_acknowledges_every_second_segment() {
         let mut policy = AckPolicy::Delayed(DelayedAck::default());
         assert_eq!(runs(&mut policy, 6), [2, 2, 2]);
+    }
+
+    #[test]
+    fn the_first_segments_can_be_acknowledged_each_at_once() {
+        let delayed = DelayedAck::default().with_quick(Packets::new(3));
+        assert_eq!(runs(&mut AckPolicy::Delayed(delayed), 7), [1, 1, 1, 2, 2]);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Round-trip time: the retransmission timeout (RFC 6298) and the delay that a packet train
 //! causes to itself (thesis, ch. V).
 
+mod linux;
+
 use ontempo_foundation::{Duration, Time};
+
+pub use linux::LinuxVariation;
 
 /// The clock with which round-trip times are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,12 @@ impl Default for RtoParameters {
 }
 
 impl RtoParameters {
+    /// Linux: the initial timeout of RFC 6298 and at most 120 s (`TCP_RTO_MAX`); the variation's
+    /// term is [`LinuxVariation`]'s.
+    pub fn linux() -> Self {
+        Self { maximum: Duration::from_secs(120), ..Self::default() }
+    }
+
     /// ns-2 2.35's `Agent/TCP`: `rtxcur_init_` 3 s, `minrto_` 200 ms, `maxrto_` 60 s,
     /// `tcpTick_` 10 ms.
     pub fn ns2() -> Self {
@@ -111,6 +121,14 @@ impl RttEstimator {
     /// The retransmission timeout, back-off included.
     pub fn rto(&self) -> Duration {
         let base = self.base_rto().max(self.parameters.minimum);
+        let factor = 1u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
+        (base * factor).min(self.parameters.maximum)
+    }
+
+    /// The retransmission timeout with another term of variation than 4 RTTVAR, back-off included:
+    /// `SRTT + variation`. The minimum is the term's own.
+    pub fn rto_with(&self, variation: Duration) -> Duration {
+        let base = self.srtt().map_or(self.parameters.initial, |srtt| srtt + variation);
         let factor = 1u64.checked_shl(self.doublings).unwrap_or(u64::MAX);
         (base * factor).min(self.parameters.maximum)
     }

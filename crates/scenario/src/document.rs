@@ -116,6 +116,25 @@ impl Node {
         }
     }
 
+    /// The tree of a JSON value, written nowhere.
+    pub(crate) fn of_json(json: &serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        let value = match json {
+            Json::Null => Value::Text(String::new()),
+            Json::Bool(flag) => Value::Flag(*flag),
+            Json::Number(number) => match number.as_i128() {
+                Some(whole) => Value::Whole(whole),
+                None => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Value::Text(text.clone()),
+            Json::Array(items) => Value::List(items.iter().map(Self::of_json).collect()),
+            Json::Object(fields) => Value::Table(
+                fields.iter().map(|(name, json)| (name.clone(), Self::of_json(json))).collect(),
+            ),
+        };
+        Self { value, origin: Origin::Override(Arc::from("")) }
+    }
+
     /// The tree without its origins. Numbers that JSON lacks become null; the check against
     /// the shapes has refused them before.
     pub(crate) fn to_json(&self) -> serde_json::Value {

@@ -28,6 +28,7 @@ mod network;
 mod overrides;
 mod parse;
 mod path;
+mod profile;
 mod schema;
 mod shape;
 pub mod tables;

@@ -10,6 +10,7 @@ use crate::error::{Problem, ScenarioError};
 use crate::model::Scenario;
 use crate::overrides::Overrides;
 use crate::path::FieldPath;
+use crate::profile;
 
 /// The largest file; the list of a loss trace is the longest thing that one holds.
 const MAX_FILE: u64 = 4 << 20;
@@ -57,6 +58,7 @@ fn finish(mut document: Node, overrides: &Overrides) -> Result<Scenario, Scenari
     let mut problems = check(&document);
     problems.sort_by_key(Problem::place);
     ScenarioError::unless_empty(problems)?;
+    profile::fill(&mut document);
     let scenario: Scenario =
         serde_path_to_error::deserialize(document.to_json()).map_err(|error| {
             problem(&document, &FieldPath::of_serde(error.path()), error.inner().to_string())

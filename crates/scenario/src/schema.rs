@@ -7,6 +7,7 @@ use ontempo_foundation::Quantity;
 use serde_json::Value as Json;
 
 use crate::model::Scenario;
+use crate::profile;
 use crate::shape::{Field, Shape, Shapes};
 
 /// The JSON Schema (2020-12) of a scenario file, from the model's types.
@@ -54,6 +55,9 @@ pub fn reference() -> String {
     for name in in_reading_order(shapes, &named) {
         if let Some((shape, doc)) = named.get(name) {
             section(&mut page, &heading(name), shape, doc, shapes);
+            if name == "TcpProfile" {
+                profile::reference(&mut page, toml_of);
+            }
         }
     }
     page

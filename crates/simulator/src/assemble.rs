@@ -17,11 +17,13 @@ use ontempo_mechanisms::rtt::{RtoParameters, RttEstimator, Sampling};
 use ontempo_runtime::{Distance, Pace, Prompts, link, messages, prompts, source};
 use ontempo_scenario::model::{
     AckKind, AduSpec, Application, Congestion, DeliveryKind, FlowGroup, RecoveryKind,
-    RetransmissionKind, Scenario, TcpSpec, Transport, WindowCounts,
+    RetransmissionKind, RtoKind, Scenario, TcpSpec, Transport, WindowCounts,
 };
 use ontempo_scenario::{LaidFlow, Layout};
 
-use crate::agents::{Adu, Agent, Consumer, Receiver, SenderSettings, Spaced, Tcp, Udp};
+use crate::agents::{
+    Adu, Agent, Consumer, ExtensionSettings, Extensions, Receiver, SenderSettings, Spaced, Tcp, Udp,
+};
 use crate::errors::SetupError;
 use crate::fabric::Fabric;
 use crate::hosts::Hosts;
@@ -139,6 +141,7 @@ fn agent(
                 LossRecovery::new(recovery_style(tcp.recovery), tcp.limited_transmit),
                 controller(tcp, name, stream("congestion"))?,
                 RttEstimator::new(rto_parameters(tcp)),
+                Extensions::new(extension_settings(tcp)),
             );
             Agent::Tcp(Tcp::new(
                 (number, route, back),
@@ -233,10 +236,26 @@ fn recovery_style(kind: RecoveryKind) -> RecoveryStyle {
         RecoveryKind::Reno => RecoveryStyle::Reno,
         RecoveryKind::NewReno => RecoveryStyle::NewReno,
         RecoveryKind::Sack => RecoveryStyle::Sack,
+        RecoveryKind::Rack => RecoveryStyle::Rack,
+    }
+}
+
+fn extension_settings(tcp: &TcpSpec) -> ExtensionSettings {
+    ExtensionSettings {
+        handshake: tcp.handshake,
+        variation: (tcp.rto == RtoKind::Linux).then_some(tcp.min_rto),
+        proportional: tcp.proportional_rate_reduction,
+        validates_usage: !tcp.grow_when_application_limited,
+        decays: tcp.idle_decay,
+        by_time: tcp.recovery == RecoveryKind::Rack,
+        probes: tcp.tail_loss_probe.then_some(tcp.min_rto),
     }
 }
 
 fn rto_parameters(tcp: &TcpSpec) -> RtoParameters {
+    if tcp.rto == RtoKind::Linux {
+        return RtoParameters { minimum: tcp.min_rto, ..RtoParameters::linux() };
+    }
     if tcp.clock == Duration::ZERO {
         return RtoParameters { minimum: tcp.min_rto, ..RtoParameters::default() };
     }
@@ -251,8 +270,9 @@ fn rto_parameters(tcp: &TcpSpec) -> RtoParameters {
 fn ack_policy(kind: AckKind) -> AckPolicy {
     match kind {
         AckKind::Immediate {} => AckPolicy::Immediate,
-        AckKind::Delayed { timeout } => {
-            AckPolicy::Delayed(DelayedAck::new(ontempo_foundation::Packets::new(2), timeout))
+        AckKind::Delayed { timeout, quick } => {
+            let delayed = DelayedAck::new(ontempo_foundation::Packets::new(2), timeout);
+            AckPolicy::Delayed(delayed.with_quick(quick))
         }
         AckKind::Adaptive { most } => {
             AckPolicy::Adaptive(Box::new(AdaptiveAck::new(AdaptiveAckParameters {

@@ -24,6 +24,8 @@ pub(crate) enum Event {
     Prompt(u32),
     /// A flow's retransmission timer.
     Retransmit(u32),
+    /// A flow's reordering timer, or that of its tail loss probe.
+    Probe(u32),
     /// A flow's delayed acknowledgement, or its receiver's next report.
     Acknowledge(u32),
     /// The transmitter of this scheduled link can send a packet.

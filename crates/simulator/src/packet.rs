@@ -95,6 +95,18 @@ impl Packet {
         u64::from(self.blocks[0].start) << 32 | u64::from(self.blocks[0].end)
     }
 
+    /// Marks a packet of TCP as a SYN, or an ACK as the answer to one: the second block is there
+    /// without the first.
+    pub(crate) fn set_syn(&mut self) {
+        self.blocks[0] = RelativeBlock::default();
+        self.blocks[1] = RelativeBlock { start: 0, end: 1 };
+    }
+
+    /// Whether a packet of TCP is a SYN or the answer to one.
+    pub(crate) fn is_syn(&self) -> bool {
+        self.blocks[0].end == 0 && self.blocks[1].end == 1
+    }
+
     /// Its SACK blocks and their number.
     pub(crate) fn blocks(&self) -> ([SackBlock; MAX_BLOCKS], usize) {
         let count = self.blocks.iter().take_while(|block| block.end > 0).count();

@@ -187,6 +187,13 @@ impl Simulation {
                     self.run.probes.record_reactions(now, flow, agent);
                 }
             }
+            Event::Probe(flow) => {
+                let agent = &mut self.run.agents[flow as usize];
+                agent.on_probe_timer(now, fabric);
+                if self.run.probes.wants_events() {
+                    self.run.probes.record_reactions(now, flow, agent);
+                }
+            }
             Event::Acknowledge(flow) => {
                 self.run.agents[flow as usize].on_acknowledge_timer(now, fabric);
             }

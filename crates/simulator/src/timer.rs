@@ -22,6 +22,11 @@ impl LazyTimer {
         self.deadline != Time::NEVER
     }
 
+    /// When it expires; [`Time::NEVER`] if it is not set.
+    pub(crate) fn deadline(&self) -> Time {
+        self.deadline
+    }
+
     pub(crate) fn clear(&mut self) {
         self.deadline = Time::NEVER;
     }

@@ -21,6 +21,20 @@ impl Window {
         self.0
     }
 
+    /// The window after an idle time of `timeouts` RTOs: halved for each, but not below `initial`,
+    /// unless it was smaller (RFC 2861, section 3.1; Linux's `tcp_cwnd_restart`).
+    pub(super) fn decayed(self, initial: f64, timeouts: u64) -> Self {
+        let floor = initial.min(self.0);
+        let mut window = self.0;
+        for _ in 0..timeouts {
+            if window <= floor {
+                break;
+            }
+            window /= 2.0;
+        }
+        Self(window.max(floor))
+    }
+
     /// How many whole packets may be in flight; at least one.
     pub fn whole_packets(self) -> u64 {
         (self.0 as u64).max(1)
@@ -163,6 +177,12 @@ pub trait CongestionControl {
     /// Nothing was sent for longer than an RTO: restart from the
     /// initial window, with ssthresh unchanged (RFC 5681, section 4.1).
     fn on_idle_restart(&mut self);
+    /// Nothing was sent for longer than `timeouts` RTOs: halve the window for each of them, down to
+    /// the initial window (RFC 2861, section 3.1; Linux's `tcp_cwnd_restart`). A controller without
+    /// such a rule restarts.
+    fn on_idle_decay(&mut self, _timeouts: u64) {
+        self.on_idle_restart();
+    }
     /// The congestion window.
     fn window(&self) -> Window;
     /// The pacing rate; `None` leaves pacing to the transport.

@@ -20,6 +20,7 @@ mod registry;
 mod reno;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod vegas;
 
 pub use control::{
@@ -35,6 +36,7 @@ pub use parameter::{
 pub use pert::{Mode, Pert, PertParameters, Queueing};
 pub use registry::{Registered, UnknownCongestion, World};
 pub use reno::{AckCounting, Reno, RenoParameters};
+pub use usage::WindowUsage;
 pub use vegas::{Vegas, VegasParameters};
 
 use std::str::FromStr;

@@ -49,6 +49,10 @@ impl CongestionControl for NewReno {
         self.reno.on_idle_restart();
     }
 
+    fn on_idle_decay(&mut self, timeouts: u64) {
+        self.reno.on_idle_decay(timeouts);
+    }
+
     fn window(&self) -> Window {
         self.reno.window()
     }

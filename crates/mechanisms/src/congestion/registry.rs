@@ -277,6 +277,10 @@ macro_rules! registry {
                 match self { $(Self::$controller(inner) => inner.on_idle_restart(),)+ }
             }
 
+            fn on_idle_decay(&mut self, timeouts: u64) {
+                match self { $(Self::$controller(inner) => inner.on_idle_decay(timeouts),)+ }
+            }
+
             fn window(&self) -> Window {
                 match self { $(Self::$controller(inner) => inner.window(),)+ }
             }

@@ -141,6 +141,13 @@ impl CongestionControl for Reno {
         self.cwnd = self.cwnd.min(self.start.initial_window.packets());
     }
 
+    fn on_idle_decay(&mut self, timeouts: u64) {
+        let initial = self.start.initial_window.packets();
+        // RFC 2861, section 3.1: three quarters of the window remain known to be possible.
+        self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
+        self.cwnd = self.window().decayed(initial, timeouts).packets();
+    }
+
     fn window(&self) -> Window {
         Window::of_packets(self.cwnd)
     }
@@ -212,6 +219,22 @@ mod tests {
         assert_eq!(reno.window().packets(), 1.0);
         assert_eq!(reno.snapshot().ssthresh.packets(), 8.0);
         assert_eq!(reno.snapshot().reductions, 1);
+    }
+
+    #[test]
+    fn an_idle_window_halves_for_each_timeout_down_to_the_initial_one() {
+        for (window, timeouts, expected) in [(40.0, 1, 20.0), (40.0, 2, 10.0), (40.0, 9, 10.0)] {
+            let mut reno = reno(10.0, AckCounting::Acks);
+            reno.cwnd = window;
+            reno.ssthresh = 8.0;
+            reno.on_idle_decay(timeouts);
+            assert_eq!(reno.window().packets(), expected);
+            assert_eq!(reno.snapshot().ssthresh.packets(), 30.0);
+        }
+        let mut small = reno(10.0, AckCounting::Acks);
+        small.cwnd = 4.0;
+        small.on_idle_decay(3);
+        assert_eq!(small.window().packets(), 4.0);
     }
 
     #[test]

@@ -221,6 +221,11 @@ impl CongestionControl for Vegas {
         self.round = None;
     }
 
+    fn on_idle_decay(&mut self, timeouts: u64) {
+        self.cwnd = self.window().decayed(self.initial_window, timeouts).packets();
+        self.round = None;
+    }
+
     fn window(&self) -> Window {
         Window::of_packets(self.cwnd)
     }

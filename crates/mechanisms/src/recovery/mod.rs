@@ -1,15 +1,41 @@
 //! Loss recovery: which packet leaves next, and when a loss episode begins and ends.
 //!
-//! One state machine for the three ways that TCP has had: fast recovery that ends at the first
-//! new ACK (RFC 5681), that partial ACKs prolong (RFC 6582), and that selective
-//! acknowledgements guide (RFC 6675). All three share limited transmit (RFC 3042) and the
-//! return to the first outstanding packet after a timeout.
+//! One state machine for four ways of TCP: fast recovery that ends at the first new ACK
+//! (RFC 5681), that partial ACKs prolong (RFC 6582), that selective acknowledgements guide
+//! (RFC 6675), and that the times of sending guide too (RFC 8985). All share limited transmit
+//! (RFC 3042) and the return to the first outstanding packet after a timeout.
 
+mod prr;
+mod rack;
 mod scoreboard;
+#[cfg(test)]
+mod tests;
 
+use ontempo_foundation::{Duration, Time};
+
+pub use prr::ProportionalReduction;
+pub use rack::Samples;
 pub use scoreboard::{SackBlock, Scoreboard};
 
+use rack::Rack;
+
 use scoreboard::DUPLICATE_THRESHOLD;
+
+/// Added to a probe's timeout for the clock of the sender's timers (`TCP_TIMEOUT_MIN` of Linux at
+/// 1,000 ticks a second).
+const PROBE_GRANULARITY: Duration = Duration::from_millis(2);
+
+/// How long a tail loss probe waits: two round trips, with `max_ack_delay` more where the receiver
+/// may delay the acknowledgement of a single packet; 1 s before the first RTT sample (RFC 8985,
+/// section 7.2).
+pub fn probe_timeout(
+    srtt: Option<Duration>,
+    outstanding: u64,
+    max_ack_delay: Duration,
+) -> Duration {
+    let Some(srtt) = srtt else { return Duration::from_secs(1) };
+    srtt * 2 + if outstanding == 1 { max_ack_delay } else { PROBE_GRANULARITY }
+}
 
 /// How losses are found and repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +47,15 @@ pub enum RecoveryStyle {
     /// Selective acknowledgements (RFC 6675).
     #[default]
     Sack,
+    /// Selective acknowledgements and the times of sending: RACK-TLP (RFC 8985).
+    Rack,
+}
+
+impl RecoveryStyle {
+    /// Whether selective acknowledgements are used.
+    pub fn is_selective(self) -> bool {
+        matches!(self, Self::Sack | Self::Rack)
+    }
 }
 
 /// What an acknowledgement changed.
@@ -30,7 +65,8 @@ pub struct AckOutcome {
     pub newly_acknowledged: u64,
     /// True where the cumulative acknowledgement moved.
     pub advanced: bool,
-    /// The lowest lost packet, if a loss episode began: notify the congestion controller.
+    /// The lowest lost packet, if a loss episode began; or the last packet, if a tail loss probe
+    /// repaired a loss without an episode: notify the congestion controller.
     pub lost: Option<u64>,
 }
 
@@ -64,6 +100,8 @@ pub struct LossRecovery {
     departed_unnamed: u64,
     /// Partial ACKs of this episode, where they prolong it (RFC 6582).
     partial_acks: u64,
+    /// The times of sending; boxed, so that the other styles cost no more.
+    rack: Option<Box<Rack>>,
 }
 
 impl LossRecovery {
@@ -79,6 +117,7 @@ impl LossRecovery {
             retransmit_first: false,
             departed_unnamed: 0,
             partial_acks: 0,
+            rack: (style == RecoveryStyle::Rack).then(Box::default),
         }
     }
 
@@ -119,8 +158,16 @@ impl LossRecovery {
         self.partial_acks <= 1
     }
 
+    /// How often a packet was found lost since the start, retransmissions counted.
+    pub fn losses(&self) -> u64 {
+        self.board.losses()
+    }
+
     /// An acknowledgement arrived: everything below `cumulative` and the packets of `blocks`.
-    pub fn on_ack(&mut self, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+    pub fn on_ack(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+        if self.rack.is_some() {
+            return self.on_ack_by_time(now, cumulative, blocks);
+        }
         let first_before = self.board.first();
         let mut outcome = AckOutcome {
             newly_acknowledged: self.board.acknowledge(cumulative),
@@ -141,6 +188,99 @@ impl LossRecovery {
         }
         outcome.lost = self.begin_episode_if_due();
         outcome
+    }
+
+    fn on_ack_by_time(&mut self, now: Time, cumulative: u64, blocks: &[SackBlock]) -> AckOutcome {
+        let first_before = self.board.first();
+        let mut outcome = AckOutcome::default();
+        if let Some(rack) = &mut self.rack {
+            rack.begin_ack();
+            for packet in first_before..cumulative.min(self.board.next()) {
+                if !self.board.is_sacked(packet) {
+                    rack.on_delivered(now, packet);
+                }
+            }
+            outcome.newly_acknowledged = self.board.acknowledge(cumulative);
+            rack.advance(self.board.first());
+            for block in blocks {
+                let newly = self.board.sack_each(*block, |packet| rack.on_delivered(now, packet));
+                outcome.newly_acknowledged += newly;
+            }
+        }
+        outcome.advanced = self.board.first() > first_before;
+        if outcome.advanced {
+            self.on_advance(self.board.first() - first_before);
+        } else if cumulative == first_before && self.board.outstanding() > 0 {
+            self.on_duplicate();
+        }
+        outcome.lost = self.find_losses_by_time(now);
+        let is_duplicate = !outcome.advanced && outcome.newly_acknowledged == 0;
+        if let Some(rack) = &mut self.rack
+            && rack.probe_repaired(cumulative, is_duplicate)
+            && self.episode_end.is_none()
+        {
+            outcome.lost = Some(cumulative - 1);
+        }
+        outcome
+    }
+
+    /// Marks what RACK finds lost; the lowest such packet, if that begins an episode.
+    fn find_losses_by_time(&mut self, now: Time) -> Option<u64> {
+        let after_timeout = self.board.first() < self.no_episode_below;
+        let is_certain = self.episode_end.is_some()
+            || after_timeout
+            || self.board.has_sacked(DUPLICATE_THRESHOLD);
+        let rack = self.rack.as_mut()?;
+        let board = &mut self.board;
+        let lowest = rack.find_losses(now, is_certain, |packet| board.lose_copies(packet))?;
+        if self.episode_end.is_some() || after_timeout {
+            return None;
+        }
+        rack.end_probe();
+        self.episode_end = Some(self.board.next());
+        self.retransmit_first = true;
+        Some(lowest)
+    }
+
+    /// When [`on_reordering_timer`](Self::on_reordering_timer) is due; with RACK only.
+    pub fn reordering_deadline(&self) -> Option<Time> {
+        self.rack.as_ref().and_then(|rack| rack.deadline())
+    }
+
+    /// Packets that a later one has overtaken have been waited for long enough: the lowest lost one,
+    /// if a loss episode began (RFC 8985, section 6.2, step 5).
+    pub fn on_reordering_timer(&mut self, now: Time) -> Option<u64> {
+        self.find_losses_by_time(now)
+    }
+
+    /// The RTT samples of the last acknowledgement; with RACK only. `None` where it covered only
+    /// packets sent more than once (Karn's rule), or none.
+    pub fn samples(&self) -> Option<Samples> {
+        self.rack.as_ref().and_then(|rack| rack.samples())
+    }
+
+    /// Whether a tail loss probe may be scheduled: something is outstanding, nothing is known to be
+    /// lost or out of order, and no probe is under way (RFC 8985, section 7.2); with RACK only.
+    pub fn may_probe(&self) -> bool {
+        self.rack.as_ref().is_some_and(|rack| !rack.is_probing())
+            && self.board.outstanding() > 0
+            && self.episode_end.is_none()
+            && self.board.first() >= self.no_episode_below
+            && !self.board.has_sacked(1)
+    }
+
+    /// The packet with which to probe: a new one where there is one, else the last one again
+    /// (RFC 8985, section 7.3). It leaves whatever the window.
+    pub fn probe(&self, new_available: bool) -> NextPacket {
+        if new_available { NextPacket::New } else { NextPacket::Again(self.board.next() - 1) }
+    }
+
+    /// The packet of [`probe`](Self::probe) was sent.
+    pub fn on_probe_sent(&mut self, packet: NextPacket) {
+        let end = self.board.next();
+        if let Some(rack) = &mut self.rack {
+            rack.on_probe(end, packet != NextPacket::New);
+        }
     }
 
     fn on_advance(&mut self, by: u64) {
@@ -166,7 +306,7 @@ impl LossRecovery {
 
     fn on_duplicate(&mut self) {
         self.duplicate_acks += 1;
-        if self.style != RecoveryStyle::Sack {
+        if !self.style.is_selective() {
             self.departed_unnamed += 1;
         }
     }
@@ -188,7 +328,8 @@ impl LossRecovery {
     /// `new_available`: whether the application has a new one.
     pub fn next_packet(&mut self, window: u64, new_available: bool) -> Option<NextPacket> {
         let lost = self.board.next_lost();
-        if lost.is_none_or(|packet| packet != self.board.first()) {
+        let is_forced = |packet| packet == self.board.first() || self.rack.is_some();
+        if !lost.is_some_and(is_forced) {
             self.retransmit_first = false;
         }
         if self.in_flight() >= window && !self.retransmit_first {
@@ -207,199 +348,39 @@ impl LossRecovery {
     }
 
     /// The packet was sent; returns its number.
-    pub fn on_sent(&mut self, packet: NextPacket) -> u64 {
-        match packet {
+    pub fn on_sent(&mut self, now: Time, packet: NextPacket) -> u64 {
+        let number = match packet {
             NextPacket::New => self.board.send_new(),
             NextPacket::Again(number) => {
                 self.retransmit_first = false;
                 self.board.retransmit(number);
                 number
             }
+        };
+        if let Some(rack) = &mut self.rack {
+            rack.on_sent(now, number);
         }
+        number
     }
 
     /// The retransmission timer expired: everything outstanding is sent again, in order, as
-    /// the window allows.
-    pub fn on_timeout(&mut self) {
-        self.board.lose_all();
+    /// the window allows. With RACK, what was sent less than a round trip ago and what is selectively
+    /// acknowledged is not (RFC 8985, section 6.3), and the first packet leaves whatever the window.
+    pub fn on_timeout(&mut self, now: Time) {
+        match &mut self.rack {
+            None => self.board.lose_all(),
+            Some(rack) => {
+                let board = &mut self.board;
+                rack.on_timeout(now, |packet| board.lose_copies(packet));
+            }
+        }
         self.episode_end = None;
         // Packets sent again that had arrived already bring duplicate ACKs for all that was sent.
         let more = u64::from(self.style == RecoveryStyle::NewReno);
         self.no_episode_below = self.board.next() + more;
         self.duplicate_acks = 0;
-        self.retransmit_first = false;
+        self.retransmit_first = self.rack.is_some();
         self.departed_unnamed = 0;
         self.partial_acks = 0;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn sent(style: RecoveryStyle, count: u64) -> LossRecovery {
-        let mut recovery = LossRecovery::new(style, true);
-        for _ in 0..count {
-            recovery.on_sent(NextPacket::New);
-        }
-        recovery
-    }
-
-    #[test]
-    fn the_third_duplicate_ack_retransmits_the_first_packet() {
-        for style in [RecoveryStyle::Reno, RecoveryStyle::NewReno] {
-            let mut recovery = sent(style, 10);
-            recovery.on_ack(2, &[]);
-            assert_eq!(recovery.on_ack(2, &[]).lost, None);
-            assert_eq!(recovery.on_ack(2, &[]).lost, None);
-            assert_eq!(recovery.on_ack(2, &[]).lost, Some(2));
-            assert_eq!(recovery.next_packet(100, true), Some(NextPacket::Again(2)));
-        }
-    }
-
-    #[test]
-    fn limited_transmit_lets_one_new_packet_out_for_each_of_the_first_two_duplicate_acks() {
-        let mut recovery = sent(RecoveryStyle::NewReno, 4);
-        assert_eq!(recovery.next_packet(4, true), None);
-        recovery.on_ack(0, &[]);
-        assert_eq!(recovery.next_packet(4, true), Some(NextPacket::New));
-        let mut without = LossRecovery::new(RecoveryStyle::NewReno, false);
-        for _ in 0..4 {
-            without.on_sent(NextPacket::New);
-        }
-        without.on_ack(0, &[]);
-        assert_eq!(without.next_packet(4, true), None);
-    }
-
-    #[test]
-    fn a_fast_retransmission_does_not_wait_for_the_window() {
-        let mut recovery = sent(RecoveryStyle::Sack, 10);
-        recovery.on_ack(0, &[SackBlock { start: 1, end: 4 }]);
-        assert_eq!(recovery.next_packet(2, true), Some(NextPacket::Again(0)));
-        recovery.on_sent(NextPacket::Again(0));
-        assert_eq!(recovery.next_packet(2, true), None);
-    }
-
-    #[test]
-    fn a_partial_ack_prolongs_newreno_and_ends_reno() {
-        for (style, prolonged) in [(RecoveryStyle::NewReno, true), (RecoveryStyle::Reno, false)] {
-            let mut recovery = sent(style, 10);
-            for _ in 0..3 {
-                recovery.on_ack(0, &[]);
-            }
-            recovery.on_sent(NextPacket::Again(0));
-            recovery.on_ack(4, &[]);
-            assert_eq!(recovery.in_recovery(), prolonged);
-            let next = recovery.next_packet(100, false);
-            assert_eq!(next, prolonged.then_some(NextPacket::Again(4)));
-        }
-    }
-
-    #[test]
-    fn only_the_first_partial_ack_of_an_episode_restarts_the_timer() {
-        let mut recovery = sent(RecoveryStyle::NewReno, 10);
-        for _ in 0..3 {
-            recovery.on_ack(0, &[]);
-        }
-        for (partial, restarts) in [(2, true), (4, false), (6, false), (10, true)] {
-            recovery.on_ack(partial, &[]);
-            assert_eq!(recovery.restarts_timer(), restarts, "{partial}");
-        }
-    }
-
-    #[test]
-    fn duplicate_acks_of_before_a_timeout_begin_no_episode() {
-        let mut recovery = sent(RecoveryStyle::Sack, 10);
-        recovery.on_timeout();
-        for _ in 0..5 {
-            assert_eq!(recovery.on_ack(0, &[SackBlock { start: 5, end: 10 }]).lost, None);
-        }
-        assert_eq!(recovery.next_packet(1, true), Some(NextPacket::Again(0)));
-    }
-
-    /// Lets a sender time out, send everything again, and learn that all of it had arrived but the
-    /// first packet; the duplicate ACKs that follow are for packets sent twice. Answers which
-    /// packet each of two rounds of duplicate ACKs begins an episode for: at the end of what was
-    /// sent by the timeout, and one packet further.
-    fn episodes_after_a_timeout(style: RecoveryStyle) -> [Option<u64>; 2] {
-        let mut recovery = sent(style, 10);
-        recovery.on_timeout();
-        while let Some(packet) = recovery.next_packet(100, false) {
-            recovery.on_sent(packet);
-        }
-        for _ in 0..5 {
-            recovery.on_sent(NextPacket::New);
-        }
-        let mut at = |cumulative: u64| {
-            recovery.on_ack(cumulative, &[]);
-            let mut lost = [0; 3].map(|_| recovery.on_ack(cumulative, &[]).lost);
-            lost.sort_unstable();
-            lost[2]
-        };
-        [at(10), at(11)]
-    }
-
-    #[test]
-    fn after_a_timeout_newreno_waits_for_an_ack_of_more_than_was_sent_by_then() {
-        assert_eq!(episodes_after_a_timeout(RecoveryStyle::NewReno), [None, Some(11)]);
-    }
-
-    #[test]
-    fn after_a_timeout_sack_waits_for_an_ack_of_all_that_was_sent_by_then() {
-        assert_eq!(episodes_after_a_timeout(RecoveryStyle::Sack)[0], Some(10));
-    }
-
-    #[test]
-    fn a_sender_with_sack_repairs_several_losses_in_one_episode() {
-        let mut recovery = sent(RecoveryStyle::Sack, 10);
-        let lost = recovery.on_ack(0, &[SackBlock { start: 3, end: 6 }]).lost;
-        assert_eq!(lost, Some(0));
-        for expected in 0..3 {
-            assert_eq!(recovery.next_packet(100, true), Some(NextPacket::Again(expected)));
-            recovery.on_sent(NextPacket::Again(expected));
-        }
-        assert_eq!(recovery.on_ack(6, &[]).lost, None);
-        assert!(recovery.in_recovery(), "until all that was outstanding is acknowledged");
-        recovery.on_ack(10, &[]);
-        assert!(!recovery.in_recovery());
-        assert_eq!(recovery.in_flight(), 0);
-    }
-
-    proptest! {
-        /// A sender and a receiver over a path that loses packets at will: every packet
-        /// arrives in the end, and the count in flight never exceeds what is outstanding twice.
-        #[test]
-        fn every_packet_arrives_in_the_end(
-            losses in proptest::collection::vec(any::<bool>(), 0..400),
-            window in 1u64..40,
-            style in prop_oneof![
-                Just(RecoveryStyle::Reno), Just(RecoveryStyle::NewReno), Just(RecoveryStyle::Sack)
-            ],
-        ) {
-            let mut recovery = LossRecovery::new(style, true);
-            let mut receiver = crate::receive::Reassembly::default();
-            let mut losses = losses.into_iter();
-            let total = 200;
-            let mut wire = std::collections::VecDeque::new();
-            for _step in 0..20_000 {
-                let new_available = recovery.next() < total;
-                if let Some(packet) = recovery.next_packet(window, new_available) {
-                    let number = recovery.on_sent(packet);
-                    if !losses.next().unwrap_or(false) {
-                        wire.push_back(number);
-                    }
-                } else if let Some(number) = wire.pop_front() {
-                    receiver.receive(number);
-                    recovery.on_ack(receiver.next(), receiver.blocks());
-                } else if recovery.outstanding() > 0 {
-                    recovery.on_timeout();
-                } else {
-                    break;
-                }
-                prop_assert!(recovery.in_flight() <= 2 * recovery.outstanding());
-            }
-            prop_assert_eq!(receiver.next(), total);
-        }
     }
 }

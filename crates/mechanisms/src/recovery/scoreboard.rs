@@ -44,6 +44,8 @@ pub struct Scoreboard {
     lost_below: u64,
     /// No packet below it waits for retransmission.
     retransmit_from: u64,
+    /// How often a packet was found lost.
+    losses: u64,
     /// Blocks already entered, so that a repeated block costs nothing.
     entered: [SackBlock; 4],
     oldest_entered: usize,
@@ -110,6 +112,11 @@ impl Scoreboard {
 
     /// The receiver holds `block`; returns how many packets that newly acknowledges.
     pub fn sack(&mut self, block: SackBlock) -> u64 {
+        self.sack_each(block, |_| {})
+    }
+
+    /// Like [`sack`](Self::sack); calls `newly` with each packet newly acknowledged, in order.
+    pub fn sack_each(&mut self, block: SackBlock, mut each: impl FnMut(u64)) -> u64 {
         let mut fresh =
             SackBlock { start: block.start.max(self.first), end: block.end.min(self.next) };
         for known in &self.entered {
@@ -122,7 +129,10 @@ impl Scoreboard {
         }
         let mut newly = 0;
         for packet in fresh.start..fresh.end {
-            newly += u64::from(self.sack_one(packet));
+            if self.sack_one(packet) {
+                newly += 1;
+                each(packet);
+            }
         }
         if fresh.start < fresh.end {
             self.remember(block);
@@ -193,11 +203,46 @@ impl Scoreboard {
         self.entered = [SackBlock::default(); 4];
     }
 
+    /// Every copy of `packet` that was sent is lost, retransmissions too; nothing happens to one that
+    /// has arrived.
+    pub fn lose_copies(&mut self, packet: u64) {
+        if !(self.first..self.next).contains(&packet) {
+            return;
+        }
+        let flags = self.flag(packet);
+        if *flags & SACKED != 0 {
+            return;
+        }
+        let copies = copies_in_flight(*flags);
+        *flags = LOST;
+        self.pipe -= copies;
+        self.losses += 1;
+        self.retransmit_from = self.retransmit_from.min(packet);
+    }
+
+    /// Whether the receiver holds `packet` beyond its cumulative acknowledgement.
+    pub fn is_sacked(&self, packet: u64) -> bool {
+        let index = packet.checked_sub(self.first).map(|index| index as usize);
+        index.and_then(|index| self.flags.get(index)).is_some_and(|flags| flags & SACKED != 0)
+    }
+
+    /// Whether at least `count` (1 to 3) outstanding packets are selectively acknowledged.
+    pub fn has_sacked(&self, count: usize) -> bool {
+        let place = count.clamp(1, DUPLICATE_THRESHOLD) - 1;
+        self.highest_sacked[place].is_some_and(|packet| packet >= self.first)
+    }
+
+    /// How often a packet was found lost since the start, retransmissions counted.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
     fn mark_lost(&mut self, packet: u64) {
         let flags = self.flag(packet);
         if *flags & (SACKED | LOST) == 0 {
             *flags |= LOST;
             self.pipe -= 1;
+            self.losses += 1;
             self.retransmit_from = self.retransmit_from.min(packet);
         }
     }

@@ -290,10 +290,14 @@ fn tcp(spec: &TcpSpec) -> String {
             RecoveryKind::Reno => "Reno recovery".to_owned(),
             RecoveryKind::NewReno => "NewReno recovery".to_owned(),
             RecoveryKind::Sack => "SACK recovery".to_owned(),
+            RecoveryKind::Rack if spec.tail_loss_probe => {
+                "RACK recovery with tail loss probes".to_owned()
+            }
+            RecoveryKind::Rack => "RACK recovery".to_owned(),
         },
         match spec.ack {
             AckKind::Immediate {} => "an ACK for each packet".to_owned(),
-            AckKind::Delayed { timeout } => {
+            AckKind::Delayed { timeout, .. } => {
                 format!("an ACK for each second packet or after {timeout}")
             }
             AckKind::Adaptive { most } => format!("an ACK for up to {most}, adapted"),
@@ -307,7 +311,11 @@ fn tcp(spec: &TcpSpec) -> String {
     let corrected =
         spec.correct_self_induced_delay.then_some("RTT corrected for self-induced delay");
     let ecn = spec.ecn.then_some("ECN");
-    parts.extend([pacing, corrected, ecn].into_iter().flatten().map(str::to_owned));
+    let reduction =
+        spec.proportional_rate_reduction.then_some("a proportional reduction of the window");
+    let handshake = spec.handshake.then_some("a handshake");
+    let all = [pacing, corrected, ecn, reduction, handshake];
+    parts.extend(all.into_iter().flatten().map(str::to_owned));
     parts.join(", ")
 }
 

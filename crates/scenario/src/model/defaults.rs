@@ -63,6 +63,13 @@ pub(crate) fn pie_burst() -> Duration {
 pub(crate) fn ack_timeout() -> Duration {
     Duration::from_millis(100)
 }
+/// Linux's TCP_DELACK_MIN.
+pub(crate) fn linux_ack_timeout() -> Duration {
+    Duration::from_millis(40)
+}
+pub(crate) fn quick_acks() -> Packets {
+    Packets::new(0)
+}
 pub(crate) fn ack_most() -> Packets {
     Packets::new(4)
 }

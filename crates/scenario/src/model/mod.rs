@@ -23,7 +23,9 @@ pub use hosts::Hosts;
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
 pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
-pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, TcpSpec};
+pub use tcp::{
+    AckKind, Congestion, PacingKind, ProfileValue, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
+};
 pub use transport::{
     AduSpec, DeliveryKind, RetransmissionKind, SpacingFrom, SpacingKind, Transport, WindowCounts,
 };

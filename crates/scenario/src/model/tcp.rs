@@ -11,6 +11,10 @@ use super::defaults;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TcpSpec {
+    /// Where the defaults of all other fields come from. Reading a scenario fills them in, and the
+    /// profile itself is not part of the result.
+    #[serde(skip_serializing)]
+    pub(crate) profile: TcpProfile,
     /// The congestion controller: a name, or a table with its parameters.
     pub congestion: Congestion,
     /// Size of a full packet on the wire, 40 bytes of headers counted.
@@ -33,18 +37,33 @@ pub struct TcpSpec {
     pub initial_ssthresh: Option<Packets>,
     /// Send a new packet for each of the first two duplicate ACKs (RFC 3042).
     pub limited_transmit: bool,
-    /// Least retransmission timeout.
+    /// Lower the window during an episode packet by packet, as packets are delivered, rather than
+    /// at once (RFC 9937); with `"sack"` and `"rack"`.
+    pub proportional_rate_reduction: bool,
+    /// Send a probe where the acknowledgement of a tail is missing for two round trips
+    /// (RFC 8985, section 7); with `"rack"`.
+    pub tail_loss_probe: bool,
+    /// Least retransmission timeout; with `rto = "linux"`, the least of its variation's term.
     pub min_rto: Duration,
+    /// How the retransmission timeout is computed.
+    pub rto: RtoKind,
     /// Granularity of the retransmission clock; zero for an exact one.
     pub clock: Duration,
     /// Take an RTT sample from every ACK, as timestamps allow (RFC 7323); otherwise one a
     /// round trip.
     pub timestamps: bool,
     /// Let the window grow while the application, not the window, limits what is sent (as ns-2
-    /// does; Linux does not).
+    /// does). Otherwise it grows as in Linux: if it limited what was sent during the last window,
+    /// and in slow start up to twice what was in flight.
     pub grow_when_application_limited: bool,
     /// Begin again from the initial window after an idle time of one RTO (RFC 5681, 4.1).
     pub idle_restart: bool,
+    /// At such a restart, halve the window for each RTO of the idle time, down to the initial
+    /// window (RFC 2861, Linux).
+    pub idle_decay: bool,
+    /// Begin with a SYN of 60 bytes and its answer: one round trip, and the first RTT sample. A
+    /// lost one is sent again after 1 s, 2 s, 4 s (RFC 6298).
+    pub handshake: bool,
     /// Negotiate ECN (RFC 3168).
     pub ecn: bool,
 }
@@ -52,6 +71,7 @@ pub struct TcpSpec {
 impl Default for TcpSpec {
     fn default() -> Self {
         Self {
+            profile: TcpProfile::Ns2,
             congestion: Congestion::default(),
             packet: defaults::packet(),
             recovery: RecoveryKind::Sack,
@@ -62,14 +82,112 @@ impl Default for TcpSpec {
             receive_window: Packets::new(100_000),
             initial_ssthresh: None,
             limited_transmit: true,
+            proportional_rate_reduction: false,
+            tail_loss_probe: false,
             min_rto: Duration::from_millis(200),
+            rto: RtoKind::Rfc6298,
             clock: Duration::ZERO,
             timestamps: true,
             grow_when_application_limited: true,
             idle_restart: true,
+            idle_decay: false,
+            handshake: false,
             ecn: false,
         }
     }
+}
+
+impl TcpSpec {
+    /// The defaults of a profile. Parameters of the congestion controller that a profile sets too
+    /// are in [`TcpProfile::congestion_parameters`].
+    pub fn of(profile: TcpProfile) -> Self {
+        match profile {
+            TcpProfile::Ns2 => Self::default(),
+            TcpProfile::Linux => Self {
+                congestion: Congestion::Known(CongestionName::Cubic.into()),
+                recovery: RecoveryKind::Rack,
+                ack: AckKind::Delayed {
+                    timeout: defaults::linux_ack_timeout(),
+                    quick: Packets::new(16),
+                },
+                initial_window: Packets::new(10),
+                proportional_rate_reduction: true,
+                tail_loss_probe: true,
+                rto: RtoKind::Linux,
+                grow_when_application_limited: false,
+                idle_decay: true,
+                handshake: true,
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// Sets of defaults for a TCP flow. Each field that is given wins over the profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TcpProfile {
+    /// The one-way TCP of ns-2 2.35.
+    #[default]
+    #[serde(rename = "ns-2")]
+    Ns2,
+    /// TCP as Linux 6 has it by default.
+    #[serde(rename = "linux")]
+    Linux,
+}
+
+impl TcpProfile {
+    /// All profiles, the default first.
+    pub const ALL: [Self; 2] = [Self::Ns2, Self::Linux];
+
+    /// Its name in a file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ns2 => "ns-2",
+            Self::Linux => "linux",
+        }
+    }
+
+    /// The parameters of the controller `kind` that the profile sets, as in a file.
+    pub fn congestion_parameters(self, kind: &str) -> &'static [(&'static str, ProfileValue)] {
+        const PACKETS: (&str, ProfileValue) = ("counting", ProfileValue::Word("packets"));
+        match (self, kind) {
+            (Self::Linux, "cubic") => &[PACKETS, ("hystart", ProfileValue::Flag(true))],
+            (Self::Linux, "reno" | "newreno") => &[PACKETS],
+            _ => &[],
+        }
+    }
+}
+
+/// The value of a controller's parameter in a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileValue {
+    /// True or false.
+    Flag(bool),
+    /// A keyword.
+    Word(&'static str),
+}
+
+impl ProfileValue {
+    /// Whether a controller's parameter has this value.
+    pub fn is(self, value: &congestion::Value) -> bool {
+        match (self, value) {
+            (Self::Flag(own), congestion::Value::Flag(flag)) => own == *flag,
+            (Self::Word(own), congestion::Value::Word(word)) => own == *word,
+            _ => false,
+        }
+    }
+}
+
+/// How the retransmission timeout is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RtoKind {
+    /// `max(SRTT + 4 RTTVAR, min-rto)` (RFC 6298).
+    #[default]
+    Rfc6298,
+    /// `SRTT + max(min-rto, 4 RTTVAR)`, where the variation is the greatest of a round trip
+    /// (Linux, `tcp_rtt_estimator`).
+    Linux,
 }
 
 /// A congestion controller, as the registry has it ([`ontempo_mechanisms::congestion`]).
@@ -101,6 +219,9 @@ pub enum RecoveryKind {
     /// Selective acknowledgements (RFC 2018, RFC 6675).
     #[default]
     Sack,
+    /// By the times at which packets were sent: one is lost if a packet sent later has arrived and
+    /// a round trip and a reordering window have passed (RFC 8985). Finds lost retransmissions.
+    Rack,
 }
 
 /// When a receiver acknowledges.
@@ -119,6 +240,9 @@ pub enum AckKind {
         /// The longest wait, at most 500 ms.
         #[serde(default = "defaults::ack_timeout")]
         timeout: Duration,
+        /// So many packets at the beginning are acknowledged each at once (Linux: 16).
+        #[serde(default = "defaults::quick_acks")]
+        quick: Packets,
     },
     /// One ACK for up to `most` packets, adapted to order and arrival rate (pert, ch. IV).
     Adaptive {

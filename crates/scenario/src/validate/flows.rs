@@ -7,7 +7,8 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use super::{Findings, MAX_FLOWS, adus};
 use crate::backbone::{Backbone, EndError};
 use crate::model::{
-    AckKind, Application, FlowGroup, Interval, Scenario, Start, TcpSpec, Transport,
+    AckKind, Application, FlowGroup, Interval, RecoveryKind, RtoKind, Scenario, Start, TcpSpec,
+    Transport,
 };
 use crate::path::FieldPath;
 
@@ -245,8 +246,19 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
     let has_rto = spec.min_rto > Duration::ZERO;
     let what = "the timeout is zero; write min-rto = \"200 ms\"";
     findings.require(has_rto, &path.key("min-rto"), what);
+    let by_time = spec.recovery == RecoveryKind::Rack;
+    let what = "tail loss probes find losses by time; write recovery = \"rack\"";
+    findings.require(by_time || !spec.tail_loss_probe, &path.key("tail-loss-probe"), what);
+    let selective = by_time || spec.recovery == RecoveryKind::Sack;
+    let what = "it counts what is delivered; write recovery = \"rack\" or recovery = \"sack\"";
+    let field = path.key("proportional-rate-reduction");
+    findings.require(selective || !spec.proportional_rate_reduction, &field, what);
+    let exact = spec.clock == Duration::ZERO || spec.rto == RtoKind::Rfc6298;
+    let what =
+        "Linux's timeout has no clock of ticks; leave out `clock`, or write rto = \"rfc6298\"";
+    findings.require(exact, &path.key("rto"), what);
     match spec.ack {
-        AckKind::Delayed { timeout } if timeout > MAX_ACK_TIMEOUT => {
+        AckKind::Delayed { timeout, .. } if timeout > MAX_ACK_TIMEOUT => {
             let what = format!("{timeout} is too long; at most 500 ms will do (RFC 5681, 4.2)");
             findings.add(&path.key("ack").key("timeout"), what);
         }

@@ -12,7 +12,7 @@ pub(crate) use adu::Adu;
 pub(crate) use consumer::Consumer;
 pub(crate) use receiver::Receiver;
 pub(crate) use spaced::Spaced;
-pub(crate) use tcp::{SenderSettings, Tcp};
+pub(crate) use tcp::{ExtensionSettings, Extensions, SenderSettings, Tcp};
 pub(crate) use udp::Udp;
 
 use ontempo_foundation::{Duration, Time};
@@ -96,6 +96,13 @@ impl Agent {
             Self::Tcp(tcp) => tcp.on_retransmit_timer(now, fabric),
             Self::Adu(adu) => adu.on_retransmit_timer(now, fabric),
             Self::Udp(_) | Self::Spaced(_) => {}
+        }
+    }
+
+    /// The reordering timer of a TCP flow, or that of its tail loss probe.
+    pub(crate) fn on_probe_timer(&mut self, now: Time, fabric: &mut Fabric) {
+        if let Self::Tcp(tcp) = self {
+            tcp.on_probe_timer(now, fabric);
         }
     }
 

@@ -10,6 +10,8 @@ const TCP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 /// Two NOPs, kind, length, and eight bytes a block (RFC 2018, section 3).
 const MAX_OPTIONS: usize = 4 + 8 * MAX_BLOCKS;
+/// The options of a SYN of 60 bytes, as NOPs.
+const SYN_OPTIONS: [u8; 20] = [1; 20];
 /// Maximum bytes of a frame's headers.
 pub(super) const MAX_HEADERS: usize = IP_HEADER + TCP_HEADER + MAX_OPTIONS;
 
@@ -20,6 +22,7 @@ const IP_CHECKSUM: usize = 10;
 const TCP_CHECKSUM: usize = IP_HEADER + 16;
 const UDP_CHECKSUM: usize = IP_HEADER + 6;
 
+const FLAG_SYN: u8 = 0x02;
 const FLAG_ACK: u8 = 0x10;
 /// The echo of a congestion mark (RFC 3168).
 const FLAG_ECE: u8 = 0x40;
@@ -125,16 +128,26 @@ impl Frame {
         self.put(IP_HEADER + 4, &numbers.0.to_be_bytes());
         self.put(IP_HEADER + 8, &numbers.1.to_be_bytes());
         let mut options = 0;
-        if packet.marks.ack && sack {
+        let echo = if packet.marks.ack && packet.marks.congestion { FLAG_ECE } else { 0 };
+        let mut flags = FLAG_ACK | echo;
+        if packet.is_syn() {
+            // A SYN precedes the data; its size has its options, all NOPs here.
+            options = SYN_OPTIONS.len();
+            self.put(IP_HEADER + TCP_HEADER, &SYN_OPTIONS);
+            self.put(IP_HEADER + 4, &0u32.to_be_bytes());
+            flags = if packet.marks.ack { FLAG_SYN | FLAG_ACK } else { FLAG_SYN };
+            if !packet.marks.ack {
+                self.put(IP_HEADER + 8, &0u32.to_be_bytes());
+            }
+        } else if packet.marks.ack && sack {
             let (blocks, count) = packet.blocks();
             options = self.sack(&blocks[..count], sequence);
+            self.length += options as u32;
         }
         let words = ((TCP_HEADER + options) / 4) as u8;
-        let echo = if packet.marks.ack && packet.marks.congestion { FLAG_ECE } else { 0 };
-        self.put(IP_HEADER + 12, &[words << 4, FLAG_ACK | echo]);
+        self.put(IP_HEADER + 12, &[words << 4, flags]);
         self.put(IP_HEADER + 14, &u16::MAX.to_be_bytes());
         self.captured = IP_HEADER + TCP_HEADER + options;
-        self.length += options as u32;
     }
 
     /// Writes the blocks as options; returns their length in bytes.

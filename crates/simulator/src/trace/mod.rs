@@ -41,7 +41,7 @@ pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]>
         let protocol = match group.map(|group| &group.transport) {
             Some(Transport::Tcp(tcp)) => Protocol::Tcp {
                 packet_size: u32::try_from(tcp.packet.get()).unwrap_or(u32::MAX),
-                sack: tcp.recovery == RecoveryKind::Sack,
+                sack: matches!(tcp.recovery, RecoveryKind::Sack | RecoveryKind::Rack),
             },
             _ => Protocol::Udp,
         };

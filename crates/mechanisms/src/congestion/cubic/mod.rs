@@ -3,14 +3,16 @@
 //! Two laws of growth share the epochs and the reductions: that of the RFC, and that of the
 //! Linux 2.6 module which ns-2 2.35 runs (`kernel`), for comparison with ns-2.
 
+mod hystart;
 mod kernel;
 
 use ontempo_foundation::{Duration, RandomStream, Time, math};
 
+use self::hystart::HyStart;
 use self::kernel::Kernel;
 use super::{
-    Ack, CongestionControl, Field, Loss, Parameter, Parameters, RecoveryPoint, Registered,
-    Snapshot, Start, Timeout, Variant, Window,
+    Ack, AckCounting, CongestionControl, Field, Loss, Parameter, Parameters, RecoveryPoint,
+    Registered, Snapshot, Start, Timeout, Variant, Window,
 };
 
 /// How the window grows in congestion avoidance.
@@ -36,12 +38,24 @@ pub struct CubicParameters {
     /// ([`Start::timestamps`]): without them it has no minimum RTT, and grows beyond the
     /// plateau without bound.
     pub growth: Growth,
+    /// The unit in which acknowledgements grow the window in slow start (RFC 9438, section 4: as
+    /// Reno; Linux: packets). Congestion avoidance counts packets in any case.
+    pub counting: AckCounting,
+    /// Leave slow start before the queue overflows, by HyStart as Linux has it.
+    pub hystart: bool,
 }
 
 impl Default for CubicParameters {
     /// The values of RFC 9438.
     fn default() -> Self {
-        Self { c: 0.4, beta: 0.7, fast_convergence: true, growth: Growth::Rfc9438 }
+        Self {
+            c: 0.4,
+            beta: 0.7,
+            fast_convergence: true,
+            growth: Growth::Rfc9438,
+            counting: AckCounting::Acks,
+            hystart: false,
+        }
     }
 }
 
@@ -55,6 +69,7 @@ impl CubicParameters {
             beta: 819.0 / 1024.0,
             fast_convergence: true,
             growth: Growth::Linux26,
+            ..Self::default()
         }
     }
 
@@ -86,6 +101,21 @@ impl Parameters for CubicParameters {
             name: "fast-convergence",
             doc: "Aim lower after a second loss below the last maximum (RFC 9438, section 4.7).",
             field: Field::Flag { of: |all| &mut all.fast_convergence },
+        },
+        Parameter {
+            name: "counting",
+            doc: "What a step of slow start is counted by.",
+            field: Field::Choice {
+                words: AckCounting::WORDS,
+                get: |all| all.counting.place(),
+                set: |all, place| all.counting = AckCounting::at(place),
+            },
+        },
+        Parameter {
+            name: "hystart",
+            doc: "Leave slow start when ACKs in a row last half of the least RTT, or the RTT has \
+                  grown by an eighth of it (HyStart, as in Linux).",
+            field: Field::Flag { of: |all| &mut all.hystart },
         },
     ];
     const VARIANTS: &'static [Variant<Self>] = &[
@@ -141,6 +171,7 @@ pub struct Cubic {
     /// When the last acknowledgement in congestion avoidance arrived.
     last_ack: Time,
     kernel: Kernel,
+    hystart: Option<HyStart>,
     recovery: RecoveryPoint,
     reductions: u64,
 }
@@ -161,6 +192,7 @@ impl Cubic {
             epoch: None,
             last_ack: Time::ZERO,
             kernel: Kernel::new(start.timestamps),
+            hystart: parameters.hystart.then(|| HyStart::new(start.packet_size)),
             recovery: RecoveryPoint::default(),
             reductions: 0,
         }
@@ -170,6 +202,28 @@ impl Cubic {
         match self.parameters.growth {
             Growth::Rfc9438 => self.cwnd < self.ssthresh,
             Growth::Linux26 => self.cwnd <= self.ssthresh,
+        }
+    }
+
+    /// Slow start by packets acknowledged, up to the threshold; returns those left over, which grow
+    /// the window by congestion avoidance (Linux, `tcp_slow_start`).
+    fn grow_by_packets(&mut self, packets: f64) -> f64 {
+        let grown = (self.cwnd + packets).min(self.ssthresh).max(self.cwnd);
+        let left = packets - (grown - self.cwnd);
+        self.cwnd = grown;
+        left
+    }
+
+    fn leave_slow_start_if_due(&mut self, ack: &Ack) {
+        let in_slow_start = self.cwnd < self.ssthresh;
+        // Samples of the first second of an epoch follow a loss, and are not used (Linux,
+        // `cubictcp_acked`).
+        let settled =
+            self.epoch.is_none_or(|epoch| ack.now.since(epoch.start) >= Duration::from_secs(1));
+        if let (Some(hystart), Some(rtt), true) = (&mut self.hystart, ack.rtt, settled)
+            && hystart.on_sample(ack, rtt, in_slow_start.then_some(self.cwnd))
+        {
+            self.ssthresh = self.cwnd;
         }
     }
 
@@ -252,6 +306,7 @@ impl Registered for Cubic {
 impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Ack) {
         self.kernel.on_ack(ack);
+        self.leave_slow_start_if_due(ack);
         if ack.in_recovery || ack.packets <= 0.0 {
             return;
         }
@@ -259,13 +314,22 @@ impl CongestionControl for Cubic {
             self.pause_epoch(ack.now);
             return;
         }
+        let mut ack = *ack;
         if self.in_slow_start() {
-            self.cwnd += 1.0;
-            return;
+            match self.parameters.counting {
+                AckCounting::Acks => {
+                    self.cwnd += 1.0;
+                    return;
+                }
+                AckCounting::Packets => ack.packets = self.grow_by_packets(ack.packets),
+            }
+            if ack.packets <= 0.0 {
+                return;
+            }
         }
         match self.parameters.growth {
-            Growth::Rfc9438 => self.grow_by_rfc(ack),
-            Growth::Linux26 => self.grow_by_kernel(ack),
+            Growth::Rfc9438 => self.grow_by_rfc(&ack),
+            Growth::Linux26 => self.grow_by_kernel(&ack),
         }
         self.last_ack = ack.now;
     }
@@ -284,11 +348,21 @@ impl CongestionControl for Cubic {
         }
         self.w_max = 0.0;
         self.kernel.on_timeout();
+        self.hystart.iter_mut().for_each(HyStart::restart);
         self.cwnd = 1.0;
     }
 
     fn on_idle_restart(&mut self) {
         self.cwnd = self.cwnd.min(self.initial_window);
+        if self.parameters.growth == Growth::Rfc9438 {
+            self.epoch = None;
+        }
+    }
+
+    fn on_idle_decay(&mut self, timeouts: u64) {
+        // Linux's `tcp_cwnd_restart` keeps three quarters of the window as the threshold.
+        self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
+        self.cwnd = self.window().decayed(self.initial_window, timeouts).packets();
         if self.parameters.growth == Growth::Rfc9438 {
             self.epoch = None;
         }

@@ -162,6 +162,74 @@ fn without_timestamps_the_kernel_grows_beyond_its_plateau_without_that_bound() {
     assert!((500.0..=700.0).contains(&grown), "{grown}");
 }
 
+#[test]
+fn slow_start_can_count_packets_and_leaves_the_rest_to_congestion_avoidance() {
+    let parameters = CubicParameters { counting: AckCounting::Packets, ..Default::default() };
+    let start = Start { initial_ssthresh: Window::of_packets(13.0), ..start_with(10.0) };
+    let mut cubic = Cubic::new(start, parameters);
+    cubic.on_ack(&ack(2.0));
+    assert_eq!(packets(&cubic), 12.0);
+    cubic.on_ack(&ack(2.0));
+    // One packet of slow start; the other by Reno's law, a packet for 13.
+    assert!(packets(&cubic) > 13.0 && packets(&cubic) <= 13.1, "{}", packets(&cubic));
+}
+
+/// Slow start from 10 packets over a path with an RTT of 100 ms and a link that takes `service` for
+/// a packet: the window when it ends, or after a second, and the longest queue in packets.
+fn slow_start(hystart: bool, service: Duration) -> (f64, f64) {
+    let base = Duration::from_millis(100);
+    let parameters =
+        CubicParameters { hystart, counting: AckCounting::Packets, ..Default::default() };
+    let start = Start { initial_ssthresh: Window::of_packets(1e6), ..start_with(10.0) };
+    let mut cubic = Cubic::new(start, parameters);
+    let mut arrivals = std::collections::VecDeque::new();
+    let (mut free, mut next, mut acked, mut longest) = (Time::ZERO, 0_u64, 0_u64, 0.0_f64);
+    let mut now = Time::ZERO;
+    loop {
+        while next - acked < cubic.window().whole_packets() {
+            let queue = free.max(now).since(now).as_secs_f64() / service.as_secs_f64().max(1e-9);
+            longest = longest.max(queue);
+            free = free.max(now) + service;
+            arrivals.push_back((free + base, free + base - now.since(Time::ZERO)));
+            next += 1;
+        }
+        let Some((at, rtt)) = arrivals.pop_front() else { break };
+        now = at;
+        acked += 1;
+        let rtt = rtt.since(Time::ZERO);
+        let rest = Ack { srtt: rtt, acked: acked - 1, next, ..ack(1.0) };
+        cubic.on_ack(&Ack { now, rtt: Some(rtt), ..rest });
+        if cubic.window().packets() >= cubic.snapshot().ssthresh.packets() || now > at_seconds(1) {
+            break;
+        }
+    }
+    (cubic.window().packets(), longest)
+}
+
+fn at_seconds(seconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(seconds)
+}
+
+#[test]
+fn hystart_leaves_slow_start_before_the_queue_overflows() {
+    // Rounds begin with windows of 10, 20, 40 and 80 packets. The ACKs of the last, 1 ms apart, last
+    // longer than half of the least RTT of 101 ms, and of 1 ms for bursts, at the 52nd.
+    let service = Duration::from_millis(1);
+    let (window, queue) = slow_start(true, service);
+    assert!((131.0..=133.0).contains(&window), "{window}");
+    assert!(queue < 60.0, "{queue}");
+    let (window, queue) = slow_start(false, service);
+    assert!(window > 400.0 && queue > 200.0, "{window}, {queue}");
+}
+
+#[test]
+fn hystart_does_not_leave_slow_start_on_an_empty_path() {
+    let service = Duration::from_micros(1);
+    let (window, _) = slow_start(true, service);
+    assert_eq!(window, slow_start(false, service).0);
+    assert!(window > 5_000.0, "{window}");
+}
+
 proptest! {
     #[test]
     fn between_losses_the_window_never_shrinks(

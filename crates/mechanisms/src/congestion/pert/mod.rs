@@ -267,6 +267,10 @@ impl CongestionControl for Pert {
         self.cwnd = self.cwnd.min(self.initial_window);
     }
 
+    fn on_idle_decay(&mut self, timeouts: u64) {
+        self.cwnd = self.window().decayed(self.initial_window, timeouts).packets();
+    }
+
     fn window(&self) -> Window {
         Window::of_packets(self.cwnd)
     }

@@ -1,26 +1,36 @@
-//! One-way TCP as ns-2 models it: data forward, ACKs of 40 bytes back, no handshake.
+//! One-way TCP: data forward, ACKs of 40 bytes back; as ns-2 models it, and with what Linux does
+//! beyond that ([`Extensions`]).
 
-use ontempo_foundation::{Duration, Packets, Time};
-use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
+mod extensions;
+mod receiving;
+
+use ontempo_foundation::{Duration, Time};
+use ontempo_mechanisms::ack::AckPolicy;
 use ontempo_mechanisms::congestion::{
     Ack, CongestionControl, Controller, Loss, RecoveryPoint, Snapshot, Timeout,
 };
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate, interval_of_window};
-use ontempo_mechanisms::receive::{Arrival, Reassembly};
+use ontempo_mechanisms::receive::Reassembly;
 use ontempo_mechanisms::recovery::{LossRecovery, NextPacket};
 use ontempo_mechanisms::rtt::{RttEstimator, SelfInducedDelay};
 use ontempo_scenario::model::PacingKind;
 
 use ontempo_runtime::{FlowTotals, Source};
 
-use super::receiver::Receiver;
-use super::trains::{Measured, TrainClock};
+pub(crate) use extensions::{ExtensionSettings, Extensions};
+
+use crate::agents::receiver::Receiver;
+use crate::agents::trains::{Measured, TrainClock};
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
 use crate::timer::LazyTimer;
 
 /// An ACK on the wire: IP and TCP headers (as ns-2 models it).
 const ACK_SIZE: u32 = 40;
+
+/// A SYN, or its answer, on the wire: IP and TCP headers with 20 bytes of options (MSS, SACK
+/// permitted, timestamps, window scale, as Linux sends them).
+const HANDSHAKE_SIZE: u32 = 60;
 
 /// Parameters of a sender.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +44,9 @@ pub(crate) struct SenderSettings {
     pub(crate) ecn: bool,
     pub(crate) stop: Time,
 }
+
+/// The mechanisms of a sender.
+pub(crate) type Machinery = (LossRecovery, Controller, RttEstimator, Option<Box<Extensions>>);
 
 /// The fields of a data packet that its (possibly delayed) acknowledgement echoes.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +95,8 @@ pub(crate) struct Tcp {
     retransmitted: u64,
     timeouts: u64,
     transfers: u64,
+    /// Boxed, so that a flow without them costs no more.
+    extensions: Option<Box<Extensions>>,
 }
 
 impl Tcp {
@@ -89,7 +104,7 @@ impl Tcp {
         (flow, route, back): (u32, u32, u32),
         settings: SenderSettings,
         source: Source,
-        (recovery, controller, rtt): (LossRecovery, Controller, RttEstimator),
+        (recovery, controller, rtt, extensions): Machinery,
         policy: AckPolicy,
         correct_self_induced_delay: bool,
         receiver: Receiver,
@@ -127,12 +142,15 @@ impl Tcp {
             receiver,
             answers_ahead: false,
             awaited: Time::ZERO,
+            extensions,
         }
     }
 
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
-        if packet.marks.ack {
+        if self.extensions.is_some() && packet.is_syn() {
+            self.on_syn(now, &packet, fabric);
+        } else if packet.marks.ack {
             self.on_ack(now, &packet, fabric);
         } else {
             self.on_data(now, packet, fabric);
@@ -159,6 +177,9 @@ impl Tcp {
 
     fn send_allowed(&mut self, now: Time, fabric: &mut Fabric) {
         let stopped = now >= self.settings.stop;
+        if self.extensions.is_some() && self.connects(now, fabric) {
+            return;
+        }
         self.restart_after_idleness(now);
         loop {
             let window = self.window();
@@ -176,6 +197,9 @@ impl Tcp {
             }
             self.send(now, next, fabric);
         }
+        if self.extensions.is_some() {
+            self.after_sending(now, fabric);
+        }
         if !self.window_limited && !stopped {
             let next = self.source.next_offer(now);
             if next < self.settings.stop {
@@ -186,28 +210,39 @@ impl Tcp {
 
     /// How many packets may be in flight.
     fn window(&self) -> u64 {
-        self.controller.window().whole_packets().min(self.settings.receive_window)
+        let reduced = self.extensions.as_ref().and_then(|extensions| extensions.window());
+        let window = reduced.unwrap_or_else(|| self.controller.window().whole_packets());
+        window.min(self.settings.receive_window)
     }
 
     /// Whether an ACK lets the window grow. Beyond the receive window it never does: a reduction
     /// starts from what may be in flight (RFC 5681, section 3.1, the note on equation 4).
     fn may_grow(&self) -> bool {
         let is_open = self.controller.window().whole_packets() < self.settings.receive_window;
-        is_open && (self.window_limited || self.settings.grow_when_application_limited)
+        is_open && (self.settings.grow_when_application_limited || self.was_used())
     }
 
     fn restart_after_idleness(&mut self, now: Time) {
         let idle = self.settings.idle_restart
             && self.recovery.outstanding() == 0
             && self.sent > 0
-            && now.since(self.last_sent) > self.rtt.rto();
-        if idle {
+            && now.since(self.last_sent) > self.rto();
+        if !idle {
+            return;
+        }
+        if self.extensions.as_ref().is_some_and(|extensions| extensions.decays()) {
+            let idle = now.since(self.last_sent).as_nanos();
+            self.controller.on_idle_decay(idle / self.rto().as_nanos().max(1));
+        } else {
             self.controller.on_idle_restart();
         }
     }
 
     fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
-        let number = self.recovery.on_sent(next);
+        let number = self.recovery.on_sent(now, next);
+        if let Some(extensions) = &mut self.extensions {
+            extensions.on_sent(next);
+        }
         let mut packet =
             Packet::data(self.flow, self.route, number, now, self.settings.packet_size);
         packet.marks.ecn_capable = self.settings.ecn;
@@ -267,10 +302,19 @@ impl Tcp {
         let (blocks, block_count) = packet.blocks();
         let in_recovery_before = self.recovery.in_recovery();
         let first_before = self.recovery.first();
-        let outcome = self.recovery.on_ack(packet.number, &blocks[..block_count]);
+        let losses_before = self.recovery.losses();
+        let outcome = self.recovery.on_ack(now, packet.number, &blocks[..block_count]);
         let covered = self.recovery.first() - first_before;
-        let sample = if outcome.newly_acknowledged > 0 { self.sample(now, packet) } else { None };
-        let sample = sample.map(|rtt| self.measure(now, rtt, covered));
+        let sample = match self.recovery.samples() {
+            Some(samples) if self.trains.is_none() => {
+                self.on_sample(samples.first);
+                Some(samples.last)
+            }
+            _ if outcome.newly_acknowledged > 0 => {
+                self.sample(now, packet).map(|rtt| self.measure(now, rtt, covered))
+            }
+            _ => None,
+        };
         if outcome.advanced {
             self.timed_out = None;
         }
@@ -286,9 +330,11 @@ impl Tcp {
             window_limited: self.may_grow(),
         });
         if let Some(lost) = outcome.lost {
-            self.timed = None;
-            let loss = self.loss(now, lost);
-            self.controller.on_loss(&loss);
+            self.on_loss(now, lost);
+        }
+        if self.extensions.is_some() {
+            let is_safe = outcome.advanced && self.recovery.losses() == losses_before;
+            self.reduce_in_proportion(outcome.newly_acknowledged, is_safe);
         }
         if packet.marks.congestion {
             let mark = self.loss(now, self.recovery.first());
@@ -302,9 +348,25 @@ impl Tcp {
         self.send_allowed(now, fabric);
     }
 
+    /// A loss episode began with `lost`, or a probe repaired that loss.
+    fn on_loss(&mut self, now: Time, lost: u64) {
+        self.timed = None;
+        let loss = self.loss(now, lost);
+        let window = self.controller.window();
+        self.controller.on_loss(&loss);
+        if let Some(extensions) = &mut self.extensions
+            && self.recovery.in_recovery()
+        {
+            extensions.begin_reduction(window, self.controller.window());
+        }
+    }
+
     fn after_advance(&mut self, now: Time, fabric: &mut Fabric) {
         if self.source.on_acknowledged(now, self.recovery.first()) {
             self.transfers += 1;
+        }
+        if let Some(extensions) = &mut self.extensions {
+            extensions.on_advance();
         }
         if self.recovery.outstanding() == 0 {
             self.retransmit_timer.clear();
@@ -340,19 +402,22 @@ impl Tcp {
             Some(trains) if covered > 0 => trains.on_ack(now, covered, rtt, steady),
             _ => Measured::of(rtt),
         };
-        self.rtt.on_sample(measured.whole);
+        self.on_sample(measured.whole);
         let minimum = self.rtt.minimum_rtt().unwrap_or(rtt);
         SelfInducedDelay::correct(measured.seen, measured.self_induced, minimum)
     }
 
     fn set_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        let deadline = now + self.rtt.rto();
+        let deadline = now + self.rto();
         self.retransmit_timer.set(deadline, Event::Retransmit(self.flow), fabric);
     }
 
     pub(crate) fn on_retransmit_timer(&mut self, now: Time, fabric: &mut Fabric) {
         let event = Event::Retransmit(self.flow);
-        if !self.retransmit_timer.expires(now, event, fabric) || self.recovery.outstanding() == 0 {
+        if !self.retransmit_timer.expires(now, event, fabric)
+            || (self.extensions.is_some() && self.acts_before_timeout(now, fabric))
+            || self.recovery.outstanding() == 0
+        {
             return;
         }
         self.timeouts += 1;
@@ -366,106 +431,14 @@ impl Tcp {
         self.timed_out = Some(first);
         self.timed = None;
         self.controller.on_timeout(&timeout);
-        self.recovery.on_timeout();
+        self.recovery.on_timeout(now);
+        if let Some(extensions) = &mut self.extensions {
+            extensions.on_timeout();
+        }
         self.rtt.back_off();
         self.pacer.reset();
         self.send_allowed(now, fabric);
         self.set_retransmit_timer(now, fabric);
-    }
-
-    // The receiver's end.
-
-    /// Only this flow uses the return route and nothing overtakes on the forward route, so the
-    /// receiver's immediate answers can be computed as soon as the arrival is known.
-    pub(crate) fn allow_answers_ahead(&mut self) {
-        self.answers_ahead = matches!(self.policy, AckPolicy::Immediate);
-    }
-
-    /// True if `packet` may be delivered before its arrival time: no earlier arrival is pending
-    /// as an event.
-    #[inline]
-    pub(crate) fn takes_ahead(&self, now: Time, packet: &Packet) -> bool {
-        self.answers_ahead && !packet.marks.ack && self.awaited <= now
-    }
-
-    /// A packet's arrival is pending as an event.
-    #[inline]
-    pub(crate) fn await_arrival(&mut self, at: Time) {
-        self.awaited = self.awaited.max(at);
-    }
-
-    fn on_data(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
-        let before = self.reassembly.next();
-        let arrival = self.reassembly.receive(packet.number);
-        if let Some(consumer) = self.receiver.consumer_mut() {
-            consumer.on_arrival(now, packet.number);
-        }
-        for unit in before..self.reassembly.next() {
-            let due = if self.receiver.wants_due_times() { self.source.due(unit) } else { None };
-            self.receiver.deliver(now, unit, due);
-            if let Some(messages) = self.receiver.messages_mut()
-                && let Some(message) = self.source.completed(unit, messages.payload())
-                && let Some(prompts) = messages.received_in_order(now, message)
-            {
-                fabric.schedule(now + prompts.pause, Event::Prompt(prompts.flow));
-            }
-        }
-        let answered = Answered { stamp: packet.stamp, congestion: packet.marks.congestion };
-        let in_order = arrival == Arrival::InOrder && !answered.congestion;
-        if let AckPolicy::Adaptive(policy) = &mut self.policy {
-            policy.limit_to(Packets::new(packet.count()));
-        }
-        match self.policy.on_segment(now, in_order) {
-            AckDecision::SendNow => {
-                self.ack_timer.clear();
-                self.unanswered = None;
-                self.acknowledge(now, answered, fabric);
-            }
-            AckDecision::HoldUntil(deadline) => {
-                self.unanswered = Some(answered);
-                self.ack_timer.set(deadline, Event::Acknowledge(self.flow), fabric);
-            }
-        }
-    }
-
-    fn acknowledge(&mut self, now: Time, answered: Answered, fabric: &mut Fabric) {
-        let number = self.reassembly.next();
-        let mut ack = Packet::data(self.flow, self.back, number, now, ACK_SIZE);
-        ack.stamp = answered.stamp;
-        ack.marks.ack = true;
-        ack.marks.congestion = answered.congestion;
-        ack.set_blocks(self.reassembly.blocks());
-        fabric.send(now, ack);
-    }
-
-    pub(crate) fn on_acknowledge_timer(&mut self, now: Time, fabric: &mut Fabric) {
-        let event = Event::Acknowledge(self.flow);
-        if self.ack_timer.expires(now, event, fabric)
-            && let Some(answered) = self.unanswered.take()
-        {
-            self.policy.on_timer(now);
-            self.acknowledge(now, answered, fabric);
-        }
-    }
-
-    pub(crate) fn end(&mut self, now: Time) {
-        if let Some(messages) = self.receiver.messages_mut() {
-            let offered = self.source.offered(now.min(self.settings.stop));
-            let next = self.reassembly.next();
-            for message in self.source.incomplete(next, offered, messages.payload()) {
-                messages.sent(message.written, message.payload);
-            }
-            messages.end(now);
-        }
-        if !self.receiver.wants_due_times() {
-            return;
-        }
-        let offered = self.source.offered(now.min(self.settings.stop));
-        for unit in self.reassembly.next()..offered {
-            if let Some(due) = self.source.due(unit) {
-                self.receiver.miss(unit, due, now);
-            }
-        }
     }
 
     /// Prefetches the state that a packet's arrival needs; see `Simulation::look_ahead`.
