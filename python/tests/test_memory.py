@@ -39,7 +39,7 @@ async def main():
 
 asyncio.run(main())
 """
-"""Accepts connections, and none of their flows or, as a hoarder, all of them, which it never reads."""
+"""Accepts connections, and none of their flows; a hoarder accepts all of them and never reads."""
 
 
 @contextmanager

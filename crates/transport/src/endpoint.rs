@@ -46,7 +46,8 @@ struct Kept {
     memory: u64,
 }
 
-/// Memory of a connection that has received nothing, bytes: the QUIC and TLS states.
+/// Memory of a connection that has received nothing, bytes: the QUIC and TLS states. They have 69 kB
+/// allocated, the rest of which is touched over minutes (docs/security.md, soak).
 const CONNECTION_COST: u64 = 48 << 10;
 
 /// Part of the endpoint's memory that connections may use which hold nothing, as a fraction: what
