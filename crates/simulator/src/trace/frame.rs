@@ -267,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn a_syn_and_its_answer_have_their_flags_and_options() {
+        for (ack, flags, acknowledged) in [(false, FLAG_SYN, 0), (true, FLAG_SYN | FLAG_ACK, 1)] {
+            let mut packet = Packet::data(0, 0, 0, Time::ZERO, 60);
+            packet.marks.ack = ack;
+            packet.set_syn();
+            let frame = Frame::new(&ends(TCP), &packet, false);
+            assert_eq!((frame.captured().len(), frame.length), (60, 60));
+            assert_eq!((field(&frame, 24), field(&frame, 28)), (0, acknowledged));
+            assert_eq!(frame.bytes[32..34], [10 << 4, flags]);
+        }
+    }
+
+    #[test]
     fn blocks_lengthen_an_ack_by_their_options() {
         let frame = Frame::new(&ends(TCP), &ack(2, &[(4, 6), (9, 10)]), false);
         assert_eq!((frame.captured().len(), frame.length), (60, 60));
