@@ -20,6 +20,7 @@ mod manual;
 mod monitor;
 mod netvideo;
 mod output;
+mod page;
 mod plot;
 mod probe;
 mod progress;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Send(arguments) => return deliver::send(&arguments),
         Command::Receive(arguments) => return deliver::receive(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
+        Command::Show(arguments) => page::show(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
         Command::Netvideo(arguments) => netvideo::netvideo(&arguments.command),

@@ -3,6 +3,7 @@
 mod adus;
 mod deliver;
 mod monitor;
+mod page;
 mod probe;
 mod qosockets;
 mod rsvp;
@@ -16,6 +17,7 @@ use ontempo_kernel::Name;
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
 pub(crate) use self::monitor::{Export, Monitor};
+pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qosockets::{
     At, Gateway, Netvideo, NetvideoCommand, OutputOptions, Quality, Receiver, Service, Tg,
@@ -83,6 +85,18 @@ Examples:
 Example:
   ontempo summary study --json")]
     Summary(Summary),
+    /// Write one HTML page with the figures and charts of one or several runs
+    #[command(after_help = "\
+The page is one file that needs no network: rates beside the capacity, queue, losses by cause, windows, \
+round trips, delays of units and packets, events. What a run did not record is listed on it, with the \
+line of the scenario that records it. A page of an earlier call is replaced; no other file is, without \
+--force.
+
+Examples:
+  ontempo show run --open
+  ontempo show reno cubic pert --output compared.html
+  ontempo show traces/4f1d_client.sqlog")]
+    Show(Show),
     /// Measure a path to another machine: throughput and loss against packet spacing
     #[command(after_help = "\
 Packets are sent to a receiver that consents (--listen on the other machine), at one spacing after \
