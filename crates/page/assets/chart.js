@@ -121,6 +121,11 @@ function rangeInView(plot, min, max) {
   return isDragged ? [min, max] : [view.from, view.to];
 }
 
+// All show what was dragged in one.
+function followDrag(plot, key) {
+  if (key === "x" && !view.isMoving && view.charts.includes(plot)) show(plot.scales.x.min, plot.scales.x.max);
+}
+
 function scalesOf(chart) {
   const isLog = chart.id === "delays";
   const up = isLog
@@ -191,13 +196,11 @@ function hooksOf(chart, section, entries, isFirst) {
           : `${written(chart.unit, values[0])} (${written(chart.unit, values[1])} … ${written(chart.unit, values[2])})`;
     }
   };
-  const setScale = (plot, key) => {
-    if (chart.time && key === "x" && !view.isMoving && view.charts.includes(plot)) {
-      show(plot.scales.x.min, plot.scales.x.max);
-    }
-  };
-  const hooks = { setCursor: [setCursor], setScale: [setScale] };
-  if (chart.time) hooks.drawAxes = [(plot) => drawMarks(plot, isFirst)];
+  const hooks = { setCursor: [setCursor] };
+  if (chart.time) {
+    hooks.setScale = [followDrag];
+    hooks.drawAxes = [(plot) => drawMarks(plot, isFirst)];
+  }
   return hooks;
 }
 

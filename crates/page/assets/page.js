@@ -1,9 +1,8 @@
-// The page: events, the switches of runs, theme, size, print.
+// The page: its data, the switches of runs, theme, size, print.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const hidden = new Set();
 const root = document.documentElement;
-const LANE = 22;
 
 function fail(what) {
   const place = document.getElementById("error");
@@ -12,78 +11,6 @@ function fail(what) {
   root.dataset.error = what;
 }
 window.addEventListener("error", (event) => fail(event.message));
-
-// The lanes of events: a stroke for each, its text at the crosshair.
-function drawEvents(section) {
-  const several = data.names.length > 1;
-  const lanes = [];
-  for (const mark of data.marks) {
-    const name = several ? `${data.names[mark.run]} ${mark.lane}` : mark.lane;
-    let lane = lanes.find((known) => known.name === name);
-    if (!lane) lanes.push(lane = { name, run: mark.run, marks: [] });
-    lane.marks.push(mark);
-  }
-  const shown = () => lanes.filter((lane) => !hidden.has(lane.run));
-  const text = section.querySelector(".legend");
-  const strokes = (plot) => {
-    const { ctx, bbox } = plot;
-    const ratio = devicePixelRatio;
-    ctx.save();
-    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-    ctx.textAlign = "left";
-    ctx.textBaseline = "alphabetic";
-    shown().forEach((lane, place) => {
-      const top = bbox.top + place * LANE * ratio;
-      ctx.fillStyle = ctx.strokeStyle = palette.lines[(several ? lane.run : lanes.indexOf(lane)) % COLORS];
-      ctx.lineWidth = 1.5 * ratio;
-      ctx.beginPath();
-      for (const mark of lane.marks) {
-        if (mark.at < view.from || mark.at > view.to) continue;
-        const x = Math.round(plot.valToPos(mark.at, "x", true));
-        ctx.moveTo(x, top + 3 * ratio);
-        ctx.lineTo(x, top + (LANE - 4) * ratio);
-      }
-      ctx.stroke();
-      const width = ctx.measureText(lane.name).width;
-      ctx.fillStyle = faded(palette.surface, 0.85);
-      ctx.fillRect(bbox.left + 2 * ratio, top + 3 * ratio, width + 8 * ratio, (LANE - 7) * ratio);
-      ctx.fillStyle = palette.quiet;
-      ctx.fillText(lane.name, bbox.left + 6 * ratio, top + 14.5 * ratio);
-    });
-    ctx.restore();
-  };
-  const setCursor = (plot) => {
-    const { left, top } = plot.cursor;
-    if (left == null || left < 0) { text.textContent = ""; return; }
-    const at = plot.posToVal(left, "x");
-    const near = 6 * (view.to - view.from) / plot.over.clientWidth;
-    const lane = shown()[Math.floor(top / LANE)];
-    const marks = (lane ? [lane] : shown()).flatMap((one) => one.marks);
-    const within = marks.filter((mark) => Math.abs(mark.at - at) <= near);
-    const words = within.slice(0, 4).map((mark) => `${writtenTime(mark.at, view.to - view.from)} ${mark.text}`);
-    text.textContent = words.join(" · ") + (within.length > 4 ? ` · ${within.length - 4} more` : "");
-  };
-  const chart = { time: true, unit: "", id: "events" };
-  const [along, up] = axes(chart, section);
-  const height = () => Math.max(shown().length, 1) * LANE + 42;
-  const host = section.querySelector(".plot");
-  const plot = new uPlot({
-    width: Math.max(host.clientWidth, 200), height: height(), legend: { show: false }, padding: [10, 14, 0, 0],
-    series: [{}, { show: true, points: { show: false }, paths: () => null }],
-    axes: [along, { ...up, values: () => [], grid: { show: false }, ticks: { show: false } }],
-    scales: { x: { time: false, range: rangeInView }, y: { range: [0, 1] } },
-    cursor: cursorOf(chart),
-    hooks: {
-      setCursor: [setCursor], draw: [strokes], drawAxes: [(drawn) => drawMarks(drawn, false)],
-      setScale: [(drawn, key) => {
-        if (key === "x" && !view.isMoving && view.charts.includes(drawn)) show(drawn.scales.x.min, drawn.scales.x.max);
-      }],
-    },
-  }, [[0, view.end], [null, null]], host);
-  plot.root.setAttribute("aria-label", "Events");
-  plot.root.setAttribute("role", "img");
-  return { plot, height, update: () => plot.setSize({ width: plot.width, height: height() }) };
-}
 
 function drawAll() {
   readColors();
@@ -99,7 +26,6 @@ function drawAll() {
     if (isOverTime) {
       view.charts.push(made.plot);
       listen(made.plot);
-      uPlot.sync("time").sub(made.plot);
     }
     drawn.push({ ...made, section });
   }

@@ -23,6 +23,7 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/format.js"),
     include_str!("../assets/gestures.js"),
     include_str!("../assets/chart.js"),
+    include_str!("../assets/events.js"),
     include_str!("../assets/page.js"),
     "})();\n"
 );

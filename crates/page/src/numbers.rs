@@ -34,7 +34,7 @@ pub(crate) fn percent(share: f64) -> String {
     match percent.abs() {
         0.0 => "0 %".to_owned(),
         size if size < 0.01 => "< 0.01 %".to_owned(),
-        size if size >= 99.995 || size < 0.995 => format!("{percent:.2} %").replace(".00 ", " "),
+        size if !(0.995..99.995).contains(&size) => format!("{percent:.2} %").replace(".00 ", " "),
         _ => format!("{percent:.1} %"),
     }
 }

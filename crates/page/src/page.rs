@@ -343,3 +343,55 @@ fn notes(runs: &[Run]) -> Vec<String> {
     };
     runs.iter().flat_map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run with a line of this many points in each of these charts, and a capacity.
+    fn run(points: u32, charts: &[Chart]) -> Run {
+        let mut run = Run { name: "a".to_owned(), end_s: 60.0, ..Run::default() };
+        for chart in charts {
+            let point = |n: u32| (f64::from(n) * 60.0 / f64::from(points), f64::from(n % 997));
+            let line = Shape::Line((0..points).map(point).collect());
+            run.draw(*chart, "group", "", line);
+        }
+        run.draw(Chart::Rates, "bottleneck", "capacity", Shape::Limit(vec![(0.0, 1e6)]));
+        run
+    }
+
+    #[test]
+    fn a_page_has_a_bounded_number_of_points_and_says_that_lines_are_reduced() {
+        let charts = [Chart::Rates, Chart::Queue, Chart::Window, Chart::RoundTrip];
+        let page = Page::of((0..MAX_RUNS).map(|_| run(100_000, &charts)).collect());
+        let points: usize = page.contents().charts.iter().map(|chart| chart.points).sum();
+        assert!(points <= MAX_POINTS + 2 * 4 * MAX_RUNS && points > MAX_POINTS / 2, "{points}");
+        let size = page.html().len();
+        assert!(size < 5_000_000, "{size} bytes");
+        assert!(page.notes.iter().any(|note| note.contains("reduced")), "{:?}", page.notes);
+        // The largest value is still there.
+        let largest = page.charts[1].lines[0].y.0.iter().copied().fold(0.0, f64::max);
+        assert_eq!(largest, 996.0);
+        assert!(Page::of(vec![run(100, &charts)]).notes.is_empty());
+    }
+
+    #[test]
+    fn runs_share_a_capacity_that_is_the_same() {
+        let page = Page::of(vec![run(10, &[Chart::Rates]), run(10, &[Chart::Rates])]);
+        let lines = &page.charts[0].lines;
+        let limits: Vec<_> = lines.iter().filter(|line| line.shape == "limit").collect();
+        assert_eq!((lines.len(), limits.len()), (3, 1));
+        assert_eq!(limits[0].x.0, [0.0, 60.0], "it holds to the end");
+    }
+
+    #[test]
+    fn numbers_are_short_and_what_is_no_number_is_null() {
+        let text = serde_json::to_string(&Shorts(vec![3.0, 0.1, f64::NAN, f64::INFINITY]));
+        assert_eq!(text.unwrap(), "[3,0.1,null,null]");
+        assert_eq!(
+            (value(1.234_567_8e-7), value(123_456.0), value(0.0)),
+            (1.2346e-7, 123_460.0, 0.0)
+        );
+        assert_eq!(time(1.234_567_89), 1.234_568);
+    }
+}

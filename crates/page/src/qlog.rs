@@ -228,28 +228,8 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
         run.facts.push(("written by", printable(&header.title).into_owned()));
     }
     run.headlines.push(headline(side, &trace));
-    let width = width_of(trace.end_s);
-    let rate = |points: &[Point]| {
-        let rate = |(at, bytes): Point| (at, bytes * 8.0 / width);
-        summed(points, width, trace.end_s).into_iter().map(rate).collect()
-    };
-    let mean = format!("means over {}", numbers::seconds(width));
-    if !trace.sent.is_empty() {
-        let shape = Shape::Steps(rate(&trace.sent));
-        run.draw(Chart::Rates, side, format!("sent, {mean}"), shape);
-    }
-    if !trace.delivered.is_empty() {
-        let shape = Shape::Steps(rate(&trace.delivered));
-        run.draw(Chart::Rates, side, format!("delivered in units, {mean}"), shape);
-    }
+    draw_rates(&mut run, side, &trace);
     run.draw(Chart::Rates, "pacing rate", "limit of the sender", Shape::Limit(trace.pacing));
-    if !trace.lost.is_empty() {
-        let per_second = |(at, count): Point| (at, count / width);
-        let points = summed(&trace.lost, width, trace.end_s).into_iter().map(per_second).collect();
-        let lost = numbers::count(trace.lost.len() as u64);
-        let detail = format!("declared lost: {lost}, counted over {}", numbers::seconds(width));
-        run.draw(Chart::Losses, side, detail, Shape::Steps(points));
-    }
     run.draw(Chart::WindowBytes, side, "window", Shape::Steps(trace.window));
     run.draw(Chart::WindowBytes, side, "in flight", Shape::Points(trace.in_flight));
     run.draw(Chart::RoundTrip, side, "smoothed", Shape::Line(trace.round_trip));
@@ -271,6 +251,26 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
         lines: Vec::new(),
     });
     run
+}
+
+/// Rates of what was sent and delivered, and losses, in intervals.
+fn draw_rates(run: &mut Run, side: &str, trace: &Trace) {
+    let width = width_of(trace.end_s);
+    let per_second = |points: &[Point], factor: f64| {
+        let rate = |(at, sum): Point| (at, sum * factor / width);
+        Shape::Steps(summed(points, width, trace.end_s).into_iter().map(rate).collect())
+    };
+    let span = numbers::seconds(width);
+    let rates = [("sent", &trace.sent), ("delivered in units", &trace.delivered)];
+    for (what, points) in rates.into_iter().filter(|(_, points)| !points.is_empty()) {
+        let detail = format!("{what}, means over {span}");
+        run.draw(Chart::Rates, side, detail, per_second(points, 8.0));
+    }
+    if !trace.lost.is_empty() {
+        let lost = numbers::count(trace.lost.len() as u64);
+        let detail = format!("declared lost: {lost}, counted over {span}");
+        run.draw(Chart::Losses, side, detail, per_second(&trace.lost, 1.0));
+    }
 }
 
 fn headline(side: &str, trace: &Trace) -> Headline {

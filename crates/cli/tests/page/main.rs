@@ -87,6 +87,20 @@ fn what_was_read_and_drawn_is_reported_and_what_was_not_recorded_is_named_on_the
 }
 
 #[test]
+fn many_flows_are_a_sum_and_a_band_and_not_a_line_each() {
+    let place = measured("show-many");
+    let more = ["--set", "flows.video.count=60"];
+    place.run(&[&["simulate", "s.toml", "--out", "many"][..], &more].concat()).succeeds();
+    let document = place.run(&["show", "many", "--json"]).succeeds().json();
+    for chart in document["charts"].as_array().expect("charts") {
+        assert!(chart["lines"].as_u64() <= Some(6), "{chart}");
+    }
+    let page = fs::read_to_string(place.path("many/show.html")).expect("a page");
+    assert!(page.contains("median and 10 to 90 % of 60 flows"));
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+}
+
+#[test]
 fn a_file_of_others_is_replaced_only_with_force() {
     let place = measured("show-force");
     fs::write(place.path("notes.html"), "<!doctype html>\nmine").expect("written");

@@ -180,7 +180,7 @@ fn subjects<'a>(
     links: &mut Vec<String>,
 ) -> Vec<Subject> {
     let flows: HashMap<String, usize> = reading.subjects();
-    let mut place = |name: &str| match flows.get(name) {
+    let place = |name: &str| match flows.get(name) {
         Some(flow) => Subject::Flow(*flow),
         None if name.is_empty() => Subject::None,
         None => Subject::Link(links.iter().position(|link| link == name).unwrap_or_else(|| {
@@ -188,7 +188,7 @@ fn subjects<'a>(
             links.len() - 1
         })),
     };
-    names.map(|name| place(name)).collect()
+    names.map(place).collect()
 }
 
 /// The values of one time become a row of each band.

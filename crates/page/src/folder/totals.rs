@@ -79,7 +79,10 @@ pub(super) fn links(reading: &mut Reading<'_>) -> Result<(), PageError> {
     let span = table.number("span_s")?;
     let mut busiest = Vec::new();
     for row in 0..table.len() {
-        reading.run.end_s = reading.run.end_s.max(span.value(row));
+        // A file of a stranger may say anything.
+        if span.value(row).is_finite() {
+            reading.run.end_s = reading.run.end_s.max(span.value(row));
+        }
         let link = LinkLosses {
             link: printable(name.get(row).unwrap_or_default()).into_owned(),
             arrivals: arrivals.value(row),
