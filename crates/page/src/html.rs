@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::model::{Absent, Headline, LinkLosses, Run};
+use crate::model::{Absent, Headline, LinkLosses};
 use crate::numbers::{count, percent, rate, seconds};
 use crate::page::{DrawnChart, Page};
 
@@ -153,8 +153,9 @@ impl Page {
             };
             let _ = writeln!(
                 text,
-                "<li>{label}{swatch}<b>{}</b>{end} <span>{}</span> <small>{}</small></li>",
+                "<li title=\"{}\">{label}{swatch}<b>{}</b>{end} <span>{}</span> <small>{}</small></li>",
                 escaped(&run.name),
+                escaped(&self.names[place]),
                 escaped(own),
                 facts.join(" · ")
             );
@@ -205,7 +206,7 @@ impl Page {
             let name = format!(
                 "<td class=\"run\">{}{}</td>",
                 self.swatch_of_run(place),
-                escaped(&self.runs[place].name)
+                escaped(&self.names[place])
             );
             let _ = writeln!(
                 text,
@@ -247,7 +248,8 @@ impl Page {
              <th scope=\"col\">Mean queue</th></tr></thead>\n<tbody>\n"
         );
         for (place, run) in self.runs.iter().enumerate() {
-            let name = format!("<td>{}{}</td>", self.swatch_of_run(place), escaped(&run.name));
+            let name = &self.names[place];
+            let name = format!("<td>{}{}</td>", self.swatch_of_run(place), escaped(name));
             for link in &run.losses {
                 let _ = writeln!(
                     text,
@@ -262,12 +264,12 @@ impl Page {
 
     /// What runs did not record, each once with the runs that lack it.
     fn absent(&self) -> String {
-        let mut all: Vec<(&Absent, Vec<&Run>)> = Vec::new();
-        for run in &self.runs {
+        let mut all: Vec<(&Absent, Vec<&str>)> = Vec::new();
+        for (run, name) in self.runs.iter().zip(&self.names) {
             for absent in &run.absent {
                 match all.iter_mut().find(|(known, _)| *known == absent) {
-                    Some((_, runs)) => runs.push(run),
-                    None => all.push((absent, vec![run])),
+                    Some((_, runs)) => runs.push(name),
+                    None => all.push((absent, vec![name])),
                 }
             }
         }
@@ -277,7 +279,7 @@ impl Page {
         let mut text = "<section class=\"absent\">\n<h2>Not recorded</h2>\n<ul>\n".to_owned();
         for (absent, runs) in all {
             let of = if runs.len() < self.runs.len() {
-                let names: Vec<_> = runs.iter().map(|run| escaped(&run.name)).collect();
+                let names: Vec<_> = runs.iter().map(|name| escaped(name)).collect();
                 format!(" ({})", names.join(", "))
             } else {
                 String::new()
@@ -389,6 +391,7 @@ fn capital(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Run;
 
     #[test]
     fn text_ends_no_element_and_no_attribute() {

@@ -52,7 +52,7 @@ impl Chart {
             Self::Window => {
                 ("Congestion window", "packets", "Each flow, or median and 10 to 90 % of flows")
             }
-            Self::WindowBytes => ("Congestion window", "B", "Solid: window; points: in flight"),
+            Self::WindowBytes => ("Congestion window", "B", "Line: window; points: in flight"),
             Self::RoundTrip => {
                 ("Round-trip time", "s", "Smoothed; each flow, or median and 10 to 90 % of flows")
             }
@@ -219,6 +219,8 @@ pub struct ReadPart {
 pub struct Run {
     /// The path by which it was named.
     pub(crate) name: String,
+    /// A short name, where it is no other run's.
+    pub(crate) short: String,
     pub(crate) title: String,
     /// World, seed and the like: name and value.
     pub(crate) facts: Vec<(&'static str, String)>,

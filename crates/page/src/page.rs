@@ -205,7 +205,7 @@ impl Page {
                 2 * intervals
             ));
         }
-        let names = runs.iter().map(|run| run.name.clone()).collect();
+        let names = names(&runs);
         Self { runs, charts, names, marks, end: Short(time(end)), labels, notes }
     }
 
@@ -333,6 +333,15 @@ fn marks(runs: &mut [Run]) -> Vec<RunMark> {
         );
     }
     marks
+}
+
+/// The short name of each run, or its path if another has the same short one.
+fn names(runs: &[Run]) -> Vec<String> {
+    let name = |run: &Run| {
+        let alike = runs.iter().filter(|other| other.short == run.short).count();
+        if alike > 1 || run.short.is_empty() { run.name.clone() } else { run.short.clone() }
+    };
+    runs.iter().map(name).collect()
 }
 
 /// The notes of the runs; with several, each names its run.

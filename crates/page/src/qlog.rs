@@ -21,8 +21,11 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// What the first record of a trace must say.
 const FILE_SCHEMA: &str = "urn:ietf:params:qlog:file:sequential";
 
-/// Points of units; more are reduced by the page.
-const UNITS: &str = "time until the sender knows of the arrival";
+/// How the time of a unit is labelled: a trace has only the sender's clock.
+const UNITS: &str = "from queueing until acknowledged, by time of that";
+
+/// Hexadecimal digits of an ID that distinguish connections.
+const SHORT_ID: usize = 6;
 
 #[derive(Deserialize)]
 struct Header {
@@ -94,9 +97,9 @@ struct Trace {
     pacing: Vec<Point>,
     /// When units whose arrival is not known yet were queued.
     queued: BTreeMap<(u64, u64), f64>,
-    units: u64,
+    queued_units: u64,
     dropped: u64,
-    /// When queued, and how long until its arrival was known.
+    /// When its arrival was known, and how long after it was queued.
     delays: Vec<Point>,
     delivered: Vec<Point>,
     end_s: f64,
@@ -104,6 +107,11 @@ struct Trace {
 }
 
 impl Trace {
+    /// Whether more units were delivered here than sent from here.
+    fn is_receivers(&self) -> bool {
+        self.delivered.len() as u64 > self.queued_units
+    }
+
     fn add(&mut self, event: &Event) {
         let at = event.time / 1e3;
         if !at.is_finite() || at < 0.0 {
@@ -126,19 +134,18 @@ impl Trace {
                 self.pacing.extend(data.pacing_rate.map(|value| (at, value)));
             }
             "ontempo:unit_queued" => {
-                self.units += 1;
+                self.queued_units += 1;
                 self.queued.insert(unit, at);
             }
             "ontempo:unit_arrived" => {
                 let queued = self.queued.remove(&unit);
-                self.delays.extend(queued.map(|queued| (queued, at - queued)));
+                self.delays.extend(queued.map(|queued| (at, at - queued)));
             }
             "ontempo:unit_dropped" => {
                 self.queued.remove(&unit);
                 self.dropped += 1;
             }
             "ontempo:unit_delivered" => {
-                self.units += 1;
                 self.delivered.push((at, data.length.unwrap_or_default()));
             }
             _ => {}
@@ -218,6 +225,7 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
     let id = printable(&header.trace.common_fields.group_id).into_owned();
     let mut run = Run {
         name: printable(&path.display().to_string()).into_owned(),
+        short: format!("{side} {}", id.chars().take(SHORT_ID).collect::<String>()),
         title: format!("Connection {id}, {side}"),
         facts: vec![("", "delivery over QUIC".to_owned())],
         end_s: trace.end_s,
@@ -227,23 +235,29 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
     if !header.title.is_empty() {
         run.facts.push(("written by", printable(&header.title).into_owned()));
     }
+    let is_receivers = trace.is_receivers();
     run.headlines.push(headline(side, &trace));
-    draw_rates(&mut run, side, &trace);
-    run.draw(Chart::Rates, "pacing rate", "limit of the sender", Shape::Limit(trace.pacing));
-    run.draw(Chart::WindowBytes, side, "window", Shape::Steps(trace.window));
-    run.draw(Chart::WindowBytes, side, "in flight", Shape::Points(trace.in_flight));
-    run.draw(Chart::RoundTrip, side, "smoothed", Shape::Line(trace.round_trip));
-    let mut sorted: Vec<f64> = trace.delays.iter().map(|delay| delay.1).collect();
-    sorted.sort_by(f64::total_cmp);
-    run.draw(Chart::Delays, side, UNITS, Shape::Line(tail(&sorted)));
-    let mut delays = trace.delays;
-    delays.sort_by(|a, b| a.0.total_cmp(&b.0));
-    run.draw(Chart::UnitDelay, side, UNITS, Shape::Line(delays));
-    let why = match side {
-        "server" => {
-            "a receiver's trace has neither windows nor delays: take the sender's, ID_client.sqlog, too"
-        }
-        _ => "a trace has no queue of a link, no capacity and no deadlines",
+    draw_rates(&mut run, &trace);
+    run.draw(Chart::RoundTrip, "round trip", "smoothed", Shape::Line(trace.round_trip));
+    // What a receiver sends are acknowledgements: its window limits nothing.
+    if !is_receivers {
+        run.draw(Chart::Rates, "pacing rate", "limit of the sender", Shape::Limit(trace.pacing));
+        run.draw(Chart::WindowBytes, "window", "", Shape::Steps(trace.window));
+        run.draw(Chart::WindowBytes, "in flight", "", Shape::Points(trace.in_flight));
+        let mut sorted: Vec<f64> = trace.delays.iter().map(|delay| delay.1).collect();
+        sorted.sort_by(f64::total_cmp);
+        run.draw(
+            Chart::Delays,
+            "units",
+            "from queueing until acknowledged",
+            Shape::Line(tail(&sorted)),
+        );
+        run.draw(Chart::UnitDelay, "units", UNITS, Shape::Line(trace.delays));
+    }
+    let why = if is_receivers {
+        "a receiver's trace has neither windows nor delays: take the sender's, too"
+    } else {
+        "a trace has no queue of a link, no capacity and no deadlines"
     };
     run.absent.push(crate::model::Absent {
         what: "the network".to_owned(),
@@ -254,31 +268,40 @@ fn drawn(path: &Path, header: &Header, trace: Trace) -> Run {
 }
 
 /// Rates of what was sent and delivered, and losses, in intervals.
-fn draw_rates(run: &mut Run, side: &str, trace: &Trace) {
+fn draw_rates(run: &mut Run, trace: &Trace) {
     let width = width_of(trace.end_s);
     let per_second = |points: &[Point], factor: f64| {
         let rate = |(at, sum): Point| (at, sum * factor / width);
         Shape::Steps(summed(points, width, trace.end_s).into_iter().map(rate).collect())
     };
     let span = numbers::seconds(width);
-    let rates = [("sent", &trace.sent), ("delivered in units", &trace.delivered)];
-    for (what, points) in rates.into_iter().filter(|(_, points)| !points.is_empty()) {
-        let detail = format!("{what}, means over {span}");
-        run.draw(Chart::Rates, side, detail, per_second(points, 8.0));
+    if !trace.delivered.is_empty() && trace.is_receivers() {
+        let detail = format!("in units, means over {span}");
+        run.draw(Chart::Rates, "delivered", detail, per_second(&trace.delivered, 8.0));
+    } else if !trace.sent.is_empty() {
+        let detail = format!("in packets, means over {span}");
+        run.draw(Chart::Rates, "sent", detail, per_second(&trace.sent, 8.0));
     }
-    if !trace.lost.is_empty() {
+    if !trace.lost.is_empty() && !trace.is_receivers() {
         let lost = numbers::count(trace.lost.len() as u64);
-        let detail = format!("declared lost: {lost}, counted over {span}");
-        run.draw(Chart::Losses, side, detail, per_second(&trace.lost, 1.0));
+        let detail = format!("{lost}, counted over {span}");
+        run.draw(Chart::Losses, "declared lost", detail, per_second(&trace.lost, 1.0));
     }
 }
 
 fn headline(side: &str, trace: &Trace) -> Headline {
-    let bytes = if trace.sent.is_empty() { &trace.delivered } else { &trace.sent };
+    let is_receivers = trace.is_receivers();
+    let bytes = if is_receivers { &trace.delivered } else { &trace.sent };
     let bytes: f64 = bytes.iter().map(|point| point.1).sum();
-    let packets = trace.sent.len() as u64 + trace.received;
-    let mut detail =
-        format!("{} packets, {} units", numbers::count(packets), numbers::count(trace.units));
+    let (packets, units) = if is_receivers {
+        (
+            format!("{} packets received", numbers::count(trace.received)),
+            trace.delivered.len() as u64,
+        )
+    } else {
+        (format!("{} packets sent", numbers::count(trace.sent.len() as u64)), trace.queued_units)
+    };
+    let mut detail = format!("{packets}, {} units", numbers::count(units));
     if trace.dropped > 0 {
         detail += &format!(", {} dropped", numbers::count(trace.dropped));
     }
@@ -289,8 +312,8 @@ fn headline(side: &str, trace: &Trace) -> Headline {
         group: side.to_owned(),
         detail,
         rate_bps: (trace.end_s > 0.0 && bytes > 0.0).then(|| bytes * 8.0 / trace.end_s),
-        loss: (sent > 0.0).then(|| trace.lost.len() as f64 / sent),
-        delays: Delays::of("units, until known to the sender", &sorted),
+        loss: (sent > 0.0 && !is_receivers).then(|| trace.lost.len() as f64 / sent),
+        delays: Delays::of("units, until acknowledged", &sorted).filter(|_| !is_receivers),
         rtt_s: trace.round_trip.last().map(|point| point.1),
         ..Headline::default()
     }

@@ -150,6 +150,7 @@ pub(crate) fn read(folder: &Path) -> Result<Run, PageError> {
     let manifest = manifest(folder)?;
     let mut run = Run {
         name: printable(&folder.display().to_string()).into_owned(),
+        short: printable(&folder.file_name().unwrap_or_default().to_string_lossy()).into_owned(),
         title: printable(&manifest.title).into_owned(),
         ..Run::default()
     };
