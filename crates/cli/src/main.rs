@@ -13,6 +13,7 @@ mod event_log;
 mod export;
 mod failure;
 mod gateway;
+mod impair;
 mod kernel;
 mod limited;
 mod manifest;
@@ -21,6 +22,7 @@ mod means;
 mod monitor;
 mod netvideo;
 mod output;
+mod page;
 mod plot;
 mod probe;
 mod progress;
@@ -66,6 +68,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Send(arguments) => return deliver::send(&arguments),
         Command::Receive(arguments) => return deliver::receive(&arguments),
         Command::Summary(arguments) => stored::summary(&arguments),
+        Command::Impair(arguments) => impair::impair(&arguments),
+        Command::Show(arguments) => page::show(&arguments),
         Command::Kernel(arguments) => kernel::kernel(&arguments.command),
         Command::Monitor(arguments) => monitor::monitor(&arguments),
         Command::Netvideo(arguments) => netvideo::netvideo(&arguments.command),

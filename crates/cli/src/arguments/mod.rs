@@ -2,7 +2,9 @@
 
 mod adus;
 mod deliver;
+mod impair;
 mod monitor;
+mod page;
 mod probe;
 mod qosockets;
 mod rsvp;
@@ -15,7 +17,9 @@ use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
+pub(crate) use self::impair::Impair;
 pub(crate) use self::monitor::{Export, Monitor};
+pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
 pub(crate) use self::qosockets::{
     At, Gateway, Netvideo, NetvideoCommand, OutputOptions, Quality, Receiver, Service, Tg,
@@ -78,11 +82,34 @@ Examples:
   sudo ontempo shell dumbbell.toml video.0.source
   sudo ontempo shell dumbbell.toml video.0.source -- ping -c 3 10.0.0.3")]
     Shell(Shell),
+    /// Put a scenario's path between any two UDP programs, in real time, without root
+    #[command(after_help = "\
+Datagrams of clients cross the forward links of one flow of the scenario to the server, answers its \
+reverse links. The scenario's own flows are not run, and its duration does not matter: Ctrl-C ends it and \
+prints the counters. Each client's address has a socket of its own towards the server. Without an address, \
+--listen means the loopback.
+
+Examples:
+  ontempo impair --listen :5000 --to 127.0.0.1:5001 --scenario line.toml
+  ontempo impair --listen 0.0.0.0:5000 --to media.example:4433 --scenario net.toml --flow video.0 --json")]
+    Impair(Impair),
     /// Print the summary of finished runs from their tables
     #[command(after_help = "\
 Example:
   ontempo summary study --json")]
     Summary(Summary),
+    /// Write one HTML page with the figures and charts of one or several runs
+    #[command(after_help = "\
+The page is one file that needs no network: rates beside the capacity, queue, losses by cause, windows, \
+round trips, delays of units and packets, events. What a run did not record is listed on it, with the \
+line of the scenario that records it. A page of an earlier call is replaced; no other file is, without \
+--force.
+
+Examples:
+  ontempo show run --open
+  ontempo show reno cubic pert --output compared.html
+  ontempo show traces/4f1d_client.sqlog")]
+    Show(Show),
     /// Measure a path to another machine: throughput and loss against packet spacing
     #[command(after_help = "\
 Packets are sent to a receiver that consents (--listen on the other machine), at one spacing after \

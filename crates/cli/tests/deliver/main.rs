@@ -188,6 +188,15 @@ fn both_sides_write_qlog_traces_and_an_unusable_directory_is_reported_at_the_sta
         let json = records.map(serde_json::from_slice::<serde_json::Value>);
         assert!(json.inspect(|one| assert!(one.is_ok())).count() > 50);
     }
+    // The page draws both.
+    let page = place.run(&["show", "traces", "--json"]);
+    let page = page.succeeds().json();
+    assert_eq!(page["runs"].as_array().map(Vec::len), Some(2));
+    let charts = page["charts"].as_array().expect("charts").iter();
+    let charts: Vec<_> = charts.map(|chart| chart["chart"].as_str().expect("a name")).collect();
+    for chart in ["rates", "window-bytes", "round-trip", "unit-delay", "delays"] {
+        assert!(charts.contains(&chart), "{chart} is missing: {charts:?}");
+    }
 }
 
 #[test]

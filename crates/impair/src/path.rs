@@ -1,0 +1,436 @@
+//! The links of one flow of a scenario, both ways, without I/O.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use ontempo_foundation::{Bytes, Time};
+use ontempo_network::{DropReason, Dropped as LinkDrop, Fate, Queued};
+use ontempo_runtime::{Element, link};
+use ontempo_scenario::model::Scenario;
+
+use crate::error::ImpairError;
+use crate::histogram::Histogram;
+use crate::report::{Dropped, WayReport};
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the flow's sender to its receiver.
+    Forward,
+    /// Back.
+    Reverse,
+}
+
+/// A datagram at the end of its way.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// Whose it is, as passed to [`Path::inject`].
+    pub client: u64,
+    /// Which way it came.
+    pub way: Way,
+    /// Its payload.
+    pub bytes: &'a [u8],
+    /// When it was due.
+    pub due: Time,
+}
+
+/// What is due at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The transmitter of this scheduled link can take a packet.
+    Serve(usize),
+    /// This datagram reaches its next link, or the end.
+    Packet(u32),
+}
+
+/// A datagram on its way.
+#[derive(Debug)]
+struct InTransit {
+    bytes: Vec<u8>,
+    client: u64,
+    way: Way,
+    /// Links passed.
+    step: usize,
+    entered: Time,
+}
+
+/// Counters of one way.
+#[derive(Debug, Default)]
+struct Counts {
+    packets: u64,
+    delivered: u64,
+    delivered_bytes: u64,
+    dropped: Dropped,
+    delays: Histogram,
+}
+
+impl Counts {
+    fn report(&self) -> WayReport {
+        WayReport {
+            packets: self.packets,
+            delivered: self.delivered,
+            delivered_bytes: self.delivered_bytes,
+            dropped: self.dropped,
+            delay_p50_s: self.delays.quantile(0.5),
+            delay_p95_s: self.delays.quantile(0.95),
+            delay_p99_s: self.delays.quantile(0.99),
+        }
+    }
+}
+
+/// The links of a flow, as a simulation or emulation of the scenario with the same seed builds
+/// them. Other flows are not run.
+#[derive(Debug)]
+pub struct Path {
+    /// By their place in the layout; those of the flow alone.
+    elements: Vec<Option<Element>>,
+    routes: [Vec<usize>; 2],
+    /// The flow's number and its group's, for links with reservations.
+    flow: u32,
+    group: u32,
+    /// Clients are flows of their own to a fair queue, unless reservations are made for flows.
+    separates_clients: bool,
+    /// Bytes of the headers of each datagram, on the wire.
+    header_bytes: u64,
+    max_held_bytes: u64,
+    held_bytes: u64,
+    packets: Vec<InTransit>,
+    free: Vec<u32>,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    pushed: u64,
+    asked_at: Vec<Time>,
+    drops: Vec<LinkDrop>,
+    counts: [Counts; 2],
+}
+
+impl Path {
+    /// The path of the flow `GROUP.INDEX` of the scenario, or of its only one. Each datagram takes
+    /// `header_bytes` more on the wire than its payload; no more than `max_held_bytes` of payload
+    /// are on the path.
+    ///
+    /// # Errors
+    /// If the scenario has no such flow, or several and none is named, or a link refuses its
+    /// parameters.
+    pub fn of(
+        scenario: &Scenario,
+        flow: Option<&str>,
+        seed: u64,
+        header_bytes: u64,
+        max_held_bytes: u64,
+    ) -> Result<Self, ImpairError> {
+        let layout = scenario.layout(seed)?;
+        let name = |flow: &ontempo_scenario::LaidFlow| {
+            format!("{}.{}", layout.groups[flow.group], flow.index)
+        };
+        let names = || layout.flows.iter().map(name).collect::<Vec<_>>();
+        let number = match flow {
+            None if layout.flows.len() == 1 => 0,
+            None => return Err(ImpairError::WhichFlow(names())),
+            Some(asked) => layout
+                .flows
+                .iter()
+                .position(|flow| name(flow) == asked)
+                .ok_or_else(|| ImpairError::NoFlow(asked.to_owned(), names()))?,
+        };
+        let flow = &layout.flows[number];
+        let mut elements: Vec<Option<Element>> = Vec::new();
+        elements.resize_with(layout.links.len(), || None);
+        for place in flow.forward.iter().chain(&flow.reverse) {
+            elements[*place] = Some(link(&layout, *place, seed)?);
+        }
+        Ok(Self {
+            asked_at: vec![Time::NEVER; elements.len()],
+            elements,
+            routes: [flow.forward.clone(), flow.reverse.clone()],
+            flow: number as u32,
+            group: flow.group as u32,
+            separates_clients: layout.reservations.is_empty(),
+            header_bytes,
+            max_held_bytes,
+            held_bytes: 0,
+            packets: Vec::new(),
+            free: Vec::new(),
+            events: BinaryHeap::new(),
+            pushed: 0,
+            drops: Vec::new(),
+            counts: Default::default(),
+        })
+    }
+
+    /// When something is next due.
+    #[must_use]
+    pub fn next(&self) -> Time {
+        self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
+    }
+
+    /// The counters of one way so far.
+    #[must_use]
+    pub fn report(&self, way: Way) -> WayReport {
+        self.counts[way as usize].report()
+    }
+
+    /// A datagram enters the path at `now`, which must not decrease from call to call.
+    pub fn inject(&mut self, now: Time, client: u64, way: Way, bytes: &[u8]) {
+        let counts = &mut self.counts[way as usize];
+        counts.packets += 1;
+        if self.held_bytes + bytes.len() as u64 > self.max_held_bytes {
+            counts.dropped.limit += 1;
+            return;
+        }
+        self.held_bytes += bytes.len() as u64;
+        let handle = self.free.pop().unwrap_or_else(|| {
+            let bytes = Vec::new();
+            let empty = InTransit { bytes, client, way, step: 0, entered: now };
+            self.packets.push(empty);
+            (self.packets.len() - 1) as u32
+        });
+        let packet = &mut self.packets[handle as usize];
+        packet.bytes.extend_from_slice(bytes);
+        (packet.client, packet.way, packet.step, packet.entered) = (client, way, 0, now);
+        self.push(now, Event::Packet(handle));
+    }
+
+    /// Does all that is due by `now`; datagrams at the end of their way are passed to `deliver`,
+    /// which answers why one could not be sent on, if it could not.
+    pub fn advance(
+        &mut self,
+        now: Time,
+        deliver: &mut impl FnMut(Delivery<'_>) -> Result<(), Undelivered>,
+    ) {
+        while let Some(Reverse((time, _, event))) = self.events.peek().copied()
+            && time <= now
+        {
+            self.events.pop();
+            match event {
+                Event::Packet(handle) => self.step(time, handle, deliver),
+                // Of several that wait, the one that is awaited counts.
+                Event::Serve(link) if time == self.asked_at[link] => {
+                    self.asked_at[link] = Time::NEVER;
+                    self.serve(time, link);
+                }
+                Event::Serve(_) => {}
+            }
+        }
+    }
+
+    fn push(&mut self, time: Time, event: Event) {
+        self.events.push(Reverse((time, self.pushed, event)));
+        self.pushed += 1;
+    }
+
+    fn step(
+        &mut self,
+        now: Time,
+        handle: u32,
+        deliver: &mut impl FnMut(Delivery<'_>) -> Result<(), Undelivered>,
+    ) {
+        let packet = &mut self.packets[handle as usize];
+        let Some(&link) = self.routes[packet.way as usize].get(packet.step) else {
+            let (client, way, bytes) = (packet.client, packet.way, &*packet.bytes);
+            let counts = &mut self.counts[way as usize];
+            counts.delays.add(now.since(packet.entered));
+            match deliver(Delivery { client, way, bytes, due: now }) {
+                Ok(()) => {
+                    counts.delivered += 1;
+                    counts.delivered_bytes += bytes.len() as u64;
+                }
+                Err(Undelivered::Gone) => counts.dropped.gone += 1,
+                Err(Undelivered::Unsent) => counts.dropped.unsent += 1,
+            }
+            return self.release(handle);
+        };
+        packet.step += 1;
+        let size = Bytes::new(packet.bytes.len() as u64 + self.header_bytes);
+        match &mut self.elements[link] {
+            Some(Element::Link(element)) => match element.offer(now, size, false) {
+                Fate::Arrives { at, .. } => self.arrives(at, handle),
+                Fate::Dropped(reason) => self.lose(handle, reason),
+            },
+            Some(Element::Scheduled(_)) => self.enqueue(now, link, handle, size),
+            None => unreachable!("every link of the route was built"),
+        }
+    }
+
+    /// A link of rate zero never lets a packet arrive: it is dropped.
+    fn arrives(&mut self, at: Time, handle: u32) {
+        if at == Time::NEVER {
+            return self.lose(handle, DropReason::QueueFull);
+        }
+        self.push(at, Event::Packet(handle));
+    }
+
+    fn enqueue(&mut self, now: Time, link: usize, handle: u32, size: Bytes) {
+        // What may leave now leaves before this one comes.
+        self.serve(now, link);
+        let Some(Element::Scheduled(element)) = &mut self.elements[link] else { return };
+        let client = self.packets[handle as usize].client as u32;
+        let queued = Queued {
+            handle,
+            flow: if self.separates_clients { client } else { self.flow },
+            class: self.group,
+            size,
+            ecn_capable: false,
+            enqueued: now,
+        };
+        element.enqueue(now, queued, &mut self.drops);
+        self.settle_drops();
+        self.serve(now, link);
+    }
+
+    /// Lets a scheduled link send what it may at `now`, and asks it again when it can send more.
+    fn serve(&mut self, now: Time, link: usize) {
+        loop {
+            let Some(Element::Scheduled(element)) = &mut self.elements[link] else { return };
+            let ready = element.next_dequeue(now);
+            if ready > now {
+                if ready < self.asked_at[link] {
+                    self.asked_at[link] = ready;
+                    self.push(ready, Event::Serve(link));
+                }
+                return;
+            }
+            let departure = element.dequeue(now, &mut self.drops);
+            self.settle_drops();
+            let Some(departure) = departure else { continue };
+            match departure.arrives {
+                Some(at) => self.arrives(at, departure.packet.handle),
+                None => self.lose(departure.packet.handle, DropReason::Loss),
+            }
+        }
+    }
+
+    fn settle_drops(&mut self) {
+        while let Some(dropped) = self.drops.pop() {
+            self.lose(dropped.packet.handle, dropped.reason);
+        }
+    }
+
+    fn lose(&mut self, handle: u32, reason: DropReason) {
+        let way = self.packets[handle as usize].way;
+        let dropped = &mut self.counts[way as usize].dropped;
+        match reason {
+            DropReason::QueueFull => dropped.full += 1,
+            DropReason::Early => dropped.early += 1,
+            DropReason::Loss => dropped.loss += 1,
+            DropReason::TooLarge => dropped.too_large += 1,
+        }
+        self.release(handle);
+    }
+
+    fn release(&mut self, handle: u32) {
+        let bytes = &mut self.packets[handle as usize].bytes;
+        self.held_bytes -= bytes.len() as u64;
+        bytes.clear();
+        self.free.push(handle);
+    }
+}
+
+/// Why a datagram at the end of its way was not sent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// Its client was forgotten.
+    Gone,
+    /// The system did not take it.
+    Unsent,
+}
+
+#[cfg(test)]
+mod tests {
+    use ontempo_foundation::Duration;
+
+    use super::*;
+
+    const LINE: &str = r#"
+duration = "1 s"
+[topology]
+kind = "dumbbell"
+bottleneck = { rate = "8 Mbit/s", delay = "20 ms", QUEUE, loss = { kind = "bernoulli", rate = 0.1 } }
+reverse = { rate = "1 Mbit/s", delay = "5 ms" }
+access = { rate = "1 Gbit/s", delay = "0 s" }
+[flows.one]
+application = { kind = "ftp" }
+transport = { kind = "tcp" }
+"#;
+
+    fn path(queue: &str, seed: u64) -> Path {
+        let text = LINE.replace("QUEUE", queue);
+        let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
+        Path::of(&scenario, None, seed, 28, 1 << 20).expect("a path")
+    }
+
+    /// Injects a packet of 972 bytes each `gap`, and returns which arrived, and when.
+    fn arrivals(path: &mut Path, gap: Duration, count: u32) -> Vec<(u32, Time)> {
+        let mut arrived = Vec::new();
+        let mut now = Time::ZERO;
+        for number in 0..count {
+            let mut bytes = [0; 972];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            let mut take = |delivery: Delivery<'_>| {
+                let number: [u8; 4] = delivery.bytes[..4].try_into().expect("four");
+                arrived.push((u32::from_be_bytes(number), delivery.due));
+                Ok(())
+            };
+            path.advance(now, &mut take);
+            path.inject(now, 0, Way::Forward, &bytes);
+            path.advance(now, &mut take);
+            now += gap;
+        }
+        path.advance(now + Duration::from_secs(100), &mut |delivery| {
+            let number: [u8; 4] = delivery.bytes[..4].try_into().expect("four");
+            arrived.push((u32::from_be_bytes(number), delivery.due));
+            Ok(())
+        });
+        arrived
+    }
+
+    #[test]
+    fn the_same_seed_and_arrivals_give_the_same_drops_and_times() {
+        for queue in [
+            "queue = { kind = \"drop-tail\", limit = \"10 packets\" }",
+            "queue = { kind = \"codel\" }",
+        ] {
+            let run = |seed| arrivals(&mut path(queue, seed), Duration::from_micros(900), 2_000);
+            assert_eq!(run(1), run(1), "{queue}");
+            assert_ne!(run(1), run(2), "{queue}");
+        }
+    }
+
+    #[test]
+    fn datagrams_take_the_links_time_and_are_counted_by_cause() {
+        let mut path = path("queue = { kind = \"drop-tail\", limit = \"10 packets\" }", 7);
+        // 1,000 bytes take 1 ms at 8 Mbit/s and 8 us on each access link.
+        let arrived = arrivals(&mut path, Duration::from_micros(500), 4_000);
+        let spacing: Vec<_> = arrived.windows(2).map(|pair| pair[1].1.since(pair[0].1)).collect();
+        assert!(spacing.iter().all(|gap| *gap >= Duration::from_millis(1)), "{spacing:?}");
+        // Those before the first that arrives are lost on the wire, after their transmission.
+        let before = Duration::from_millis(1).mul_f64(f64::from(arrived[0].0));
+        assert_eq!(arrived[0].1, Time::ZERO + before + Duration::from_micros(21_016));
+        let report = path.report(Way::Forward);
+        assert_eq!((report.packets, report.delivered), (4_000, arrived.len() as u64));
+        assert_eq!(report.delivered + report.dropped.total(), 4_000);
+        // Half of them find no place, and a tenth of the others is lost: within four deviations.
+        let passed = (4_000 - report.dropped.full) as f64;
+        assert!((passed - 2_000.0).abs() < 20.0, "{report:?}");
+        let lost = report.dropped.loss as f64;
+        assert!((lost - 0.1 * passed).abs() < 4.0 * (0.09 * passed).sqrt(), "{report:?}");
+        assert_eq!(path.held_bytes, 0);
+    }
+
+    #[test]
+    fn more_bytes_than_are_held_are_dropped_and_the_flow_must_be_named_if_there_are_several() {
+        let mut line = path("queue = { kind = \"drop-tail\" }", 1);
+        for _ in 0..2_000 {
+            line.inject(Time::ZERO, 0, Way::Reverse, &[0; 1_000]);
+        }
+        let report = line.report(Way::Reverse);
+        assert_eq!(report.dropped.limit, 2_000 - (1 << 20) / 1_000);
+        let text = LINE.replace("QUEUE", "queue = { kind = \"drop-tail\" }") + "count = 2\n";
+        let scenario = ontempo_scenario::parse(&text, "s.toml").expect("a scenario");
+        let of = |flow| Path::of(&scenario, flow, 1, 28, 1 << 20).map(|_| ());
+        assert!(of(Some("one.1")).is_ok());
+        let several = of(None).expect_err("two flows").to_string();
+        assert!(several.contains("2 flows") && several.contains("one.0, one.1"), "{several}");
+        let none = of(Some("two.0")).expect_err("no such flow").to_string();
+        assert!(none.contains("no flow `two.0`: it has one.0, one.1"), "{none}");
+    }
+}

@@ -1,0 +1,364 @@
+//! Carries datagrams over a path in real time.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Instant;
+
+use ontempo_foundation::{Duration, Time, host_prefix};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::histogram::Histogram;
+use crate::path::{Delivery, Path, Undelivered, Way};
+use crate::report::{ClientCounts, Report};
+
+/// Largest payload of a datagram.
+const MAX_DATAGRAM: usize = 65_535;
+
+/// Datagrams read from a socket before what is due is sent.
+const BATCH: usize = 64;
+
+/// How long the relay sleeps at most, so that it sees that it is to stop.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
+
+/// How often idle clients are looked for, and progress is reported.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Receive buffer of each socket: what comes while the relay is not scheduled.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// What clients may make a relay hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Clients at a time: addresses and ports.
+    pub clients: usize,
+    /// Clients of one host: an address of IPv4, or 56 bits of one of IPv6.
+    pub clients_of_host: usize,
+    /// A client without datagrams either way for this long is forgotten.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients: 256, clients_of_host: 64, idle: Duration::from_secs(60) }
+    }
+}
+
+/// A client, with its socket towards the server.
+#[derive(Debug)]
+struct Client {
+    address: SocketAddr,
+    socket: UdpSocket,
+    /// Distinguishes it from those that had its place before.
+    id: u64,
+    last: Time,
+}
+
+/// The clients, each at a place of its own.
+#[derive(Debug)]
+struct Clients {
+    server: SocketAddr,
+    limits: Limits,
+    places: Vec<Option<Client>>,
+    by_address: HashMap<SocketAddr, usize>,
+    of_host: HashMap<IpAddr, usize>,
+    counts: ClientCounts,
+}
+
+/// The place of a client's id is in the lower half.
+fn place_of(id: u64) -> usize {
+    (id & u64::from(u32::MAX)) as usize
+}
+
+impl Clients {
+    /// The client at this address, admitted if there is room.
+    fn at(&mut self, now: Time, address: SocketAddr) -> io::Result<Option<u64>> {
+        if let Some(place) = self.by_address.get(&address)
+            && let Some(client) = &mut self.places[*place]
+        {
+            client.last = now;
+            return Ok(Some(client.id));
+        }
+        let host = host_prefix(address.ip());
+        let of_host = self.of_host.get(&host).copied().unwrap_or_default();
+        let is_full = self.by_address.len() >= self.limits.clients;
+        if is_full || of_host >= self.limits.clients_of_host {
+            self.counts.refused_packets += 1;
+            return Ok(None);
+        }
+        let socket = upstream(self.server)?;
+        let place = self.places.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.counts.admitted += 1;
+        let id = self.counts.admitted << 32 | place as u64;
+        self.places[place] = Some(Client { address, socket, id, last: now });
+        self.by_address.insert(address, place);
+        *self.of_host.entry(host).or_default() += 1;
+        Ok(Some(id))
+    }
+
+    fn get(&self, id: u64) -> Option<&Client> {
+        self.places.get(place_of(id))?.as_ref().filter(|client| client.id == id)
+    }
+
+    fn forget_idle(&mut self, now: Time) {
+        for place in &mut self.places {
+            let is_idle = |client: &&mut Client| now.since(client.last) >= self.limits.idle;
+            let Some(client) = place.as_mut().filter(is_idle) else { continue };
+            self.by_address.remove(&client.address);
+            let host = host_prefix(client.address.ip());
+            if let Some(count) = self.of_host.get_mut(&host) {
+                *count -= 1;
+                if *count == 0 {
+                    self.of_host.remove(&host);
+                }
+            }
+            *place = None;
+        }
+    }
+}
+
+/// A socket that reaches the server and hears nobody else.
+fn upstream(server: SocketAddr) -> io::Result<UdpSocket> {
+    let any: IpAddr = match server.ip() {
+        address if address.is_loopback() => address,
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    prepare(&socket)?;
+    Ok(socket)
+}
+
+fn prepare(socket: &UdpSocket) -> io::Result<()> {
+    // The system may grant less.
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER);
+    socket.set_nonblocking(true)
+}
+
+/// A relay between clients and one server.
+#[derive(Debug)]
+pub struct Relay {
+    listen: UdpSocket,
+    clients: Clients,
+    path: Path,
+    epoch: Instant,
+    late: Histogram,
+}
+
+impl Relay {
+    /// Carries datagrams that reach `listen` over `path` to `server`, and its answers back.
+    ///
+    /// # Errors
+    /// If the socket cannot be set up.
+    pub fn new(
+        listen: UdpSocket,
+        server: SocketAddr,
+        path: Path,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        prepare(&listen)?;
+        let clients = Clients {
+            server,
+            limits,
+            places: Vec::new(),
+            by_address: HashMap::new(),
+            of_host: HashMap::new(),
+            counts: ClientCounts::default(),
+        };
+        Ok(Self { listen, clients, path, epoch: Instant::now(), late: Histogram::default() })
+    }
+
+    /// Runs until `stop` is true, which is asked ten times a second or more; `progress` gets the
+    /// counters once a second.
+    ///
+    /// # Errors
+    /// If waiting fails, or the listening socket.
+    pub fn run(
+        &mut self,
+        stop: impl Fn() -> bool,
+        mut progress: impl FnMut(&Report),
+    ) -> io::Result<Report> {
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        let mut tick = Time::ZERO + TICK;
+        while !stop() {
+            self.send_due();
+            let now = self.now();
+            if now >= tick {
+                self.clients.forget_idle(now);
+                progress(&self.report());
+                tick = now + TICK;
+            }
+            let ready = self.wait()?;
+            self.read(&ready, &mut buffer)?;
+        }
+        Ok(self.report())
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            seconds: self.now().as_secs_f64(),
+            clients: ClientCounts {
+                now: self.clients.by_address.len() as u64,
+                ..self.clients.counts
+            },
+            forward: self.path.report(Way::Forward),
+            reverse: self.path.report(Way::Reverse),
+            late_p50_s: self.late.quantile(0.5),
+            late_p99_s: self.late.quantile(0.99),
+        }
+    }
+
+    fn now(&self) -> Time {
+        let nanos = self.epoch.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Sends what is due on.
+    fn send_due(&mut self) {
+        let now = self.now();
+        let (epoch, listen, clients, late) =
+            (self.epoch, &self.listen, &self.clients, &mut self.late);
+        self.path.advance(now, &mut |delivery: Delivery<'_>| {
+            let client = clients.get(delivery.client).ok_or(Undelivered::Gone)?;
+            let sent = match delivery.way {
+                Way::Forward => client.socket.send(delivery.bytes),
+                Way::Reverse => listen.send_to(delivery.bytes, client.address),
+            };
+            let nanos = epoch.elapsed().as_nanos() as u64;
+            late.add(Time::from_nanos(nanos.max(delivery.due.as_nanos())).since(delivery.due));
+            sent.map(|_| ()).map_err(|_| Undelivered::Unsent)
+        });
+    }
+
+    /// Waits until a socket is readable or something is due; the places of readable clients, and
+    /// `None` for the listening socket.
+    fn wait(&self) -> io::Result<Vec<Option<usize>>> {
+        let next = self.path.next();
+        let now = self.now();
+        let sleep = if next <= now { Duration::ZERO } else { next.since(now) }.min(MAX_SLEEP);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep.as_nanos() as i64 };
+        let clients = self.clients.places.iter().enumerate();
+        let clients = clients.filter_map(|(place, client)| Some((place, client.as_ref()?)));
+        let mut places = vec![None];
+        let mut polled = vec![PollFd::new(&self.listen, PollFlags::IN)];
+        for (place, client) in clients {
+            places.push(Some(place));
+            polled.push(PollFd::new(&client.socket, PollFlags::IN));
+        }
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |(polled, place): (&PollFd<'_>, &Option<usize>)| {
+            (!polled.revents().is_empty()).then_some(*place)
+        };
+        Ok(polled.iter().zip(&places).filter_map(is_ready).collect())
+    }
+
+    fn read(&mut self, ready: &[Option<usize>], buffer: &mut [u8]) -> io::Result<()> {
+        for place in ready {
+            match place {
+                None => self.read_clients(buffer)?,
+                Some(place) => self.read_server(*place, buffer),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_clients(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        for _ in 0..BATCH {
+            let (size, address) = match self.listen.recv_from(buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // A client that is gone answered with ICMP.
+                Err(error) if is_of_peer(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let now = self.now();
+            // Without a socket for it, a client is not admitted; others go on.
+            match self.clients.at(now, address) {
+                Ok(Some(client)) => {
+                    self.path.inject(now, client, Way::Forward, &buffer[..size]);
+                }
+                Ok(None) => {}
+                Err(_) => self.clients.counts.refused_packets += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn read_server(&mut self, place: usize, buffer: &mut [u8]) {
+        for _ in 0..BATCH {
+            let now = self.now();
+            let Some(client) = &mut self.clients.places[place] else { return };
+            match client.socket.recv(buffer) {
+                Ok(size) => {
+                    client.last = now;
+                    let id = client.id;
+                    self.path.inject(now, id, Way::Reverse, &buffer[..size]);
+                }
+                // Nobody listens there: the error is read, and the next datagram may find somebody.
+                Err(error) if is_of_peer(&error) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Whether the error is about an earlier datagram, not about the socket.
+fn is_of_peer(error: &io::Error) -> bool {
+    use ErrorKind::{
+        ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable,
+    };
+    matches!(
+        error.kind(),
+        ConnectionRefused | ConnectionReset | HostUnreachable | NetworkUnreachable | Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clients(limits: Limits) -> Clients {
+        Clients {
+            server: "127.0.0.1:9".parse().expect("an address"),
+            limits,
+            places: Vec::new(),
+            by_address: HashMap::new(),
+            of_host: HashMap::new(),
+            counts: ClientCounts::default(),
+        }
+    }
+
+    #[test]
+    fn clients_are_few_of_a_host_and_in_all_and_idle_ones_make_room() {
+        let limits = Limits { clients: 3, clients_of_host: 2, idle: Duration::from_secs(10) };
+        let mut clients = clients(limits);
+        let at = |clients: &mut Clients, second: u64, address: &str| {
+            let now = Time::ZERO + Duration::from_secs(second);
+            clients.at(now, address.parse().expect("an address")).expect("a socket")
+        };
+        let first = at(&mut clients, 0, "10.0.0.1:1").expect("admitted");
+        assert!(at(&mut clients, 0, "10.0.0.1:2").is_some());
+        assert_eq!(at(&mut clients, 0, "10.0.0.1:3"), None, "a third of one host");
+        assert_eq!(at(&mut clients, 5, "10.0.0.1:1"), Some(first), "the same again");
+        assert!(at(&mut clients, 5, "10.0.0.2:1").is_some());
+        assert_eq!(at(&mut clients, 5, "10.0.0.3:1"), None, "a fourth in all");
+        clients.forget_idle(Time::ZERO + Duration::from_secs(12));
+        let next = at(&mut clients, 12, "10.0.0.3:1").expect("the idle one made room");
+        assert!(clients.get(first).is_some() && clients.get(next).is_some());
+        clients.forget_idle(Time::ZERO + Duration::from_secs(16));
+        assert!(clients.get(first).is_none(), "it was idle, too");
+        let again = at(&mut clients, 16, "10.0.0.1:1").expect("admitted anew");
+        assert_ne!(again, first, "what is on its way for the one before is not for it");
+        assert_eq!(clients.counts.refused_packets, 2);
+    }
+}

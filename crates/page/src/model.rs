@@ -1,0 +1,259 @@
+//! What is read from one run, of any world, before it is drawn.
+
+use serde::Serialize;
+
+use crate::reduce::{BandRow, Point};
+
+/// A chart of the page; they appear in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Chart {
+    /// Bits per second of groups beside the capacity of links.
+    Rates,
+    /// The same of single flows.
+    FlowRates,
+    /// Packets that wait before a link.
+    Queue,
+    /// How long each packet waits before a link.
+    Waiting,
+    /// Packets lost, by cause.
+    Losses,
+    /// Congestion windows in packets.
+    Window,
+    /// Congestion windows in bytes.
+    WindowBytes,
+    /// Smoothed round-trip times.
+    RoundTrip,
+    /// Spacing of packets.
+    Spacing,
+    /// Units that wait for their application.
+    Buffered,
+    /// Delay of units of a stream.
+    UnitDelay,
+    /// Delay of messages.
+    MessageDelay,
+    /// Share of delays above each value.
+    Delays,
+    /// Share of late units for each start-up delay.
+    Late,
+}
+
+impl Chart {
+    /// Title, unit of values, and what is drawn.
+    pub(crate) fn about(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Rates => ("Rates", "bit/s", "Sum of each group; dashed: capacity"),
+            Self::FlowRates => ("Rate of each flow", "bit/s", "Median, and 10 to 90 % of flows"),
+            Self::Queue => ("Queue", "packets", "Packets that wait before a link"),
+            Self::Waiting => {
+                ("Waiting time in the queue", "s", "From arrival to transmission, each packet")
+            }
+            Self::Losses => ("Losses", "packets/s", "Packets dropped or lost, by cause"),
+            Self::Window => {
+                ("Congestion window", "packets", "Each flow, or median and 10 to 90 % of flows")
+            }
+            Self::WindowBytes => ("Congestion window", "B", "Line: window; points: in flight"),
+            Self::RoundTrip => {
+                ("Round-trip time", "s", "Smoothed; each flow, or median and 10 to 90 % of flows")
+            }
+            Self::Spacing => {
+                ("Packet spacing", "s", "Each flow, or median and 10 to 90 % of flows")
+            }
+            Self::Buffered => ("Units that wait for the application", "units", "Each flow"),
+            Self::UnitDelay => ("Delay of units", "s", "From due to delivered, by time due"),
+            Self::MessageDelay => ("Delay of messages", "s", "By time of arrival"),
+            Self::Delays => ("How many take longer", "share", "Share of delays above each value"),
+            Self::Late => ("Late units", "share", "For each start-up delay"),
+        }
+    }
+
+    /// Whether its horizontal axis is the time of the run.
+    pub(crate) fn is_over_time(self) -> bool {
+        !matches!(self, Self::Delays | Self::Late)
+    }
+}
+
+/// How a line is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// Straight from point to point.
+    Line(Vec<Point>),
+    /// A value holds until the next.
+    Steps(Vec<Point>),
+    /// A value that data are compared with, such as a capacity; it holds until the next.
+    Limit(Vec<Point>),
+    /// Single points.
+    Points(Vec<Point>),
+    /// A middle value in a band.
+    Band(Vec<BandRow>),
+}
+
+impl Shape {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Line(points)
+            | Self::Steps(points)
+            | Self::Limit(points)
+            | Self::Points(points) => points.is_empty(),
+            Self::Band(rows) => rows.is_empty(),
+        }
+    }
+}
+
+/// A line of a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Line {
+    pub(crate) chart: Chart,
+    /// The group, flow or link: its colour if there is one run.
+    pub(crate) label: String,
+    /// What exactly is drawn.
+    pub(crate) detail: String,
+    pub(crate) shape: Shape,
+}
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Mark {
+    #[serde(rename = "at")]
+    pub(crate) at_s: f64,
+    /// Events of one lane are drawn on one height.
+    pub(crate) lane: String,
+    pub(crate) text: String,
+    /// It concerns all: a line through every chart.
+    #[serde(rename = "all")]
+    pub(crate) concerns_all: bool,
+}
+
+/// Charts that a run has no data for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Absent {
+    /// What is not drawn, in words.
+    pub(crate) what: String,
+    /// Why, if no line of a scenario would record it.
+    pub(crate) why: Option<String>,
+    /// The lines of a scenario that record it.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Percentiles of delays.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Delays {
+    /// What was delayed: units, messages.
+    pub(crate) of: &'static str,
+    pub(crate) p50_s: f64,
+    pub(crate) p95_s: f64,
+    pub(crate) p99_s: f64,
+}
+
+impl Delays {
+    /// `None` if `sorted` is empty.
+    pub(crate) fn of(of: &'static str, sorted: &[f64]) -> Option<Self> {
+        let at = |share| crate::reduce::quantile(sorted, share);
+        Some(Self { of, p50_s: at(0.5)?, p95_s: at(0.95)?, p99_s: at(0.99)? })
+    }
+}
+
+/// Units that came too late with one start-up delay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Late {
+    pub(crate) startup_s: f64,
+    pub(crate) units: u64,
+    pub(crate) late: u64,
+}
+
+impl Late {
+    pub(crate) fn share(&self) -> f64 {
+        if self.units == 0 { 0.0 } else { self.late as f64 / self.units as f64 }
+    }
+}
+
+/// What happened to one group of flows, in a row.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Headline {
+    pub(crate) group: String,
+    /// Number of flows, transport, congestion controller.
+    pub(crate) detail: String,
+    /// Sum over the flows of the group; for a trace, the rate of sending.
+    pub(crate) rate_bps: Option<f64>,
+    /// The same as a share of the capacity of the slowest link on its way, 0 to 1.
+    pub(crate) share_of_capacity: Option<f64>,
+    /// Share of sent packets that were lost, 0 to 1.
+    pub(crate) loss: Option<f64>,
+    pub(crate) late: Vec<Late>,
+    pub(crate) delays: Option<Delays>,
+    /// Mean smoothed round-trip time at the end.
+    pub(crate) rtt_s: Option<f64>,
+}
+
+/// Packets that one link lost, by cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct LinkLosses {
+    pub(crate) link: String,
+    pub(crate) arrivals: u64,
+    pub(crate) full: u64,
+    pub(crate) early: u64,
+    pub(crate) wire: u64,
+    /// Share of the time spent transmitting, 0 to 1.
+    pub(crate) busy: f64,
+    /// Time average of the packets waiting.
+    pub(crate) mean_packets: f64,
+}
+
+impl LinkLosses {
+    pub(crate) fn lost(&self) -> u64 {
+        self.full.saturating_add(self.early).saturating_add(self.wire)
+    }
+}
+
+/// A table or file that was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadPart {
+    /// Table, or `qlog`.
+    pub name: String,
+    /// Rows, or records.
+    pub rows: usize,
+}
+
+/// One run, read.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The path by which it was named.
+    pub(crate) name: String,
+    /// A short name, where it is no other run's.
+    pub(crate) short: String,
+    pub(crate) title: String,
+    /// World, seed and the like: name and value.
+    pub(crate) facts: Vec<(&'static str, String)>,
+    pub(crate) end_s: f64,
+    pub(crate) headlines: Vec<Headline>,
+    pub(crate) losses: Vec<LinkLosses>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) absent: Vec<Absent>,
+    /// Sentences on what is not drawn whole.
+    pub(crate) notes: Vec<String>,
+    pub(crate) parts: Vec<ReadPart>,
+}
+
+impl Run {
+    pub(crate) fn draw(
+        &mut self,
+        chart: Chart,
+        label: impl Into<String>,
+        detail: impl Into<String>,
+        shape: Shape,
+    ) {
+        if !shape.is_empty() {
+            self.lines.push(Line { chart, label: label.into(), detail: detail.into(), shape });
+        }
+    }
+
+    pub(crate) fn draws(&self, chart: Chart) -> bool {
+        self.lines.iter().any(|line| line.chart == chart)
+    }
+
+    pub(crate) fn lacks(&mut self, what: &str, lines: &[&str]) {
+        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        self.absent.push(Absent { what: what.to_owned(), why: None, lines });
+    }
+}
