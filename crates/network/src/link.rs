@@ -259,13 +259,8 @@ impl Link {
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        if let Some(wire) = &self.rest.wire {
-            if wire.exceeds_mtu(size) {
-                return self.drop_packet(DropReason::TooLarge);
-            }
-            if wire.varies() {
-                return self.offer_to_varying(now, size, ecn_capable);
-            }
+        if self.rest.wire.as_ref().is_some_and(|wire| wire.is_special(size)) {
+            return self.offer_special(now, size, ecn_capable);
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
@@ -287,21 +282,27 @@ impl Link {
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
         let ends = self.transmit(starts, size);
         self.rest.marks += u64::from(marked);
-        if self.rest.wire.as_mut().is_some_and(|wire| wire.loses(ends)) {
+        if self.rest.wire.as_mut().is_some_and(|wire| wire.loses()) {
             return self.drop_packet(DropReason::Loss);
         }
         Fate::Arrives { at: self.propagate(ends), starts, marked }
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) on a link with a schedule.
+    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with a
+    /// schedule.
     #[cold]
-    fn offer_to_varying(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
+    fn offer_special(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
+        let is_too_large = self.rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size));
+        if is_too_large {
+            return self.drop_packet(DropReason::TooLarge);
+        }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
         let waiting = self.lingering();
         let rest = &mut *self.rest;
-        let Some(wire) = &mut rest.wire else { return Fate::Dropped(DropReason::Loss) };
-        let Some(schedule) = wire.schedule() else { return Fate::Dropped(DropReason::Loss) };
+        let Some(schedule) = rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
+            unreachable!("a packet on a constant link is special only if it is too large");
+        };
         let present = schedule.rate_of_decisions(now, rest.rate);
         let offered = Offered {
             now,
@@ -326,14 +327,14 @@ impl Link {
         };
         rest.marks += u64::from(marked);
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
-        let wire = self.rest.wire.as_mut();
-        let ends = wire.and_then(|wire| wire.transmit(starts, idle.is_none(), size));
-        let ends = ends.unwrap_or(Time::NEVER);
+        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the schedule") };
+        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(Time::NEVER);
+        let arrives = (!wire.loses_at(ends)).then(|| wire.arrival_at(ends));
         self.occupy(starts, ends, size);
-        if self.rest.wire.as_mut().is_some_and(|wire| wire.loses(ends)) {
-            return self.drop_packet(DropReason::Loss);
+        match arrives {
+            Some(at) => Fate::Arrives { at, starts, marked },
+            None => self.drop_packet(DropReason::Loss),
         }
-        Fate::Arrives { at: self.propagate(ends), starts, marked }
     }
 
     /// The queue at `now`, which must not be before the last packet was offered. A packet

@@ -241,11 +241,11 @@ impl ScheduledLink {
         self.departures += 1;
         self.bytes_departed += packet.size;
         self.marks += u64::from(marked);
-        let arrives = if self.wire.loses(self.busy_until) {
+        let arrives = if self.wire.loses_at(self.busy_until) {
             self.drops.loss += Packets::new(1);
             None
         } else {
-            Some(self.wire.arrival(self.busy_until))
+            Some(self.wire.arrival_at(self.busy_until))
         };
         Some(Departure { packet, arrives, marked })
     }

@@ -11,6 +11,9 @@ use crate::{DelayLaw, LossModel, Schedule};
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     mtu: Option<Bytes>,
+    /// The size from which on a packet is none for [`loses`](Wire::loses) and
+    /// [`arrival`](Wire::arrival): beyond the maximum, or any on a link that changes.
+    special_from: u64,
     loss: LossModel,
     loss_random: RandomStream,
     delay: DelayLaw,
@@ -41,6 +44,7 @@ impl Wire {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
         Self {
             mtu,
+            special_from: mtu.map_or(u64::MAX, |mtu| mtu.get().saturating_add(1)),
             loss,
             loss_random: stream("loss"),
             delay,
@@ -53,7 +57,8 @@ impl Wire {
 
     /// The same wire with a schedule.
     pub(crate) fn with_schedule(self, schedule: Arc<Schedule>) -> Self {
-        Self { varying: Some(Box::new(Varying { schedule, left: 0 })), ..self }
+        let varying = Some(Box::new(Varying { schedule, left: 0 }));
+        Self { varying, special_from: 0, ..self }
     }
 
     /// The schedule of a link that changes.
@@ -78,32 +83,51 @@ impl Wire {
         Some(sent.ends)
     }
 
+    /// Whether a packet of `size` exceeds the maximum, or any packet is on a link that changes.
+    #[inline]
+    pub(crate) fn is_special(&self, size: Bytes) -> bool {
+        size.get() >= self.special_from
+    }
+
     /// Whether a packet of `size` exceeds the maximum.
     #[inline]
     pub(crate) fn exceeds_mtu(&self, size: Bytes) -> bool {
         self.mtu.is_some_and(|mtu| size > mtu)
     }
 
-    /// Whether the next packet, whose last bit leaves at `ends`, is lost; called once per packet.
+    /// Whether the next packet is lost; called once per packet. On a link that changes:
+    /// [`loses_at`](Self::loses_at).
     #[inline]
-    pub(crate) fn loses(&mut self, ends: Time) -> bool {
-        if let Some(varying) = &self.varying
-            && let Some(loss) = varying.schedule.loss_at(ends)
-        {
-            return self.loss_random.chance(loss);
-        }
+    pub(crate) fn loses(&mut self) -> bool {
         self.loss.lost(&mut self.loss_random)
     }
 
-    /// When a packet arrives whose last bit leaves at `ends`.
+    /// When a packet arrives whose last bit leaves at `ends`. On a link that changes:
+    /// [`arrival_at`](Self::arrival_at).
     #[inline]
     pub(crate) fn arrival(&mut self, ends: Time) -> Time {
-        let scheduled = self.varying.as_ref().and_then(|varying| varying.schedule.delay_at(ends));
-        let delay = match scheduled {
-            Some(delay) => delay,
-            None => self.delay.sample(&mut self.delay_random),
-        };
-        let at = ends + delay;
+        let at = ends + self.delay.sample(&mut self.delay_random);
+        self.in_order(at)
+    }
+
+    /// Whether the next packet is lost, whose last bit leaves at `ends`, on any link.
+    pub(crate) fn loses_at(&mut self, ends: Time) -> bool {
+        match self.schedule().and_then(|schedule| schedule.loss_at(ends)) {
+            Some(loss) => self.loss_random.chance(loss),
+            None => self.loses(),
+        }
+    }
+
+    /// When a packet arrives whose last bit leaves at `ends`, on any link.
+    pub(crate) fn arrival_at(&mut self, ends: Time) -> Time {
+        match self.schedule().and_then(|schedule| schedule.delay_at(ends)) {
+            Some(delay) => self.in_order(ends + delay),
+            None => self.arrival(ends),
+        }
+    }
+
+    #[inline]
+    fn in_order(&mut self, at: Time) -> Time {
         if self.reordering {
             return at;
         }

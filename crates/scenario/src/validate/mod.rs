@@ -6,6 +6,7 @@ mod links;
 mod reservations;
 #[cfg(test)]
 mod tests;
+mod varying;
 
 use ontempo_foundation::Duration;
 
@@ -92,7 +93,7 @@ impl Scenario {
             "the run takes no time; write duration = \"200 s\"",
         );
         let before = findings.0.len();
-        links::topology(&self.topology, &mut findings);
+        links::topology(&self.topology, self.duration, &mut findings);
         let is_sound = findings.0.len() == before;
         let flows = FieldPath::root("flows");
         let has_flows = !self.flows.is_empty();
@@ -115,6 +116,7 @@ impl Scenario {
         if is_sound {
             reservations::all(self, &backbone, &mut findings);
         }
+        varying::events(self, &backbone, &mut findings);
         self.measure(&self.measure, &backbone, &mut findings);
         findings.0
     }
