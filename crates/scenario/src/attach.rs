@@ -12,6 +12,9 @@ use crate::model::{LinkSpec, Scenario, ScheduleSpec, Topology};
 use crate::path::FieldPath;
 use crate::traces::{MAX_TRACE_BYTES, TraceError, read_csv, read_mahimahi};
 
+/// Whether a text is a trace.
+type Check = fn(&str) -> Result<(), TraceError>;
+
 /// Reads every trace that `scenario` names. `document` says where each name was written;
 /// `scenario_file` is what names on the command line are relative to, `None` for a text, which
 /// cannot name files.
@@ -23,16 +26,15 @@ pub(crate) fn traces(
     let mut problems = Vec::new();
     for (path, link) in links(&mut scenario.topology) {
         let path = path.key("schedule");
-        let (file, text, check): (_, _, fn(&str) -> Result<(), TraceError>) =
-            match &mut link.schedule {
-                Some(ScheduleSpec::Csv { file, text, .. }) => {
-                    (file, text, |text| read_csv(text).map(|_| ()))
-                }
-                Some(ScheduleSpec::Mahimahi { file, text }) => {
-                    (file, text, |text| read_mahimahi(text).map(|_| ()))
-                }
-                _ => continue,
-            };
+        let (file, text, check): (_, _, Check) = match &mut link.schedule {
+            Some(ScheduleSpec::Csv { file, text, .. }) => {
+                (file, text, |text| read_csv(text).map(|_| ()))
+            }
+            Some(ScheduleSpec::Mahimahi { file, text }) => {
+                (file, text, |text| read_mahimahi(text).map(|_| ()))
+            }
+            _ => continue,
+        };
         // Both are refused later.
         if text.is_some() {
             continue;
