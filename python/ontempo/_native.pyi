@@ -140,6 +140,9 @@ class Result:
     @property
     def intervals(self) -> Table:
         """Throughput and loss of each flow's messages, interval by interval."""
+    @property
+    def capacity(self) -> Table:
+        """Rate, delay and loss over time of each link that changes."""
     def save(self, directory: str | PathLike[str]) -> None:
         """Write every table as Parquet into a directory, all or none."""
 

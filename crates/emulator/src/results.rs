@@ -2,12 +2,13 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, ResultTable, Rows, drop_name, interval_rows, message_rows, playout_rows,
+    Cell, Flow, FlowRow, ResultTable, Rows, capacity_rows, drop_name, interval_rows, message_rows,
+    playout_rows,
 };
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{
-    ADUS, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
+    ADUS, CAPACITY, EVENTS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES, SAMPLES,
 };
 
 use crate::commands::Log;
@@ -59,6 +60,7 @@ pub(crate) fn collect(
         run.events(),
         run.messages(),
         run.intervals(),
+        run.capacity(),
     ];
     let broken = run.broken();
     let forwarded = run.forwarded;
@@ -264,6 +266,14 @@ impl Run<'_> {
                 f64::from(reaction.window).into(),
             ]);
         }
+        rows
+    }
+
+    fn capacity(&self) -> Rows {
+        let mut rows = Rows::of(&CAPACITY);
+        let links = self.layout.links.iter();
+        let links = links.filter_map(|link| Some((&*link.name, link.schedule.as_deref()?)));
+        capacity_rows(&mut rows, &links.collect::<Vec<_>>(), self.end);
         rows
     }
 

@@ -93,6 +93,14 @@ impl Routed {
                 ));
             }
         }
+        let varying = layout.links.iter().filter(|link| link.schedule.is_some());
+        for link in varying.filter(|link| routed.is_shaped(link)) {
+            problems.push(format!(
+                "the rate of the link `{}` would be HTB's, which does not change during a run; \
+                 leave out its schedule, outages and events, or routers = \"kernel\"",
+                link.name
+            ));
+        }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 
@@ -331,5 +339,23 @@ mod tests {
         let problems = Routed::new(&layout).err().expect("problems");
         assert!(problems[0].contains("`r1 -> x` has none back"), "{problems:?}");
         assert!(problems.iter().any(|one| one.contains("no CoDel")), "{problems:?}");
+    }
+
+    #[test]
+    fn htb_does_not_change_its_rate_and_hosts_links_may() {
+        let event = |link: &str| {
+            format!(
+                "[[events]]\nat = \"100 ms\"\nlink = \"{link}\"\nset = {{ rate = \"1 Mbit/s\" }}\n"
+            )
+        };
+        let routed = |link: &str| {
+            let text = TESTBED.replace("QUEUE", r#"{ kind = "drop-tail" }"#).replace("MORE", "");
+            let scenario = ontempo_scenario::parse(&(text + &event(link)), "t.toml");
+            let layout = scenario.and_then(|it| it.layout(1)).expect("it is valid");
+            Routed::new(&layout).map(|_| ())
+        };
+        let problems = routed("r1 -> a-router-of-long-name").expect_err("HTB cannot change");
+        assert!(problems[0].contains("does not change during a run"), "{problems:?}");
+        assert_eq!(routed("a -> r1"), Ok(()));
     }
 }

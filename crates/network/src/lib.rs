@@ -13,6 +13,9 @@
 //! its own random stream, named after the link, so the same seed gives the same
 //! results on every machine, and a change to one part does not change the numbers of the others.
 //!
+//! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
+//! the run, so that departures stay known in advance.
+//!
 //! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].
 
@@ -20,6 +23,7 @@ mod delay;
 mod link;
 mod loss;
 mod queue;
+mod schedule;
 mod scheduled;
 mod scheduler;
 mod wire;
@@ -30,6 +34,10 @@ pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
     CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Pie,
     PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+};
+pub use schedule::{
+    Capacity, OPPORTUNITY, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Sent, Steps,
+    Timeline,
 };
 pub use scheduled::{
     Chosen, Departure, Discipline, Dropped, Queued, ScheduledLink, ScheduledLinkParameters,

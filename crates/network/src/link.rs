@@ -1,9 +1,10 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, LossModel, Offered, Queue, Verdict};
+use crate::{DelayLaw, LossModel, Offered, Queue, Schedule, Verdict};
 
 /// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ pub struct Link {
     last_size: u32,
     last_duration: Duration,
     /// Whether a packet that finds the link idle always passes: no loss, no MTU, a constant
-    /// delay, and a queue whose state it does not change.
+    /// delay, no schedule, and a queue whose state it does not change.
     plain: bool,
     /// Whether `waiting` may hold anything.
     lingers: bool,
@@ -147,6 +148,7 @@ struct Rest {
     wait: u128,
     queue: Queue,
     queue_random: RandomStream,
+    /// The nominal rate if there is a schedule.
     rate: Rate,
     marks: u64,
     drops: Drops,
@@ -158,14 +160,42 @@ impl Link {
     /// An idle link; `name` names its streams of random numbers (`NAME queue`, `NAME loss`,
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
+        Self::of(parameters, None, seed, name)
+    }
+
+    /// An idle link that changes by `schedule`. The rate of its parameters is the nominal one, by
+    /// which queues estimate waits while nothing passes.
+    pub fn varying(
+        parameters: LinkParameters,
+        schedule: Arc<Schedule>,
+        seed: u64,
+        name: &str,
+    ) -> Self {
+        Self::of(parameters, Some(schedule), seed, name)
+    }
+
+    fn of(
+        parameters: LinkParameters,
+        schedule: Option<Arc<Schedule>>,
+        seed: u64,
+        name: &str,
+    ) -> Self {
         let LinkParameters { rate, delay, mtu, queue, loss, reordering } = parameters;
         let constant_delay = match delay {
             DelayLaw::Constant(delay) => Some(delay),
             _ => None,
         };
-        let is_simple = constant_delay.is_some() && mtu.is_none() && loss == LossModel::None;
-        let wire =
-            (!is_simple).then(|| Box::new(Wire::new(mtu, loss, delay, reordering, (seed, name))));
+        let is_simple = constant_delay.is_some()
+            && mtu.is_none()
+            && loss == LossModel::None
+            && schedule.is_none();
+        let wire = (!is_simple).then(|| {
+            let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
+            Box::new(match schedule {
+                Some(schedule) => wire.with_schedule(schedule),
+                None => wire,
+            })
+        });
         Self {
             busy_until: Time::ZERO,
             last_size: 0,
@@ -208,7 +238,12 @@ impl Link {
         self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
     }
 
-    /// When the link will have sent all admitted packets.
+    /// Whether rate, delay or loss change during the run.
+    pub fn varies(&self) -> bool {
+        self.rest.wire.as_ref().is_some_and(|wire| wire.varies())
+    }
+
+    /// When the link will have sent all admitted packets; [`Time::NEVER`] if it cannot.
     pub const fn busy_until(&self) -> Time {
         self.busy_until
     }
@@ -224,9 +259,8 @@ impl Link {
     }
 
     fn offer_to_any(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        let rest = &self.rest;
-        if rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size)) {
-            return self.drop_packet(DropReason::TooLarge);
+        if self.rest.wire.as_ref().is_some_and(|wire| wire.is_special(size)) {
+            return self.offer_special(now, size, ecn_capable);
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
@@ -254,6 +288,55 @@ impl Link {
         Fate::Arrives { at: self.propagate(ends), starts, marked }
     }
 
+    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with a
+    /// schedule.
+    #[cold]
+    fn offer_special(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
+        let is_too_large = self.rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size));
+        if is_too_large {
+            return self.drop_packet(DropReason::TooLarge);
+        }
+        self.settle(now);
+        let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
+        let waiting = self.lingering();
+        let rest = &mut *self.rest;
+        let Some(schedule) = rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
+            unreachable!("a packet on a constant link is special only if it is too large");
+        };
+        let present = schedule.rate_of_decisions(now, rest.rate);
+        let offered = Offered {
+            now,
+            size,
+            ecn_capable,
+            waiting,
+            idle,
+            // What a router could estimate: it does not know the rates to come.
+            wait: match idle {
+                Some(_) => Duration::ZERO,
+                None => present.time_to_send(waiting.bytes + size),
+            },
+            rate: match idle {
+                Some(_) => schedule.capacity.mean_rate(self.busy_until, now),
+                None => present,
+            },
+        };
+        let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
+            Verdict::Accept => false,
+            Verdict::Mark => true,
+            Verdict::Drop(reason) => return self.drop_packet(reason),
+        };
+        rest.marks += u64::from(marked);
+        let starts = if idle.is_some() { now } else { self.wait(now, size) };
+        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the schedule") };
+        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(Time::NEVER);
+        let arrives = (!wire.loses_at(ends)).then(|| wire.arrival_at(ends));
+        self.occupy(starts, ends, size);
+        match arrives {
+            Some(at) => Fate::Arrives { at, starts, marked },
+            None => self.drop_packet(DropReason::Loss),
+        }
+    }
+
     /// The queue at `now`, which must not be before the last packet was offered. A packet
     /// whose transmission starts at `now` no longer waits.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
@@ -268,7 +351,8 @@ impl Link {
     }
 
     /// As [`statistics`](Self::statistics) if packets were offered ahead of time: the last `ahead`
-    /// of them, for times after `until`, which find the link idle.
+    /// of them, for times after `until`, which find the link idle. On a link that
+    /// [varies](Self::varies), none may be.
     pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
         let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
@@ -355,11 +439,18 @@ impl Link {
     /// Transmits a packet; returns when its last bit has left.
     #[inline]
     fn transmit(&mut self, starts: Time, size: Bytes) -> Time {
-        self.busy_until = starts + self.time_to_send(size);
+        let ends = starts + self.time_to_send(size);
+        self.occupy(starts, ends, size);
+        ends
+    }
+
+    /// Counts a transmission.
+    #[inline]
+    fn occupy(&mut self, starts: Time, ends: Time, size: Bytes) {
+        self.busy_until = ends;
         self.admitted += 1;
         self.bytes_admitted += size;
-        self.busy += self.busy_until.since(starts);
-        self.busy_until
+        self.busy += ends.since(starts);
     }
 
     /// The arrival of a packet whose last bit leaves at `ends`.

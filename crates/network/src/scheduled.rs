@@ -1,11 +1,12 @@
 //! Links whose discipline decides at dequeue: which packet is sent next, and which are dropped.
 
 use core::fmt::Debug;
+use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy};
+use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy, Schedule};
 
 /// A packet that waits in a scheduled link, as its discipline sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,10 @@ pub trait Discipline: Debug + Send {
 
     /// The packets waiting.
     fn occupancy(&self) -> Occupancy;
+
+    /// On a link that changes: its mean rate since the last call of
+    /// [`enqueue`](Discipline::enqueue) or [`dequeue`](Discipline::dequeue), before the next.
+    fn set_rate(&mut self, _rate: Rate) {}
 
     /// The earliest time, not before `now`, at which [`dequeue`](Discipline::dequeue) may
     /// return a packet if no other arrives; [`Time::NEVER`] if nothing waits. Only a
@@ -133,6 +138,8 @@ pub struct ScheduledLink {
     wire: Wire,
     /// When the packet in transmission has left; the transmitter is free from then on.
     busy_until: Time,
+    /// Until when the discipline knows the rates of a link that changes.
+    rated_until: Time,
     arrivals: u64,
     departures: u64,
     bytes_departed: Bytes,
@@ -149,12 +156,36 @@ impl ScheduledLink {
     /// An idle link; `name` names its streams of random numbers (`NAME loss`, `NAME delay`) in
     /// the run with `seed`.
     pub fn new(parameters: ScheduledLinkParameters, seed: u64, name: &str) -> Self {
+        Self::of(parameters, None, seed, name)
+    }
+
+    /// An idle link that changes by `schedule`; the rate of its parameters is the nominal one.
+    pub fn varying(
+        parameters: ScheduledLinkParameters,
+        schedule: Arc<Schedule>,
+        seed: u64,
+        name: &str,
+    ) -> Self {
+        Self::of(parameters, Some(schedule), seed, name)
+    }
+
+    fn of(
+        parameters: ScheduledLinkParameters,
+        schedule: Option<Arc<Schedule>>,
+        seed: u64,
+        name: &str,
+    ) -> Self {
         let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering } = parameters;
+        let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
         Self {
             rate,
             discipline,
-            wire: Wire::new(mtu, loss, delay, reordering, (seed, name)),
+            wire: match schedule {
+                Some(schedule) => wire.with_schedule(schedule),
+                None => wire,
+            },
             busy_until: Time::ZERO,
+            rated_until: Time::ZERO,
             arrivals: 0,
             departures: 0,
             bytes_departed: Bytes::ZERO,
@@ -179,6 +210,7 @@ impl ScheduledLink {
         if self.wire.exceeds_mtu(packet.size) {
             drops.push(Dropped { packet, reason: DropReason::TooLarge });
         } else {
+            self.pass_rate(now);
             self.discipline.enqueue(now, packet, drops);
         }
         self.count_drops(&drops[dropped_before..]);
@@ -197,21 +229,23 @@ impl ScheduledLink {
             return None;
         }
         self.count_wait(now);
+        self.pass_rate(now);
         let dropped_before = drops.len();
         let chosen = self.discipline.dequeue(now, drops);
         self.count_drops(&drops[dropped_before..]);
         let Chosen { packet, marked } = chosen?;
-        let duration = self.rate.time_to_send(packet.size);
-        self.busy_until = now + duration;
-        self.busy += duration;
+        let waited = now == self.busy_until && packet.enqueued < now;
+        let ends = self.wire.transmit(now, waited, packet.size);
+        self.busy_until = ends.unwrap_or_else(|| now + self.rate.time_to_send(packet.size));
+        self.busy += self.busy_until.since(now);
         self.departures += 1;
         self.bytes_departed += packet.size;
         self.marks += u64::from(marked);
-        let arrives = if self.wire.loses() {
+        let arrives = if self.wire.loses_at(self.busy_until) {
             self.drops.loss += Packets::new(1);
             None
         } else {
-            Some(self.wire.arrival(self.busy_until))
+            Some(self.wire.arrival_at(self.busy_until))
         };
         Some(Departure { packet, arrives, marked })
     }
@@ -237,6 +271,14 @@ impl ScheduledLink {
             bytes_departed: self.bytes_departed,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),
+        }
+    }
+
+    /// Passes the mean rate since the last call to the discipline of a link that changes.
+    fn pass_rate(&mut self, now: Time) {
+        if let Some(schedule) = self.wire.schedule() {
+            self.discipline.set_rate(schedule.capacity.mean_rate(self.rated_until, now));
+            self.rated_until = now;
         }
     }
 

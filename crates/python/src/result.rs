@@ -96,6 +96,11 @@ impl RunResult {
         self.table("intervals")
     }
 
+    #[getter]
+    fn capacity(&self) -> PyResult<Table> {
+        self.table("capacity")
+    }
+
     /// Write every table as Parquet into a directory, all or none.
     fn save(&self, py: Python<'_>, directory: PathBuf) -> PyResult<()> {
         Ok(py.detach(|| self.results.write(&directory))?)

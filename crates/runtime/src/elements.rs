@@ -30,6 +30,12 @@ impl Element {
             Self::Scheduled(link) => link.reorders(),
         }
     }
+
+    /// Whether packets may be offered before their time: to a link of constant rate, delay and loss
+    /// that decides at once.
+    pub fn may_be_offered_ahead(&self) -> bool {
+        matches!(self, Self::Link(link) if !link.varies())
+    }
 }
 
 /// A network element refused its parameters.
@@ -71,6 +77,7 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
+    let schedule = laid.schedule.clone();
     let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
     if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
         let parameters = ScheduledLinkParameters {
@@ -81,7 +88,10 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
             loss,
             reordering: laid.reordering,
         };
-        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
+        return Ok(Element::Scheduled(Box::new(match schedule {
+            Some(schedule) => ScheduledLink::varying(parameters, schedule, seed, &name),
+            None => ScheduledLink::new(parameters, seed, &name),
+        })));
     }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {
@@ -92,7 +102,10 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         loss,
         reordering: laid.reordering,
     };
-    Ok(Element::Link(Link::new(parameters, seed, &name)))
+    Ok(Element::Link(match schedule {
+        Some(schedule) => Link::varying(parameters, schedule, seed, &name),
+        None => Link::new(parameters, seed, &name),
+    }))
 }
 
 /// The discipline that decides at dequeue; `None` if the queue decides at enqueue.

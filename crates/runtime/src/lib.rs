@@ -28,7 +28,8 @@ pub use folder::{MANIFEST, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{
-    Flow, FlowRow, FlowTotals, LinkTotals, drop_name, interval_rows, message_rows, playout_rows,
+    Flow, FlowRow, FlowTotals, LinkTotals, capacity_rows, drop_name, interval_rows, message_rows,
+    playout_rows,
 };
 pub use sources::{messages, prompts, source};
 pub use spacing::{Distance, Pace};

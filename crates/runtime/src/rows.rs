@@ -1,9 +1,9 @@
 //! Table rows that simulator and emulator fill from the same counters.
 
-use ontempo_foundation::{Duration, Time};
+use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::qos::loss_percent;
-use ontempo_network::{DropReason, LinkStatistics};
+use ontempo_network::{DropReason, LinkStatistics, Schedule};
 
 use crate::messages::Messages;
 use crate::tables::Rows;
@@ -170,6 +170,54 @@ impl LinkTotals {
             span.into(),
         ]);
     }
+}
+
+/// Most rows of the table `capacity` for one link, and for all together.
+const MAX_ROWS_OF_LINK: usize = 10_000;
+const MAX_ROWS: usize = 1_000_000;
+
+/// A higher mean is that of a link whose rate is unlimited at times.
+const MAX_MEAN: Rate = Rate::from_bits_per_sec(1_000_000_000_000_000);
+
+/// Least distance of the rows of a link whose capacity comes in opportunities.
+const MIN_SPAN: Duration = Duration::from_millis(100);
+
+/// Adds the capacity of links that change, by name, until `end`, to the table `capacity`.
+pub fn capacity_rows(rows: &mut Rows, links: &[(&str, &Schedule)], end: Time) {
+    let most = (MAX_ROWS / links.len().max(1)).clamp(1, MAX_ROWS_OF_LINK);
+    for (name, schedule) in links {
+        let times = capacity_times(schedule, most, end);
+        for (place, time) in times.iter().enumerate() {
+            let next = times.get(place + 1).copied().unwrap_or(end);
+            let rate = schedule.capacity.mean_rate(*time, next);
+            let is_limited = rate <= MAX_MEAN;
+            rows.push([
+                time.as_secs_f64().into(),
+                (*name).into(),
+                is_limited.then(|| rate.as_bits_per_sec() as f64).into(),
+                schedule.delay_at(*time).map(Duration::as_secs_f64).into(),
+                schedule.loss_at(*time).into(),
+            ]);
+        }
+    }
+}
+
+/// When the schedule changes; times at equal distances if it changes more than `most` times or its
+/// capacity comes in opportunities.
+fn capacity_times(schedule: &Schedule, most: usize, end: Time) -> Vec<Time> {
+    let (mut times, mut time) = (Vec::new(), Time::ZERO);
+    let mut is_listed = true;
+    while is_listed && time < end {
+        is_listed = times.len() < most && !schedule.capacity.has_opportunities(time);
+        times.push(time);
+        time = schedule.next_change(time);
+    }
+    if is_listed {
+        return times;
+    }
+    let span = (end.since(Time::ZERO) / most as u64 + Duration::from_nanos(1)).max(MIN_SPAN);
+    let count = end.as_nanos().div_ceil(span.as_nanos());
+    (0..count).map(|place| Time::ZERO + span * place).collect()
 }
 
 /// The name of a drop's reason, as the tables write it.

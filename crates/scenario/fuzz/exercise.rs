@@ -1,6 +1,9 @@
 //! What the fuzz targets do with bytes, and the tests on stable with every file of the corpus.
 
+use ontempo_foundation::{Bytes, Time};
+use ontempo_network::Schedule;
 use ontempo_scenario::model::Scenario;
+use ontempo_scenario::traces::{TraceError, read_csv, read_mahimahi};
 use ontempo_scenario::{Overrides, ScenarioError, parse, parse_with};
 
 /// Above it a layout takes too long to be asked for with every input.
@@ -21,6 +24,86 @@ pub(crate) fn scenario_overrides(bytes: &[u8]) {
     let (text, overrides) = text.split_once(OVERRIDES_BEGIN).unwrap_or((text, ""));
     let overrides = overrides.lines().filter(|line| !line.is_empty());
     answered(Overrides::parse(overrides).and_then(|set| parse_with(text, "fuzz.toml", &set)));
+}
+
+/// Reads the bytes as a trace of either format, and a scenario with it.
+pub(crate) fn trace(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let is_csv = read_as(text, "csv", read_csv(text));
+    let is_mahimahi = read_as(text, "mahimahi", read_mahimahi(text));
+    assert!(!(is_csv && is_mahimahi), "a text is a trace of one format at most");
+}
+
+/// True for a trace; one that is refused names a line of the text.
+fn read_as<T>(text: &str, kind: &str, read: Result<Vec<T>, TraceError>) -> bool {
+    let scenario = TRACED.replace("KIND", kind).replace("TEXT", &TomlText(text).to_string());
+    let parsed = parse(&scenario, "fuzz.toml");
+    match read {
+        Ok(items) => {
+            assert!(!items.is_empty());
+            let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
+            let layout = scenario.layout(1).expect("a valid scenario can be laid out");
+            let schedule = layout.links[0].schedule.as_ref().expect("the link changes");
+            used_up(schedule);
+            answered(Ok(scenario));
+            true
+        }
+        Err(error) => {
+            let lines = text.lines().count().max(1);
+            assert!((1..=lines).contains(&error.line) && !error.what.is_empty(), "{error:?}");
+            assert!(parsed.is_err());
+            false
+        }
+    }
+}
+
+/// Packets leave in order, none before it could.
+fn used_up(schedule: &Schedule) {
+    let (mut time, mut left) = (Time::ZERO, 0);
+    for size in [1, 1500, 1, 65_535, 40, 9_000] {
+        let sent = schedule.capacity.send(time, left, Bytes::new(size));
+        assert!(sent.ends >= time, "{time} {sent:?}");
+        (time, left) = (sent.ends, sent.left);
+    }
+    let mut time = Time::ZERO;
+    for _ in 0..100 {
+        let next = schedule.next_change(time);
+        assert!(next > time || next == Time::NEVER, "{time} {next}");
+        time = next;
+    }
+}
+
+const TRACED: &str = r#"duration = "10 s"
+[topology]
+kind = "graph"
+[[topology.links]]
+from = "a"
+to = "b"
+rate = "1 Mbit/s"
+delay = "1 ms"
+schedule = { kind = "KIND", text = TEXT }
+[flows.f]
+from = "a"
+to = "b"
+application = { kind = "ftp" }
+transport = { kind = "tcp" }
+"#;
+
+/// A text as a basic string of TOML.
+struct TomlText<'a>(&'a str);
+
+impl std::fmt::Display for TomlText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("\"")?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' | '\\' => write!(f, "\\{letter}")?,
+                letter if letter.is_control() => write!(f, "\\U{:08x}", u32::from(letter))?,
+                letter => write!(f, "{letter}")?,
+            }
+        }
+        f.write_str("\"")
+    }
 }
 
 /// What was refused says why; what is a scenario can be told, written, read again and laid out.

@@ -10,8 +10,10 @@
 //! describe the format; both come from the types in [`model`], as does the check of a file.
 //!
 //! Nothing here runs a scenario or reads a clock. Of mechanisms it knows the registry of congestion
-//! controllers: names, parameters and their ranges.
+//! controllers: names, parameters and their ranges; of network elements, the schedules of links.
+//! [`traces`] reads the files that schedules come from.
 
+mod attach;
 mod backbone;
 mod canonical;
 mod check;
@@ -35,7 +37,9 @@ pub mod tables;
 #[cfg(test)]
 mod testing;
 mod topology;
+pub mod traces;
 mod validate;
+mod varying;
 mod written;
 
 pub use cost::Cost;

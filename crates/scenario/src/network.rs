@@ -1,6 +1,9 @@
 //! A scenario laid out: every node, link and flow of one run, each random draw made.
 
+use std::sync::Arc;
+
 use ontempo_foundation::{Bytes, Rate, Time};
+use ontempo_network::Schedule;
 
 use crate::model::{Delay, LossSpec, QueueSpec, Reservation};
 
@@ -40,7 +43,7 @@ pub struct LaidLink {
     pub from: usize,
     /// Place of the node it reaches.
     pub to: usize,
-    /// How fast bits leave.
+    /// How fast bits leave; the nominal rate if there is a schedule.
     pub rate: Rate,
     /// Delay; a law drawn per link has become fixed.
     pub delay: Delay,
@@ -52,6 +55,9 @@ pub struct LaidLink {
     pub loss: Option<LossSpec>,
     /// Whether packets may overtake.
     pub reordering: bool,
+    /// How it changes during the run, by its schedule, its outages and the scenario's events
+    /// together; `None` where it does not.
+    pub schedule: Option<Arc<Schedule>>,
 }
 
 /// One flow.

@@ -240,7 +240,8 @@ mod tests {
         assert_eq!(
             set("topology.access.speed=30").unwrap_err(),
             "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: \
-             `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`"
+             `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
+             `outages`"
         );
         assert_eq!(
             set("duration.long=1").unwrap_err(),

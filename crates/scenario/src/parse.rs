@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::attach;
 use crate::check::check;
 use crate::document::{Node, Value};
 use crate::error::{Problem, ScenarioError};
@@ -27,11 +28,11 @@ pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
 /// Reads the scenario in the file `path`, with some of its values replaced.
 pub fn load_with(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
     let document = Loader::default().file(path.as_ref())?;
-    finish(document, overrides)
+    finish(document, overrides, Some(path.as_ref()))
 }
 
 /// Reads the scenario that `text` holds, `name` being what errors call it. A text cannot
-/// include files.
+/// include files, nor name files of traces.
 pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
     parse_with(text, name, &Overrides::none())
 }
@@ -50,19 +51,27 @@ pub fn parse_with(
         let what = "a text cannot include files; load the scenario from a file";
         return Err(problem(&document, &include, what.to_owned()).into());
     }
-    finish(document, overrides)
+    finish(document, overrides, None)
 }
 
-fn finish(mut document: Node, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
+/// `file` is the scenario's file, `None` for a text.
+fn finish(
+    mut document: Node,
+    overrides: &Overrides,
+    file: Option<&Path>,
+) -> Result<Scenario, ScenarioError> {
     overrides.apply(&mut document)?;
     let mut problems = check(&document);
     problems.sort_by_key(Problem::place);
     ScenarioError::unless_empty(problems)?;
     profile::fill(&mut document);
-    let scenario: Scenario =
+    let mut scenario: Scenario =
         serde_path_to_error::deserialize(document.to_json()).map_err(|error| {
             problem(&document, &FieldPath::of_serde(error.path()), error.inner().to_string())
         })?;
+    let mut problems = attach::traces(&mut scenario, &document, file);
+    problems.sort_by_key(Problem::place);
+    ScenarioError::unless_empty(problems)?;
     let locate = |(path, what)| problem(&document, &path, what);
     let mut problems: Vec<Problem> = scenario.findings().into_iter().map(locate).collect();
     problems.sort_by_key(Problem::place);

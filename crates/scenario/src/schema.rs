@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_reference_has_every_field_with_type_and_default() {
         let page = reference();
-        assert!(page.contains("| `rate` | rate | required | How fast bits leave. |"), "{page}");
+        assert!(page.contains("| `rate` | rate | required | How fast bits leave. With"), "{page}");
         assert!(page.contains("| `packet` | bytes | `\"1000 bytes\"` |"));
         assert!(page.contains("| `queue` | [queue](#queue) | `{ kind = \"drop-tail\" }` |"));
         assert!(page.contains("- `\"per-link\"`: Once for each link"));

@@ -250,9 +250,33 @@ pub const INTERVALS: Table = Table {
     ],
 };
 
+/// One row a link that changes and time.
+pub const CAPACITY: Table = Table {
+    name: "capacity",
+    about: "one row a link that changes and change of it, from the start of the run; at equal \
+            distances instead where a trace of opportunities or very many changes make it up",
+    columns: &[
+        TIME,
+        column("link", Text, "name of the link"),
+        optional(
+            "rate_bps",
+            Number,
+            "mean capacity until the link's next row, in bits per second; none while unlimited",
+        ),
+        optional(
+            "delay_s",
+            Number,
+            "propagation delay at this time, in seconds; none where not scheduled",
+        ),
+        optional("loss", Number, "probability of loss at this time; none where not scheduled"),
+    ],
+};
+
 /// Every table, in the order in which they are written.
-pub const TABLES: [&Table; 10] =
-    [&FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS, &MESSAGES, &INTERVALS];
+pub const TABLES: [&Table; 11] = [
+    &FLOWS, &LINKS, &QUEUES, &SAMPLES, &PLAYOUT, &ADUS, &PACKETS, &EVENTS, &MESSAGES, &INTERVALS,
+    &CAPACITY,
+];
 
 const PREAMBLE: &str = "\
 # The result tables

@@ -6,6 +6,7 @@ use crate::backbone::Backbone;
 use crate::error::{Problem, ScenarioError};
 use crate::model::{Delay, DelayLaw, Drawn, FlowGroup, LinkSpec, Reservation, Scenario, Start};
 use crate::network::{LaidFlow, LaidLink, LaidReservation, Layout};
+use crate::varying::Schedules;
 
 impl Scenario {
     /// Every node, link and flow of the run with `seed`.
@@ -13,11 +14,12 @@ impl Scenario {
     /// In a dumbbell and a parking lot each flow has the hosts `GROUP.I.source` and
     /// `GROUP.I.sink`. A delay drawn per link comes from the stream `link NAME delay`, NAME
     /// being that of the direction that data takes, and holds for both directions; a flow's
-    /// start comes from the stream `flow GROUP.I start`.
+    /// start comes from the stream `flow GROUP.I start`, and a random schedule of a link, for both
+    /// directions, from `link NAME schedule`.
     pub fn layout(&self, seed: u64) -> Result<Layout, ScenarioError> {
         self.validate()?;
         let backbone = Backbone::new(&self.topology);
-        let mut builder = Builder::new(seed, &backbone);
+        let mut builder = Builder::new(seed, &backbone, Schedules::new(self, seed));
         for (name, group) in &self.flows {
             builder.group(name, group)?;
         }
@@ -29,11 +31,12 @@ impl Scenario {
 struct Builder<'a> {
     seed: u64,
     backbone: &'a Backbone<'a>,
+    schedules: Schedules<'a>,
     layout: Layout,
 }
 
 impl<'a> Builder<'a> {
-    fn new(seed: u64, backbone: &'a Backbone<'a>) -> Self {
+    fn new(seed: u64, backbone: &'a Backbone<'a>, schedules: Schedules<'a>) -> Self {
         let layout = Layout {
             nodes: backbone.nodes.clone(),
             links: Vec::with_capacity(backbone.links.len()),
@@ -41,10 +44,11 @@ impl<'a> Builder<'a> {
             flows: Vec::new(),
             reservations: Vec::new(),
         };
-        let mut builder = Self { seed, backbone, layout };
+        let mut builder = Self { seed, backbone, schedules, layout };
         for link in &backbone.links {
             let delay = builder.draw(&link.spec.delay, &link.drawn_as);
-            builder.link(link.name.clone(), (link.from, link.to), delay, link.spec);
+            let ends = (link.from, link.to);
+            builder.link((link.name.clone(), &link.drawn_as), ends, delay, link.spec);
         }
         builder
     }
@@ -125,14 +129,20 @@ impl<'a> Builder<'a> {
         let outward = format!("{source} -> {from_name}");
         let delay = self.draw(&source_access.delay, &outward);
         let back = format!("{from_name} -> {source}");
-        let leave_source = self.link(outward, (source_place, from), delay.clone(), source_access);
-        let reach_source = self.link(back, (from, source_place), delay, source_access);
+        let leave_source = self.link(
+            (outward.clone(), &outward),
+            (source_place, from),
+            delay.clone(),
+            source_access,
+        );
+        let reach_source = self.link((back, &outward), (from, source_place), delay, source_access);
 
         let inward = format!("{to_name} -> {sink}");
         let delay = self.draw(&sink_access.delay, &inward);
         let back = format!("{sink} -> {to_name}");
-        let reach_sink = self.link(inward, (to, sink_place), delay.clone(), sink_access);
-        let leave_sink = self.link(back, (sink_place, to), delay, sink_access);
+        let reach_sink =
+            self.link((inward.clone(), &inward), (to, sink_place), delay.clone(), sink_access);
+        let leave_sink = self.link((back, &inward), (sink_place, to), delay, sink_access);
 
         self.layout.nodes.extend([source, sink]);
         Some(AccessLinks { leave_source, reach_source, leave_sink, reach_sink })
@@ -140,11 +150,12 @@ impl<'a> Builder<'a> {
 
     fn link(
         &mut self,
-        name: String,
+        (name, drawn_as): (String, &str),
         (from, to): (usize, usize),
         delay: Delay,
         spec: &LinkSpec,
     ) -> usize {
+        let schedule = self.schedules.of(spec, &name, drawn_as);
         self.layout.links.push(LaidLink {
             name,
             from,
@@ -155,6 +166,7 @@ impl<'a> Builder<'a> {
             queue: spec.queue.clone(),
             loss: spec.loss.clone(),
             reordering: spec.reordering,
+            schedule,
         });
         self.layout.links.len() - 1
     }

@@ -25,6 +25,11 @@ fn the_corpus_of_overrides_is_answered() {
 }
 
 #[test]
+fn the_corpus_of_traces_is_answered() {
+    feed("trace", exercise::trace);
+}
+
+#[test]
 fn what_the_fuzzer_starts_from_is_valid() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/scenario_text");
     for entry in fs::read_dir(corpus).expect("the folder can be read") {

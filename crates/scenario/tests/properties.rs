@@ -12,9 +12,10 @@ const MANY: &str = include_str!("scenarios/many.toml");
 const MIXED: &str = include_str!("scenarios/mixed.toml");
 const GRAPH: &str = include_str!("scenarios/graph.toml");
 const LOT: &str = include_str!("scenarios/parking-lot.toml");
+const VARYING: &str = include_str!("scenarios/varying.toml");
 
 fn valid() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec![MANY, MIXED, GRAPH, LOT])
+    prop::sample::select(vec![MANY, MIXED, GRAPH, LOT, VARYING])
 }
 
 #[track_caller]
@@ -35,7 +36,7 @@ fn use_up(text: &str) {
 
 #[test]
 fn the_scenarios_of_the_tests_are_valid_and_survive_being_written() {
-    for text in [MANY, MIXED, GRAPH, LOT] {
+    for text in [MANY, MIXED, GRAPH, LOT, VARYING] {
         use_up(text);
         assert!(parse(text, "valid.toml").is_ok());
     }
@@ -100,6 +101,23 @@ proptest! {
         let numbers: Vec<_> = text.match_indices(|c: char| c.is_ascii_digit()).collect();
         let (at, digit) = numbers[which % numbers.len()];
         use_up(&format!("{}{number}{}", &text[..at], &text[at + digit.len()..]));
+    }
+
+    #[test]
+    fn an_arbitrary_trace_is_read_or_refused_with_its_line(
+        header in "(|(time_s|time_ms)(,(rate_bps|rate_mbps|delay_ms|loss|x)){0,3}\n)",
+        rows in prop::collection::vec("(#|-)?[0-9]{0,9}(\\.|e|,|\r)?[0-9]{0,4}(,[0-9]{0,3}){0,2}", 0..12),
+    ) {
+        exercise::trace(format!("{header}{}", rows.join("\n")).as_bytes());
+    }
+
+    #[test]
+    fn times_in_order_are_a_trace(gaps in prop::collection::vec(0u64..2000, 1..40)) {
+        let mut time = 1;
+        let lines = gaps.iter().map(|gap| { time += gap; time.to_string() });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        prop_assert_eq!(ontempo_scenario::traces::read_mahimahi(&text).map(|times| times.len()), Ok(gaps.len()));
+        exercise::trace(text.as_bytes());
     }
 
     #[test]

@@ -428,7 +428,11 @@ impl Fabric {
         };
         let ordered = forward.iter().all(|link| !reorders(*link));
         let alone = back.first().is_some_and(|link| users[*link] == 1);
-        let plain = |link: &usize| self.watches[*link].is_none() && self.scheduled[*link].is_none();
+        let plain = |link: &usize| {
+            self.watches[*link].is_none()
+                && self.scheduled[*link].is_none()
+                && !self.links[*link].varies()
+        };
         ordered && alone && back.first().is_some_and(plain)
     }
 
@@ -504,7 +508,8 @@ impl Fabric {
 
 /// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
 /// nothing overtakes on the way and the link is not watched. A scheduled link needs actual
-/// arrivals: it is never offered ahead.
+/// arrivals: it is never offered ahead. Nor is a link that changes, since its busy time could not
+/// be computed back.
 fn links_fed_by_one(
     links: &[Element],
     routes: &[&[usize]],
@@ -535,7 +540,7 @@ fn links_fed_by_one(
         .iter()
         .enumerate()
         .map(|(link, feeder)| {
-            let quiet = watches[link].is_none() && matches!(links[link], Element::Link(_));
+            let quiet = watches[link].is_none() && links[link].may_be_offered_ahead();
             !several[link] && quiet && feeder.as_ref().is_some_and(ordered)
         })
         .collect()

@@ -1,6 +1,9 @@
 //! Names for the tables: all that remains of a layout once its run is assembled.
 
+use std::sync::Arc;
+
 use ontempo_foundation::Time;
+use ontempo_network::Schedule;
 use ontempo_scenario::{LaidLink, Layout};
 
 /// Names of nodes, links, groups and flows, by place.
@@ -10,6 +13,8 @@ use ontempo_scenario::{LaidLink, Layout};
 pub(crate) struct Names {
     pub(crate) nodes: Vec<Box<str>>,
     pub(crate) links: Vec<NamedLink>,
+    /// Places of the links that change, and how.
+    pub(crate) schedules: Vec<(usize, Arc<Schedule>)>,
     pub(crate) groups: Vec<String>,
     pub(crate) flows: Vec<NamedFlow>,
 }
@@ -35,6 +40,8 @@ impl From<Layout> for Names {
             from: laid.from as u32,
             to: laid.to as u32,
         };
+        let schedule = |(place, laid): (usize, &LaidLink)| Some((place, laid.schedule.clone()?));
+        let schedules = layout.links.iter().enumerate().filter_map(schedule).collect();
         // Not `collect`, which would reuse the far larger allocation of the layout's links.
         let mut links = Vec::with_capacity(layout.links.len());
         links.extend(layout.links.into_iter().map(named));
@@ -46,6 +53,7 @@ impl From<Layout> for Names {
         Self {
             nodes: layout.nodes.into_iter().map(Into::into).collect(),
             links,
+            schedules,
             flows: flows.collect(),
             groups: layout.groups,
         }

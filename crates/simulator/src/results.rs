@@ -5,10 +5,12 @@ use std::path::Path;
 
 use ontempo_foundation::Time;
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, drop_name,
-    interval_rows, message_rows, playout_rows,
+    Cell, Flow, FlowRow, FlowTotals, LinkTotals, ResultTable, Rows, RunFolder, capacity_rows,
+    drop_name, interval_rows, message_rows, playout_rows,
 };
-use ontempo_scenario::tables::{ADUS, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES};
+use ontempo_scenario::tables::{
+    ADUS, CAPACITY, FLOWS, INTERVALS, LINKS, MESSAGES, PACKETS, PLAYOUT, QUEUES,
+};
 
 use crate::fabric::Work;
 use crate::run::Run;
@@ -71,8 +73,11 @@ pub(crate) fn collect(run: &mut Run) -> Results {
     let links = links_table(run, &link_totals(run, run.end)).finish();
     let (queues, packets) = (queues(run).finish(), packets(run).finish());
     let (samples, events) = (samples.finish(), events.finish());
-    let tables =
-        vec![flows, links, queues, samples, playout, adus, packets, events, messages, intervals];
+    let capacity = capacity(run).finish();
+    let tables = vec![
+        flows, links, queues, samples, playout, adus, packets, events, messages, intervals,
+        capacity,
+    ];
     Results { tables, work: run.fabric.work() }
 }
 
@@ -183,6 +188,14 @@ fn adus(run: &Run) -> Rows {
             ]);
         }
     }
+    rows
+}
+
+fn capacity(run: &Run) -> Rows {
+    let mut rows = Rows::of(&CAPACITY);
+    let schedules = run.names.schedules.iter();
+    let links = schedules.map(|(place, schedule)| (&*run.names.links[*place].name, &**schedule));
+    capacity_rows(&mut rows, &links.collect::<Vec<_>>(), run.end);
     rows
 }
 

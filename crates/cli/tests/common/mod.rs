@@ -148,8 +148,9 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
 }
 
 /// The files of a whole run without traces.
-pub(crate) const WHOLE: [&str; 11] = [
+pub(crate) const WHOLE: [&str; 12] = [
     "adus.parquet",
+    "capacity.parquet",
     "events.parquet",
     "flows.parquet",
     "intervals.parquet",

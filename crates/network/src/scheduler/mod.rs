@@ -16,7 +16,7 @@ mod wfq;
 pub use bucket::{TokenBucket, TrafficSpec, TrafficSpecError};
 pub use cbq::Cbq;
 pub use classes::{ClassParameters, ClassesError};
-use ontempo_foundation::Time;
+use ontempo_foundation::{Rate, Time};
 pub use reserving::Reserving;
 pub use wfq::Wfq;
 
@@ -59,6 +59,16 @@ impl Scheduler {
             Self::Wfq(wfq) if wfq.occupancy().packets.get() == 0 => Time::NEVER,
             Self::Wfq(_) => now,
             Self::Cbq(cbq) => cbq.ready_at(now),
+        }
+    }
+
+    /// The link's mean rate since the last call of [`enqueue`](Self::enqueue) or
+    /// [`dequeue`](Self::dequeue). Weighted fair queueing advances its virtual time by it; the
+    /// allocations of class-based queueing are rates of their own.
+    pub fn set_rate(&mut self, rate: Rate) {
+        match self {
+            Self::Wfq(wfq) => wfq.set_rate(rate),
+            Self::Cbq(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Rate, Time};
 
 use super::{Scheduler, TokenBucket};
 use crate::{Chosen, Discipline, Dropped, Occupancy, Queued};
@@ -70,6 +70,10 @@ impl Discipline for Reserving {
 
     fn occupancy(&self) -> Occupancy {
         self.scheduler.occupancy()
+    }
+
+    fn set_rate(&mut self, rate: Rate) {
+        self.scheduler.set_rate(rate);
     }
 
     fn ready(&self, now: Time) -> Time {

@@ -17,7 +17,7 @@ use crate::{DropReason, Occupancy, Queued};
 #[derive(Clone, Debug)]
 pub struct Wfq {
     classes: Vec<Class>,
-    /// The link's rate, in bits per second.
+    /// The link's rate since `updated`, in bits per second.
     link: f64,
     /// Virtual time: bits that the fluid has served per unit of rate, in seconds.
     virtual_time: f64,
@@ -53,6 +53,11 @@ impl Wfq {
             virtual_time: 0.0,
             updated: Time::ZERO,
         })
+    }
+
+    /// See [`Scheduler::set_rate`](super::Scheduler::set_rate).
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        self.link = rate.as_bits_per_sec() as f64;
     }
 
     /// See [`Scheduler::enqueue`](super::Scheduler::enqueue).

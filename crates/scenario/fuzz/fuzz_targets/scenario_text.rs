@@ -4,7 +4,7 @@
 #![no_main]
 
 #[path = "../exercise.rs"]
-#[allow(dead_code)] // the other target's half
+#[allow(dead_code)] // the other targets' parts
 mod exercise;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::scenario_text(bytes));

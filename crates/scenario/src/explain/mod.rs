@@ -1,6 +1,7 @@
 //! A scenario in plain words.
 
 mod draw;
+mod varying;
 mod words;
 
 use std::fmt::Write;
@@ -9,6 +10,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 
 use crate::backbone::Backbone;
 use crate::model::{Application, FlowGroup, LinkSpec, Measure, Scenario, Topology, Transport};
+use crate::varying::Schedules;
 
 /// What fits into one line of a terminal.
 const COLUMNS: usize = 80;
@@ -22,6 +24,14 @@ impl Scenario {
     /// base round trip, what the links are offered, and what is measured.
     pub fn explain(&self) -> String {
         let backbone = Backbone::new(&self.topology);
+        let mut schedules = Schedules::new(self, self.seed);
+        let links = backbone.links.iter();
+        // The rate of each link between routers over the run, and how that is said.
+        let rates = links.map(|link| {
+            let schedule = schedules.of(link.spec, &link.name, &link.drawn_as);
+            varying::mean_rate(link.spec.rate, schedule.as_deref(), self.duration)
+        });
+        let rates: Vec<(Rate, String)> = rates.collect();
         let mut text = Text::default();
         if !self.title.is_empty() {
             text.paragraph("", &self.title);
@@ -36,7 +46,7 @@ impl Scenario {
         text.paragraph("", "Flows:");
         for (name, group) in &self.flows {
             text.paragraph("  ", &words::group(name, group));
-            for sentence in way(group, &backbone).into_iter().flatten() {
+            for sentence in way(group, &backbone, &rates).into_iter().flatten() {
                 text.paragraph("    ", &sentence);
             }
         }
@@ -52,9 +62,19 @@ impl Scenario {
                 text.paragraph("  ", &words::reservation(reservation));
             }
         }
+        if !self.events.is_empty() {
+            text.blank();
+            text.paragraph("", "Changes:");
+            for event in self.events.iter().take(MAX_LINES) {
+                text.paragraph("  ", &varying::event(event));
+            }
+            if self.events.len() > MAX_LINES {
+                text.paragraph("  ", "… and further changes");
+            }
+        }
         text.blank();
         text.paragraph("", "Offered load:");
-        self.explain_load(&backbone, &mut text);
+        self.explain_load(&backbone, &rates, &mut text);
         text.blank();
         text.paragraph("", "Measured:");
         measure(&self.measure).iter().for_each(|sentence| text.paragraph("  ", sentence));
@@ -97,7 +117,7 @@ impl Scenario {
 
     /// What each link between routers is offered at a given rate, and by how many flows that
     /// take what is left.
-    fn explain_load(&self, backbone: &Backbone<'_>, text: &mut Text) {
+    fn explain_load(&self, backbone: &Backbone<'_>, rates: &[(Rate, String)], text: &mut Text) {
         let mut loads = vec![(0.0, 0u64); backbone.links.len()];
         for group in self.flows.values() {
             let Ok((from, to)) = backbone.ends(group) else { continue };
@@ -108,22 +128,24 @@ impl Scenario {
                 }
             }
         }
-        let used =
-            backbone.links.iter().zip(loads).filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
-        for (line, (link, (bits, elastic))) in used.enumerate() {
+        let links = backbone.links.iter().zip(rates).zip(loads);
+        let used = links.filter(|(_, (bits, flows))| *bits > 0.0 || *flows > 0);
+        for (line, ((link, (rate, said)), (bits, elastic))) in used.enumerate() {
             if line == MAX_LINES {
                 return text.paragraph("  ", "… and further links");
             }
-            let rate = link.spec.rate;
-            let share = 100.0 * bits / rate.as_bits_per_sec() as f64;
+            let share = match rate.as_bits_per_sec() {
+                0 => String::new(),
+                rate => format!(" ({:.0} %)", 100.0 * bits / rate as f64),
+            };
             let offered = Rate::from_bits_per_sec(bits.round() as u64);
-            let fixed = format!("{offered} of {rate} ({share:.0} %) is offered at a given rate");
+            let fixed = format!("{offered} of {said}{share} is offered at a given rate");
             let takers = words::count(elastic, "flow");
             let takes = if elastic == 1 { "takes" } else { "take" };
             let sentence = match (bits > 0.0, elastic) {
                 (true, 0) => fixed,
                 (true, _) => format!("{fixed}; {takers} {takes} what is left"),
-                (false, _) => format!("{takers} {takes} what there is of {rate}"),
+                (false, _) => format!("{takers} {takes} what there is of {said}"),
             };
             text.paragraph("  ", &format!("{}: {sentence}", link.name));
         }
@@ -160,7 +182,11 @@ pub(crate) fn packet_of(group: &FlowGroup) -> Bytes {
 
 /// The base round trip of a group's flows, and the bandwidth-delay product of their narrowest
 /// link.
-fn way(group: &FlowGroup, backbone: &Backbone<'_>) -> Option<[String; 2]> {
+fn way(
+    group: &FlowGroup,
+    backbone: &Backbone<'_>,
+    rates: &[(Rate, String)],
+) -> Option<[String; 2]> {
     let (from, to) = backbone.ends(group).ok()?;
     let (forward, back) = (backbone.route(from, to)?, backbone.route(to, from)?);
     let access = [
@@ -185,17 +211,18 @@ fn way(group: &FlowGroup, backbone: &Backbone<'_>) -> Option<[String; 2]> {
         ),
     };
     let on_way = forward.iter().map(|place| {
-        let link = &backbone.links[*place];
-        (link.name.as_str(), link.spec)
+        let (rate, said) = &rates[*place];
+        (backbone.links[*place].name.as_str(), *rate, said.clone())
     });
-    let (name, narrowest) = on_way.chain(access()).min_by_key(|(_, spec)| spec.rate)?;
-    let product = narrowest.rate.as_bits_per_sec() as f64 / 8.0 * mean.as_secs_f64();
+    let access = access().map(|(name, spec)| (name, spec.rate, spec.rate.to_string()));
+    let (name, narrowest, said) = on_way.chain(access).min_by_key(|(_, rate, _)| *rate)?;
+    let product = narrowest.as_bits_per_sec() as f64 / 8.0 * mean.as_secs_f64();
     let packets = product / packet_of(group).get() as f64;
     let decimals = usize::from(packets < 100.0);
-    let product = match narrowest.rate {
+    let product = match narrowest {
         Rate::UNLIMITED => "no link on the way limits the rate".to_owned(),
-        rate => format!(
-            "bandwidth-delay product of {name}: {rate} × {} = {} bytes, {packets:.decimals$} packets",
+        _ => format!(
+            "bandwidth-delay product of {name}: {said} × {} = {} bytes, {packets:.decimals$} packets",
             words::rounded(mean),
             words::grouped(product.round() as u64)
         ),

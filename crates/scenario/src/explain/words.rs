@@ -2,6 +2,7 @@
 
 use ontempo_foundation::{Duration, Rate};
 
+use super::varying;
 use crate::model::{
     AckKind, AduSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind, Dependencies,
     Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit, QueueSpec,
@@ -34,8 +35,16 @@ pub(super) fn rounded(duration: Duration) -> String {
     Duration::from_nanos(duration.as_nanos().saturating_add(step / 2) / step * step).to_string()
 }
 
+/// The rate with about four digits.
+pub(super) fn rounded_rate(rate: Rate) -> Rate {
+    let bits = rate.as_bits_per_sec();
+    let step = 10u64.pow(bits.max(1).ilog10().saturating_sub(3));
+    Rate::from_bits_per_sec(bits.saturating_add(step / 2) / step * step)
+}
+
 pub(super) fn link(spec: &LinkSpec) -> String {
-    let mut parts = vec![rate(spec.rate), delay(&spec.delay), queue(&spec.queue)];
+    let nominal = if spec.schedule.is_some() { " nominal" } else { "" };
+    let mut parts = vec![rate(spec.rate) + nominal, delay(&spec.delay), queue(&spec.queue)];
     if let Some(mtu) = spec.mtu {
         parts.push(format!("packets of at most {mtu}"));
     }
@@ -45,6 +54,7 @@ pub(super) fn link(spec: &LinkSpec) -> String {
     if spec.reordering {
         parts.push("packets may overtake".to_owned());
     }
+    parts.extend(varying::link(spec));
     parts.join(", ")
 }
 

@@ -9,6 +9,7 @@ mod hosts;
 mod network;
 mod queue;
 mod reservation;
+mod schedule;
 mod tcp;
 mod transport;
 
@@ -23,6 +24,7 @@ pub use hosts::Hosts;
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
 pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
+pub use schedule::{Event, LinkChange, MarkovState, Outage, PeriodicStep, ScheduleSpec};
 pub use tcp::{
     AckKind, Congestion, PacingKind, ProfileValue, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
 };
@@ -49,6 +51,9 @@ pub struct Scenario {
     /// What flows have reserved on links, as RSVP would have installed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
+    /// Changes of links at times of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
     /// What is recorded.
     #[serde(default)]
     pub measure: Measure,

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{QueueSpec, defaults};
+use super::{Outage, QueueSpec, ScheduleSpec, defaults};
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,7 +67,8 @@ pub struct GraphLink {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkSpec {
-    /// How fast bits leave.
+    /// How fast bits leave. With a `schedule`, the nominal rate: what automatic parameters of
+    /// queues and reservations are computed from.
     pub rate: Rate,
     /// Propagation delay: a duration, or a law that each packet's delay (or, with
     /// `drawn = "per-link"`, each link's) is drawn from.
@@ -84,6 +85,12 @@ pub struct LinkSpec {
     /// Whether a packet of smaller delay may overtake others.
     #[serde(default)]
     pub reordering: bool,
+    /// How the link changes during the run; constant where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleSpec>,
+    /// Times in which nothing leaves the link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
 }
 
 /// A fixed duration, or a law.

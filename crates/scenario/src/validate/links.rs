@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 
-use super::Findings;
+use super::{Findings, varying};
 use crate::backbone::MAX_HOPS;
 use crate::model::{
     Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueLimit, QueueSpec, Topology,
@@ -12,14 +12,18 @@ use crate::model::{
 use crate::path::FieldPath;
 
 /// The longest delay that a link can have.
-const MAX_DELAY: Duration = Duration::from_secs(3600);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// The smallest MTU: an ACK of 40 bytes, and a byte.
 const MIN_MTU: Bytes = Bytes::new(41);
 const MAX_STAGES: u32 = 1_000;
 /// Linux's largest `flows` of FQ-CoDel.
 const MAX_FLOW_QUEUES: u32 = 65_536;
 
-pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
+pub(super) fn topology(topology: &Topology, duration: Duration, findings: &mut Findings) {
+    let link = |spec: &LinkSpec, path: &FieldPath, findings: &mut Findings| {
+        self::link(spec, path, findings);
+        varying::link(spec, duration, path, findings);
+    };
     let path = FieldPath::root("topology");
     match topology {
         Topology::Dumbbell { bottleneck, reverse, access, receiver_access } => {
@@ -39,16 +43,17 @@ pub(super) fn topology(topology: &Topology, findings: &mut Findings) {
             link(bottleneck, &path.key("bottleneck"), findings);
             link(access, &path.key("access"), findings);
         }
-        Topology::Graph { links } => graph(links, &path.key("links"), findings),
+        Topology::Graph { links } => graph(links, duration, &path.key("links"), findings),
     }
 }
 
-fn graph(links: &[GraphLink], path: &FieldPath, findings: &mut Findings) {
+fn graph(links: &[GraphLink], duration: Duration, path: &FieldPath, findings: &mut Findings) {
     findings.require(!links.is_empty(), path, "there is no link; write [[topology.links]]");
     let mut taken = BTreeSet::new();
     for (place, one) in links.iter().enumerate() {
         let path = path.index(place);
         link(&one.link, &path, findings);
+        varying::link(&one.link, duration, &path, findings);
         for (field, name) in [("from", &one.from), ("to", &one.to)] {
             findings.require(!name.is_empty(), &path.key(field), "a node needs a name");
         }

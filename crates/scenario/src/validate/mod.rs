@@ -6,6 +6,7 @@ mod links;
 mod reservations;
 #[cfg(test)]
 mod tests;
+mod varying;
 
 use ontempo_foundation::Duration;
 
@@ -100,7 +101,7 @@ impl Scenario {
             &format!("a host's processing time is at most {MAX_HOST_JITTER}; write \"100 us\""),
         );
         let before = findings.0.len();
-        links::topology(&self.topology, &mut findings);
+        links::topology(&self.topology, self.duration, &mut findings);
         let is_sound = findings.0.len() == before;
         let flows = FieldPath::root("flows");
         let has_flows = !self.flows.is_empty();
@@ -123,6 +124,7 @@ impl Scenario {
         if is_sound {
             reservations::all(self, &backbone, &mut findings);
         }
+        varying::events(self, &backbone, &mut findings);
         self.measure(&self.measure, &backbone, &mut findings);
         findings.0
     }

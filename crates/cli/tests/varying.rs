@@ -1,0 +1,160 @@
+//! Links that change, with the program: traces from files, simulated and emulated. Emulations need
+//! the rights of root; skipped tests are reported.
+
+mod common;
+mod emulated;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use common::Place;
+use emulated::{can_emulate, counts, table};
+
+/// UDP at 6 Mbit/s and nothing else.
+const CONSTANT_LOAD: &str = r#"
+duration = "7 s"
+[topology]
+kind = "dumbbell"
+access = { rate = "1 Gbit/s", delay = "1 ms" }
+[topology.bottleneck]
+rate = "8 Mbit/s"
+delay = "20 ms"
+queue = { kind = "drop-tail", limit = "50 packets" }
+schedule = { kind = "csv", file = "step.csv" }
+outages = [{ at = "1.5 s", for = "1 s" }]
+[topology.reverse]
+rate = "8 Mbit/s"
+delay = "20 ms"
+[flows.media]
+application = { kind = "cbr", rate = "6 Mbit/s" }
+transport = { kind = "udp" }
+[measure]
+messages = true
+"#;
+
+const STEP: &str = "time_s,rate_mbps\n0,8\n4,2\n";
+
+/// TCP beside nothing, over a trace of opportunities.
+const BULK: &str = r#"
+duration = "14 s"
+[topology]
+kind = "dumbbell"
+access = { rate = "1 Gbit/s", delay = "1 ms" }
+[topology.bottleneck]
+rate = "6 Mbit/s"
+delay = "20 ms"
+queue = { kind = "drop-tail", limit = "100 packets" }
+schedule = { kind = "mahimahi", file = "up.trace" }
+[topology.reverse]
+rate = "50 Mbit/s"
+delay = "20 ms"
+[flows.bulk]
+application = { kind = "ftp" }
+transport = { kind = "tcp", congestion = "cubic", packet = "1500 B" }
+[measure]
+from = "4 s"
+"#;
+
+fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
+    let column = batch.column_by_name(name).expect("a column");
+    column.as_primitive::<Float64Type>().values().to_vec()
+}
+
+/// Opportunities of one second in which the rate swings between 3 and 9 Mbit/s.
+fn swinging() -> String {
+    let mut trace = String::new();
+    let mut owed = 0.0;
+    for millis in 1..=1000 {
+        let rate = if (millis / 125) % 2 == 0 { 3e6 } else { 9e6 };
+        owed += rate * 1e-3 / 12_000.0;
+        while owed >= 1.0 {
+            writeln!(trace, "{millis}").expect("a text can be written");
+            owed -= 1.0;
+        }
+    }
+    trace
+}
+
+/// Mbit/s that arrived from `from` until `until`, in packets of 1000 bytes.
+fn received(messages: &RecordBatch, from: f64, until: f64) -> f64 {
+    let times = numbers(messages, "received_s");
+    let count = times.iter().filter(|time| (from..until).contains(*time)).count();
+    count as f64 * 8e-3 / (until - from)
+}
+
+/// What 6 Mbit/s meet: 8 Mbit/s with an outage from 1.5 to 2.5 s, and 2 Mbit/s from 4 s on; the way
+/// to the receiver takes 22 ms.
+fn assert_step_and_outage(messages: &RecordBatch, world: &str) {
+    let within = |from, until, low: f64, high: f64| {
+        let rate = received(messages, from, until);
+        assert!((low..=high).contains(&rate), "{world}, {from} to {until} s: {rate} Mbit/s");
+    };
+    within(0.1, 1.5, 5.9, 6.1);
+    within(1.525, 2.515, 0.0, 0.0);
+    // The 50 packets that waited leave at the link's rate: 50 ms of 8 Mbit/s.
+    within(2.525, 2.57, 7.5, 8.2);
+    within(2.75, 4.0, 5.9, 6.1);
+    within(4.3, 6.9, 1.97, 2.03);
+}
+
+#[test]
+fn a_run_with_a_trace_has_the_trace_in_its_folder() {
+    let place = Place::new("varying", CONSTANT_LOAD);
+    fs::write(place.path("step.csv"), STEP).expect("a trace for the test");
+    place.run(&["simulate", "s.toml", "--out", "out"]).succeeds();
+    assert_step_and_outage(&table(&place, "out", "messages"), "simulated");
+    let capacity = table(&place, "out", "capacity");
+    assert_eq!(numbers(&capacity, "time_s"), [0.0, 1.5, 2.5, 4.0]);
+    assert_eq!(numbers(&capacity, "rate_bps"), [8e6, 0.0, 8e6, 2e6]);
+    let manifest = fs::read_to_string(place.path("out/run.json")).expect("a manifest");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    let schedule = &manifest["scenario"]["topology"]["bottleneck"]["schedule"];
+    assert_eq!(*schedule, serde_json::json!({ "kind": "csv", "text": STEP }));
+}
+
+#[test]
+fn a_bad_trace_is_an_error_with_file_and_line() {
+    let place = Place::new("bad-trace", CONSTANT_LOAD);
+    fs::write(place.path("step.csv"), "time_s,rate_mbps\n4,8\n0,2\n").expect("a trace");
+    let words = ["step.csv:3: ", "topology.bottleneck.schedule.file", "is not after 4 s"];
+    for command in ["check", "simulate"] {
+        let mut arguments = vec![command, "s.toml"];
+        arguments.extend(if command == "check" { vec![] } else { vec!["--out", "out"] });
+        place.run(&arguments).fails(2, &words);
+    }
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn real_packets_meet_a_step_of_the_rate_and_an_outage() {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("real-step", CONSTANT_LOAD);
+    fs::write(place.path("step.csv"), STEP).expect("a trace for the test");
+    place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+    assert_step_and_outage(&table(&place, "out", "messages"), "emulated");
+    let capacity = table(&place, "out", "capacity");
+    assert_eq!(numbers(&capacity, "rate_bps"), [8e6, 0.0, 8e6, 2e6]);
+}
+
+#[test]
+fn tcp_gets_the_same_from_a_trace_of_opportunities_in_both_worlds() {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("both-worlds", BULK);
+    fs::write(place.path("up.trace"), swinging()).expect("a trace for the test");
+    let goodput = |command: &str| {
+        place.run(&[command, "s.toml", "--out", command]).succeeds();
+        // 500 opportunities a second for 10 s, and the packet in transmission as they begin.
+        let departed = counts(&table(&place, command, "links"), "departed_bytes")[0];
+        assert!((4000 * 1500..=5001 * 1500).contains(&departed), "{command}: {departed} bytes");
+        numbers(&table(&place, command, "flows"), "goodput_bps")[0] / 1e6
+    };
+    let (simulated, emulated) = (goodput("simulate"), goodput("emulate"));
+    assert!((emulated / simulated - 1.0).abs() < 0.05, "{emulated} and {simulated} Mbit/s");
+}

@@ -1,0 +1,134 @@
+//! How links change during a run.
+
+use ontempo_foundation::{Duration, Rate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How rate, delay or loss of a link change during a run. What a schedule does not give stays as the
+/// link's own fields say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    tag = "kind",
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case"
+)]
+pub enum ScheduleSpec {
+    /// Values from a CSV table. Its first line names the columns: `time_s` (or `time_ms`), and at
+    /// least one of `rate_bps` (or `rate_kbps`, `rate_mbps`), `delay_s` (or `delay_ms`) and `loss`
+    /// (a probability, 0 to 1). A value holds until a later row has another; an empty cell changes
+    /// nothing.
+    Csv {
+        /// The file, relative to the one that names it, of at most 32 MiB.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// The table itself, instead of a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// Begin anew after this time, which is later than the last row; where not given, the last
+        /// row holds to the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        repeat_every: Option<Duration>,
+    },
+    /// A trace of mahimahi: each line is a time in whole milliseconds at which up to 1,500 bytes
+    /// leave. A packet may use the rest of one opportunity and a part of the next; what no waiting
+    /// packet uses is lost. The trace begins anew after its last line.
+    Mahimahi {
+        /// The file, relative to the one that names it, of at most 32 MiB.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+        /// The trace itself, instead of a file.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+    /// Steps that begin anew after the last.
+    Periodic {
+        /// The steps, in order.
+        steps: Vec<PeriodicStep>,
+    },
+    /// A Markov chain: the link stays in a state for an exponentially distributed time and then
+    /// goes to any of the others with equal probability. It begins in the first. Drawn from the
+    /// stream `link NAME schedule`, the same for both directions of a duplex link.
+    Markov {
+        /// The states, two or more.
+        states: Vec<MarkovState>,
+    },
+}
+
+/// A step of a periodic schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PeriodicStep {
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: Duration,
+    /// The rate meanwhile; `"0 bit/s"` for none. The link's own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The delay meanwhile; the link's own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// The probability, 0 to 1, that a packet is lost meanwhile; by the link's own `loss` where
+    /// not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+}
+
+/// A state of a Markov chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct MarkovState {
+    /// How long the link stays in it, on average.
+    pub mean_time: Duration,
+    /// The rate in it; `"0 bit/s"` for none. The link's own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The delay in it; the link's own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// The probability, 0 to 1, that a packet is lost in it; by the link's own `loss` where not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+}
+
+/// A time in which nothing leaves a link. A packet in transmission waits and goes on; the queue
+/// fills and drops at its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Outage {
+    /// When it begins, before the end of the run.
+    pub at: Duration,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: Duration,
+}
+
+/// A change of a link at a time of the run. It replaces what the link's `schedule` says from then
+/// on; outages stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Event {
+    /// When, before the end of the run. Of events at the same time the last in the file holds.
+    pub at: Duration,
+    /// The link, one direction: `bottleneck` or `reverse` of a dumbbell, `hop 0` or
+    /// `hop 0 reverse` of a parking lot, `FROM -> TO` of a graph or of a flow's host.
+    pub link: String,
+    /// What changes.
+    pub set: LinkChange,
+}
+
+/// New values of a link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkChange {
+    /// The rate from now on; `"0 bit/s"` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The delay from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// The probability, 0 to 1, that a packet is lost from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+}

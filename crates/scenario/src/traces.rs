@@ -1,0 +1,279 @@
+//! Readers of traces: how a network's capacity, delay and losses were over time.
+
+use ontempo_foundation::{Duration, Rate, Time};
+
+/// The largest trace, in bytes.
+pub const MAX_TRACE_BYTES: u64 = 32 << 20;
+
+/// The latest time of a trace.
+const MAX_SECONDS: f64 = 1e9;
+/// The highest rate of a trace, in bits per second.
+const MAX_RATE: f64 = 1e15;
+/// The longest delay of a trace.
+const MAX_DELAY_SECONDS: f64 = 3600.0;
+
+/// What a CSV trace may hold: column, unit of the column (as a factor), quantity.
+const COLUMNS: [(&str, f64, Quantity); 8] = [
+    ("time_s", 1.0, Quantity::Time),
+    ("time_ms", 1e-3, Quantity::Time),
+    ("rate_bps", 1.0, Quantity::Rate),
+    ("rate_kbps", 1e3, Quantity::Rate),
+    ("rate_mbps", 1e6, Quantity::Rate),
+    ("delay_s", 1.0, Quantity::Delay),
+    ("delay_ms", 1e-3, Quantity::Delay),
+    ("loss", 1.0, Quantity::Loss),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Time,
+    Rate,
+    Delay,
+    Loss,
+}
+
+/// What is wrong with a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong there, and what would be right.
+    pub what: String,
+}
+
+/// A row of a CSV trace; `None` where it changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceRow {
+    /// From when on it holds.
+    pub time: Time,
+    /// The rate.
+    pub rate: Option<Rate>,
+    /// The propagation delay.
+    pub delay: Option<Duration>,
+    /// The probability of loss, 0 to 1.
+    pub loss: Option<f64>,
+}
+
+/// The rows of a CSV trace: at least one, each later than the one before it.
+///
+/// The first line names the columns: `time_s` or `time_ms`, and at least one of `rate_bps`,
+/// `rate_kbps` and `rate_mbps`, of `delay_s` and `delay_ms`, and `loss`. Empty lines and lines that
+/// begin with `#` are skipped.
+///
+/// # Errors
+/// The first line that is not so.
+pub fn read_csv(text: &str) -> Result<Vec<TraceRow>, TraceError> {
+    let lines = (1..).zip(text.lines()).map(|(line, text)| (line, text.trim()));
+    let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
+    let Some((line, header)) = lines.next() else { return Err(empty("a header and a row")) };
+    let columns = columns(header).map_err(|what| TraceError { line, what })?;
+    let mut rows: Vec<TraceRow> = Vec::new();
+    for (line, text) in lines {
+        let row = row(text, &columns).map_err(|what| TraceError { line, what })?;
+        if let Some(before) = rows.last().filter(|before| before.time >= row.time) {
+            let what = format!(
+                "the time {} is not after {}, that of the row before; rows must be in the order \
+                 of time",
+                row.time, before.time
+            );
+            return Err(TraceError { line, what });
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(empty("a row below its header"));
+    }
+    Ok(rows)
+}
+
+/// The times of a mahimahi trace: at least one, none earlier than the one before it, the last
+/// after 0.
+///
+/// # Errors
+/// The first line that is no time in whole milliseconds, or that goes back.
+pub fn read_mahimahi(text: &str) -> Result<Vec<Time>, TraceError> {
+    let mut times: Vec<Time> = Vec::new();
+    let mut last_line = 1;
+    for (line, text) in (1..).zip(text.lines()).map(|(line, text)| (line, text.trim())) {
+        if text.is_empty() {
+            continue;
+        }
+        last_line = line;
+        let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let parsed = text.parse::<u64>().ok().filter(|_| is_digits);
+        let Some(millis) = parsed.filter(|millis| *millis as f64 <= MAX_SECONDS * 1e3) else {
+            let what = format!(
+                "{} is no time of a mahimahi trace; each line is a whole number of milliseconds",
+                shown(text)
+            );
+            return Err(TraceError { line, what });
+        };
+        let time = Time::ZERO + Duration::from_millis(millis);
+        if let Some(before) = times.last().filter(|before| **before > time) {
+            let before = before.since(Time::ZERO).as_nanos() / 1_000_000;
+            let what = format!(
+                "{millis} ms is before {before} ms, the time of the line before; times must not \
+                 go back"
+            );
+            return Err(TraceError { line, what });
+        }
+        times.push(time);
+    }
+    match times.last() {
+        None => Err(empty("a line")),
+        Some(last) if *last == Time::ZERO => Err(TraceError {
+            line: last_line,
+            what:
+                "the last time is 0 ms, but the trace begins anew after it; a later one is needed"
+                    .to_owned(),
+        }),
+        Some(_) => Ok(times),
+    }
+}
+
+fn empty(what: &str) -> TraceError {
+    TraceError { line: 1, what: format!("the trace is empty; at least {what} is needed") }
+}
+
+/// The columns of a header, as places in [`COLUMNS`].
+fn columns(header: &str) -> Result<Vec<usize>, String> {
+    let known = || COLUMNS.map(|(name, ..)| format!("`{name}`")).join(", ");
+    let mut places: Vec<usize> = Vec::new();
+    for name in header.split(',').map(str::trim) {
+        let place = COLUMNS.iter().position(|(known, ..)| *known == name);
+        let Some(place) = place else {
+            let name = shown(name);
+            return Err(format!("{name} is no column; the first line names them: {}", known()));
+        };
+        let quantity = COLUMNS[place].2;
+        if places.iter().any(|other| COLUMNS[*other].2 == quantity) {
+            return Err(format!("a second column of the same quantity, `{name}`; leave one out"));
+        }
+        places.push(place);
+    }
+    let has = |quantity| places.iter().any(|place| COLUMNS[*place].2 == quantity);
+    if !has(Quantity::Time) {
+        return Err("there is no column of times; begin the first line with time_s".to_owned());
+    }
+    if places.len() < 2 {
+        return Err(
+            "there is no column besides the times; add rate_bps, delay_s or loss".to_owned()
+        );
+    }
+    Ok(places)
+}
+
+fn row(text: &str, columns: &[usize]) -> Result<TraceRow, String> {
+    let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+    if cells.len() != columns.len() {
+        return Err(format!("{} cells, but the header has {}", cells.len(), columns.len()));
+    }
+    let mut row = TraceRow { time: Time::ZERO, rate: None, delay: None, loss: None };
+    for (cell, column) in cells.into_iter().zip(columns) {
+        let (name, unit, quantity) = COLUMNS[*column];
+        if cell.is_empty() && quantity != Quantity::Time {
+            continue;
+        }
+        let most = match quantity {
+            Quantity::Time => MAX_SECONDS,
+            Quantity::Rate => MAX_RATE,
+            Quantity::Delay => MAX_DELAY_SECONDS,
+            Quantity::Loss => 1.0,
+        };
+        let number = cell.parse::<f64>().ok().map(|number| number * unit);
+        let Some(number) = number.filter(|number| (0.0..=most).contains(number)) else {
+            let (cell, most) = (shown(cell), most / unit);
+            return Err(format!("{cell} is no {name}; a number from 0 to {most} is needed"));
+        };
+        match quantity {
+            Quantity::Time => row.time = Time::from_secs_f64(number),
+            Quantity::Rate => row.rate = Some(Rate::from_bits_per_sec(number.round() as u64)),
+            Quantity::Delay => row.delay = Some(Duration::from_secs_f64(number)),
+            Quantity::Loss => row.loss = Some(number),
+        }
+    }
+    Ok(row)
+}
+
+/// What stands in a file, in quotes and not too long.
+fn shown(text: &str) -> String {
+    const MAX_LEN: usize = 40;
+    let short: String = text.chars().take(MAX_LEN).collect();
+    if short.len() < text.len() { format!("{short:?}…") } else { format!("{short:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T>(read: Result<T, TraceError>) -> String {
+        let error = read.err().expect("it is refused");
+        format!("{}: {}", error.line, error.what)
+    }
+
+    #[test]
+    fn a_table_has_a_value_for_each_quantity_that_its_header_names() {
+        let text = "# driving\ntime_s,rate_mbps,delay_ms,loss\n0, 8, 20, 0\n\n1.5,0.25,,0.02\r\n";
+        let rows = read_csv(text).unwrap();
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0].delay, Some(Duration::from_millis(20)));
+        let second = TraceRow {
+            time: Time::ZERO + Duration::from_millis(1500),
+            rate: Some(Rate::from_bits_per_sec(250_000)),
+            delay: None,
+            loss: Some(0.02),
+        };
+        assert_eq!(rows[1], second);
+    }
+
+    #[test]
+    fn a_table_that_is_wrong_is_refused_with_its_line() {
+        let with = |rows: &str| refused(read_csv(&format!("time_s,rate_bps\n{rows}")));
+        assert_eq!(
+            with("0,1\n5,1\n5,2"),
+            "4: the time 5 s is not after 5 s, that of the row before; rows must be in the order \
+             of time"
+        );
+        assert_eq!(
+            with("0,-1"),
+            "2: \"-1\" is no rate_bps; a number from 0 to 1000000000000000 is needed"
+        );
+        assert_eq!(
+            with("0,NaN"),
+            "2: \"NaN\" is no rate_bps; a number from 0 to 1000000000000000 is needed"
+        );
+        assert_eq!(with("0"), "2: 1 cells, but the header has 2");
+        assert_eq!(
+            with("# nothing"),
+            "1: the trace is empty; at least a row below its header is needed"
+        );
+        assert_eq!(
+            refused(read_csv("")),
+            "1: the trace is empty; at least a header and a row is needed"
+        );
+        let wrong = refused(read_csv("0,8000000\n"));
+        assert!(
+            wrong.starts_with("1: \"0\" is no column; the first line names them: `time_s`"),
+            "{wrong}"
+        );
+        assert!(refused(read_csv("time_s,time_ms\n")).contains("a second column"));
+        assert!(refused(read_csv("time_s\n0\n")).contains("add rate_bps"));
+        assert!(refused(read_csv("loss\n0\n")).contains("no column of times"));
+    }
+
+    #[test]
+    fn a_trace_of_opportunities_is_milliseconds_that_do_not_go_back() {
+        let millis = |millis| Time::ZERO + Duration::from_millis(millis);
+        assert_eq!(read_mahimahi("0\n3\n3\n7\n").unwrap(), [0, 3, 3, 7].map(millis));
+        assert_eq!(
+            refused(read_mahimahi("4\n3\n")),
+            "2: 3 ms is before 4 ms, the time of the line before; times must not go back"
+        );
+        for wrong in ["1.5", "+1", "-1", "x", "99999999999999999999", "1 2"] {
+            let text = refused(read_mahimahi(&format!("1\n{wrong}\n")));
+            assert!(text.contains("a whole number of milliseconds"), "{text}");
+        }
+        assert!(refused(read_mahimahi("\n")).contains("the trace is empty"));
+        assert!(refused(read_mahimahi("0\n0\n\n")).starts_with("2: the last time is 0 ms"));
+    }
+}

@@ -1,0 +1,161 @@
+//! Schedules, outages and events: traces that can be read, times within the run, links that exist.
+
+use ontempo_foundation::{Duration, Time};
+
+use super::Findings;
+use super::links::MAX_DELAY;
+use crate::backbone::Backbone;
+use crate::model::{
+    LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, Scenario, ScheduleSpec,
+};
+use crate::path::FieldPath;
+use crate::traces::{TraceError, read_csv, read_mahimahi};
+
+/// The most outages of a link, events of a scenario, or steps of a schedule that are written out.
+const MAX_ITEMS: usize = 10_000;
+/// The most changes of a Markov chain in a run, on average.
+const MAX_CHANGES: u64 = 1_000_000;
+
+/// What is wrong with the changes of one link.
+pub(super) fn link(spec: &LinkSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    if let Some(schedule) = &spec.schedule {
+        self::schedule(schedule, duration, &path.key("schedule"), findings);
+    }
+    let path = path.key("outages");
+    few(spec.outages.len(), "outages", &path, findings);
+    for (place, Outage { at, lasts }) in spec.outages.iter().enumerate() {
+        let path = path.index(place);
+        within(*at, duration, &path.key("at"), findings);
+        let what = "the outage takes no time; write for = \"1 s\"";
+        findings.require(*lasts > Duration::ZERO, &path.key("for"), what);
+    }
+}
+
+/// What is wrong with the events of a scenario.
+pub(super) fn events(scenario: &Scenario, backbone: &Backbone<'_>, findings: &mut Findings) {
+    let path = FieldPath::root("events");
+    few(scenario.events.len(), "events", &path, findings);
+    for (place, event) in scenario.events.iter().enumerate().take(MAX_ITEMS) {
+        let path = path.index(place);
+        within(event.at, scenario.duration, &path.key("at"), findings);
+        if !scenario.has_link(&event.link, backbone) {
+            let known = backbone.links.iter().map(|link| link.name.as_str());
+            findings.unknown(&path.key("link"), "link", &event.link, known);
+        }
+        let path = path.key("set");
+        let what = "nothing changes; write set = { rate = \"2 Mbit/s\" }";
+        findings.require(event.set != LinkChange::default(), &path, what);
+        values(event.set.delay, event.set.loss, &path, findings);
+    }
+}
+
+fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    match spec {
+        ScheduleSpec::Csv { file, text, repeat_every } => {
+            let Some(text) = text_of(file.as_ref(), text.as_ref(), path, findings) else { return };
+            match read_csv(text) {
+                Err(error) => misread(&error, path, findings),
+                Ok(rows) => {
+                    let last = rows.last().map_or(Time::ZERO, |row| row.time);
+                    if let Some(every) = repeat_every
+                        && last.since(Time::ZERO) >= *every
+                    {
+                        let what = format!(
+                            "{every} is not after the last row, at {last}; a later time is needed"
+                        );
+                        findings.add(&path.key("repeat-every"), what);
+                    }
+                }
+            }
+        }
+        ScheduleSpec::Mahimahi { file, text } => {
+            let Some(text) = text_of(file.as_ref(), text.as_ref(), path, findings) else { return };
+            if let Err(error) = read_mahimahi(text) {
+                misread(&error, path, findings);
+            }
+        }
+        ScheduleSpec::Periodic { steps } => periodic(steps, &path.key("steps"), findings),
+        ScheduleSpec::Markov { states } => markov(states, duration, &path.key("states"), findings),
+    }
+}
+
+fn text_of<'a>(
+    file: Option<&String>,
+    text: Option<&'a String>,
+    path: &FieldPath,
+    findings: &mut Findings,
+) -> Option<&'a str> {
+    match (file, text) {
+        (None, Some(text)) => return Some(text),
+        (None, None) => findings.add(path, "there is no trace; write file = \"trace.csv\""),
+        (Some(_), Some(_)) => {
+            findings.add(&path.key("file"), "the trace is given as `text` already; leave one out");
+        }
+        (Some(name), None) => {
+            let what = format!("{name:?} has not been read; load the scenario from its file");
+            findings.add(&path.key("file"), what);
+        }
+    }
+    None
+}
+
+fn misread(error: &TraceError, path: &FieldPath, findings: &mut Findings) {
+    findings.add(&path.key("text"), format!("line {}: {}", error.line, error.what));
+}
+
+fn periodic(steps: &[PeriodicStep], path: &FieldPath, findings: &mut Findings) {
+    let what = "there is no step; write steps = [{ for = \"10 s\", rate = \"8 Mbit/s\" }]";
+    findings.require(!steps.is_empty(), path, what);
+    few(steps.len(), "steps", path, findings);
+    let together: Duration = steps.iter().map(|step| step.lasts).sum();
+    let what = "the steps together last longer than any run; shorter ones are needed";
+    findings.require(together < Duration::MAX, path, what);
+    for (place, step) in steps.iter().enumerate() {
+        let path = path.index(place);
+        let what = "the step takes no time; write for = \"10 s\"";
+        findings.require(step.lasts > Duration::ZERO, &path.key("for"), what);
+        values(step.delay, step.loss, &path, findings);
+    }
+}
+
+fn markov(states: &[MarkovState], duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    let what = "a chain needs two states or more; write another, such as { mean-time = \"1 s\", \
+                rate = \"2 Mbit/s\" }";
+    findings.require(states.len() >= 2, path, what);
+    few(states.len(), "states", path, findings);
+    for (place, state) in states.iter().enumerate() {
+        let path = path.index(place);
+        values(state.delay, state.loss, &path, findings);
+        let least = duration / MAX_CHANGES;
+        if state.mean_time <= least {
+            let what = format!(
+                "{} is too short for a run of {duration}; more than {least} is needed",
+                state.mean_time
+            );
+            findings.add(&path.key("mean-time"), what);
+        }
+    }
+}
+
+fn values(delay: Option<Duration>, loss: Option<f64>, path: &FieldPath, findings: &mut Findings) {
+    if let Some(delay) = delay.filter(|delay| *delay > MAX_DELAY) {
+        let what = format!("a delay of {delay} is absurd; at most 1 h will do");
+        findings.add(&path.key("delay"), what);
+    }
+    if let Some(loss) = loss {
+        findings.probability(&path.key("loss"), loss);
+    }
+}
+
+fn within(at: Duration, duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    if at >= duration {
+        let what = format!("{at} is not before the end of the run, {duration}");
+        findings.add(path, what);
+    }
+}
+
+fn few(count: usize, noun: &str, path: &FieldPath, findings: &mut Findings) {
+    if count > MAX_ITEMS {
+        findings.add(path, format!("{count} {noun} are too many; at most {MAX_ITEMS} will do"));
+    }
+}

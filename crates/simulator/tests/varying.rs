@@ -1,0 +1,152 @@
+//! Links that change, in whole runs.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt64Type};
+use ontempo_simulator::{Control, Results, Simulation};
+
+const RUN: &str = r#"
+    duration = "20 s"
+    [topology]
+    kind = "dumbbell"
+    access = { rate = "100 Mbit/s", delay = "2 ms" }
+    [topology.bottleneck]
+    rate = "8 Mbit/s"
+    delay = "20 ms"
+    queue = QUEUE
+    MORE
+    [topology.reverse]
+    rate = "8 Mbit/s"
+    delay = "20 ms"
+    [flows.bulk]
+    count = 3
+    application = { kind = "ftp" }
+    transport = { kind = "tcp", ecn = true }
+    start = { low = "0 s", high = "1 s" }
+    [flows.media]
+    application = { kind = "cbr", rate = "500 kbit/s" }
+    transport = { kind = "udp" }
+    [measure]
+    from = "2 s"
+    sample-every = "100 ms"
+    events = true
+    messages = true
+"#;
+
+const QUEUES: [&str; 6] = [
+    r#"{ kind = "drop-tail", limit = "40 packets" }"#,
+    r#"{ kind = "red", limit = "60 packets" }"#,
+    r#"{ kind = "pie" }"#,
+    r#"{ kind = "codel" }"#,
+    r#"{ kind = "fq-codel" }"#,
+    r#"{ kind = "wfq", limit = "40 packets" }"#,
+];
+
+fn run(queue: &str, more: &str) -> Results {
+    let text = RUN.replace("QUEUE", queue).replace("MORE", more);
+    let scenario = ontempo_scenario::parse(&text, "varying.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    simulation.run(&Control::default()).expect("nobody cancels it")
+}
+
+fn numbers(results: &Results, table: &str, column: &str) -> Vec<f64> {
+    let batch = &results.table(table).expect("the table").batch;
+    batch[column].as_primitive::<Float64Type>().values().to_vec()
+}
+
+/// A count of the bottleneck, the first link.
+fn count(results: &Results, column: &str) -> u64 {
+    let batch = &results.table("links").expect("links").batch;
+    batch[column].as_primitive::<UInt64Type>().value(0)
+}
+
+/// Megabits that left the bottleneck in the measured 18 s.
+fn megabits(results: &Results) -> f64 {
+    count(results, "departed_bytes") as f64 * 8e-6
+}
+
+#[test]
+fn a_schedule_of_equal_steps_gives_the_tables_of_a_constant_link() {
+    let equal = "schedule = { kind = \"periodic\", steps = [{ for = \"3 ms\" }, { for = \"11 ms\", \
+                 rate = \"8 Mbit/s\" }, { for = \"1 ns\" }] }";
+    for queue in [QUEUES[0], QUEUES[3], QUEUES[4]] {
+        let (constant, stepped) = (run(queue, ""), run(queue, equal));
+        for (one, other) in constant.tables.iter().zip(&stepped.tables) {
+            if one.name != "capacity" {
+                assert_eq!(one, other, "{queue}");
+            }
+        }
+        assert!(!stepped.table("capacity").expect("it is there").batch.column(0).is_empty());
+        assert_eq!(constant.table("capacity").expect("it is there").batch.num_rows(), 0);
+    }
+}
+
+#[test]
+fn a_step_of_the_rate_is_what_the_link_carries() {
+    // 8 Mbit/s for 10 s, then 2: 8 s and 10 s of it are measured.
+    let step = "schedule = { kind = \"csv\", text = '''time_s,rate_mbps\n0,8\n10,2\n''' }";
+    for queue in QUEUES {
+        let carried = megabits(&run(queue, step));
+        assert!((76.0..84.1).contains(&carried), "{queue}: {carried} Mbit");
+    }
+}
+
+#[test]
+fn opportunities_carry_what_they_allow_and_no_more() {
+    // Two in 3 ms: 8 Mbit/s.
+    let trace = "schedule = { kind = \"mahimahi\", text = '''1\n3\n''' }";
+    for queue in QUEUES {
+        let carried = megabits(&run(queue, trace));
+        assert!((130.0..144.1).contains(&carried), "{queue}: {carried} Mbit");
+    }
+}
+
+#[test]
+fn during_an_outage_nothing_arrives_and_afterwards_it_goes_on() {
+    let outage = "outages = [{ at = \"10 s\", for = \"1 s\" }]";
+    for queue in QUEUES {
+        let results = run(queue, outage);
+        let received = numbers(&results, "messages", "received_s");
+        let quiet = |time: &&f64| (10.023..11.0).contains(*time);
+        assert_eq!(received.iter().filter(quiet).count(), 0, "{queue}");
+        let after = received.iter().filter(|time| **time > 11.0).count();
+        assert!(after > 300, "{queue}: {after} messages after the outage");
+        let gone = ["departures", "dropped_full", "dropped_early"];
+        let gone: u64 = gone.iter().map(|column| count(&results, column)).sum();
+        let (arrivals, limit) = (count(&results, "arrivals"), 1000);
+        // What waited as the measured span began departs in it, and what waits at its end does not.
+        assert!(arrivals.abs_diff(gone) <= limit, "{queue}: {arrivals} arrived, {gone} are gone");
+        let times = numbers(&results, "capacity", "time_s");
+        assert_eq!(times, [0.0, 10.0, 11.0]);
+        assert_eq!(numbers(&results, "capacity", "rate_bps"), [8e6, 0.0, 8e6]);
+    }
+}
+
+#[test]
+fn a_link_that_stops_for_ever_ends_the_run_with_what_is_stuck() {
+    for queue in QUEUES {
+        let results =
+            run(queue, "schedule = { kind = \"csv\", text = '''time_s,rate_bps\n5,0\n''' }");
+        let received = numbers(&results, "messages", "received_s");
+        assert!(received.iter().all(|time| *time < 5.1), "{queue}");
+        let gone = ["departures", "dropped_full", "dropped_early"];
+        let gone: u64 = gone.iter().map(|column| count(&results, column)).sum();
+        assert!(count(&results, "arrivals") > gone, "{queue}: nothing is stuck");
+    }
+}
+
+#[test]
+fn an_event_changes_one_direction_of_one_link_from_its_time_on() {
+    let text = RUN.replace("QUEUE", QUEUES[0]).replace("MORE", "")
+        + "[[events]]\nat = \"8 s\"\nlink = \"bottleneck\"\nset = { delay = \"120 ms\", loss = 0 }\n";
+    let scenario = ontempo_scenario::parse(&text, "event.toml").expect("it is valid");
+    let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+    let results = simulation.run(&Control::default()).expect("nobody cancels it");
+    let sent = numbers(&results, "messages", "sent_s");
+    let delays = numbers(&results, "messages", "delay_s");
+    let least = |from: f64, until: f64| {
+        let within = sent.iter().zip(&delays).filter(|(sent, _)| (from..until).contains(*sent));
+        within.map(|(_, delay)| *delay).fold(f64::INFINITY, f64::min)
+    };
+    assert!((0.024..0.1).contains(&least(2.0, 7.5)), "{}", least(2.0, 7.5));
+    assert!((0.124..0.2).contains(&least(8.0, 20.0)), "{}", least(8.0, 20.0));
+}
