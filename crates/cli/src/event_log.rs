@@ -1,6 +1,9 @@
 //! Event output of the programs with QoS sockets: a line of text or JSON for each event.
 
+use std::io;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_foundation::{Bytes, Duration, printable};
 use ontempo_mechanisms::qos::{Parameter, Specification, Turn};
@@ -8,6 +11,7 @@ use ontempo_qos::{Delivery, Direction, Event, Events};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::limited::{LineLimit, Share};
 use crate::monitor::reserved;
 use crate::output::{emit, write_stderr};
 
@@ -19,7 +23,16 @@ pub(crate) struct EventLog {
     pub(crate) to_stderr: bool,
     /// Number of the connection, from 1, if there can be several.
     pub(crate) connection: Option<u64>,
+    /// Strangers cause the lines: beyond [`LINES`] they are counted.
+    pub(crate) is_limited: bool,
 }
+
+/// Lines of connections: 4,000 at once, then 50 a second, which is some 20 MB an hour.
+const LINES: Share = Share { burst: 4_000, interval: Wall::from_millis(20) };
+
+/// The limit of all connections of this process.
+static LIMIT: LazyLock<Mutex<LineLimit>> =
+    LazyLock::new(|| Mutex::new(LineLimit::new(Instant::now(), LINES)));
 
 impl EventLog {
     /// Writes one event: as JSON, the object `fields` with its name `event`; otherwise `text`.
@@ -46,6 +59,19 @@ impl EventLog {
     }
 
     fn put(self, line: &str) -> Result<(), Failure> {
+        if self.is_limited {
+            // Whatever a thread that panicked has left is valid.
+            let mut limit = LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            let (not_shown, allows) = (limit.not_shown(now), limit.allows(now));
+            drop(limit);
+            if let Some(count) = not_shown {
+                emit(&self.said_not_shown(count))?;
+            }
+            if !allows {
+                return Ok(());
+            }
+        }
         // A peer's sentence may not begin a line of its own.
         let line = printable(line);
         if self.to_stderr {
@@ -55,9 +81,19 @@ impl EventLog {
         emit(&line)
     }
 
+    fn said_not_shown(self, lines: u64) -> String {
+        match self.as_json {
+            true => json!({ "event": "lines not shown", "lines": lines }).to_string(),
+            false => format!("{lines} more lines about connections were not shown"),
+        }
+    }
+
     /// Writes a connection's events in a thread, which ends with the connection.
-    pub(crate) fn follow(self, events: Events) -> thread::JoinHandle<()> {
-        thread::spawn(move || {
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub(crate) fn follow(self, events: Events) -> io::Result<thread::JoinHandle<()>> {
+        thread::Builder::new().name("events".to_owned()).spawn(move || {
             for event in events {
                 let Some((kind, fields, text)) = describe(&event) else { continue };
                 // A closed output is reported by the summary.

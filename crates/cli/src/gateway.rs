@@ -144,7 +144,7 @@ fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io:
 
 impl Relay {
     fn log(&self, connection: Option<u64>) -> EventLog {
-        EventLog { as_json: self.as_json, to_stderr: false, connection }
+        EventLog { as_json: self.as_json, to_stderr: false, connection, is_limited: true }
     }
 
     fn lock(&self) -> MutexGuard<'_, Relayed<QosStream>> {
@@ -174,10 +174,11 @@ impl Relay {
         let relay = self.clone();
         let named = thread::Builder::new().name("relay".to_owned());
         let spawned = named.spawn(move || {
+            let place = Place { relay: &relay, number };
             if let Err(error) = relay.relay(number, remote, connect) {
                 relay.refused.say(&format!("{remote}: {error}"));
             }
-            relay.end(number);
+            drop(place);
         });
         if let Err(error) = spawned {
             self.end(number);
@@ -201,13 +202,14 @@ impl Relay {
             json!({ "remote": remote.to_string() }),
             &format!("from {remote}"),
         );
-        let event_thread = log.follow(far.events());
+        let event_thread = log.follow(far.events())?;
         for direction in [Direction::Sending, Direction::Receiving] {
             let _ = log.agreed(direction, &far.agreed(direction));
         }
         self.lock().agreed(number, far.clone());
         let (tcp_back, far_back) = (tcp.try_clone()?, far.clone());
-        let back = thread::spawn(move || backward(&far_back, &tcp_back));
+        let back = thread::Builder::new().name("relay back".to_owned());
+        let back = back.spawn(move || backward(&far_back, &tcp_back))?;
         let there = forward(&tcp, &far);
         let back =
             back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
@@ -229,6 +231,18 @@ impl Relay {
     fn summaries(&self) -> Result<(), Failure> {
         let all = self.lock().end_all();
         all.iter().try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
+    }
+}
+
+/// A connection's place, which is free again however its thread ends.
+struct Place<'a> {
+    relay: &'a Relay,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.relay.end(self.number);
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::arguments::{At, NetvideoCommand, OutputOptions, Receiver, TgCommand};
 use crate::event_log::EventLog;
-use crate::failure::Failure;
+use crate::failure::{Failure, environment};
 use crate::quality::options;
 use crate::signals::{stop_flag, unless_stopped};
 use crate::transports::{MessageListener, connect};
@@ -83,10 +83,11 @@ fn send(
     if source.rate.as_thousandths() == 0 {
         return Err(Failure::Input("--rate: a rate above 0 is needed".to_owned()));
     }
-    let log = EventLog { as_json: output.json, to_stderr: false, connection: None };
+    let log =
+        EventLog { as_json: output.json, to_stderr: false, connection: None, is_limited: false };
     let stopped = stop_flag()?;
     let socket = connect(receiver, options)?;
-    let event_thread = log.follow(socket.events());
+    let event_thread = log.follow(socket.events()).map_err(environment)?;
     log.agreed(Direction::Sending, &socket.agreed(Direction::Sending))?;
     let sent = send_all(&socket, source, &stopped, output.messages.then_some(log));
     // The receiver reports the last interval after its end.
@@ -164,7 +165,12 @@ fn receive(
     output: OutputOptions,
 ) -> Result<(), Failure> {
     let stopped = stop_flag()?;
-    let log = EventLog { as_json: output.json, to_stderr: to_stdout, connection: None };
+    let log = EventLog {
+        as_json: output.json,
+        to_stderr: to_stdout,
+        connection: None,
+        is_limited: false,
+    };
     let listener = MessageListener::bind(at, options)?;
     listener.log_address(log, sender_command, at.admission.qr)?;
     let environment =
@@ -174,7 +180,7 @@ fn receive(
     let Some(socket) = socket else {
         return Err(Failure::Interrupted("interrupted; no sender connected".to_owned()));
     };
-    let event_thread = log.follow(socket.events());
+    let event_thread = log.follow(socket.events()).map_err(environment)?;
     log.agreed(Direction::Receiving, &socket.agreed(Direction::Receiving))?;
     socket.set_read_timeout(Some(Wall::from_millis(500))).map_err(environment)?;
     let each = output.messages.then_some(log);

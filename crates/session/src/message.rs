@@ -45,16 +45,23 @@ impl fmt::Display for Label {
     }
 }
 
+/// The longest latency that a receiver accepts. It holds data back for as long as a peer says.
+pub const MAX_LATENCY: Duration = Duration::from_secs(60);
+
 impl FromStr for Label {
     type Err = ();
 
+    /// # Errors
+    /// If it is no label, or its latency exceeds [`MAX_LATENCY`].
     fn from_str(text: &str) -> Result<Self, ()> {
         let words = text.strip_prefix("ontempo media 2 ").ok_or(())?;
         let words: Vec<&str> = words.split(' ').collect();
         let &[session, latency, before] = words.as_slice() else { return Err(()) };
         Ok(Self {
             session: u128::from_str_radix(session, 16).map_err(|_| ())?,
-            latency: Duration::from_nanos(latency.parse().map_err(|_| ())?),
+            latency: Some(Duration::from_nanos(latency.parse().map_err(|_| ())?))
+                .filter(|latency| *latency <= MAX_LATENCY)
+                .ok_or(())?,
             before: before.parse().map_err(|_| ())?,
         })
     }
@@ -184,6 +191,8 @@ mod tests {
         let label = Label { session: 7, latency: Duration::from_millis(200), before: 3 };
         assert_eq!(label.to_string().parse(), Ok(label));
         assert_eq!("something else".parse::<Label>(), Err(()));
+        let held_for_ever = Label { latency: Duration::from_nanos(1 << 62), ..label };
+        assert_eq!(held_for_ever.to_string().parse::<Label>(), Err(()));
         assert_eq!(read(&gap(&[1, u64::MAX])), Ok(Content::Gap(vec![1, u64::MAX])));
         let last = Content::End { datagrams: u64::MAX - 1, is_whole: true };
         assert_eq!(read(&end(u64::MAX - 1, true)), Ok(last));
