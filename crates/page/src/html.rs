@@ -330,6 +330,7 @@ fn figures(row: &Headline) -> String {
     let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
     let share = row.share_of_capacity;
     let share = share.map(|share| format!("<small>{} of capacity</small>", percent(share)));
+    let share = share.or_else(|| row.rate_of.map(|of| format!("<small>{of}</small>")));
     let goodput = row.rate_bps.map(|bps| format!("{}{}", rate(bps), share.unwrap_or_default()));
     let places: Vec<usize> = match row.late.len() {
         count if count <= MAX_LATE => (0..count).collect(),

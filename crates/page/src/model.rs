@@ -60,7 +60,11 @@ impl Chart {
                 ("Packet spacing", "s", "Each flow, or median and 10 to 90 % of flows")
             }
             Self::Buffered => ("Units that wait for the application", "units", "Each flow"),
-            Self::UnitDelay => ("Delay of units", "s", "From due to delivered, by time due"),
+            Self::UnitDelay => (
+                "Delay of units",
+                "s",
+                "From due to delivered, by time due; in a trace, until acknowledged",
+            ),
             Self::MessageDelay => ("Delay of messages", "s", "By time of arrival"),
             Self::Delays => ("How many take longer", "share", "Share of delays above each value"),
             Self::Late => ("Late units", "share", "For each start-up delay"),
@@ -175,6 +179,8 @@ pub(crate) struct Headline {
     pub(crate) detail: String,
     /// Sum over the flows of the group; for a trace, the rate of sending.
     pub(crate) rate_bps: Option<f64>,
+    /// What the rate is of, where it is no goodput.
+    pub(crate) rate_of: Option<&'static str>,
     /// The same as a share of the capacity of the slowest link on its way, 0 to 1.
     pub(crate) share_of_capacity: Option<f64>,
     /// Share of sent packets that were lost, 0 to 1.

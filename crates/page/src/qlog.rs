@@ -312,6 +312,7 @@ fn headline(side: &str, trace: &Trace) -> Headline {
         group: side.to_owned(),
         detail,
         rate_bps: (trace.end_s > 0.0 && bytes > 0.0).then(|| bytes * 8.0 / trace.end_s),
+        rate_of: (!is_receivers).then_some("sent, not goodput"),
         loss: (sent > 0.0 && !is_receivers).then(|| trace.lost.len() as f64 / sent),
         delays: Delays::of("units, until acknowledged", &sorted).filter(|_| !is_receivers),
         rtt_s: trace.round_trip.last().map(|point| point.1),
