@@ -345,6 +345,8 @@ def test_the_reason_of_the_peer_arrives_whole_and_stays(
     async def main() -> None:
         async with pair() as (near, far):
             flow = await near.open_flow()
+            await flow.send(b"one")
+            await far.accept_flow()
             assert (far.close_code, far.said) == (None, "")
             await near.close("the film is over", code)
             await far.closed()
@@ -373,9 +375,9 @@ def test_only_a_reason_with_a_code_or_a_code_of_its_own_closes_a_connection() ->
     async def main() -> None:
         async with pair() as (near, _):
             for code in (live.CloseReason.TIMED_OUT, live.CloseReason.OTHER, 9, 255, 2**62, -1):
-                with pytest.raises(ValueError, match="^code is "):
+                with pytest.raises(ValueError, match=r"^code is "):
                     await near.close("", code)
-            with pytest.raises(TypeError, match="^code is "):
+            with pytest.raises(TypeError, match=r"^code is "):
                 await near.close("", 1.5)  # type: ignore[arg-type]
             assert near.close_reason is None
 

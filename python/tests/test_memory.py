@@ -39,7 +39,7 @@ async def main():
 
 asyncio.run(main())
 """
-"""Accepts connections, and none of their flows or, as a hoarder, all of them, which it never reads."""
+"""Accepts connections, and none of their flows; a hoarder accepts all of them and never reads."""
 
 
 @contextmanager
@@ -95,9 +95,9 @@ def test_flows_that_are_never_accepted_or_read_do_not_fill_the_memory(role: str,
         async def attack() -> None:
             attackers = (fill(address, fingerprint, bytes(size)) for _ in range(8))
             sent = sum(await asyncio.gather(*attackers))
-            most = peak_kb(process)
-            print(f"{role}, units of {size}: {sent} sent, at most {most} kB")
+            held_kb = peak_kb(process)
+            print(f"{role}, units of {size}: {sent} sent, at most {held_kb} kB")
             assert sent > 100
-            assert most < MAX_RESIDENT_KB
+            assert held_kb < MAX_RESIDENT_KB
 
         run(attack)

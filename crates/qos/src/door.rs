@@ -15,7 +15,6 @@ pub(super) const MAX_FLOWS: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct Door<F> {
     jar: CookieJar,
-    offer: Offer,
     open: Vec<(SocketAddr, u64, F)>,
 }
 
@@ -33,8 +32,8 @@ pub(super) enum Asked {
 
 impl<F> Door<F> {
     /// `secret` is the key of cookies, which must be unpredictable.
-    pub(super) fn new(secret: u128, offer: Offer) -> Self {
-        Self { jar: CookieJar::new(secret), offer, open: Vec::new() }
+    pub(super) fn new(secret: u128) -> Self {
+        Self { jar: CookieJar::new(secret), open: Vec::new() }
     }
 
     /// A datagram from `remote`; `is_open` says whether a flow has not ended. Nothing is stored of
@@ -43,14 +42,14 @@ impl<F> Door<F> {
     pub(super) fn on_datagram(
         &mut self,
         now: Time,
-        remote: SocketAddr,
-        datagram: &[u8],
+        own: &Offer,
+        (remote, datagram): (SocketAddr, &[u8]),
         is_open: impl Fn(&F) -> bool,
     ) -> Asked {
         let message = match Setup::read(datagram) {
             Ok(message) => message,
             Err(WireError::Version(_)) if datagram.len() >= MAX_SETUP => {
-                let (reason, offer) = (Reason::Version, self.offer);
+                let (reason, offer) = (Reason::Version, *own);
                 return Asked::Answer(Setup::Refuse { session: 0, reason, offer });
             }
             Err(_) => return Asked::Nothing,
@@ -65,10 +64,10 @@ impl<F> Door<F> {
             return Asked::Nothing;
         }
         if self.open.len() >= MAX_FLOWS {
-            let (reason, offer) = (Reason::Busy, self.offer);
+            let (reason, offer) = (Reason::Busy, *own);
             return Asked::Answer(Setup::Refuse { session, reason, offer });
         }
-        match Verdict::on_message(now, &self.offer, &message) {
+        match Verdict::on_message(now, own, &message) {
             Verdict::Ignore => Asked::Nothing,
             Verdict::Refuse(answer, error) => Asked::Refuse(answer, error),
             Verdict::Accept(answer, established) => Asked::Accept(answer, session, established),

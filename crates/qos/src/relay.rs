@@ -25,7 +25,7 @@ impl<C> Relayed<C> {
         Self { max, last: 0, open: BTreeMap::new() }
     }
 
-    /// The most connections at a time.
+    /// Maximum connections at a time.
     pub fn max(&self) -> usize {
         self.max
     }

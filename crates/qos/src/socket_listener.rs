@@ -41,7 +41,7 @@ impl QosSocketListener {
         let socket: UdpSocket = facade::first(at, |address| Ok(shared(address)?.into()))?;
         let local = socket.local_addr()?;
         let secret = u128::from(random()) << 64 | u128::from(random());
-        let door = Mutex::new(Door::new(secret, options.offer()));
+        let door = Mutex::new(Door::new(secret));
         Ok(Self { socket, local, options, door })
     }
 
@@ -69,6 +69,7 @@ impl QosSocketListener {
     /// # Errors
     /// The system's error.
     pub fn accept_or_refuse(&self) -> io::Result<Accepted<QosSocket>> {
+        let offer = self.options.offer();
         let mut room = [0; MAX_SETUP + 1];
         loop {
             let (got, remote) = match self.socket.recv_from(&mut room) {
@@ -80,7 +81,7 @@ impl QosSocketListener {
             let is_open = |flow: &Weak<Inner>| flow.strong_count() > 0;
             // Of two threads with the same message, one makes the flow.
             let mut door = lock(&self.door);
-            match door.on_datagram(now, remote, &room[..got], is_open) {
+            match door.on_datagram(now, &offer, (remote, &room[..got]), is_open) {
                 Asked::Nothing => {}
                 Asked::Answer(answer) => self.answer(remote, &answer),
                 Asked::Refuse(answer, error) => {

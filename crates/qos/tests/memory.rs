@@ -36,11 +36,11 @@ fn raise_limit() {
 }
 
 /// Accepts connections, keeps them and never reads.
-fn hoard<C>(most: u64, mut accept: impl FnMut() -> std::io::Result<Accepted<C>>) {
+fn hoard<C>(max: u64, mut accept: impl FnMut() -> std::io::Result<Accepted<C>>) {
     let mut held = Vec::new();
     while let Ok(accepted) = accept() {
         match accepted {
-            Accepted::Connection(connection, _) if (held.len() as u64) < most => {
+            Accepted::Connection(connection, _) if (held.len() as u64) < max => {
                 held.push(connection);
                 // The test reads how many there are.
                 println!("accepted {}", held.len());
@@ -124,9 +124,9 @@ impl Victim {
 
     /// Checks the largest so far.
     fn check(&self, what: &str) {
-        let most = self.memory("VmHWM:");
-        println!("{what}: at most {most} kB");
-        assert!(most < MAX_RESIDENT_KB, "{what}: {most} kB");
+        let peak = self.memory("VmHWM:");
+        println!("{what}: at most {peak} kB");
+        assert!(peak < MAX_RESIDENT_KB, "{what}: {peak} kB");
     }
 }
 
@@ -145,8 +145,8 @@ fn a_victim_that_nobody_attacks_is_small() {
         serve(&role);
     }
     for role in ["tcp", "udp", "quic"] {
-        let most = Victim::start(role).memory("VmHWM:");
-        assert!(most < MAX_RESIDENT_KB / 5, "{role}: {most} kB");
+        let peak = Victim::start(role).memory("VmHWM:");
+        assert!(peak < MAX_RESIDENT_KB / 5, "{role}: {peak} kB");
     }
 }
 

@@ -27,6 +27,7 @@ mod identity;
 pub mod live;
 mod qlog;
 pub mod quic;
+mod seeded;
 pub mod simulated;
 pub mod wire;
 

@@ -7,13 +7,14 @@
 //! The stack's own qlog records every frame, but collects them for each packet whether they are
 //! used or not: an eighth of the goodput of a core.
 
+mod budget;
+
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use serde_json::{Value, json};
 use crate::admission::Origin;
 use crate::flow::FlowId;
 use crate::quic::{Epoch, SharedAccount};
+use budget::{Counted, Left, PART_OF_CONNECTION, PART_OF_ORIGIN, Share, used_up};
 
 /// How long records may be buffered.
 const FLUSHED_EVERY: Duration = Duration::from_secs(1);
@@ -41,13 +43,6 @@ pub const MAX_TRACES: usize = 1000;
 
 /// Maximum bytes of all traces of a [`Qlog`].
 pub const MAX_TRACE_BYTES: u64 = 1 << 30;
-
-/// Part of [`MAX_TRACES`] and [`MAX_TRACE_BYTES`] for the incoming connections of one source: a
-/// quarter.
-const PART_OF_ORIGIN: usize = 4;
-
-/// Part of [`MAX_TRACE_BYTES`] for one incoming connection: an eighth, 128 MiB.
-const PART_OF_CONNECTION: u64 = 8;
 
 /// Names tried for one file.
 const MAX_NAMES: usize = 100;
@@ -83,84 +78,6 @@ pub struct Qlog {
     directory: PathBuf,
     hook: Hook,
     left: Arc<Left>,
-}
-
-/// What may still be written.
-#[derive(Debug)]
-struct Left {
-    files: AtomicUsize,
-    bytes: AtomicU64,
-    /// The end of the files was reported.
-    is_reported: AtomicBool,
-    /// What is left of each source's part.
-    origins: Mutex<BTreeMap<Origin, (usize, Arc<AtomicU64>)>>,
-}
-
-impl Left {
-    /// Takes one of the files that a source may have; the bytes that are left to it.
-    fn file_of(&self, origin: Origin) -> Option<Arc<AtomicU64>> {
-        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let (files, bytes) = origins.entry(origin).or_insert_with(|| {
-            let bytes = AtomicU64::new(MAX_TRACE_BYTES / PART_OF_ORIGIN as u64);
-            (MAX_TRACES / PART_OF_ORIGIN, Arc::new(bytes))
-        });
-        *files = files.checked_sub(1)?;
-        Some(Arc::clone(bytes))
-    }
-}
-
-/// What is left to an incoming connection.
-struct Share {
-    of_connection: u64,
-    of_origin: Arc<AtomicU64>,
-}
-
-/// A file that is written until the bytes of its connection, of its source or of all traces are
-/// used up.
-struct Counted<W> {
-    out: W,
-    left: Arc<Left>,
-    share: Option<Share>,
-}
-
-/// Takes bytes of what is left; false if there are not so many.
-fn take(left: &AtomicU64, count: u64) -> bool {
-    let take = |left: u64| left.checked_sub(count);
-    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
-}
-
-fn used_up(sentence: String) -> io::Error {
-    io::Error::new(ErrorKind::QuotaExceeded, sentence)
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len() as u64;
-        if let Some(share) = &mut self.share {
-            let Some(left) = share.of_connection.checked_sub(count) else {
-                let most = MAX_TRACE_BYTES / PART_OF_CONNECTION;
-                return Err(used_up(format!(
-                    "the trace of one connection has {most} bytes at most"
-                )));
-            };
-            if !take(&share.of_origin, count) {
-                let most = MAX_TRACE_BYTES / PART_OF_ORIGIN as u64;
-                let sentence = format!("the traces of one host have {most} bytes together at most");
-                return Err(used_up(sentence));
-            }
-            share.of_connection = left;
-        }
-        if !take(&self.left.bytes, count) {
-            let sentence = format!("all traces together have {MAX_TRACE_BYTES} bytes, the most");
-            return Err(used_up(sentence));
-        }
-        self.out.write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
 }
 
 /// Creates a new file, with a number in its name if the name is taken. It follows no link that
@@ -203,12 +120,7 @@ impl Qlog {
             .map_err(|error| failed(error.error))?;
         let written = trial.write_all(b"\x1e");
         fs::remove_file(&path).and(written).map_err(failed)?;
-        let left = Arc::new(Left {
-            files: AtomicUsize::new(MAX_TRACES),
-            bytes: AtomicU64::new(MAX_TRACE_BYTES),
-            is_reported: AtomicBool::new(false),
-            origins: Mutex::default(),
-        });
+        let left = Arc::new(Left::new());
         Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook), left })
     }
 
@@ -243,8 +155,8 @@ impl Qlog {
         };
         let of_origin = origin.map(|origin| self.left.file_of(origin));
         if let Some(None) = of_origin {
-            let most = MAX_TRACES / PART_OF_ORIGIN;
-            return Err(ended(format!("{most} traces of one host were written, the most")));
+            let limit = MAX_TRACES / PART_OF_ORIGIN;
+            return Err(ended(format!("{limit} traces of one host were written: the limit")));
         }
         let take = |left: usize| left.checked_sub(1);
         if self.left.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {

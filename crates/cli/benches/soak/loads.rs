@@ -20,7 +20,7 @@ use crate::measure::{Watch, Watching, holds, trim};
 use crate::reserved::{Network, can_reserve, traffic};
 
 pub(crate) const CONNECTIONS: usize = 4_000;
-const REPLACED_A_SECOND: u64 = 20;
+const REPLACED_A_SECOND: f64 = 20.0;
 const RESERVATIONS: u16 = 500;
 const CHANGES_A_SECOND: u32 = 50;
 const OUTAGES: u32 = 1_000;
@@ -150,7 +150,8 @@ pub(crate) fn keep_connections(address: &str, fingerprint: &str, count: usize) {
     let mut connections = VecDeque::new();
     loop {
         if connections.len() >= count {
-            sleep(Duration::from_micros(1_000_000 / REPLACED_A_SECOND));
+            // As old as those of the full number become.
+            sleep(Duration::from_secs_f64(CONNECTIONS as f64 / count as f64 / REPLACED_A_SECOND));
             connections.pop_front();
         }
         match caller.connect(remote, "localhost", &trust, token()) {

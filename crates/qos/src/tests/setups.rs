@@ -136,7 +136,7 @@ fn play_tcp(seed: u64) -> (u64, u64) {
 fn play_udp(seed: u64) -> (u64, u64) {
     let mut dice = Dice::new(seed, "set-up over UDP");
     let own = own(&mut dice);
-    let mut door: Door<Rc<Cell<bool>>> = Door::new(u128::from(dice.any()), own);
+    let mut door: Door<Rc<Cell<bool>>> = Door::new(u128::from(dice.any()));
     let mut time = Time::from_nanos(dice.below(1 << 50));
     let address =
         |place: u64| SocketAddr::from(([10, 0, 0, place as u8 / 4], 5_000 + place as u16));
@@ -163,7 +163,7 @@ fn play_udp(seed: u64) -> (u64, u64) {
             _ => message(&mut dice, session, cookie),
         };
         let known: BTreeSet<SocketAddr> = cookies.keys().map(|(remote, _)| *remote).collect();
-        let asked = door.on_datagram(time, remote, &bytes, |flow| flow.get());
+        let asked = door.on_datagram(time, &own, (remote, &bytes), |flow| flow.get());
         let answer = match asked {
             Asked::Nothing => continue,
             Asked::Answer(answer) => {

@@ -1,0 +1,104 @@
+//! How much may be written, and the shares of it.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{MAX_TRACE_BYTES, MAX_TRACES};
+use crate::admission::Origin;
+
+/// Part of [`MAX_TRACES`] and [`MAX_TRACE_BYTES`] for the incoming connections of one source: a
+/// quarter.
+pub(super) const PART_OF_ORIGIN: usize = 4;
+
+/// Part of [`MAX_TRACE_BYTES`] for one incoming connection: an eighth, 128 MiB.
+pub(super) const PART_OF_CONNECTION: u64 = 8;
+
+/// What may still be written.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) files: AtomicUsize,
+    pub(super) bytes: AtomicU64,
+    /// The end of the files was reported.
+    pub(super) is_reported: AtomicBool,
+    /// What is left of each source's part.
+    origins: Mutex<BTreeMap<Origin, (usize, Arc<AtomicU64>)>>,
+}
+
+impl Left {
+    pub(super) fn new() -> Self {
+        Self {
+            files: AtomicUsize::new(MAX_TRACES),
+            bytes: AtomicU64::new(MAX_TRACE_BYTES),
+            is_reported: AtomicBool::new(false),
+            origins: Mutex::default(),
+        }
+    }
+
+    /// Takes one of the files that a source may have; the bytes that are left to it.
+    pub(super) fn file_of(&self, origin: Origin) -> Option<Arc<AtomicU64>> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, bytes) = origins.entry(origin).or_insert_with(|| {
+            let bytes = AtomicU64::new(MAX_TRACE_BYTES / PART_OF_ORIGIN as u64);
+            (MAX_TRACES / PART_OF_ORIGIN, Arc::new(bytes))
+        });
+        *files = files.checked_sub(1)?;
+        Some(Arc::clone(bytes))
+    }
+}
+
+/// What is left to an incoming connection.
+pub(super) struct Share {
+    pub(super) of_connection: u64,
+    pub(super) of_origin: Arc<AtomicU64>,
+}
+
+/// A file that is written until the bytes of its connection, of its source or of all traces are
+/// used up.
+pub(super) struct Counted<W> {
+    pub(super) out: W,
+    pub(super) left: Arc<Left>,
+    pub(super) share: Option<Share>,
+}
+
+/// Takes bytes of what is left; false if there are not so many.
+fn take(left: &AtomicU64, count: u64) -> bool {
+    let take = |left: u64| left.checked_sub(count);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+}
+
+pub(super) fn used_up(sentence: String) -> io::Error {
+    io::Error::new(ErrorKind::QuotaExceeded, sentence)
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len() as u64;
+        if let Some(share) = &mut self.share {
+            let Some(left) = share.of_connection.checked_sub(count) else {
+                let limit = MAX_TRACE_BYTES / PART_OF_CONNECTION;
+                return Err(used_up(format!(
+                    "the trace of one connection has at most {limit} bytes"
+                )));
+            };
+            if !take(&share.of_origin, count) {
+                let limit = MAX_TRACE_BYTES / PART_OF_ORIGIN as u64;
+                let sentence =
+                    format!("the traces of one host have at most {limit} bytes together");
+                return Err(used_up(sentence));
+            }
+            share.of_connection = left;
+        }
+        if !take(&self.left.bytes, count) {
+            let sentence = format!("all traces together have {MAX_TRACE_BYTES} bytes, the most");
+            return Err(used_up(sentence));
+        }
+        self.out.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
