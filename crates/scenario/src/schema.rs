@@ -231,6 +231,19 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_the_values_of_both_profiles_of_tcp() {
+        let page = reference();
+        for row in [
+            "| field | `\"ns-2\"` | `\"linux\"` |",
+            "| `initial-window` | `\"2 packets\"` | `\"10 packets\"` |",
+            "| `recovery` | `\"sack\"` | `\"rack\"` |",
+            "| `hystart` of `cubic` | `false` | `true` |",
+        ] {
+            assert!(page.contains(row), "{row}");
+        }
+    }
+
+    #[test]
     fn no_field_of_the_reference_lacks_its_meaning() {
         for line in reference().lines() {
             assert!(!line.ends_with("|  |"), "{line}");

@@ -242,6 +242,15 @@ impl LossRecovery {
         Some(lowest)
     }
 
+    /// The handshake took `rtt`; with RACK, a sample of the smallest RTT. It is that of small packets,
+    /// so that a retransmission acknowledged after the RTT of full ones is not taken for the
+    /// acknowledgement of an earlier copy (RFC 8985, section 6.2, step 2).
+    pub fn on_handshake(&mut self, rtt: Duration) {
+        if let Some(rack) = &mut self.rack {
+            rack.on_handshake(rtt);
+        }
+    }
+
     /// When [`on_reordering_timer`](Self::on_reordering_timer) is due; with RACK only.
     pub fn reordering_deadline(&self) -> Option<Time> {
         self.rack.as_ref().and_then(|rack| rack.deadline())

@@ -76,6 +76,11 @@ impl Rack {
         }
     }
 
+    /// The handshake took `rtt`: a sample of the smallest RTT.
+    pub(super) fn on_handshake(&mut self, rtt: Duration) {
+        self.minimum = Some(self.minimum.map_or(rtt, |minimum| minimum.min(rtt)));
+    }
+
     /// An acknowledgement begins: its samples are those of the packets delivered from now on.
     pub(super) fn begin_ack(&mut self) {
         self.samples = None;

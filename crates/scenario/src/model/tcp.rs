@@ -11,8 +11,8 @@ use super::defaults;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TcpSpec {
-    /// Where the defaults of all other fields come from. Reading a scenario fills them in, and the
-    /// profile itself is not part of the result.
+    /// Where the defaults of all other fields come from; `"ns-2"` where not given. Reading a
+    /// scenario fills them in, and the profile itself is not part of the result.
     #[serde(skip_serializing)]
     pub(crate) profile: TcpProfile,
     /// The congestion controller: a name, or a table with its parameters.

@@ -266,7 +266,9 @@ impl Tcp {
         self.retransmit_timer.clear();
         self.rtt.reset_back_off();
         if self.settings.timestamps || !again {
-            self.on_sample(now.since(packet.stamp));
+            let rtt = now.since(packet.stamp);
+            self.on_sample(rtt);
+            self.recovery.on_handshake(rtt);
         }
         self.send_allowed(now, fabric);
     }
