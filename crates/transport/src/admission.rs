@@ -84,7 +84,7 @@ impl Admission {
         }
     }
 
-    /// The connection at `place` has presented the token, or has ended.
+    /// The connection at `place` has presented the token, or nothing of it is held any more.
     pub(crate) fn remove(&mut self, place: usize) {
         let Some(entry) = self.entries.remove(&place) else { return };
         self.unvalidated -= usize::from(!entry.is_validated);

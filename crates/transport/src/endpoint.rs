@@ -38,6 +38,8 @@ struct Kept {
     connection: Box<Connection>,
     generation: u64,
     accepted: bool,
+    /// True if it counts in `places`.
+    has_place: bool,
     wake: Time,
     /// True if it is in the queue of connections that may have something to send.
     queued: bool,
@@ -91,7 +93,9 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     admission: Admission,
-    /// Connections accepted of each origin.
+    /// Connections that were begun here or have presented the token.
+    places: usize,
+    /// Those of each origin that have presented the token.
     origins: BTreeMap<Origin, usize>,
     /// Memory of all connections.
     memory: u64,
@@ -133,6 +137,7 @@ impl Endpoint {
             scratch: Vec::new(),
             aliases: Aliases::default(),
             admission: Admission::default(),
+            places: 0,
             origins: BTreeMap::new(),
             memory: 0,
         }
@@ -167,7 +172,7 @@ impl Endpoint {
         token: Token,
     ) -> Result<ConnectionId, ConnectFailed> {
         self.set_clock(now);
-        if self.count >= self.config.connections {
+        if self.places >= self.config.connections {
             return Err(ConnectFailed::TooMany);
         }
         let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
@@ -352,6 +357,13 @@ impl Endpoint {
         self.memory + CONNECTION_COST <= all && cost <= all / of * part
     }
 
+    /// Whether there is a place for one more connection with the token. Those without it have no
+    /// share in these places: whoever can send packets could take them all.
+    fn has_place(&self, origin: Origin) -> bool {
+        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
+        self.places < self.config.connections && of_origin < self.config.connections_of_host
+    }
+
     fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
         let Some(listening) = &self.listening else {
             self.stack.ignore(incoming);
@@ -364,11 +376,7 @@ impl Endpoint {
         }
         let remote = incoming.remote_address();
         let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
-        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
-        if self.count >= self.config.connections
-            || of_origin >= self.config.connections_of_host
-            || !self.has_memory()
-        {
+        if !self.has_place(origin) || !self.has_memory() {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
@@ -427,15 +435,14 @@ impl Endpoint {
             connection: Box::new(connection),
             generation: self.generation,
             accepted,
+            has_place: !accepted,
             wake: Time::NEVER,
             queued: false,
             origin,
             memory: CONNECTION_COST,
         });
         self.memory += CONNECTION_COST;
-        if accepted {
-            *self.origins.entry(origin).or_default() += 1;
-        }
+        self.places += usize::from(!accepted);
         self.queue(place);
         ConnectionId { place, generation: self.generation }
     }
@@ -531,9 +538,30 @@ impl Endpoint {
         }
     }
 
+    /// A connection that has presented the token gets a place; it is refused if others with the
+    /// token have taken the last one since it began.
+    fn give_place(&mut self, place: usize) {
+        let Some(Some(kept)) = self.connections.get(place) else { return };
+        if kept.has_place || !kept.connection.is_open() {
+            return;
+        }
+        let (origin, has_place) = (kept.origin, self.has_place(kept.origin));
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        if !has_place {
+            let now = Time::from_nanos(self.clock.load(Ordering::Relaxed));
+            kept.connection.refuse(now);
+            return;
+        }
+        kept.has_place = true;
+        self.places += 1;
+        *self.origins.entry(origin).or_default() += 1;
+        self.admission.remove(place);
+    }
+
     /// Passes on a connection's events to the stack's endpoint and to the application, and
     /// removes it if it has ended.
     fn settle(&mut self, place: usize) {
+        self.give_place(place);
         let Some(Some(kept)) = self.connections.get_mut(place) else { return };
         while let Some(event) = kept.connection.stack().poll_endpoint_events() {
             if let Some(answer) = self.stack.handle_event(ConnectionHandle(place), event) {
@@ -547,14 +575,13 @@ impl Endpoint {
         if kept.accepted && kept.connection.is_validated() {
             self.admission.validate(place);
         }
-        if kept.accepted && !kept.connection.is_handshake() {
-            self.admission.remove(place);
-        }
         if kept.connection.is_drained() {
             self.admission.remove(place);
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
+            self.places -= usize::from(kept.has_place);
             if kept.accepted
+                && kept.has_place
                 && let Some(count) = self.origins.get_mut(&kept.origin)
             {
                 *count -= 1;
