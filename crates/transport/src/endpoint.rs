@@ -16,7 +16,7 @@ use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
 
 use crate::address::Aliases;
-use crate::admission::{Admission, Decision, Origin};
+use crate::admission::{Admission, Decision, Origin, Places};
 use crate::config::Configuration;
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
@@ -93,10 +93,7 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     admission: Admission,
-    /// Connections that were begun here or have presented the token.
-    places: usize,
-    /// Those of each origin that have presented the token.
-    origins: BTreeMap<Origin, usize>,
+    places: Places,
     /// Memory of all connections.
     memory: u64,
 }
@@ -137,8 +134,7 @@ impl Endpoint {
             scratch: Vec::new(),
             aliases: Aliases::default(),
             admission: Admission::default(),
-            places: 0,
-            origins: BTreeMap::new(),
+            places: Places::default(),
             memory: 0,
         }
     }
@@ -172,7 +168,7 @@ impl Endpoint {
         token: Token,
     ) -> Result<ConnectionId, ConnectFailed> {
         self.set_clock(now);
-        if self.places >= self.config.connections {
+        if !self.places.has(None, &self.config) {
             return Err(ConnectFailed::TooMany);
         }
         let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
@@ -357,13 +353,6 @@ impl Endpoint {
         self.memory + CONNECTION_COST <= all && cost <= all / of * part
     }
 
-    /// Whether there is a place for one more connection with the token. Those without it have no
-    /// share in these places: whoever can send packets could take them all.
-    fn has_place(&self, origin: Origin) -> bool {
-        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
-        self.places < self.config.connections && of_origin < self.config.connections_of_host
-    }
-
     fn accept(&mut self, now: Time, incoming: Incoming, scratch: &mut Vec<u8>) {
         let Some(listening) = &self.listening else {
             self.stack.ignore(incoming);
@@ -376,7 +365,7 @@ impl Endpoint {
         }
         let remote = incoming.remote_address();
         let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
-        if !self.has_place(origin) || !self.has_memory() {
+        if !self.places.has(Some(origin), &self.config) || !self.has_memory() {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
@@ -442,7 +431,9 @@ impl Endpoint {
             memory: CONNECTION_COST,
         });
         self.memory += CONNECTION_COST;
-        self.places += usize::from(!accepted);
+        if !accepted {
+            self.places.take(None);
+        }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
     }
@@ -541,20 +532,18 @@ impl Endpoint {
     /// A connection that has presented the token gets a place; it is refused if others with the
     /// token have taken the last one since it began.
     fn give_place(&mut self, place: usize) {
-        let Some(Some(kept)) = self.connections.get(place) else { return };
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
         if kept.has_place || !kept.connection.is_open() {
             return;
         }
-        let (origin, has_place) = (kept.origin, self.has_place(kept.origin));
-        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
-        if !has_place {
+        let origin = Some(kept.origin);
+        if !self.places.has(origin, &self.config) {
             let now = Time::from_nanos(self.clock.load(Ordering::Relaxed));
             kept.connection.refuse(now);
             return;
         }
         kept.has_place = true;
-        self.places += 1;
-        *self.origins.entry(origin).or_default() += 1;
+        self.places.take(origin);
         self.admission.remove(place);
     }
 
@@ -579,15 +568,8 @@ impl Endpoint {
             self.admission.remove(place);
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
-            self.places -= usize::from(kept.has_place);
-            if kept.accepted
-                && kept.has_place
-                && let Some(count) = self.origins.get_mut(&kept.origin)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    self.origins.remove(&kept.origin);
-                }
+            if kept.has_place {
+                self.places.free(kept.accepted.then_some(kept.origin));
             }
             self.connections[place] = None;
             self.count -= 1;
