@@ -2,7 +2,11 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Instant;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 /// Whether a call blocks.
@@ -10,6 +14,8 @@ use rustix::net::{RecvFlags, SendFlags};
 pub(super) enum Waiting {
     /// As the channel is set.
     AsSet,
+    /// Until this time at the latest.
+    Until(Instant),
     /// It does not block.
     Never,
 }
@@ -18,11 +24,34 @@ pub(super) enum Waiting {
 /// [`Read`] and [`Write`].
 pub(super) trait Channel {
     fn receive(&self, room: &mut [u8], waiting: Waiting) -> io::Result<usize>;
-    fn receive_vectored(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+    fn receive_vectored(
+        &self,
+        places: &mut [IoSliceMut<'_>],
+        waiting: Waiting,
+    ) -> io::Result<usize>;
     fn send(&self, data: &[u8], waiting: Waiting) -> io::Result<usize>;
     fn send_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
     /// Ends both directions.
     fn hang_up(&self);
+}
+
+/// Waits until something can be received, at most until `until`.
+///
+/// # Errors
+/// [`WouldBlock`](io::ErrorKind::WouldBlock) at that time, or the system's error.
+pub(super) fn wait_readable(socket: impl AsFd, until: Instant) -> io::Result<()> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 impl Channel for TcpStream {
@@ -30,6 +59,10 @@ impl Channel for TcpStream {
     fn receive(&self, room: &mut [u8], waiting: Waiting) -> io::Result<usize> {
         match waiting {
             Waiting::AsSet => (&*self).read(room),
+            Waiting::Until(until) => {
+                wait_readable(self, until)?;
+                (&*self).read(room)
+            }
             Waiting::Never => {
                 let got = rustix::net::recv(self, room, RecvFlags::DONTWAIT);
                 got.map(|(got, _)| got).map_err(io::Error::from)
@@ -38,14 +71,21 @@ impl Channel for TcpStream {
     }
 
     #[inline]
-    fn receive_vectored(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    fn receive_vectored(
+        &self,
+        places: &mut [IoSliceMut<'_>],
+        waiting: Waiting,
+    ) -> io::Result<usize> {
+        if let Waiting::Until(until) = waiting {
+            wait_readable(self, until)?;
+        }
         (&*self).read_vectored(places)
     }
 
     #[inline]
     fn send(&self, data: &[u8], waiting: Waiting) -> io::Result<usize> {
         match waiting {
-            Waiting::AsSet => (&*self).write(data),
+            Waiting::AsSet | Waiting::Until(_) => (&*self).write(data),
             Waiting::Never => {
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                 rustix::net::send(self, data, flags).map_err(io::Error::from)

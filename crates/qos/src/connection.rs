@@ -2,12 +2,15 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration as Wall, Instant};
 
 use super::Message;
 use super::channel::{Channel, Waiting};
 use super::core::{Control, Core, lock, try_lock};
 use super::tcp::{Reader, Writer, damaged, too_long};
 use super::wire::Header;
+use ontempo_transport::quic::span;
 
 #[derive(Debug)]
 pub(super) struct Connection<C> {
@@ -15,13 +18,27 @@ pub(super) struct Connection<C> {
     pub(super) channel: C,
     pub(super) writer: Mutex<Writer>,
     pub(super) reader: Mutex<Reader>,
+    /// Timeout of receiving, ns; 0: none.
+    read_timeout: AtomicU64,
 }
 
 impl<C: Channel> Connection<C> {
     /// A connection after its handshake.
     pub(super) fn new(core: Core, channel: C) -> Self {
         let (writer, reader) = (Mutex::new(Writer::default()), Mutex::new(Reader::new()));
-        Self { core, channel, writer, reader }
+        Self { core, channel, writer, reader, read_timeout: AtomicU64::new(0) }
+    }
+
+    /// Timeout of a whole call that receives; the channel must have it, too.
+    pub(super) fn set_read_timeout(&self, timeout: Option<Wall>) {
+        self.read_timeout.store(timeout.map_or(0, |timeout| span(timeout).as_nanos()), Relaxed);
+    }
+
+    /// When a call that begins now ends.
+    #[inline]
+    fn until(&self) -> Option<Instant> {
+        let timeout = self.read_timeout.load(Relaxed);
+        (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout))
     }
 
     /// Sends a message.
@@ -43,7 +60,9 @@ impl<C: Channel> Connection<C> {
     /// system's error.
     #[inline]
     pub(super) fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
+        let until = self.until();
         let mut reader = lock(&self.reader);
+        reader.begin(until);
         loop {
             if !self.open(&mut reader, Waiting::AsSet)? {
                 return Ok(None);
@@ -62,7 +81,9 @@ impl<C: Channel> Connection<C> {
     /// # Errors
     /// If the peer violates the protocol, or the system's error.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let until = self.until();
         let mut reader = lock(&self.reader);
+        reader.begin(until);
         while !buffer.is_empty() && self.open(&mut reader, Waiting::AsSet)? {
             let (got, whole) = reader.bytes(&self.channel, buffer)?;
             if let Some(header) = whole {

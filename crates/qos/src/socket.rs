@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_foundation::Time;
 use ontempo_mechanisms::qos::Specification;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use super::channel::wait_readable;
 use super::core::{Control, Core, lock, try_lock};
 use super::maintenance::{self, Maintained};
 use super::setup::{self, Established, SetupError};
@@ -161,8 +161,9 @@ impl QosSocket {
     pub fn receive_message(&self, buffer: &mut [u8]) -> io::Result<Option<Message>> {
         let inner = self.inner();
         let core = &inner.core;
+        let timeout = inner.read_timeout.load(Relaxed);
+        let until = (timeout > 0).then(|| Instant::now() + Wall::from_nanos(timeout));
         let mut reader = lock(&inner.reader);
-        let mut began: Option<Time> = None;
         loop {
             let got = match reader.waiting.take() {
                 None => inner.receive(&mut reader, buffer, RecvFlags::empty()),
@@ -192,18 +193,13 @@ impl QosSocket {
             if core.is_closed() {
                 return Ok(None);
             }
-            let timeout = inner.read_timeout.load(Relaxed);
-            if timeout > 0 {
-                let now = core.clock.now();
-                if now.since(*began.get_or_insert(now)).as_nanos() >= timeout {
-                    return Err(ErrorKind::WouldBlock.into());
-                }
+            if let Some(until) = until {
+                wait_readable(&inner.socket, until)?;
             }
         }
     }
 
-    /// Timeout of receiving; `None`: none. Control messages of the peer
-    /// may extend it by half a second.
+    /// Timeout of receiving; `None`: none. It is that of the whole call, whatever arrives meanwhile.
     ///
     /// # Errors
     /// Zero, or the system's error.

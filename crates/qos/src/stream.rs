@@ -140,13 +140,14 @@ impl QosStream {
         }
     }
 
-    /// Timeout of receiving; `None`: none. Control messages of the peer
-    /// may extend it by half a second.
+    /// Timeout of receiving; `None`: none. It is that of the whole call, whatever arrives meanwhile.
     ///
     /// # Errors
     /// Zero, or the system's error.
     pub fn set_read_timeout(&self, timeout: Option<Wall>) -> io::Result<()> {
-        self.inner().channel.set_read_timeout(timeout)
+        self.inner().channel.set_read_timeout(timeout)?;
+        self.inner().set_read_timeout(timeout);
+        Ok(())
     }
 
     /// Timeout of sending; `None`: none.

@@ -2,6 +2,7 @@
 //! application.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::time::Instant;
 
 use super::channel::{Channel, Waiting};
 use super::core::{Control, Core};
@@ -148,14 +149,44 @@ pub(super) struct Reader {
     open: Option<(Header, usize)>,
     /// The part of it that was read before the timeout.
     stash: Vec<u8>,
+    /// Whether the open message was too long for the application's buffer: its rest is dropped.
+    is_dropped: bool,
     /// Size of the read-ahead, by the last message's length.
     ahead: usize,
+    /// When the application's call ends.
+    until: Option<Instant>,
+    /// Whether the call has read from the channel.
+    has_read: bool,
 }
 
 impl Reader {
     pub(super) fn new() -> Self {
         let buffer = vec![0; AHEAD].into_boxed_slice();
-        Self { buffer, start: 0, end: 0, open: None, stash: Vec::new(), ahead: AHEAD }
+        Self {
+            buffer,
+            start: 0,
+            end: 0,
+            open: None,
+            stash: Vec::new(),
+            is_dropped: false,
+            ahead: AHEAD,
+            until: None,
+            has_read: false,
+        }
+    }
+
+    /// A call of the application begins, which ends at `until`, whatever arrives meanwhile.
+    #[inline]
+    pub(super) fn begin(&mut self, until: Option<Instant>) {
+        (self.until, self.has_read) = (until, false);
+    }
+
+    /// How the application's call waits: first for the channel's timeout, which costs no system
+    /// call, then for what is left of it.
+    #[inline]
+    fn waiting(&mut self) -> Waiting {
+        let has_read = std::mem::replace(&mut self.has_read, true);
+        self.until.filter(|_| has_read).map_or(Waiting::AsSet, Waiting::Until)
     }
 
     fn ahead(&self) -> &[u8] {
@@ -171,6 +202,7 @@ impl Reader {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let most = self.buffer.len().min(self.end + self.ahead);
+        let waiting = if waiting == Waiting::AsSet { self.waiting() } else { waiting };
         let room = &mut self.buffer[self.end..most];
         let got = loop {
             match stream.receive(room, waiting) {
@@ -235,9 +267,9 @@ impl Reader {
     ) -> io::Result<(Header, usize)> {
         let Some((header, left)) = self.open else { return Err(ErrorKind::InvalidInput.into()) };
         let length = self.stash.len() + left;
-        if length > buffer.len() {
+        if self.is_dropped || length > buffer.len() {
             self.pass_over(stream)?;
-            return Err(too_long(length, buffer.len(), "the buffer"));
+            return Err(too_long(header.length, buffer.len(), "the buffer"));
         }
         let mut filled = self.stash.len();
         buffer[..filled].copy_from_slice(&self.stash);
@@ -267,11 +299,11 @@ impl Reader {
             self.start += taken;
             return Ok(taken);
         }
-        let wanted = room.len();
+        let (wanted, waiting) = (room.len(), self.waiting());
         let ahead = &mut self.buffer[..self.ahead];
         let mut places = [IoSliceMut::new(room), IoSliceMut::new(ahead)];
         let got = loop {
-            match stream.receive_vectored(&mut places) {
+            match stream.receive_vectored(&mut places, waiting) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 got => break got?,
@@ -284,9 +316,10 @@ impl Reader {
     /// Drops the rest of the open message.
     fn pass_over(&mut self, stream: &impl Channel) -> io::Result<()> {
         self.stash.clear();
+        self.is_dropped = true;
         while let Some((header, left)) = self.open {
             if left == 0 {
-                self.open = None;
+                (self.open, self.is_dropped) = (None, false);
                 break;
             }
             if self.start == self.end && self.fill(stream, Waiting::AsSet)? == 0 {

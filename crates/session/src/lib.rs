@@ -32,8 +32,8 @@ pub use sink::Target;
 pub use source::Source;
 pub use url::{ReceiverUrl, ReceiverUrlError};
 
-/// Connections at a time of a receiver: it receives one stream, and refuses other senders in a
-/// moment. More are refused.
+/// Connections with the token at a time of a receiver: it receives one stream, and refuses other
+/// senders in a moment. More are refused. Strangers without the token take none of these places.
 const MAX_CONNECTIONS: usize = 8;
 
 /// Of these, those of one source. A sender that comes back has two for a moment, and others behind

@@ -1,7 +1,9 @@
-//! Which incoming connections get a place before they have presented the token.
+//! Which connections get a place: before they have presented the token, and after it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+
+use crate::config::Configuration;
 
 /// Part of [`half_open`](crate::Configuration::half_open) that one source may use: a sixteenth.
 const MAX_SHARE: usize = 16;
@@ -84,7 +86,7 @@ impl Admission {
         }
     }
 
-    /// The connection at `place` has presented the token, or has ended.
+    /// The connection at `place` has presented the token, or nothing of it is held any more.
     pub(crate) fn remove(&mut self, place: usize) {
         let Some(entry) = self.entries.remove(&place) else { return };
         self.unvalidated -= usize::from(!entry.is_validated);
@@ -92,6 +94,44 @@ impl Admission {
             *count -= 1;
             if *count == 0 {
                 self.origins.remove(&entry.origin);
+            }
+        }
+    }
+}
+
+/// The places of connections that were begun here or have presented the token. Those without it
+/// have no share in them: whoever can send packets could take them all.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    taken: usize,
+    /// Those accepted, of each origin.
+    origins: BTreeMap<Origin, usize>,
+}
+
+impl Places {
+    /// Whether one more connection has a place; `origin` is `None` for one begun here.
+    pub(crate) fn has(&self, origin: Option<Origin>, config: &Configuration) -> bool {
+        let of_origin = origin.and_then(|origin| self.origins.get(&origin)).copied();
+        self.taken < config.connections
+            && (origin.is_none() || of_origin.unwrap_or(0) < config.connections_of_host)
+    }
+
+    /// A connection takes a place.
+    pub(crate) fn take(&mut self, origin: Option<Origin>) {
+        self.taken += 1;
+        if let Some(origin) = origin {
+            *self.origins.entry(origin).or_default() += 1;
+        }
+    }
+
+    /// The place of a connection is free again.
+    pub(crate) fn free(&mut self, origin: Option<Origin>) {
+        self.taken -= 1;
+        let Some(origin) = origin else { return };
+        if let Some(count) = self.origins.get_mut(&origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.origins.remove(&origin);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Why a connection ended, so that no program has to parse the sentence.
 ///
-/// The first nine are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
+/// The first ten are sent as the application error code of QUIC's CONNECTION_CLOSE (RFC 9000,
 /// section 19.19), with a sentence for people as its reason phrase. The others are detected by this
 /// side, and have no code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +28,10 @@ pub enum CloseReason {
     Complete,
     /// Code 8: the receiver has no memory left for what was sent and its program did not take.
     Overloaded,
+    /// Code 9, or QUIC's CONNECTION_REFUSED: the peer accepts no more connections now.
+    Refused,
     /// A code that this version does not know.
     Other(u64),
-    /// The peer accepts no more connections now (QUIC's CONNECTION_REFUSED).
-    Refused,
     /// No common version of QUIC, or of this protocol.
     IncompatibleVersion,
     /// One side does not trust the other's certificate, or TLS failed.
@@ -79,6 +79,7 @@ impl CloseReason {
             Self::Failed => 6,
             Self::Complete => 7,
             Self::Overloaded => 8,
+            Self::Refused => 9,
             Self::Other(code) => code,
             _ => return None,
         })
@@ -131,6 +132,9 @@ impl CloseReason {
     }
 }
 
+/// The sentence of [`CloseReason::Refused`].
+pub(crate) const REFUSED: &str = "the peer takes no more connections now";
+
 /// The end of a connection: its reason, for programs and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
@@ -158,6 +162,7 @@ impl Closed {
         let (reason, said) = (CloseReason::of_code(code), String::from_utf8_lossy(said));
         let sentence = match reason {
             CloseReason::WrongToken => "the peer refused our token".to_owned(),
+            CloseReason::Refused => REFUSED.to_owned(),
             reason if reason.is_orderly() => format!("the peer closed: {said}"),
             _ => format!("the peer gave up: {said}"),
         };
@@ -182,8 +187,8 @@ mod tests {
                 assert_eq!(CloseReason::of_code(code), reason);
             }
         }
-        assert_eq!(CloseReason::of_code(9), CloseReason::Other(9));
-        assert_eq!(CloseReason::Other(9).code(), Some(9));
+        assert_eq!(CloseReason::of_code(10), CloseReason::Other(10));
+        assert_eq!(CloseReason::Other(10).code(), Some(10));
     }
 
     #[test]

@@ -114,10 +114,12 @@ pub struct Configuration {
     pub handshake_timeout: Duration,
     /// Interval of clock comparisons.
     pub clock_interval: Duration,
-    /// Maximum connections; more are refused. Those that were accepted may use three quarters of
+    /// Maximum connections; more are refused. An incoming connection counts once its client has
+    /// presented the token, and until then in [`half_open`](Self::half_open). Those that were
+    /// accepted may use three quarters of
     /// [`receive_memory`](Self::receive_memory): the rest is for what is received.
     pub connections: usize,
-    /// Maximum connections accepted of one source, an address of IPv4 or a prefix of 56 bits of
+    /// Maximum connections with the token of one source, an address of IPv4 or a prefix of 56 bits of
     /// IPv6; more are refused.
     pub connections_of_host: usize,
     /// Maximum incoming connections that have not presented the token; beyond it clients are

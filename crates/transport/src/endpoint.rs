@@ -16,7 +16,7 @@ use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
 
 use crate::address::Aliases;
-use crate::admission::{Admission, Decision, Origin};
+use crate::admission::{Admission, Decision, Origin, Places};
 use crate::config::Configuration;
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
@@ -38,6 +38,8 @@ struct Kept {
     connection: Box<Connection>,
     generation: u64,
     accepted: bool,
+    /// True if it counts in `places`.
+    has_place: bool,
     wake: Time,
     /// True if it is in the queue of connections that may have something to send.
     queued: bool,
@@ -92,8 +94,7 @@ pub struct Endpoint {
     scratch: Vec<u8>,
     aliases: Aliases,
     admission: Admission,
-    /// Connections accepted of each origin.
-    origins: BTreeMap<Origin, usize>,
+    places: Places,
     /// Memory of all connections.
     memory: u64,
 }
@@ -134,7 +135,7 @@ impl Endpoint {
             scratch: Vec::new(),
             aliases: Aliases::default(),
             admission: Admission::default(),
-            origins: BTreeMap::new(),
+            places: Places::default(),
             memory: 0,
         }
     }
@@ -168,7 +169,7 @@ impl Endpoint {
         token: Token,
     ) -> Result<ConnectionId, ConnectFailed> {
         self.set_clock(now);
-        if self.count >= self.config.connections {
+        if !self.places.has(None, &self.config) {
             return Err(ConnectFailed::TooMany);
         }
         let tls = trust.client_config().map_err(ConnectFailed::Trust)?;
@@ -365,11 +366,7 @@ impl Endpoint {
         }
         let remote = incoming.remote_address();
         let origin = host_prefix(self.aliases.real(remote).unwrap_or(remote).ip());
-        let of_origin = self.origins.get(&origin).copied().unwrap_or(0);
-        if self.count >= self.config.connections
-            || of_origin >= self.config.connections_of_host
-            || !self.has_memory()
-        {
+        if !self.places.has(Some(origin), &self.config) || !self.has_memory() {
             let transmit = self.stack.refuse(incoming, scratch);
             self.respond(&transmit, scratch);
             return;
@@ -428,14 +425,15 @@ impl Endpoint {
             connection: Box::new(connection),
             generation: self.generation,
             accepted,
+            has_place: !accepted,
             wake: Time::NEVER,
             queued: false,
             origin,
             memory: CONNECTION_COST,
         });
         self.memory += CONNECTION_COST;
-        if accepted {
-            *self.origins.entry(origin).or_default() += 1;
+        if !accepted {
+            self.places.take(None);
         }
         self.queue(place);
         ConnectionId { place, generation: self.generation }
@@ -532,9 +530,28 @@ impl Endpoint {
         }
     }
 
+    /// A connection that has presented the token gets a place; it is refused if others with the
+    /// token have taken the last one since it began.
+    fn give_place(&mut self, place: usize) {
+        let Some(Some(kept)) = self.connections.get_mut(place) else { return };
+        if kept.has_place || !kept.connection.is_open() {
+            return;
+        }
+        let origin = Some(kept.origin);
+        if !self.places.has(origin, &self.config) {
+            let now = Time::from_nanos(self.clock.load(Ordering::Relaxed));
+            kept.connection.refuse(now);
+            return;
+        }
+        kept.has_place = true;
+        self.places.take(origin);
+        self.admission.remove(place);
+    }
+
     /// Passes on a connection's events to the stack's endpoint and to the application, and
     /// removes it if it has ended.
     fn settle(&mut self, place: usize) {
+        self.give_place(place);
         let Some(Some(kept)) = self.connections.get_mut(place) else { return };
         while let Some(event) = kept.connection.stack().poll_endpoint_events() {
             if let Some(answer) = self.stack.handle_event(ConnectionHandle(place), event) {
@@ -548,20 +565,12 @@ impl Endpoint {
         if kept.accepted && kept.connection.is_validated() {
             self.admission.validate(place);
         }
-        if kept.accepted && !kept.connection.is_handshake() {
-            self.admission.remove(place);
-        }
         if kept.connection.is_drained() {
             self.admission.remove(place);
             self.memory -= kept.memory;
             self.timers.remove(&(kept.wake, place));
-            if kept.accepted
-                && let Some(count) = self.origins.get_mut(&kept.origin)
-            {
-                *count -= 1;
-                if *count == 0 {
-                    self.origins.remove(&kept.origin);
-                }
+            if kept.has_place {
+                self.places.free(kept.accepted.then_some(kept.origin));
             }
             self.connections[place] = None;
             self.count -= 1;

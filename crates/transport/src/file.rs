@@ -1,12 +1,45 @@
-//! Writing a file whole.
+//! Writing a file whole, and reading one that others could have made.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Names tried for the file beside.
 const MAX_NAMES: usize = 100;
+
+/// Mode bits of a file that its group or others may write.
+const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// Why the file at `path` cannot hold a secret of this user: another user owns it or may write it,
+/// and so chooses the secret. `None` if it can. What is below `/dev` is root's, or what the user
+/// has opened for this process.
+pub fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
+    let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
+    if path.starts_with("/dev") {
+        return None;
+    }
+    if owner != 0 && owner != user {
+        return Some(format!("user {owner} owns it: it must belong to user {user} or to root"));
+    }
+    let mode = about.mode() & 0o777;
+    (mode & OTHERS_MAY_WRITE != 0)
+        .then(|| format!("other users may write it (mode {mode:o}): chmod go-w {}", path.display()))
+}
+
+/// The content of a file that no other user can have made or changed.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] with the sentence of [`distrusted`]; those of the system.
+pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    if let Some(sentence) = distrusted(path, &file.metadata()?) {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
+}
 
 /// Writes a new file at `path`, readable by the owner only, whole or not at all: beside it first,
 /// so that neither a full disk nor a power failure leaves a part of it.

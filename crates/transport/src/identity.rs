@@ -4,7 +4,6 @@
 //! verified by its issuer. A shared token controls who may connect.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme, version::TLS13};
 
-use crate::file::write_new;
+use crate::file::{read_own, write_new};
 use crate::wire::{ALPN, MAX_TOKEN};
 
 /// Why an identity cannot be created or loaded.
@@ -127,14 +126,15 @@ impl Identity {
     /// only, whole or not at all.
     ///
     /// # Errors
-    /// If the file cannot be read or written, or is not an identity; as
+    /// If the file cannot be read or written, another user owns it or may write it, or it is not an
+    /// identity; as
     /// [`self_signed`](Self::self_signed).
     pub fn load_or_create(path: &Path, names: &[&str]) -> Result<Self, IdentityError> {
         let load = |pem: Vec<u8>| {
             Self::from_pem(&pem, &pem)
                 .map_err(|error| IdentityError::In(path.to_owned(), Box::new(error)))
         };
-        match fs::read(path) {
+        match read_own(path) {
             Ok(pem) => return load(pem),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(IdentityError::Read(path.to_owned(), error)),
@@ -144,7 +144,7 @@ impl Identity {
             Ok(()) => Ok(identity),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 // Another process was faster.
-                let read = fs::read(path);
+                let read = read_own(path);
                 load(read.map_err(|error| IdentityError::Read(path.to_owned(), error))?)
             }
             Err(error) => Err(IdentityError::Write(path.to_owned(), error)),

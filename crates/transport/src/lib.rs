@@ -42,6 +42,7 @@ pub use connection::{
 };
 pub use endpoint::{ConnectionId, Endpoint};
 pub use events::{ConnectFailed, Event, Poll, Source, Transmit};
+pub use file::distrusted;
 pub use flow::{Delivery, DeliveryOrder, FlowConfig, FlowId, Outgoing, Reliability, Unit};
 pub use identity::{Fingerprint, Identity, IdentityError, Token, TokenTooLong, Trust};
 pub use noq_proto::EcnCodepoint;

@@ -46,6 +46,32 @@ fn an_identity_is_made_once_and_is_readable_by_its_owner_only() {
 }
 
 #[test]
+fn an_identity_that_others_may_write_is_not_taken() {
+    let folder = Folder::new("writable");
+    let path = folder.0.join("identity.pem");
+    Identity::load_or_create(&path, &["a"]).expect("made");
+    for mode in [0o620, 0o602] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        let error = Identity::load_or_create(&path, &["a"]).expect_err("refused").to_string();
+        let right = format!("(mode {mode:o}): chmod go-w {}", path.display());
+        assert!(error.ends_with(&right), "{error}");
+    }
+}
+
+#[test]
+fn an_identity_of_another_user_is_not_taken() {
+    if !require_root() {
+        return;
+    }
+    let folder = Folder::new("foreign");
+    let path = folder.0.join("identity.pem");
+    Identity::load_or_create(&path, &["a"]).expect("made");
+    std::os::unix::fs::chown(&path, Some(65_534), None).expect("root may");
+    let error = Identity::load_or_create(&path, &["a"]).expect_err("refused").to_string();
+    assert!(error.contains("user 65534 owns it: it must belong to user 0 or to root"), "{error}");
+}
+
+#[test]
 fn programs_that_start_at_once_get_one_identity() {
     let folder = Folder::new("race");
     let path = folder.0.join("identity.pem");

@@ -38,10 +38,10 @@ class CloseReason(StrEnum):
     """Code 7: the receiver has processed all that was sent."""
     OVERLOADED = "overloaded"
     """Code 8: the receiver has no memory left for what its program has not received."""
+    REFUSED = "refused"
+    """Code 9, or QUIC's CONNECTION_REFUSED: the peer takes no more connections now."""
     OTHER = "other"
     """A code that this version does not know."""
-    REFUSED = "refused"
-    """The peer takes no more connections now."""
     INCOMPATIBLE_VERSION = "incompatible_version"
     """Both sides have no version of the protocol in common."""
     UNTRUSTED = "untrusted"
@@ -83,6 +83,7 @@ _CODES = {
             CloseReason.FAILED,
             CloseReason.COMPLETE,
             CloseReason.OVERLOADED,
+            CloseReason.REFUSED,
         )
     )
 }

@@ -102,11 +102,11 @@ class Options:
     max_unit_bytes: int = 4 << 20
     """The longest unit that the peer may send, in bytes."""
     connections: int = 4096
-    """Connections at a time; more are refused. Those accepted may use three quarters of
-    `receive_memory`."""
+    """Connections at a time; more are refused. One of a client counts once it has sent the token,
+    and until then in `half_open`. Those accepted may use three quarters of `receive_memory`."""
     connections_of_host: int = 1024
-    """Connections accepted at a time of one address of IPv4, or prefix of 56 bits of IPv6; more are
-    refused."""
+    """Connections at a time that have sent the token, of one address of IPv4, or prefix of 56 bits
+    of IPv6; more are refused."""
     half_open: int = 512
     """Connections at a time whose client has not sent the token yet. One address of IPv4, or prefix
     of 56 bits of IPv6, has a sixteenth of them. Clients whose address is not validated have an

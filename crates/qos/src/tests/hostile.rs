@@ -166,6 +166,123 @@ fn a_flood_of_status_messages_does_not_block_data() {
     assert_eq!(far.delivery(Direction::Receiving).lost_messages, 0);
 }
 
+/// How long a call takes that ends at its read timeout, without a message.
+fn time_out(mut receive: impl FnMut() -> std::io::Result<()>) -> Wall {
+    let started = Instant::now();
+    assert_eq!(receive().unwrap_err().kind(), ErrorKind::WouldBlock);
+    started.elapsed()
+}
+
+/// Repeats `send` every 50 ms for 3 s; it ends when sending fails.
+fn every_50_ms(mut send: impl FnMut() -> std::io::Result<()> + Send + 'static) {
+    thread::spawn(move || {
+        for _ in 0..60 {
+            if send().is_err() {
+                return;
+            }
+            thread::sleep(Wall::from_millis(50));
+        }
+    });
+}
+
+/// At which time a call with a read timeout of 300 ms must have ended: far below the 3 s of what
+/// the peer sends, and far enough above for a loaded machine.
+const LATE: Wall = Wall::from_millis(1_500);
+
+#[test]
+fn statuses_copies_and_parts_of_a_message_do_not_extend_the_timeout_of_a_stream() {
+    let body = wire::Status::default().to_bytes();
+    let status = Header { kind: Kind::Status, length: body.len(), sequence: 0, sent: 0 };
+    let data = |length| Header { kind: Kind::Data, length, sequence: 0, sent: 0 }.to_tcp().to_vec();
+    let statuses = [status.to_tcp().to_vec(), body].concat();
+    for (first, then, buffer) in [
+        (Vec::new(), statuses, 1_000),
+        (data(0), data(0), 1_000),
+        (data(1_000), vec![0], 1_000),
+        // A message that is too long for the buffer, and dropped.
+        (data(1_000), vec![0], 10),
+    ] {
+        let (far, mut raw) = raw(QosOptions::default());
+        far.set_read_timeout(Some(Wall::from_millis(300))).unwrap();
+        raw.write_all(&first).unwrap();
+        let mut buffer = vec![0; buffer];
+        if first == then {
+            assert_eq!(far.receive_message(&mut buffer).unwrap().unwrap().length, 0);
+        }
+        every_50_ms(move || raw.write_all(&then));
+        let took = time_out(|| far.receive_message(&mut buffer).map(|_| ()));
+        assert!(took >= Wall::from_millis(290) && took < LATE, "{took:?}");
+    }
+}
+
+#[test]
+fn a_read_of_bytes_times_out_whatever_statuses_arrive() {
+    let (far, mut raw) = raw(QosOptions::default());
+    far.set_read_timeout(Some(Wall::from_millis(300))).unwrap();
+    let body = wire::Status::default().to_bytes();
+    let header = Header { kind: Kind::Status, length: body.len(), sequence: 0, sent: 0 };
+    let one = [header.to_tcp().to_vec(), body].concat();
+    every_50_ms(move || raw.write_all(&one));
+    let took = time_out(|| (&far).read(&mut [0; 10]).map(|_| ()));
+    assert!(took < LATE, "{took:?}");
+}
+
+#[test]
+fn the_rest_of_a_message_that_was_too_long_is_no_message() {
+    let (far, mut raw) = raw(QosOptions::default());
+    far.set_read_timeout(Some(Wall::from_millis(100))).unwrap();
+    let header = Header { kind: Kind::Data, length: 100, sequence: 0, sent: 0 };
+    raw.write_all(&header.to_tcp()).unwrap();
+    raw.write_all(&[0; 95]).unwrap();
+    let mut buffer = [0; 10];
+    time_out(|| far.receive_message(&mut buffer).map(|_| ()));
+    raw.write_all(&[0; 5]).unwrap();
+    far.set_read_timeout(None).unwrap();
+    let error = far.receive_message(&mut buffer).unwrap_err();
+    assert_eq!(error.to_string(), "a message of 100 bytes is longer than the buffer: 10");
+}
+
+/// A connection over UDP of session 8 whose peer is a raw socket, with the hello that it sent.
+fn raw_socket(options: QosOptions) -> (QosSocket, UdpSocket, Vec<u8>) {
+    let listener = QosSocket::bind("127.0.0.1:0", options).unwrap();
+    let raw = UdpSocket::bind("127.0.0.1:0").unwrap();
+    raw.connect(listener.local_address()).unwrap();
+    let accepting = thread::spawn(move || listener.accept().unwrap().0);
+    let mut buffer = [0; 1_000];
+    raw.send(&hello(8)).unwrap();
+    let received = raw.recv(&mut buffer).unwrap();
+    let Ok(Setup::Challenge { cookie, .. }) = Setup::read(&buffer[..received]) else {
+        panic!("no challenge")
+    };
+    let hello = Setup::Hello { session: 8, cookie, sent: 0, offer: Offer::default() }.to_bytes();
+    raw.send(&hello).unwrap();
+    (accepting.join().unwrap(), raw, hello)
+}
+
+#[test]
+fn copies_and_garbage_do_not_extend_the_timeout_of_a_socket() {
+    let copy = Header { kind: Kind::Data, length: 0, sequence: 0, sent: 0 }.to_udp(8).to_vec();
+    for (datagram, messages) in [(copy, 1), (vec![0xff; 100], 0)] {
+        let (far, raw, _) = raw_socket(QosOptions::default());
+        // Just shorter than two intervals: what comes last before its end does not begin it anew.
+        far.set_read_timeout(Some(Wall::from_millis(1_900))).unwrap();
+        if messages == 1 {
+            raw.send(&datagram).unwrap();
+            assert_eq!(far.receive_message(&mut [0; 10]).unwrap().unwrap().length, 0);
+        }
+        thread::spawn(move || {
+            for _ in 0..5 {
+                thread::sleep(Wall::from_secs(1));
+                if raw.send(&datagram).is_err() {
+                    return;
+                }
+            }
+        });
+        let took = time_out(|| far.receive_message(&mut [0; 10]).map(|_| ()));
+        assert!(took < Wall::from_millis(2_900), "{took:?}");
+    }
+}
+
 #[test]
 fn a_listener_is_no_amplifier_and_accepts_no_forged_address() {
     let listener = QosSocket::bind("127.0.0.1:0", QosOptions::default()).unwrap();
@@ -196,20 +313,8 @@ fn a_listener_is_no_amplifier_and_accepts_no_forged_address() {
 
 #[test]
 fn garbage_between_the_datagrams_of_a_flow_is_ignored() {
-    let listener = QosSocket::bind("127.0.0.1:0", QosOptions::receiving(video())).unwrap();
-    let to = listener.local_address();
-    let raw = UdpSocket::bind("127.0.0.1:0").unwrap();
-    raw.connect(to).unwrap();
-    let accepting = thread::spawn(move || (listener.accept().unwrap().0, listener));
+    let (far, raw, hello) = raw_socket(QosOptions::receiving(video()));
     let mut buffer = [0; 1_000];
-    raw.send(&hello(8)).unwrap();
-    let received = raw.recv(&mut buffer).unwrap();
-    let Ok(Setup::Challenge { cookie, .. }) = Setup::read(&buffer[..received]) else {
-        panic!("no challenge")
-    };
-    let hello = Setup::Hello { session: 8, cookie, sent: 0, offer: Offer::default() }.to_bytes();
-    raw.send(&hello).unwrap();
-    let (far, _listener) = accepting.join().unwrap();
     // As if the answer was lost: a repeated hello is answered again.
     let reader = far.clone();
     let reading = thread::spawn(move || {

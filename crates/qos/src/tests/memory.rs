@@ -82,7 +82,7 @@ impl Channel for Memory {
         (&*self).read(room)
     }
 
-    fn receive_vectored(&self, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    fn receive_vectored(&self, places: &mut [IoSliceMut<'_>], _: Waiting) -> io::Result<usize> {
         let mut all = 0;
         for place in places {
             match (&*self).read(place) {

@@ -7,7 +7,7 @@ use ontempo_foundation::Time;
 use super::receiving::Receiving;
 use super::sending::Sending;
 use super::{Connection, ConnectionEvent, Stage};
-use crate::close::{CloseReason, Closed};
+use crate::close::{CloseReason, Closed, REFUSED};
 
 /// Probe timeouts that the closing period lasts (RFC 9000, section 10.2).
 const CLOSING_PERIOD: u64 = 3;
@@ -87,6 +87,12 @@ impl Connection {
         self.close_with(now, reason, said);
     }
 
+    /// Closes an accepted connection for which no place is left, before the application knows of it.
+    pub(crate) fn refuse(&mut self, now: Time) {
+        self.events.clear();
+        self.close_with(now, CloseReason::Refused, "all places are taken");
+    }
+
     /// Repeats the closing packet if it is due and the peer has not closed, too.
     pub(super) fn close_again(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if now < self.last_word.next() {
@@ -120,9 +126,7 @@ pub(super) fn closed(reason: &ConnectionError) -> Closed {
         },
         ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
             NO_APPLICATION_PROTOCOL => return incompatible(),
-            CONNECTION_REFUSED => {
-                (CloseReason::Refused, "the peer takes no more connections now".to_owned())
-            }
+            CONNECTION_REFUSED => (CloseReason::Refused, REFUSED.to_owned()),
             code if is_tls(code) => {
                 let sentence = "the peer does not trust our certificate, or TLS failed";
                 (CloseReason::Untrusted, sentence.to_owned())

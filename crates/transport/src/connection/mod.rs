@@ -320,10 +320,6 @@ impl Connection {
         self.sending.is_idle() && self.control.is_idle()
     }
 
-    pub(crate) fn is_handshake(&self) -> bool {
-        self.stage == Stage::Handshake
-    }
-
     /// True if the peer has proved to receive at its address: QUIC's handshake is complete.
     pub(crate) fn is_validated(&self) -> bool {
         !self.stack.is_handshaking()

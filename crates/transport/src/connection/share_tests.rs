@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use ontempo_foundation::{Bytes as Size, Duration, Rate};
 
 use super::hostile_tests::address;
 use crate::identity::{Identity, Trust};
 use crate::simulated::{Network, Path};
 use crate::{
-    CloseReason, Closed, Configuration, ConnectionId, Endpoint, Event, FlowConfig, Outgoing, Token,
+    CloseReason, Closed, Configuration, ConnectionId, Endpoint, Event, FlowConfig, Outgoing, Poll,
+    Source, Token,
 };
 
 const VICTIM: usize = 0;
@@ -67,6 +68,33 @@ impl Crowd {
         }
     }
 
+    /// First packets of a new client at `remote`, which answers a Retry and nothing else.
+    fn knock(&mut self, remote: SocketAddr, number: u64) {
+        self.network.flush(VICTIM);
+        let now = self.network.now();
+        let mut seed = [0xee; 32];
+        seed[..8].copy_from_slice(&number.to_be_bytes());
+        let mut client = Endpoint::new(Configuration::default(), seed);
+        let trust = Trust::Fingerprint(self.identity.fingerprint());
+        client.connect(now, address(100), "a", &trust, Token::default()).expect("it begins");
+        let victim = self.network.endpoint(VICTIM);
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            while let Poll::Transmit(transmit) = client.poll_transmit(now, &mut out) {
+                let datagram = BytesMut::from(&out[..transmit.size]);
+                victim.handle(now, Source::of(remote), datagram);
+            }
+            while let Poll::Transmit(transmit) = victim.poll_transmit(now, &mut out) {
+                // A long header of type 3 (RFC 9000, section 17.2.5).
+                if out[0] & 0xb0 == 0xb0 {
+                    let datagram = BytesMut::from(&out[..transmit.size]);
+                    client.handle(now, Source::of(address(100)), datagram);
+                }
+            }
+        }
+        self.network.flush(VICTIM);
+    }
+
     fn connected(&self, client: usize) -> usize {
         self.connected.iter().filter(|one| **one == client).count()
     }
@@ -86,6 +114,55 @@ fn a_peer_with_the_token_leaves_places_of_connections_to_others() {
     crowd.connect(2);
     crowd.run(2, Duration::from_millis(300));
     assert_eq!(crowd.connected(2), 1, "another host is served beside it");
+}
+
+/// Two strangers, each with 16 first packets a second and no answer to what follows, against an
+/// endpoint with the places of `ontempo receive`.
+#[test]
+fn strangers_without_the_token_take_no_places_of_senders_that_have_it() {
+    let config = Configuration {
+        connections: 8,
+        connections_of_host: 6,
+        handshake_timeout: Duration::from_secs(3),
+        ..Configuration::default()
+    };
+    let mut crowd = Crowd::new(config, 4);
+    let mut number = 0;
+    let mut attack = |crowd: &mut Crowd, span: u64| {
+        for _ in 0..span * 16 / 1000 {
+            for stranger in [201, 202] {
+                let remote = SocketAddr::new(address(stranger).ip(), 1024 + number as u16);
+                crowd.knock(remote, number);
+                number += 1;
+            }
+            crowd.run(4, Duration::from_micros(62_500));
+        }
+    };
+    attack(&mut crowd, 4_000);
+    let held = crowd.network.endpoint(VICTIM).connections();
+    assert!((9..=64).contains(&held), "{held} connections: a sixteenth of 512 for each stranger");
+    for sender in 0..20 {
+        let client = 1 + sender % 4;
+        let connection = crowd.connect(client);
+        attack(&mut crowd, 500);
+        assert_eq!(crowd.connected(client), 1 + sender / 4, "sender {sender}: {:?}", crowd.closed);
+        let now = crowd.network.now();
+        crowd.network.endpoint(client).connection(connection).expect("open").close(now, "");
+        crowd.network.flush(client);
+        attack(&mut crowd, 500);
+    }
+}
+
+#[test]
+fn clients_that_present_the_token_at_once_get_no_more_places_than_there_are() {
+    let config = Configuration { connections: 2, ..Configuration::default() };
+    let mut crowd = Crowd::new(config, 5);
+    for client in 1..=5 {
+        crowd.connect(client);
+    }
+    crowd.run(5, Duration::from_millis(300));
+    assert_eq!((crowd.connected.len(), crowd.closed.len()), (2, 3));
+    assert!(crowd.closed.iter().all(|(_, closed)| closed.reason == CloseReason::Refused));
 }
 
 #[test]
