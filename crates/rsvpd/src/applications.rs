@@ -27,6 +27,11 @@ const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(u64);
 
+impl Id {
+    /// Below the numbers of all connections.
+    pub(crate) const FIRST: Self = Self(0);
+}
+
 /// The local socket and its connections.
 pub(crate) struct Applications {
     listener: UnixListener,

@@ -39,10 +39,17 @@ impl Owners {
         }
     }
 
-    pub(super) fn forget(&mut self, id: Id) {
+    /// Forgets a connection; returns the sessions that nobody watches any more.
+    pub(super) fn forget(&mut self, id: Id) -> Vec<Session> {
         self.senders.retain(|_, owner| *owner != id);
         self.receivers.retain(|_, owner| *owner != id);
-        self.watchers.retain(|(_, owner)| *owner != id);
+        let (gone, rest): (BTreeSet<_>, _) =
+            core::mem::take(&mut self.watchers).into_iter().partition(|(_, owner)| *owner == id);
+        self.watchers = rest;
+        let is_watched = |session: &Session| {
+            self.watchers.range((*session, Id::FIRST)..).next().is_some_and(|(to, _)| to == session)
+        };
+        gone.into_iter().map(|(session, _)| session).filter(|one| !is_watched(one)).collect()
     }
 
     /// The connections that get a notice.

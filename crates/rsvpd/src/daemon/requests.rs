@@ -92,6 +92,7 @@ impl Daemon<'_> {
                     return refused("a connection may watch 1,024 sessions");
                 }
                 self.owners.watchers.insert((session, id));
+                self.machine.open(now, session);
             }
             Request::Reserve { session, style, flows, confirm } => {
                 if is_other(self.owners.receivers.get(&session)) {
@@ -119,8 +120,11 @@ impl Daemon<'_> {
         let now = self.now();
         self.applications.close(id);
         let ending = self.owners.all_of(Some(id));
-        self.owners.forget(id);
+        let unwatched = self.owners.forget(id);
         ending.end(&mut self.machine, now);
+        for session in unwatched {
+            self.machine.close(session);
+        }
     }
 
     pub(super) fn notify(&mut self, event: Event) {
