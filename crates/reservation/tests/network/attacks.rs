@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::Duration;
+use ontempo_reservation::local::Room;
 use ontempo_reservation::machine::{Arrival, Census, Config, Event, InterfaceId, Transmit};
 use ontempo_reservation::message::{
     Body, Descriptor, Hop, Message, Path, RawObject, Resv, ResvTear, Session, Style,
@@ -350,4 +351,25 @@ fn senders_of_all_sessions_have_a_bound() {
     assert!(world.is_empty());
     flood(&mut world, 1, 64);
     assert_eq!(census(&world).paths, 64, "what has ended is given back");
+}
+
+#[test]
+fn a_status_of_many_sessions_lists_the_first_and_stays_small() {
+    let mut world = lone_host(true);
+    flood(&mut world, 1_200, 1);
+    flood(&mut world, 10, 64);
+    // Policy data are written as numbers: four bytes for each.
+    let hop = world.address(0, 0);
+    let mut message = path(session(world.host(1)), hop, Duration::from_secs(30));
+    message.forwarded = vec![RawObject { class: 14, ctype: 1, body: vec![255; 60_000] }];
+    deliver(&mut world, 1, InterfaceId(0), hop, &message.encode().expect("it fits"));
+    let machine = world.machines[1].as_ref().expect("the host runs");
+    let listed = machine.sessions_within(Room { places: 1_000, bytes: 512 << 10 });
+    assert_eq!(listed.len(), 1_000);
+    let paths = listed.iter().map(|session| session.paths.len()).sum::<usize>();
+    assert!((100..=1_000).contains(&paths), "{paths} paths");
+    let bytes = serde_json::to_vec(&listed).expect("it is written").len();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    let few = machine.sessions_within(Room { places: 1_000, bytes: 1_000 });
+    assert!(few.iter().map(|session| session.paths.len()).sum::<usize>() <= 10);
 }
