@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ontempo_monitor::agentx::{self, Address, Source};
 use ontempo_monitor::mib::{Objects, Oid, Value, qos::notification};
-use ontempo_monitor::prometheus::Page;
+use ontempo_monitor::prometheus::{Page, Pages};
 use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, http, make_host_folder};
 
 use self::daemon::Daemon;
@@ -74,19 +74,23 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     Ok(listener)
 }
 
-/// The page of the sockets as they are now; made anew only when they have been collected anew.
+/// The page of the sockets as they are now; made anew only when they have been collected anew, and
+/// no version before the last one is still being read.
 fn pages(sockets: &Mutex<Sockets>) -> impl FnMut() -> Result<Page, fmt::Error> {
-    let mut made: Option<(Arc<Vec<Collected>>, Page)> = None;
+    let mut made: Option<Arc<Vec<Collected>>> = None;
+    let mut pages = Pages::default();
     move || {
         let now = current(sockets);
-        if let Some((of, page)) = &made
-            && Arc::ptr_eq(of, &now)
+        if made.as_ref().is_some_and(|of| Arc::ptr_eq(of, &now))
+            && let Some(page) = pages.current()
         {
-            return Ok(page.clone());
+            return Ok(page);
         }
-        let page = Page::of(now.to_vec())?;
-        made = Some((now, page.clone()));
-        Ok(page)
+        pages.next(|| {
+            let page = Page::of(&now)?;
+            made = Some(now);
+            Ok(page)
+        })
     }
 }
 

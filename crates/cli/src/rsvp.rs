@@ -276,7 +276,27 @@ fn status_text(status: &Status) -> String {
     if status.census.enforced > 0 {
         parts.push(classes.trim_fmt());
     }
+    parts.extend(cut(status));
     let dropped = status.dropped.iter().map(|(why, count)| format!("dropped {count}: {why}"));
     parts.extend(dropped);
     parts.join("\n\n")
+}
+
+/// What the lists leave out.
+fn cut(status: &Status) -> Option<String> {
+    let paths = status.sessions.iter().map(|session| session.paths.len()).sum::<usize>();
+    let reservations = status.sessions.iter().map(|session| session.reservations.len());
+    let enforced = status.interfaces.iter().map(|one| one.enforced.len()).sum::<usize>();
+    let census = &status.census;
+    let left_out: Vec<String> = [
+        ("sessions", status.sessions.len(), census.sessions),
+        ("senders", paths, census.paths),
+        ("flow descriptors", reservations.sum(), census.reservations),
+        ("enforced reservations", enforced, census.enforced),
+    ]
+    .into_iter()
+    .filter(|(_, listed, all)| listed < all)
+    .map(|(what, listed, all)| format!("{listed} of {all} {what}"))
+    .collect();
+    (!left_out.is_empty()).then(|| format!("listed: {}", left_out.join(", ")))
 }

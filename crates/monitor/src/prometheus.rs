@@ -1,6 +1,7 @@
 //! Export to Prometheus: the OpenMetrics text format, by `prometheus-client`; the older text format
 //! 0.0.4 for clients that do not accept OpenMetrics. [`http`](super::http) serves them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,11 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{Carrier, Collected, ParameterReport, Role, SocketReport};
 
+/// Bytes of a page, in each format. Any user's reports may have long names of many sockets.
+const MAX_PAGE: usize = 4 << 20;
+/// Bytes of a line beside its labels: the metric's name and its value.
+const MAX_LINE_REST: usize = 96;
+
 /// The metrics of a host's sockets in both formats.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -21,23 +27,104 @@ pub struct Page {
 }
 
 impl Page {
-    /// The metrics of these sockets.
+    /// The metrics of these sockets, as many as fit in 4 MiB; the metric
+    /// `ontempo_qos_sockets_left_out` counts the others. Those of the users with the fewest bytes go
+    /// first.
     ///
     /// # Errors
     /// Never: it writes to memory.
-    pub fn of(sockets: Vec<Collected>) -> Result<Self, fmt::Error> {
-        let open_metrics = text(sockets)?;
+    pub fn of(sockets: &[Collected]) -> Result<Self, fmt::Error> {
+        let shown = fitting(sockets);
+        let left_out = sockets.len() - shown.len();
+        let open_metrics = text(shown, left_out)?;
         Ok(Self { plain: plain(&open_metrics).into(), open_metrics: open_metrics.into() })
     }
+
+    /// Whether there are other copies of it.
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.open_metrics) > 1 || Arc::strong_count(&self.plain) > 1
+    }
+}
+
+/// The pages that are served: at most two versions at a time, however slowly they are read.
+#[derive(Debug, Default)]
+pub struct Pages {
+    current: Option<Page>,
+    before: Option<Page>,
+}
+
+impl Pages {
+    /// The page that `make` makes; while somebody still reads the one before the current page, the
+    /// current one.
+    ///
+    /// # Errors
+    /// Where `make` fails.
+    pub fn next(
+        &mut self,
+        make: impl FnOnce() -> Result<Page, fmt::Error>,
+    ) -> Result<Page, fmt::Error> {
+        if let (Some(current), Some(before)) = (&self.current, &self.before)
+            && before.is_shared()
+        {
+            return Ok(current.clone());
+        }
+        self.before = self.current.take().filter(Page::is_shared);
+        let made = make()?;
+        self.current = Some(made.clone());
+        Ok(made)
+    }
+
+    /// The page that was made last.
+    pub fn current(&self) -> Option<Page> {
+        self.current.clone()
+    }
+}
+
+/// The sockets that fit in a page, in their order.
+fn fitting(sockets: &[Collected]) -> Vec<Collected> {
+    let mut of_users: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut places: Vec<(usize, usize, usize)> = sockets
+        .iter()
+        .enumerate()
+        .map(|(place, one)| {
+            let bytes = length(one);
+            let of_user = of_users.entry(one.user).or_default();
+            *of_user += bytes;
+            (*of_user, place, bytes)
+        })
+        .collect();
+    places.sort_unstable();
+    let mut left = MAX_PAGE;
+    let mut shown: Vec<usize> = places
+        .into_iter()
+        .map_while(|(_, place, bytes)| {
+            left = left.checked_sub(bytes)?;
+            Some(place)
+        })
+        .collect();
+    shown.sort_unstable();
+    shown.into_iter().map(|place| sockets[place].clone()).collect()
+}
+
+/// At most how many bytes of a page a socket takes.
+fn length(one: &Collected) -> usize {
+    // A quotation mark, a backslash and a line end take two bytes.
+    let escaped = |text: &str| {
+        text.len() + text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n')).count()
+    };
+    let labels: usize =
+        labels(one).iter().map(|(name, value)| name.len() + escaped(value) + "=\"\",".len()).sum();
+    let lines = COUNTERS.len() + GAUGES.len() + 2 * one.socket.parameters.len();
+    lines * (labels + MAX_LINE_REST)
 }
 
 /// The metrics of these sockets as text.
 ///
 /// # Errors
 /// Never: it writes to memory.
-fn text(sockets: Vec<Collected>) -> Result<String, fmt::Error> {
+fn text(sockets: Vec<Collected>, left_out: usize) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("ontempo_qos");
-    registry.register_collector(Box::new(Figures { sockets }));
+    registry.register_collector(Box::new(Figures { sockets, left_out }));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
     Ok(text)
@@ -69,6 +156,8 @@ fn plain(open_metrics: &str) -> String {
 #[derive(Debug)]
 struct Figures {
     sockets: Vec<Collected>,
+    /// Sockets for which there was no room.
+    left_out: usize,
 }
 
 /// Name, help, unit and value of a measure.
@@ -111,6 +200,12 @@ impl Collector for Figures {
         for (name, help, unit, value) in GAUGES {
             let values = |one: &SocketReport| value(one).map(ConstGauge::new);
             self.family(&mut encoder, name, help, unit, values)?;
+        }
+        if self.left_out > 0 {
+            let left_out = ConstGauge::new(i64::try_from(self.left_out).unwrap_or(i64::MAX));
+            let help = "Sockets that are left out, because the page is full";
+            let kind = left_out.metric_type();
+            left_out.encode(encoder.encode_descriptor("sockets_left_out", help, None, kind)?)?;
         }
         self.parameters(&mut encoder)
     }
@@ -199,7 +294,7 @@ mod tests {
 
     #[test]
     fn figures_have_names_units_and_labels() {
-        let text = text(vec![collected(1)]).unwrap();
+        let text = text(vec![collected(1)], 0).unwrap();
         let labels = "socket=\"1\",name=\"café 1\",role=\"receiver\",carrier=\"udp\",\
                       local=\"192.0.2.1:5000\",remote=\"192.0.2.2:5000\"";
         for line in [
@@ -218,13 +313,13 @@ mod tests {
     fn what_is_not_known_is_left_out() {
         let mut one = collected(1);
         one.socket.delay = None;
-        let text = text(vec![one]).unwrap();
+        let text = text(vec![one], 0).unwrap();
         assert!(!text.contains("ontempo_qos_delay_seconds{"));
     }
 
     #[test]
     fn who_does_not_ask_for_open_metrics_gets_the_text_format_before_it() {
-        let text = plain(&text(vec![collected(1)]).unwrap());
+        let text = plain(&text(vec![collected(1)], 0).unwrap());
         for line in [
             "# HELP ontempo_qos_sent_bytes_total Payload sent",
             "# TYPE ontempo_qos_sent_bytes_total counter",
@@ -239,8 +334,58 @@ mod tests {
     fn a_name_cannot_contain_what_a_terminal_obeys_nor_lines() {
         let mut one = collected(1);
         one.socket.name = "\u{1b}[2J\u{9b}\n\"film".to_owned();
-        let text = text(vec![one]).unwrap();
+        let text = text(vec![one], 0).unwrap();
         assert!(text.contains(r#"name="\\u001b[2J\\u009b\\u000a\"film""#), "{text}");
         assert!(!text.contains(|one: char| one.is_control() && one != '\n'));
+    }
+
+    /// As long as a valid report may have them, each byte of the name escaped.
+    fn long(index: u32, user: u32) -> Collected {
+        let mut one = collected(index);
+        one.user = user;
+        one.socket.name = "\u{1}".repeat(255);
+        one.socket.local = "\"".repeat(255);
+        one
+    }
+
+    #[test]
+    fn a_page_has_a_bound_and_says_how_many_sockets_it_leaves_out() {
+        let mut sockets: Vec<Collected> = (1..=8_000).map(|index| long(index, 1_000)).collect();
+        sockets.push(Collected { user: 1_001, ..collected(8_001) });
+        let page = Page::of(&sockets).unwrap();
+        for text in [&page.open_metrics, &page.plain] {
+            // The lines about each metric are beside those of the sockets.
+            let length = text.len();
+            assert!((MAX_PAGE / 2..MAX_PAGE + 8_192).contains(&length), "{length} bytes");
+            assert!(text.contains("socket=\"8001\""), "another user's socket has gone");
+            let shown =
+                text.lines().filter(|line| line.starts_with("ontempo_qos_messages_total{")).count();
+            let line = format!("ontempo_qos_sockets_left_out {}", 8_001 - shown);
+            assert!(text.lines().any(|found| found == line), "{line}");
+        }
+        let page = Page::of(&[collected(1)]).unwrap();
+        assert!(!page.plain.contains("left_out"));
+    }
+
+    #[test]
+    fn slow_readers_hold_two_versions_at_most() {
+        let mut pages = Pages::default();
+        let mut made = 0;
+        let mut held = Vec::new();
+        for _ in 0..30 {
+            held.push(
+                pages
+                    .next(|| {
+                        made += 1;
+                        Page::of(&[collected(made)])
+                    })
+                    .unwrap(),
+            );
+        }
+        assert_eq!(made, 2);
+        // The first version has been read: there is a new one.
+        held.remove(0);
+        let page = pages.next(|| Page::of(&[collected(3)])).unwrap();
+        assert!(page.plain.contains("socket=\"3\""));
     }
 }

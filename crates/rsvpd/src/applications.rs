@@ -1,6 +1,6 @@
 //! The applications' connections: reads and writes lines, whose meaning it does not know.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,16 +8,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
 use ontempo_foundation::{Duration, Time};
 use ontempo_reservation::local::{MAX_LINE_LEN, Reply, line};
+use ontempo_reservation::message::{Sender, Session};
 use rustix::fs::Mode;
 
 use crate::config::Config;
 use crate::error::DaemonError;
 
-/// Bytes that wait for an application that does not read; more end its connection.
-const MAX_UNSENT: usize = 1 << 20;
+/// Bytes that wait for an application that does not read; more end its connection. A status fits.
+const MAX_UNSENT: usize = 3 << 20;
+/// The same for all applications of a user.
+const MAX_UNSENT_OF_USER: usize = 16 << 20;
 
 /// After an error of accept(), no connection is accepted for this time: where descriptors have run
 /// out, the listening socket stays readable.
@@ -26,6 +30,11 @@ const ACCEPT_BACK_OFF: Duration = Duration::from_secs(1);
 /// A connection's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(u64);
+
+impl Id {
+    /// Below the numbers of all connections.
+    pub(crate) const FIRST: Self = Self(0);
+}
 
 /// The local socket and its connections.
 pub(crate) struct Applications {
@@ -42,6 +51,11 @@ struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
     unsent: VecDeque<u8>,
+    /// Whose it is.
+    user: u32,
+    /// Senders whose state has changed while earlier bytes waited, each once, the first first.
+    pending: VecDeque<(Session, Sender)>,
+    is_pending: BTreeSet<(Session, Sender)>,
 }
 
 /// The result of a read from a connection.
@@ -114,7 +128,7 @@ impl Applications {
     pub(crate) fn connections(&self) -> impl Iterator<Item = (Id, BorrowedFd<'_>, bool)> {
         self.open
             .iter()
-            .map(|(id, connection)| (*id, connection.stream.as_fd(), !connection.unsent.is_empty()))
+            .map(|(id, connection)| (*id, connection.stream.as_fd(), connection.waits()))
     }
 
     /// Accepts new connections; one beyond the limit is closed at once.
@@ -139,13 +153,32 @@ impl Applications {
                 }
             };
             self.accept_at = Time::ZERO;
-            if self.open.len() >= self.max_connections || stream.set_nonblocking(true).is_err() {
+            let Ok(user) = getsockopt(&stream, PeerCredentials).map(|peer| peer.uid()) else {
+                continue;
+            };
+            if self.is_full(user) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
             self.last += 1;
-            let connection = Connection { stream, received: Vec::new(), unsent: VecDeque::new() };
-            self.open.insert(Id(self.last), connection);
+            self.open.insert(Id(self.last), Connection::new(stream, user));
         }
+    }
+
+    /// Whether there are as many connections as may be, or a user other than root has half of them.
+    fn is_full(&self, user: u32) -> bool {
+        let of_user = self.of_user(user).count();
+        self.open.len() >= self.max_connections
+            || user != 0 && of_user >= (self.max_connections / 2).max(1)
+    }
+
+    /// The connections of a user.
+    pub(crate) fn of_user(&self, user: u32) -> impl Iterator<Item = Id> {
+        self.open.iter().filter(move |(_, one)| one.user == user).map(|(id, _)| *id)
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn user(&self, id: Id) -> Option<u32> {
+        self.open.get(&id).map(|connection| connection.user)
     }
 
     /// Reads from a connection.
@@ -171,11 +204,43 @@ impl Applications {
     /// Queues and sends a reply; false where the connection must be closed.
     pub(crate) fn send(&mut self, id: Id, reply: &Reply) -> bool {
         let Some(connection) = self.open.get_mut(&id) else { return false };
-        if connection.unsent.len() > MAX_UNSENT {
+        let line = line(reply);
+        if connection.unsent.len() + line.len() > MAX_UNSENT {
             return false;
         }
-        connection.unsent.extend(line(reply));
-        self.flush(id)
+        connection.unsent.extend(line);
+        self.flush(id) && self.is_within_share(id)
+    }
+
+    /// Whether the user's applications leave no more bytes unread than they may.
+    fn is_within_share(&self, id: Id) -> bool {
+        let Some(own) = self.open.get(&id).filter(|own| !own.unsent.is_empty()) else {
+            return true;
+        };
+        let of_user = self.open.values().filter(|one| one.user == own.user);
+        of_user.map(|one| one.unsent.len()).sum::<usize>() <= MAX_UNSENT_OF_USER
+    }
+
+    /// Sends a notice about a sender. While earlier bytes wait it is only noted that the sender has
+    /// changed, so that one who makes changes without end fills no queue. False where the
+    /// connection must be closed.
+    pub(crate) fn send_path(&mut self, id: Id, path: (Session, Sender), notice: &Reply) -> bool {
+        let Some(connection) = self.open.get_mut(&id) else { return false };
+        if !connection.waits() {
+            return self.send(id, notice);
+        }
+        if connection.is_pending.insert(path) {
+            connection.pending.push_back(path);
+        }
+        true
+    }
+
+    /// A sender that has changed, where no bytes wait.
+    pub(crate) fn next_pending(&mut self, id: Id) -> Option<(Session, Sender)> {
+        let connection = self.open.get_mut(&id).filter(|one| one.unsent.is_empty())?;
+        let path = connection.pending.pop_front()?;
+        connection.is_pending.remove(&path);
+        Some(path)
     }
 
     /// Sends queued bytes; false where the connection must be closed.
@@ -189,11 +254,31 @@ impl Applications {
                 Err(_) => return false,
             }
         }
+        // Its memory, too.
+        connection.unsent = VecDeque::new();
         true
     }
 
     pub(crate) fn close(&mut self, id: Id) {
         self.open.remove(&id);
+    }
+}
+
+impl Connection {
+    fn new(stream: UnixStream, user: u32) -> Self {
+        Self {
+            stream,
+            received: Vec::new(),
+            unsent: VecDeque::new(),
+            user,
+            pending: VecDeque::new(),
+            is_pending: BTreeSet::new(),
+        }
+    }
+
+    /// Whether something waits to be sent.
+    fn waits(&self) -> bool {
+        !self.unsent.is_empty() || !self.pending.is_empty()
     }
 }
 
@@ -216,10 +301,85 @@ fn group(name: &str) -> Result<u32, DaemonError> {
 
 #[cfg(test)]
 mod tests {
+    use ontempo_reservation::local::Answer;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::*;
+
+    /// Applications with one connection, and its other end.
+    fn connected(name: &str) -> (Applications, UnixStream, PathBuf) {
+        let name = format!("ontempo-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let socket = folder.join("socket");
+        let text = format!("socket = {socket:?}\n[interfaces.lo]\nrate = \"1 Mbit/s\"\n");
+        fs::write(folder.join("rsvpd.toml"), text).unwrap();
+        let config = Config::read(&folder.join("rsvpd.toml")).unwrap();
+        let mut applications = Applications::listen(&config).unwrap();
+        let client = UnixStream::connect(&socket).unwrap();
+        assert!(applications.accept(Time::from_nanos(1)).is_none());
+        (applications, client, folder)
+    }
+
+    fn only(applications: &Applications) -> Id {
+        applications.connections().next().unwrap().0
+    }
+
+    fn refused(bytes: usize) -> Reply {
+        Reply::Answer { id: 1, result: Answer::Refused("x".repeat(bytes)) }
+    }
+
+    #[test]
+    fn a_line_that_would_exceed_the_unsent_bytes_is_not_queued() {
+        let (mut applications, _client, folder) = connected("unsent");
+        let id = only(&applications);
+        // As one status of 20,000 sessions was.
+        assert!(!applications.send(id, &refused(12 << 20)));
+        assert!(applications.send(id, &refused(2 << 20)));
+        assert!(!applications.send(id, &refused(2 << 20)));
+        assert!(applications.open[&id].unsent.len() <= MAX_UNSENT);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_applications_of_a_user_leave_a_bounded_number_of_bytes_unread() {
+        let (mut applications, _client, folder) = connected("unread");
+        let clients: Vec<_> =
+            (0..60).map(|_| UnixStream::connect(folder.join("socket")).unwrap()).collect();
+        assert!(applications.accept(Time::from_nanos(1)).is_none());
+        let ids: Vec<Id> = applications.connections().map(|(id, ..)| id).collect();
+        assert_eq!(ids.len(), clients.len() + 1);
+        for id in ids {
+            if !applications.send(id, &refused(2 << 20)) {
+                applications.close(id);
+            }
+        }
+        let unsent = applications.open.values().map(|one| one.unsent.len()).sum::<usize>();
+        assert!((4 << 20..=MAX_UNSENT_OF_USER).contains(&unsent), "{unsent} bytes");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_flood_of_changes_of_a_sender_does_not_end_an_application_that_reads_late() {
+        let (mut applications, mut client, folder) = connected("flood");
+        let id = only(&applications);
+        let address = [192, 0, 2, 1].into();
+        let session = Session { destination: address, protocol: 17, port: 1 };
+        let path = (session, Sender { address, port: 1 });
+        for _ in 0..100_000 {
+            assert!(applications.send_path(id, path, &refused(400)));
+        }
+        assert!(applications.open[&id].unsent.len() < 4_096);
+        assert_eq!(applications.next_pending(id), None, "earlier bytes wait");
+        client.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 65_536];
+        while client.read(&mut buffer).is_ok() {}
+        assert!(applications.flush(id));
+        assert_eq!(applications.next_pending(id), Some(path));
+        assert_eq!(applications.next_pending(id), None);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn without_descriptors_accept_backs_off_and_then_serves() {

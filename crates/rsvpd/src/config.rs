@@ -57,6 +57,7 @@ pub struct Config {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Limits {
     sessions: Option<usize>,
+    all_senders: Option<usize>,
     senders: Option<usize>,
     next_hops: Option<usize>,
     neighbours: Option<usize>,
@@ -207,6 +208,7 @@ impl Config {
             trust_network: self.trust_network,
             limits: machine::Limits {
                 sessions: written.sessions.unwrap_or(default.sessions),
+                all_senders: written.all_senders.unwrap_or(default.all_senders),
                 senders: written.senders.unwrap_or(default.senders),
                 next_hops: written.next_hops.unwrap_or(default.next_hops),
                 neighbours: written.neighbours.unwrap_or(default.neighbours),

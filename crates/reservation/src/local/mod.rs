@@ -27,5 +27,5 @@ pub use protocol::{
 };
 pub use status::{
     Census, EnforcedStatus, InterfaceStatus, PathStatus, ProtocolStatus, RequestStatus,
-    ReservationStatus, SessionStatus, Status,
+    ReservationStatus, Room, SessionStatus, Status,
 };

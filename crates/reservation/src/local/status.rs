@@ -7,6 +7,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::{AdSpec, FlowSpec, Sender, Session, Style, TrafficSpec};
 
+/// How much of one kind of state a status lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How many more.
+    pub places: usize,
+    /// How many more bytes of JSON.
+    pub bytes: usize,
+}
+
+impl Room {
+    /// The first of these that there is room for; after one that does not fit there is none.
+    pub fn list<T: Serialize>(&mut self, all: impl IntoIterator<Item = T>) -> Vec<T> {
+        let mut listed = Vec::new();
+        if self.places == 0 {
+            return listed;
+        }
+        for one in all {
+            // With the comma.
+            let length = serde_json::to_vec(&one).map_or(usize::MAX, |text| text.len() + 1);
+            let Some(left) = self.bytes.checked_sub(length) else {
+                self.places = 0;
+                break;
+            };
+            (self.bytes, self.places) = (left, self.places - 1);
+            listed.push(one);
+            if self.places == 0 {
+                break;
+            }
+        }
+        listed
+    }
+}
+
 /// What a daemon knows and enforces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -16,7 +49,8 @@ pub struct Status {
     pub up_s: f64,
     /// The interfaces with RSVP.
     pub interfaces: Vec<InterfaceStatus>,
-    /// All sessions with state.
+    /// The first sessions with state, and their first paths, reservations and requests: at most
+    /// 1,000 of each kind. `census` counts all.
     pub sessions: Vec<SessionStatus>,
     /// The number of each kind of state.
     pub census: Census,
@@ -83,7 +117,7 @@ pub struct InterfaceStatus {
     pub authenticated: bool,
     /// Classes of a daemon before this one whose reservation has not been refreshed yet.
     pub adopted: usize,
-    /// What is enforced.
+    /// What is enforced: the first 1,000 of all interfaces.
     pub enforced: Vec<EnforcedStatus>,
 }
 

@@ -36,7 +36,8 @@ impl<R: Routes> Machine<R> {
         if !self.is_ours(sender.address) {
             return Err(RequestError::NotOurs);
         }
-        if self.path_limit(&session, &sender).is_some() {
+        let own = (InterfaceId::LOCAL, sender.address);
+        if self.path_limit(&session, &sender, own).is_some() {
             return Err(RequestError::TooMany);
         }
         let path_update = PathUpdate {
@@ -59,10 +60,11 @@ impl<R: Routes> Machine<R> {
             expires: Time::NEVER,
             source: None,
         };
-        self.sessions.entry(session).or_default();
+        self.ensure_session(&session, own);
         self.edit(session, |machine, state| {
             machine.take_path(now, &session, state, &sender, path_update);
         });
+        self.take_unopened(now, &session);
         Ok(())
     }
 
@@ -97,7 +99,8 @@ impl<R: Routes> Machine<R> {
         if !self.is_ours(session.destination) {
             return Err(RequestError::NotOurs);
         }
-        let full = self.sessions.len() >= self.config.limits.sessions;
+        let own = (InterfaceId::LOCAL, session.destination);
+        let full = self.session_usage.is_full(self.config.limits.sessions, own);
         let senders = flows.iter().map(|flow| flow.filters.len()).sum::<usize>();
         if full && !self.sessions.contains_key(&session) || senders > self.config.limits.senders {
             return Err(RequestError::TooMany);
@@ -118,11 +121,12 @@ impl<R: Routes> Machine<R> {
             ttls: (self.config.ttl, self.config.ttl),
             confirm: confirm.then_some(session.destination),
         });
-        self.sessions.entry(session).or_default();
+        self.ensure_session(&session, own);
         self.edit(session, |machine, known| {
-            known.reservations.insert((InterfaceId::LOCAL, session.destination), state);
+            known.reservations.insert(own, state);
             machine.update(now, &session, known, None);
         });
+        self.take_unopened(now, &session);
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub struct Config {
 pub struct Limits {
     /// Sessions.
     pub sessions: usize,
+    /// Senders of all sessions (100,000: about 50 MB).
+    pub all_senders: usize,
     /// Senders of one session.
     pub senders: usize,
     /// Next hops with reservations, of one session.
@@ -64,7 +66,14 @@ impl Default for Config {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sessions: 20_000, senders: 64, next_hops: 64, neighbours: 256, states: 65_536 }
+        Self {
+            sessions: 20_000,
+            all_senders: 100_000,
+            senders: 64,
+            next_hops: 64,
+            neighbours: 256,
+            states: 65_536,
+        }
     }
 }
 

@@ -22,8 +22,10 @@ mod reliable;
 mod report;
 mod resv;
 mod send;
+mod shares;
 mod state;
 mod timers;
+mod unopened;
 mod update;
 
 pub use boundary::{

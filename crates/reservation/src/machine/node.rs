@@ -10,8 +10,10 @@ use super::boundary::{
 };
 use super::config::Config;
 use super::message_ids::MessageIds;
+use super::shares::Usage;
 use super::state::{Neighbour, NeighbourMessageId, SessionState};
 use super::timers::{Timer, Timers};
+use super::unopened::Unopened;
 use crate::integrity::Verdict;
 use crate::message::{Ack, Body, Cause, Message, Session, Unknown};
 
@@ -31,6 +33,11 @@ pub struct Machine<R> {
     pub(super) routes: R,
     pub(super) interfaces: BTreeMap<InterfaceId, Interface>,
     pub(super) sessions: BTreeMap<Session, SessionState>,
+    pub(super) session_usage: Usage,
+    pub(super) sender_usage: Usage,
+    /// Sessions whose senders applications of this node await.
+    pub(super) opened: BTreeSet<Session>,
+    pub(super) unopened: Unopened,
     pub(super) timers: Timers,
     pub(super) message_ids: MessageIds,
     pub(super) random: RandomStream,
@@ -140,6 +147,10 @@ impl<R: Routes> Machine<R> {
             routes,
             interfaces: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            session_usage: Usage::default(),
+            sender_usage: Usage::default(),
+            opened: BTreeSet::new(),
+            unopened: Unopened::default(),
             timers: Timers::default(),
             message_ids: MessageIds::new(&mut random),
             random,
@@ -433,6 +444,9 @@ impl<R: Routes> Machine<R> {
         let timer = Timer::Expiry(session);
         if state.is_empty() {
             self.timers.clear(&mut state.expiry_at.0, timer);
+            if let Some(by) = state.opened_by {
+                self.session_usage.remove(by);
+            }
             return;
         }
         let ends = state.ends();

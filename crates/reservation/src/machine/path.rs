@@ -9,7 +9,7 @@ use super::admission::consistent;
 use super::boundary::{Event, InterfaceId, NextHop, Routes};
 use super::message_ids::is_stale;
 use super::node::{Machine, PacketInfo, unknown_cause};
-use super::state::{NeighbourMessageId, PathState, RefreshedState, SessionState};
+use super::state::{Neighbour, NeighbourMessageId, PathState, RefreshedState, SessionState};
 use super::timers::Timer;
 use crate::message::{
     AdSpec, Cause, Hop, Message, Path, PathErr, PathTear, RawObject, Sender, Session, TrafficSpec,
@@ -47,21 +47,26 @@ impl<R: Routes> Machine<R> {
         if !self.serves_others(incoming) && self.is_transit(session, sender, incoming) {
             return Err(NOT_TRUSTED);
         }
+        let period = self.config.bounded_period(path.refresh);
+        let expires = now + self.config.lifetime(period);
+        if !self.serves_others(incoming) && !self.is_open(session) {
+            self.unopened.keep(expires, packet_info, message);
+            return Err(NOT_OPENED);
+        }
+        let previous = (incoming, hop.address);
         let refusal = if !consistent(traffic) {
             Some(Cause::BadTspec)
         } else {
             message.unknown.map(unknown_cause).or_else(|| self.port_conflict(session, sender))
         };
-        let refusal = refusal.or_else(|| self.path_limit(session, sender));
+        let refusal = refusal.or_else(|| self.path_limit(session, sender, previous));
         let cause = refusal.or_else(|| self.budget_limit(session, sender, &message.forwarded));
         if let Some(cause) = cause {
-            let previous = (packet_info.interface, hop.address);
             let error = self.error(previous, session, cause);
             let (session, sender, traffic) = (*session, *sender, *traffic);
             self.refuse_path(now, previous, PathErr { session, error, sender, traffic });
             return Ok(());
         }
-        let period = self.config.bounded_period(path.refresh);
         let path_update = PathUpdate {
             incoming: packet_info.interface,
             hop: *hop,
@@ -71,10 +76,10 @@ impl<R: Routes> Machine<R> {
             ttl: packet_info.ttl,
             send_ttl: message.send_ttl,
             period,
-            expires: now + self.config.lifetime(period),
+            expires,
             source: packet_info.message_id_of(message, hop.address),
         };
-        self.sessions.entry(*session).or_default();
+        self.ensure_session(session, previous);
         self.edit(*session, |machine, state| {
             machine.take_path(now, session, state, sender, path_update);
         });
@@ -111,13 +116,28 @@ impl<R: Routes> Machine<R> {
     }
 
     /// The error for a new sender beyond the limits.
-    pub(super) fn path_limit(&self, session: &Session, sender: &Sender) -> Option<Cause> {
+    pub(super) fn path_limit(
+        &self,
+        session: &Session,
+        sender: &Sender,
+        previous: Neighbour,
+    ) -> Option<Cause> {
         let limits = &self.config.limits;
         let full = match self.sessions.get(session) {
-            None => self.sessions.len() >= limits.sessions,
-            Some(state) => state.paths.len() >= limits.senders && !state.paths.contains_key(sender),
+            Some(state) if state.paths.contains_key(sender) => return None,
+            Some(state) => state.paths.len() >= limits.senders,
+            None => self.session_usage.is_full(limits.sessions, previous),
         };
+        let full = full || self.sender_usage.is_full(limits.all_senders, previous);
         full.then_some(Cause::System(TOO_MANY))
+    }
+
+    /// Creates the session where there is none; it counts as the neighbour's.
+    pub(super) fn ensure_session(&mut self, session: &Session, by: Neighbour) {
+        self.sessions.entry(*session).or_insert_with(|| {
+            self.session_usage.add(by);
+            SessionState { opened_by: Some(by), ..SessionState::default() }
+        });
     }
 
     /// The error for a PATH whose forwarded objects exceed the budget of all paths.
@@ -155,7 +175,9 @@ impl<R: Routes> Machine<R> {
                 }
                 let changed = path.differs(&new);
                 self.forwarded_bytes -= weight(&path.forwarded);
+                self.sender_usage.remove(path.previous());
                 path.replace(new);
+                self.sender_usage.add(path.previous());
                 if changed {
                     path.changed = now;
                 }
@@ -163,6 +185,7 @@ impl<R: Routes> Machine<R> {
             }
             None => {
                 let path = Box::new(PathState::of(now, new, outgoing.clone()));
+                self.sender_usage.add(path.previous());
                 state.paths.insert(*sender, path);
                 (true, false)
             }
@@ -286,6 +309,7 @@ impl<R: Routes> Machine<R> {
         sender: &Sender,
     ) {
         let Some(mut path) = state.paths.remove(sender) else { return };
+        self.sender_usage.remove(path.previous());
         self.forwarded_bytes -= weight(&path.forwarded);
         self.timers.clear(&mut path.refresh_at, Timer::Path(*session, *sender));
         self.message_ids.remove_received(path.source.take());
@@ -322,7 +346,7 @@ impl<R: Routes> Machine<R> {
 }
 
 /// What objects take of the budget: their bytes, and those of the list that holds them.
-fn weight(objects: &[RawObject]) -> usize {
+pub(super) fn weight(objects: &[RawObject]) -> usize {
     objects.iter().map(|object| size_of::<RawObject>() + object.body.len()).sum()
 }
 
@@ -331,6 +355,9 @@ pub(super) const TOO_MANY: u16 = 2;
 /// Why a message for another node's flow is dropped.
 pub(super) const NOT_TRUSTED: &str = "the interface has no key and the network is not trusted: \
                                       only this host's applications are served";
+/// Why a PATH is dropped that no application of this node awaits.
+const NOT_OPENED: &str = "the interface has no key and no application of this host has opened the \
+                          session";
 
 impl PathState {
     fn of(now: Time, new: PathUpdate, outgoing: Vec<NextHop>) -> Self {

@@ -5,13 +5,16 @@ use ontempo_foundation::{Duration, Time};
 use super::boundary::{Event, InterfaceId, Routes};
 use super::node::Machine;
 use super::state::{Neighbour, PathState, ResvState, SessionState, UpstreamResv};
-use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, SessionStatus};
+use crate::local::{Notice, PathStatus, RequestStatus, ReservationStatus, Room, SessionStatus};
 use crate::message::{RawObject, Sender, Session, class};
 
 impl<R: Routes> Machine<R> {
-    /// All sessions, in order.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
-        self.sessions.iter().map(|(session, state)| session_status(session, state))
+    /// The first sessions, in order, with as many paths, reservations and requests as `room` has
+    /// for each kind.
+    pub fn sessions_within(&self, room: Room) -> Vec<SessionStatus> {
+        let mut rooms = Rooms { paths: room, reservations: room, requests: room };
+        let sessions = self.sessions.iter().take(room.places);
+        sessions.map(|(session, state)| session_status(session, state, &mut rooms)).collect()
     }
 }
 
@@ -36,17 +39,23 @@ impl Event {
     }
 }
 
-fn session_status(session: &Session, state: &SessionState) -> SessionStatus {
+/// What is left for each kind of state.
+struct Rooms {
+    paths: Room,
+    reservations: Room,
+    requests: Room,
+}
+
+fn session_status(session: &Session, state: &SessionState, rooms: &mut Rooms) -> SessionStatus {
+    let paths = state.paths.iter().map(|(sender, path)| path_statuses(sender, path));
+    let reservations =
+        state.reservations.iter().flat_map(|(next, resv)| reservation_statuses(next, resv));
     let requests = state.upstream.iter().flat_map(|(previous, up)| request_statuses(previous, up));
     SessionStatus {
         session: *session,
-        paths: state.paths.iter().map(|(sender, path)| path_statuses(sender, path)).collect(),
-        reservations: state
-            .reservations
-            .iter()
-            .flat_map(|(next, resv)| reservation_statuses(next, resv))
-            .collect(),
-        requests: requests.collect(),
+        paths: rooms.paths.list(paths),
+        reservations: rooms.reservations.list(reservations),
+        requests: rooms.requests.list(requests),
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) struct OwnMessageId {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionState {
+    /// Whose request created it.
+    pub(super) opened_by: Option<Neighbour>,
     pub(super) paths: BTreeMap<Sender, Box<PathState>>,
     pub(super) reservations: BTreeMap<Neighbour, Box<ResvState>>,
     pub(super) installed: BTreeMap<(InterfaceId, FlowId), Box<Installed>>,

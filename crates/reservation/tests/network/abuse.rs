@@ -127,7 +127,14 @@ impl Stranger {
 #[test]
 fn a_router_among_strangers_keeps_its_promises_and_forgets_them_all() {
     for seed in 0..300 {
-        let limits = Limits { sessions: 6, senders: 3, next_hops: 2, neighbours: 3, states: 20 };
+        let limits = Limits {
+            sessions: 6,
+            all_senders: 18,
+            senders: 3,
+            next_hops: 2,
+            neighbours: 3,
+            states: 20,
+        };
         let config = Config { limits, ..Config::default() };
         let settings = Settings { config, ..Settings::default() };
         // Only the middle one is there: what it says goes nowhere.

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ontempo_foundation::Duration;
+use ontempo_reservation::local::Room;
 use ontempo_reservation::machine::{Arrival, Census, Config, Event, InterfaceId, Transmit};
 use ontempo_reservation::message::{
     Body, Descriptor, Hop, Message, Path, RawObject, Resv, ResvTear, Session, Style,
@@ -268,4 +269,107 @@ fn a_reservation_by_an_interface_without_a_key_is_not_made_for_others() {
     super::announce(&mut world, 0, to, 50_000.0);
     world.run_for(Duration::from_secs(60));
     assert!(world.towards(1, 2).is_empty());
+}
+
+/// A host with one neighbour that is not there, by an interface without a key.
+fn lone_host(trust_network: bool) -> World {
+    let config = Config { trust_network, ..Config::default() };
+    let mut world = World::new(1, 2, &[(0, 1)], Settings { config, ..Settings::default() });
+    world.stop(0);
+    world
+}
+
+fn census(world: &World) -> Census {
+    world.machines[1].as_ref().expect("the host runs").census()
+}
+
+fn flood(world: &mut World, sessions: u16, senders: u16) {
+    let (to, hop) = (session(world.host(1)), world.address(0, 0));
+    for port in 1..=sessions {
+        let mut message = path(Session { port, ..to }, hop, Duration::from_secs(30));
+        for number in 1..=senders {
+            if let Body::Path(path) = &mut message.body {
+                path.sender.port = number;
+            }
+            deliver(world, 1, InterfaceId(0), hop, &message.encode().expect("it fits"));
+        }
+        world.recorded.clear();
+    }
+}
+
+#[test]
+fn strangers_take_no_sessions_of_a_host_without_a_key() {
+    let mut world = lone_host(false);
+    flood(&mut world, 20_010, 1);
+    assert_eq!(census(&world), Census::default());
+    let dropped = world.events.iter().filter(
+        |(.., event)| matches!(event, Event::Dropped { reason, .. } if reason.contains("opened")),
+    );
+    assert!(dropped.count() > 1_000, "they are counted");
+    let (to, from) = (session(world.host(1)), sender(world.address(0, 0)));
+    super::reserve(&mut world, 1, Session { port: 30_000, ..to }, from, 50_000.0);
+}
+
+#[test]
+fn an_application_that_opens_its_session_late_has_the_path_at_once() {
+    let mut world = lone_host(false);
+    let to = session(world.host(1));
+    let hop = world.address(0, 0);
+    let message = path(to, hop, Duration::from_secs(30)).encode().expect("it fits");
+    deliver(&mut world, 1, InterfaceId(0), hop, &message);
+    assert_eq!(paths(&world), 0);
+    world.call(1, |machine, now| machine.open(now, to));
+    assert_eq!(paths(&world), 1);
+    // Closed, its state ends though PATHs still come.
+    world.call(1, |machine, _| machine.close(to));
+    for _ in 0..20 {
+        world.run_for(Duration::from_secs(20));
+        deliver(&mut world, 1, InterfaceId(0), hop, &message);
+    }
+    assert_eq!(paths(&world), 0);
+    // An old one is not taken.
+    world.run_for(Duration::from_secs(200));
+    world.call(1, |machine, now| machine.open(now, to));
+    assert_eq!(paths(&world), 0);
+}
+
+#[test]
+fn a_trusted_network_leaves_sessions_to_others_and_to_applications() {
+    let mut world = lone_host(true);
+    flood(&mut world, 20_010, 1);
+    assert_eq!(census(&world).sessions, 10_000, "half of them for one previous hop");
+    let (to, from) = (session(world.host(1)), sender(world.address(0, 0)));
+    super::reserve(&mut world, 1, Session { port: 30_000, ..to }, from, 50_000.0);
+}
+
+#[test]
+fn senders_of_all_sessions_have_a_bound() {
+    let mut world = lone_host(true);
+    flood(&mut world, 1_000, 64);
+    assert_eq!(census(&world).paths, 50_000, "half of all for one previous hop");
+    world.run_for(Duration::from_secs(400));
+    assert!(world.is_empty());
+    flood(&mut world, 1, 64);
+    assert_eq!(census(&world).paths, 64, "what has ended is given back");
+}
+
+#[test]
+fn a_status_of_many_sessions_lists_the_first_and_stays_small() {
+    let mut world = lone_host(true);
+    flood(&mut world, 1_200, 1);
+    flood(&mut world, 10, 64);
+    // Policy data are written as numbers: four bytes for each.
+    let hop = world.address(0, 0);
+    let mut message = path(session(world.host(1)), hop, Duration::from_secs(30));
+    message.forwarded = vec![RawObject { class: 14, ctype: 1, body: vec![255; 60_000] }];
+    deliver(&mut world, 1, InterfaceId(0), hop, &message.encode().expect("it fits"));
+    let machine = world.machines[1].as_ref().expect("the host runs");
+    let listed = machine.sessions_within(Room { places: 1_000, bytes: 512 << 10 });
+    assert_eq!(listed.len(), 1_000);
+    let paths = listed.iter().map(|session| session.paths.len()).sum::<usize>();
+    assert!((100..=1_000).contains(&paths), "{paths} paths");
+    let bytes = serde_json::to_vec(&listed).expect("it is written").len();
+    assert!(bytes < 1 << 20, "{bytes} bytes");
+    let few = machine.sessions_within(Room { places: 1_000, bytes: 1_000 });
+    assert!(few.iter().map(|session| session.paths.len()).sum::<usize>() <= 10);
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::time::Instant;
 
 use ontempo_foundation::{RandomStream, Time};
@@ -14,6 +13,7 @@ use ontempo_reservation::machine::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::lock::{self, Lock};
 use super::owners::Owners;
 use super::state::{Daemon, SETTLING};
 use crate::applications::{Applications, Id};
@@ -23,8 +23,6 @@ use crate::error::DaemonError;
 use crate::packets::{Packets, SocketKind};
 use crate::routes::{Changes, Kernel};
 
-/// Abstract socket name, one for each network namespace; freed by the kernel when the process ends.
-const LOCK: &[u8] = b"ontempo-rsvpd";
 /// Packets received from one socket before others are served.
 const MAX_BATCH: usize = 64;
 /// Kinds of reasons for dropping packets that are counted apart.
@@ -57,13 +55,7 @@ pub fn run(
         ),
         _ => DaemonError::system("cannot open sockets for RSVP", &error),
     })?;
-    let lock = SocketAddr::from_abstract_name(LOCK).and_then(|name| UnixListener::bind_addr(&name));
-    let _lock = lock.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => DaemonError::System(
-            "another ontempo rsvpd runs on this host; one has to do for all interfaces".to_owned(),
-        ),
-        _ => DaemonError::system("cannot look for another daemon", &error),
-    })?;
+    let _lock = Lock::take(Path::new(lock::FOLDER))?;
     let netlink = |error: io::Error| DaemonError::system("cannot open netlink for routes", &error);
     let changes = Changes::open().map_err(netlink)?;
     let kernel = Kernel::open().map_err(netlink)?;

@@ -2,6 +2,7 @@
 
 mod event_loop;
 mod interfaces;
+mod lock;
 mod owners;
 mod requests;
 mod state;

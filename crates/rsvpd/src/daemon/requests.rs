@@ -2,7 +2,7 @@
 
 use ontempo_reservation::local::{
     Answer, Census, EnforcedStatus, InterfaceStatus, Notice, ProtocolStatus, Question, Reply,
-    Request, Status, question,
+    Request, Room, Status, question,
 };
 use ontempo_reservation::machine::{Event, InterfaceId};
 use rustix::event::PollFlags;
@@ -13,12 +13,19 @@ use crate::applications::Id;
 /// Sessions that one application may watch.
 const MAX_WATCHED: usize = 1024;
 
+/// How much of each kind of state a status lists. All kinds together are below the bytes that may
+/// wait for an application.
+const ROOM: Room = Room { places: 1_000, bytes: 512 << 10 };
+
+const SHARE: &str = "the applications of this user have a quarter of the sessions that the node may \
+                     have, which is their share";
 const OTHER_APPLICATION: &str = "another application of this host has this sender or reservation";
 
 impl Daemon<'_> {
     /// Something has come from an application, or may go to it.
     pub(super) fn serve_application(&mut self, id: Id, flags: PollFlags) {
-        if flags.contains(PollFlags::OUT) && !self.applications.flush(id) {
+        let can_write = flags.contains(PollFlags::OUT);
+        if can_write && !(self.applications.flush(id) && self.send_pending(id)) {
             return self.close_application(id);
         }
         if !flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
@@ -56,13 +63,36 @@ impl Daemon<'_> {
             for ((session, sender), (traffic, adspec)) in known {
                 let (session, sender) = (*session, *sender);
                 let (traffic, adspec) = (*traffic, *adspec);
-                let notice = Notice::Path { session, sender, traffic, adspec };
-                stands &= self.applications.send(id, &Reply::Event(notice));
+                let notice = Reply::Event(Notice::Path { session, sender, traffic, adspec });
+                stands &= self.applications.send_path(id, (session, sender), &notice);
             }
         }
         // Events of this request before the answer of the next.
         self.settle();
         stands
+    }
+
+    /// Sends the present state of the senders that have changed while earlier bytes waited; false
+    /// where the connection must be closed.
+    fn send_pending(&mut self, id: Id) -> bool {
+        while let Some((session, sender)) = self.applications.next_pending(id) {
+            let notice = match self.owners.paths.get(&(session, sender)).copied() {
+                Some((traffic, adspec)) => Notice::Path { session, sender, traffic, adspec },
+                None => Notice::PathGone { session, sender },
+            };
+            if !self.applications.send(id, &Reply::Event(notice)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the applications of this one's user have their share: a quarter of the sessions. Root
+    /// may have all.
+    fn has_share(&self, id: Id) -> bool {
+        let Some(user) = self.applications.user(id) else { return true };
+        let share = (self.config.machine().limits.sessions / 4).max(1);
+        user != 0 && self.owners.held_by(self.applications.of_user(user)) >= share
     }
 
     fn carry_out(&mut self, id: Id, request: Request) -> Answer {
@@ -74,40 +104,53 @@ impl Daemon<'_> {
                 if is_other(self.owners.senders.get(&(session, sender))) {
                     return refused(OTHER_APPLICATION);
                 }
+                let is_new = !self.owners.senders.contains_key(&(session, sender));
+                if is_new && self.has_share(id) {
+                    return refused(SHARE);
+                }
                 if let Err(error) = self.machine.announce(now, session, sender, traffic) {
                     return refused(&error.to_string());
                 }
-                self.owners.senders.insert((session, sender), id);
+                self.owners.add_sender((session, sender), id);
             }
             Request::StopSending { session, sender } => {
                 if self.owners.senders.get(&(session, sender)) != Some(&id) {
                     return refused("this connection has no such sender");
                 }
                 self.machine.withdraw(now, session, sender);
-                self.owners.senders.remove(&(session, sender));
+                self.owners.remove_sender(&(session, sender));
             }
             Request::Watch { session } => {
                 let watched = self.owners.watchers.iter().filter(|(_, owner)| *owner == id);
                 if watched.count() >= MAX_WATCHED {
                     return refused("a connection may watch 1,024 sessions");
                 }
-                self.owners.watchers.insert((session, id));
+                let is_new = !self.owners.watchers.contains(&(session, id));
+                if is_new && self.has_share(id) {
+                    return refused(SHARE);
+                }
+                self.owners.add_watcher(session, id);
+                self.machine.open(now, session);
             }
             Request::Reserve { session, style, flows, confirm } => {
                 if is_other(self.owners.receivers.get(&session)) {
                     return refused(OTHER_APPLICATION);
                 }
+                let is_new = !self.owners.receivers.contains_key(&session);
+                if is_new && self.has_share(id) {
+                    return refused(SHARE);
+                }
                 if let Err(error) = self.machine.reserve(now, session, style, &flows, confirm) {
                     return refused(&error.to_string());
                 }
-                self.owners.receivers.insert(session, id);
+                self.owners.add_receiver(session, id);
             }
             Request::Release { session } => {
                 if self.owners.receivers.get(&session) != Some(&id) {
                     return refused("this connection has no reservation for that session");
                 }
                 self.machine.release(now, session);
-                self.owners.receivers.remove(&session);
+                self.owners.remove_receiver(&session);
             }
             Request::Status => return Answer::Status(Box::new(self.status())),
         }
@@ -119,17 +162,30 @@ impl Daemon<'_> {
         let now = self.now();
         self.applications.close(id);
         let ending = self.owners.all_of(Some(id));
-        self.owners.forget(id);
+        let unwatched = self.owners.forget(id);
         ending.end(&mut self.machine, now);
+        for session in unwatched {
+            self.machine.close(session);
+        }
     }
 
     pub(super) fn notify(&mut self, event: Event) {
         let Some(notice) = event.notice() else { return };
         self.owners.record(&notice);
         let recipients = self.owners.recipients(&notice);
+        let path = match &notice {
+            Notice::Path { session, sender, .. } | Notice::PathGone { session, sender } => {
+                Some((*session, *sender))
+            }
+            _ => None,
+        };
         let reply = Reply::Event(notice);
         for id in recipients {
-            if !self.applications.send(id, &reply) {
+            let stands = match path {
+                Some(path) => self.applications.send_path(id, path, &reply),
+                None => self.applications.send(id, &reply),
+            };
+            if !stands {
                 self.close_application(id);
             }
         }
@@ -138,11 +194,12 @@ impl Daemon<'_> {
     fn status(&self) -> Status {
         let census = self.machine.census();
         let machine = self.config.machine();
+        let (names, mut enforced) = (self.interfaces.keys(), ROOM);
         Status {
             process: std::process::id(),
             up_s: self.started.elapsed().as_secs_f64(),
-            interfaces: self.interfaces.keys().map(|name| self.interface_status(name)).collect(),
-            sessions: self.machine.sessions().collect(),
+            interfaces: names.map(|name| self.interface_status(name, &mut enforced)).collect(),
+            sessions: self.machine.sessions_within(ROOM),
             census: Census {
                 sessions: census.sessions,
                 paths: census.paths,
@@ -163,7 +220,7 @@ impl Daemon<'_> {
         }
     }
 
-    fn interface_status(&self, name: &str) -> InterfaceStatus {
+    fn interface_status(&self, name: &str, room: &mut Room) -> InterfaceStatus {
         let known = &self.interfaces[name];
         let config = &self.config.interfaces[name];
         let id = InterfaceId(known.index);
@@ -186,7 +243,7 @@ impl Daemon<'_> {
             latency_us: config.latency.map(|latency| latency.as_nanos() / 1_000),
             authenticated: config.secret.is_some(),
             adopted: self.enforcement.adopted(id),
-            enforced: enforced.collect(),
+            enforced: room.list(enforced),
         }
     }
 }

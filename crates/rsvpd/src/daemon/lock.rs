@@ -1,0 +1,113 @@
+//! The lock of the daemon: one for each network namespace.
+//!
+//! It is a locked file in a folder into which nobody but root may write. The kernel releases the
+//! lock however the daemon ends. An abstract socket name would not do: any user can bind it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::error::DaemonError;
+
+/// The folder of the lock.
+pub(super) const FOLDER: &str = "/run/ontempo";
+/// The network namespace of this process; its inode is the number of the namespace.
+const NAMESPACE: &str = "/proc/self/ns/net";
+/// Permission to write for the group and for all others.
+const OTHERS_MAY_WRITE: u32 = 0o022;
+/// Attempts, where another program removes the file between opening and locking.
+const MAX_ATTEMPTS: usize = 10;
+
+/// Held while the daemon runs.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of this network namespace.
+    ///
+    /// # Errors
+    /// Where another daemon has it, or others may write into the folder.
+    pub(super) fn take(folder: &Path) -> Result<Self, DaemonError> {
+        let failed = |error: io::Error| DaemonError::system(&folder.display().to_string(), &error);
+        fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
+        let namespace = fs::metadata(NAMESPACE).map_err(failed)?.ino();
+        let path = folder.join(format!("rsvpd-{namespace}"));
+        for _ in 0..MAX_ATTEMPTS {
+            // Whoever can open it can lock it: nobody but root may.
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(DaemonError::System(
+                        "another ontempo rsvpd runs on this host; one has to do for all interfaces"
+                            .to_owned(),
+                    ));
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+            // The daemon before may have removed the file after it was opened here.
+            let locked = file.metadata().map_err(failed)?.ino();
+            if fs::symlink_metadata(&path).is_ok_and(|there| there.ino() == locked) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+        Err(DaemonError::System(format!("{}: it is removed again and again", path.display())))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is locked: no other daemon can have it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether nobody but this user and root can have put files into the folder.
+fn check(folder: &Path) -> io::Result<()> {
+    let about = fs::symlink_metadata(folder)?;
+    let is_own = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
+    if about.is_dir() && is_own && about.mode() & OTHERS_MAY_WRITE == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it must be a folder of root's into which nobody else may write",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    use super::*;
+
+    #[test]
+    fn an_abstract_name_bound_by_another_user_keeps_no_daemon_out_but_a_daemon_does() {
+        let folder = std::env::temp_dir().join(format!("ontempo-rsvpd-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        // The test of a daemon on this host may have it.
+        let name = SocketAddr::from_abstract_name(b"ontempo-rsvpd").unwrap();
+        let _bound = UnixListener::bind_addr(&name);
+        let first = Lock::take(&folder).unwrap();
+        let mode = fs::metadata(&first.path).unwrap().mode();
+        assert_eq!(mode & 0o077, 0, "others can lock it");
+        assert!(Lock::take(&folder).unwrap_err().to_string().contains("another ontempo rsvpd"));
+        drop(first);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        drop(Lock::take(&folder).unwrap());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Lock::take(&folder).is_err(), "anybody may replace files there");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
