@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use ontempo_session::ReceiverUrl;
-use ontempo_transport::{Fingerprint, Token, Trust};
+use ontempo_transport::{Fingerprint, Token, Trust, distrusted};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 
@@ -124,6 +124,9 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
             "{named}: other users have access to it (mode {mode:o}): chmod 600 {}",
             path.display()
         )));
+    }
+    if let Some(sentence) = distrusted(path, &metadata) {
+        return Err(wrong(format!("{named}: {sentence}")));
     }
     let mut text = String::new();
     file.take(MAX_TOKEN_FILE).read_to_string(&mut text).map_err(unreadable)?;

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration as Wall;
@@ -16,6 +17,8 @@ use ontempo_session::{
 use ontempo_transport::live::{Listener, Options};
 use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::json;
 
 use super::status_line::StatusLine;
@@ -248,7 +251,19 @@ fn output_file(path: &Path, overwrite: bool) -> Result<File, Failure> {
         Failure::Environment(format!("--to {}: cannot be created: {error}", path.display()))
     };
     if overwrite {
-        return File::create(path).map_err(failed);
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        return options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => Failure::Input(format!(
+                "--to {}: it is a link, which --overwrite does not follow: name its file",
+                path.display()
+            )),
+            _ => failed(error),
+        });
     }
     match File::create_new(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

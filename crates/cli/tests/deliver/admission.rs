@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{ChildStderr, Stdio};
 
+use ontempo_testing::require_root;
 use serde_json::Value;
 
 use super::common::{Killed, Place, SCENARIO};
@@ -96,6 +97,12 @@ fn a_token_is_given_by_a_file_or_the_environment_and_not_printed() {
     ran(send_with(&place, &url, "in", &["--token-file", "token"]))
         .fails(2, &["other users have access", "chmod 600"]);
     ran(send_with(&place, &url, "in", &["--token-file", "none"])).fails(3, &["no such file"]);
+    if require_root() {
+        fs::set_permissions(place.path("token"), fs::Permissions::from_mode(0o600)).expect("set");
+        std::os::unix::fs::chown(place.path("token"), Some(65_534), None).expect("root may");
+        ran(send_with(&place, &url, "in", &["--token-file", "token"]))
+            .fails(2, &["--token-file token", "user 65534 owns it", "user 0 or to root"]);
+    }
 }
 
 #[test]

@@ -150,6 +150,14 @@ fn an_existing_file_is_replaced_only_if_the_user_says_so() {
     ran(send_with(&place, &address, "in", &["--insecure", "--token", "open"])).succeeds();
     assert_eq!(receiver.end().0, Some(0));
     assert_eq!(fs::read_to_string(place.path("out")).expect("the file"), "new");
+    std::os::unix::fs::symlink("out", place.path("link")).expect("a link");
+    let receiver = Receiver::start(&place, &["--to", "link", "--overwrite"]);
+    let to = receiver.address;
+    ran(send(&place, to, "in", &["--insecure"])).fails(3, &["the receiver ended it"]);
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(2), "{printed}");
+    assert!(printed.contains("--to link: it is a link, which --overwrite"), "{printed}");
+    assert_eq!(fs::read_to_string(place.path("out")).expect("the file"), "new");
     place
         .run(&["receive", "--listen", ":0", "--to", "-", "--overwrite"])
         .fails(2, &["--overwrite: --to names no file"]);
