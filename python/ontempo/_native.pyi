@@ -94,7 +94,7 @@ class Table:
         """What each of its columns means, in order (docs/reference/tables.md)."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[dict[str, str | int | float | None]]:
-        """Its rows by column name, an empty value as None; `pandas.DataFrame(table)` reads it so."""
+        """Its rows by column name, an empty value as None; `pandas.DataFrame(table)` reads it."""
     def __arrow_c_schema__(self) -> object:
         """Its schema, as a capsule."""
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -352,6 +352,7 @@ def test_the_reason_of_the_peer_arrives_whole_and_stays(
             await far.closed()
             assert (far.close_reason, far.close_code) == (reason, number)
             assert far.said == "the film is over"
+            assert far.close_reason is not None
             assert far.close_reason.code == (None if number == 4_711 else number)
             with pytest.raises(live.ClosedError) as failed:
                 await far.accept_flow()

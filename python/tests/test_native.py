@@ -246,3 +246,19 @@ def test_every_public_method_is_documented_in_the_stub() -> None:
         and ast.get_docstring(node) is None
     ]
     assert bare == []
+
+
+def test_a_table_is_read_row_by_row_and_by_pandas(result: ot.Result) -> None:
+    rows = list(result.flows)
+    assert rows == pl.DataFrame(result.flows).to_dicts()
+    frame = pd.DataFrame(result.flows)
+    assert list(frame.columns) == result.flows.column_names
+    assert frame["goodput_bps"].sum() == pl.DataFrame(result.flows)["goodput_bps"].sum()
+    assert list(result.flows.columns) == result.flows.column_names
+    assert "bits per second" in result.flows.columns["goodput_bps"]
+
+
+def test_a_text_in_place_of_a_list_of_overrides_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TEXT)
+    with pytest.raises(TypeError, match=r'write \["seed=1"\], not "seed=1"'):
+        ot.load(tmp_path / "s.toml", "seed=1")
