@@ -294,7 +294,7 @@ def test_batches_cover_the_measured_time_once() -> None:
     ("query", "expected"),
     [
         ("AVG(goodput) FROM flows", "goodput"),
-        ("AVG(x) FROM nowhere", "tables: adus, events, flows"),
+        ("AVG(x) FROM nowhere", "tables: adus, capacity, events, flows"),
         ("goodput_bps FROM flows", "one value is needed"),
         ("MIN(transport) FROM flows", "is no number"),
         ("SUM(late) * 1.0 / SUM(units) FROM playout", "write 1.0 as 1e0"),
