@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::admission::Origin;
 use crate::flow::FlowId;
 use crate::quic::{Epoch, SharedAccount};
-use budget::{Counted, Left, PART_OF_CONNECTION, PART_OF_ORIGIN, Share, used_up};
+use budget::{Counted, Left, PART_OF_CONNECTION, Share, used_up};
 
 /// How long records may be buffered.
 const FLUSHED_EVERY: Duration = Duration::from_secs(1);
@@ -148,22 +148,13 @@ impl Qlog {
         name: &str,
         origin: Option<Origin>,
     ) -> Result<(Counted<File>, PathBuf), Option<QlogError>> {
-        let ended = |sentence: String| {
+        let of_origin = self.left.take_file(origin).map_err(|sentence| {
             let is_first = !self.left.is_reported.swap(true, Ordering::Relaxed);
             let path = self.directory.clone();
             is_first.then(|| QlogError { path, error: used_up(sentence) })
-        };
-        let of_origin = origin.map(|origin| self.left.file_of(origin));
-        if let Some(None) = of_origin {
-            let limit = MAX_TRACES / PART_OF_ORIGIN;
-            return Err(ended(format!("{limit} traces of one host were written: the limit")));
-        }
-        let take = |left: usize| left.checked_sub(1);
-        if self.left.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-            return Err(ended(format!("{MAX_TRACES} traces were written, the most")));
-        }
+        })?;
         let of_connection = MAX_TRACE_BYTES / PART_OF_CONNECTION;
-        let share = of_origin.flatten().map(|of_origin| Share { of_connection, of_origin });
+        let share = of_origin.map(|of_origin| Share { of_connection, of_origin });
         let (out, path) = create(&self.directory, name).map_err(Some)?;
         Ok((Counted { out, left: Arc::clone(&self.left), share }, path))
     }

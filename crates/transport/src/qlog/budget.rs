@@ -36,15 +36,33 @@ impl Left {
         }
     }
 
-    /// Takes one of the files that a source may have; the bytes that are left to it.
-    pub(super) fn file_of(&self, origin: Origin) -> Option<Arc<AtomicU64>> {
+    /// Takes one of the files, for a connection from `origin` one of its source's part: the bytes
+    /// that are left to the source. A source is remembered only with a file, so that there are no
+    /// more of them than files.
+    ///
+    /// # Errors
+    /// A sentence with the limit that is reached.
+    pub(super) fn take_file(
+        &self,
+        origin: Option<Origin>,
+    ) -> Result<Option<Arc<AtomicU64>>, String> {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_origin = origin.and_then(|origin| origins.get(&origin));
+        if of_origin.is_some_and(|(files, _)| *files == 0) {
+            let limit = MAX_TRACES / PART_OF_ORIGIN;
+            return Err(format!("{limit} traces of one host were written: the limit"));
+        }
+        let take = |left: usize| left.checked_sub(1);
+        if self.files.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return Err(format!("{MAX_TRACES} traces were written, the most"));
+        }
+        let Some(origin) = origin else { return Ok(None) };
         let (files, bytes) = origins.entry(origin).or_insert_with(|| {
             let bytes = AtomicU64::new(MAX_TRACE_BYTES / PART_OF_ORIGIN as u64);
             (MAX_TRACES / PART_OF_ORIGIN, Arc::new(bytes))
         });
-        *files = files.checked_sub(1)?;
-        Some(Arc::clone(bytes))
+        *files -= 1;
+        Ok(Some(Arc::clone(bytes)))
     }
 }
 

@@ -269,7 +269,8 @@ fn one_host_leaves_files_and_bytes_of_traces_to_others() {
 
     // What one connection and one host may write, and no more.
     let counted = |origin: u8| {
-        let of_origin = qlog.left.file_of(Origin::from([10, 0, 1, origin])).expect("a file");
+        let origin = Some(Origin::from([10, 0, 1, origin]));
+        let of_origin = qlog.left.take_file(origin).expect("a file").expect("of a host");
         let share = Share { of_connection: MAX_TRACE_BYTES / PART_OF_CONNECTION, of_origin };
         Counted { out: io::sink(), left: Arc::clone(&qlog.left), share: Some(share) }
     };
