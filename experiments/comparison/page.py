@@ -10,16 +10,16 @@ from typing import Any
 
 import polars as pl
 
-from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
+from ontempo.lab.errors import UnfitEnvironmentError
 from ontempo.lab.figure_pdf import LOOK, draw
-from ontempo.lab.folder import unwritable, write_text
+from ontempo.lab.folder import replace_part, unwritable
 from ontempo.lab.plots import Axis, Figure, Series, View, exact
 
 from .contenders import Contender
 from .paths import QUICK
 from .readings import bad_share, path_of
 
-BEGIN, END = "<!-- measured: written by experiments.comparison -->", "<!-- /measured -->"
+MARKS = ("<!-- measured: written by experiments.comparison -->", "<!-- /measured -->")
 
 COLUMNS = (
     *("carried by", "lost", "late", "sound", "p50", "p99", "bytes", "back"),
@@ -176,16 +176,8 @@ def write_plots(drawn: Mapping[str, Figure], folder: File) -> None:
 
 def write_page(page: File, measured: str, drawn: Mapping[str, Figure]) -> None:
     """Replace the measured part of the page, and its plots."""
-    try:
-        text = page.read_text("utf-8")
-    except OSError as error:
-        raise BadInputError(f"{page}: cannot be read: {error.strerror}") from error
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise BadInputError(f"{page}: lacks the lines {BEGIN!r} and {END!r}")
     write_plots(drawn, page.parent / "images")
     images = "\n\n".join(
         f"![{figure.alt}](images/comparison-{name}.png)" for name, figure in drawn.items()
     )
-    write_text(page, f"{before}{BEGIN}\n\n{images}\n\n{measured}\n{END}{after}")
+    replace_part(page, MARKS, f"{images}\n\n{measured}")

@@ -363,7 +363,7 @@ def test_readings_count_lost_and_late_frames() -> None:
 def test_the_page_keeps_what_people_wrote(tmp_path: File) -> None:
     rows = readings(made_results()[0], CONTENDERS)
     written = tmp_path / "page.md"
-    written.write_text(f"Before.\n{page.BEGIN}\nold\n{page.END}\nAfter.\n")
+    written.write_text(f"Before.\n{page.MARKS[0]}\nold\n{page.MARKS[1]}\nAfter.\n")
     measured = page.tables(rows, CONTENDERS, ["RIST: not run: install rist-tools"])
     page.write_page(written, measured, page.figures(rows, CONTENDERS))
     text = written.read_text()

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import polars as pl
 
-from ontempo.lab.errors import UnfitEnvironmentError
+from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
 
 LOCK = ".in-use"
 
@@ -92,3 +92,17 @@ def write_parquet(table: pl.DataFrame, path: Path) -> None:
     packed = io.BytesIO()
     table.write_parquet(packed)
     path.write_bytes(packed.getvalue())
+
+
+def replace_part(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what stands between two marks of a page; the rest stays."""
+    try:
+        before = page.read_text("utf-8")
+    except OSError as error:
+        raise BadInputError(f"{page}: cannot be read: {error.strerror}") from error
+    begin, end = marks
+    head, found, rest = before.partition(begin)
+    _, ended, tail = rest.partition(end)
+    if not (found and ended):
+        raise BadInputError(f"{page}: lacks the lines {begin!r} and {end!r}")
+    write_text(page, f"{head}{begin}\n\n{text.strip()}\n\n{end}{tail}")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from functools import cache
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean, stdev, variance
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
@@ -92,3 +92,22 @@ def t_distribution(t: float, degrees: int) -> float:
         total += term
     within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
     return (1 + within) / 2
+
+
+def difference_half_width(
+    one: Iterable[float], other: Iterable[float], confidence: float = CONFIDENCE
+) -> float:
+    """Half the interval of the difference of two means, by Welch's t.
+
+    The degrees of freedom (Welch and Satterthwaite, 1946) are rounded down, the safe side. NaN
+    where a side has fewer than two observations.
+    """
+    sides = [[value for value in side if not math.isnan(value)] for side in (one, other)]
+    if any(len(side) < 2 for side in sides):  # noqa: PLR2004 - a variance needs two
+        return math.nan
+    parts = [(variance(side) / len(side), len(side) - 1) for side in sides]
+    squared = sum(part for part, _ in parts)
+    if squared == 0:
+        return 0.0
+    degrees = squared**2 / sum(part**2 / free for part, free in parts)
+    return t_quantile((1 + confidence) / 2, max(1, math.floor(degrees))) * math.sqrt(squared)

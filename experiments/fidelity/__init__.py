@@ -1,0 +1,1 @@
+"""How closely the simulator agrees with real packets over real TCP."""
