@@ -95,7 +95,6 @@ ROWS: Sequence[Row] = (
     Row("1 Reno", "downloads.toml", (_control("download", "reno"),)),
     Row("1 CUBIC", "downloads.toml"),
     Row("1 PERT", "downloads.toml", (_control("download", "pert"),)),
-    Row("1 Vegas", "downloads.toml", (_control("download", "vegas"),)),
     Row("1 CUBIC, queue of 10", "downloads.toml", _bottleneck(queue="10 packets")),
     Row("1 CUBIC, queue of 500", "downloads.toml", _bottleneck(queue="500 packets")),
     Row("1 CUBIC, 2 Mbit/s, 200 ms", "downloads.toml", _bottleneck("2 Mbit/s", LONG)),

@@ -10,9 +10,9 @@ use ontempo_mechanisms::congestion::{
 /// The settings with which PERT is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// PERT's parameters. `slow_start` sets how the kernel counts ACKs, where one
-    /// ACK often covers many packets: by packets, an ACK of n packets moves the smoothed round-trip
-    /// time n times and draws n times for an early response, as n ACKs would; by ACKs, once.
+    /// PERT's parameters. In the kernel one ACK often covers many packets, so `counting` is by packets: an ACK
+    /// of n packets moves the smoothed round-trip time n times and draws n times for an early
+    /// response, as n ACKs would.
     pub pert: PertParameters,
     /// Pacing rate in windows per SRTT, 0 to 16, twice that in slow start;
     /// 0 switches pacing off. 1 is the thesis' spacing of `srtt / cwnd` (pert, ch. IV).
@@ -23,7 +23,7 @@ impl Default for Settings {
     /// The variant `reference`, counted by packets, paced at one window per round trip.
     fn default() -> Self {
         let pert =
-            PertParameters { slow_start: AckCounting::Packets, ..PertParameters::reference() };
+            PertParameters { counting: AckCounting::Packets, ..PertParameters::reference() };
         Self { pert, pacing_gain: 1.0 }
     }
 }

@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value as Json};
 
-use crate::model::Congestion;
+use crate::model::{Congestion, TcpProfile};
 use crate::written::TextOrTable;
 
 /// The table's name in the schema.
@@ -80,7 +80,8 @@ impl<'de> Deserialize<'de> for Congestion {
 }
 
 impl Serialize for Congestion {
-    /// The name alone where all parameters are the defaults; otherwise with those that are not.
+    /// With the parameters that are not the defaults, and those that a profile may set: read under
+    /// another profile, the text is still the same controller.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (kind, changed) = match self {
             Self::Kernel { name } => {
@@ -91,13 +92,20 @@ impl Serialize for Congestion {
             }
             Self::Known(known) => (known.name().name(), known.changed()),
         };
-        if changed.is_empty() {
+        let has = |name| changed.iter().any(|(other, _)| *other == name);
+        let of_profile = TcpProfile::Ns2.congestion_parameters(kind).iter();
+        let unchanged: Vec<_> =
+            of_profile.filter(|(name, _)| !has(*name)).collect();
+        if changed.is_empty() && unchanged.is_empty() {
             return serializer.serialize_str(kind);
         }
-        let mut map = serializer.serialize_map(Some(changed.len() + 1))?;
+        let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("kind", kind)?;
         for (name, value) in changed {
             map.serialize_entry(name, &json(value))?;
+        }
+        for (name, value) in unchanged {
+            map.serialize_entry(name, value)?;
         }
         map.end()
     }

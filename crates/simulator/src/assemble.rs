@@ -247,6 +247,7 @@ fn extension_settings(tcp: &TcpSpec) -> ExtensionSettings {
         proportional: tcp.proportional_rate_reduction,
         validates_usage: !tcp.grow_when_application_limited,
         decays: tcp.idle_decay,
+        undoes_timeouts: tcp.undo_timeouts,
         by_time: tcp.recovery == RecoveryKind::Rack,
         probes: tcp.tail_loss_probe.then_some(tcp.min_rto),
     }

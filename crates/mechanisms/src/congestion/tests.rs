@@ -211,7 +211,7 @@ fn an_invalid_parameter_is_named_with_the_valid_values() {
         (of(pert, "compete-from", "0.7"), "compete-full: 0.65 is less than `compete-from`, 0.7"),
         (of(pert, "alpha", "soon"), "alpha: `soon` is none of steps, immediate"),
         (of(cubic, "fast-convergence", "1"), "`1` is neither true nor false"),
-        (of(cubic, "variant", "tahoe"), "variant: `tahoe` is none of rfc9438, linux-2.6"),
+        (of(cubic, "variant", "tahoe"), "variant: `tahoe` is none of rfc9438, linux, linux-2.6"),
         (of(cubic, "t-min", "5 ms"), "t-min: no such parameter; there are beta, c"),
         (of(CongestionName::Bbr, "c", "1"), "c: no such parameter; there is none to set"),
     ] {

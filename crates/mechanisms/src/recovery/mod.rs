@@ -392,4 +392,16 @@ impl LossRecovery {
         self.departed_unnamed = 0;
         self.partial_acks = 0;
     }
+
+    /// The last timeout was spurious: what it took for lost is in flight again (RFC 4015, section 3).
+    pub fn undo_timeout(&mut self) {
+        let rack = &mut self.rack;
+        self.board.undo_losses(|packet| {
+            if let Some(rack) = rack {
+                rack.undo_loss(packet);
+            }
+        });
+        self.no_episode_below = self.board.first();
+        self.retransmit_first = false;
+    }
 }

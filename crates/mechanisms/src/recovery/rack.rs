@@ -199,6 +199,14 @@ impl Rack {
         self.probe = None;
     }
 
+    /// `packet` was not lost.
+    pub(super) fn undo_loss(&mut self, packet: u64) {
+        let index = packet.checked_sub(self.first).map(|index| index as usize);
+        if let Some(sent) = index.and_then(|index| self.sent.get_mut(index)) {
+            sent.in_flight = true;
+        }
+    }
+
     /// When losses must be looked for again (the reordering timer).
     pub(super) fn deadline(&self) -> Option<Time> {
         self.deadline

@@ -220,6 +220,18 @@ impl Scoreboard {
         self.retransmit_from = self.retransmit_from.min(packet);
     }
 
+    /// What was found lost was not: each such packet counts as in flight again; `each` is called with
+    /// its number.
+    pub fn undo_losses(&mut self, mut each: impl FnMut(u64)) {
+        for (packet, flags) in (self.first..).zip(&mut self.flags) {
+            if *flags & (LOST | SACKED) == LOST {
+                *flags &= !LOST;
+                self.pipe += 1;
+                each(packet);
+            }
+        }
+    }
+
     /// Whether the receiver holds `packet` beyond its cumulative acknowledgement.
     pub fn is_sacked(&self, packet: u64) -> bool {
         let index = packet.checked_sub(self.first).map(|index| index as usize);

@@ -26,7 +26,7 @@ pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
 pub use schedule::{Event, LinkChange, MarkovState, Outage, PeriodicStep, ScheduleSpec};
 pub use tcp::{
-    AckKind, Congestion, PacingKind, ProfileValue, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
+    AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
 };
 pub use transport::{
     AduSpec, DeliveryKind, RetransmissionKind, SpacingFrom, SpacingKind, Transport, WindowCounts,
@@ -44,6 +44,10 @@ pub struct Scenario {
     /// What the run's random streams are drawn from, unless the command line says otherwise.
     #[serde(default = "defaults::seed")]
     pub seed: u64,
+    /// Where the defaults of all TCP flows come from that name no `profile`. Reading a scenario fills
+    /// them in, and the profile itself is not part of the result.
+    #[serde(default, skip_serializing)]
+    pub(crate) tcp_profile: TcpProfile,
     /// Nodes and links.
     pub topology: Topology,
     /// Groups of like flows, by name.

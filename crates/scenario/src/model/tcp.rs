@@ -11,8 +11,8 @@ use super::defaults;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct TcpSpec {
-    /// Where the defaults of all other fields come from; `"ns-2"` where not given. Reading a
-    /// scenario fills them in, and the profile itself is not part of the result.
+    /// Where the defaults of all other fields come from; the scenario's `tcp-profile` where not
+    /// given. Reading a scenario fills them in, and the profile itself is not part of the result.
     #[serde(skip_serializing)]
     pub(crate) profile: TcpProfile,
     /// The congestion controller: a name, or a table with its parameters.
@@ -61,6 +61,9 @@ pub struct TcpSpec {
     /// At such a restart, halve the window for each RTO of the idle time, down to the initial
     /// window (RFC 2861, Linux).
     pub idle_decay: bool,
+    /// Undo a timeout that was spurious: window and threshold are as before it if the first ACK of new
+    /// data echoes a time before the retransmission (Eifel: RFC 3522, RFC 4015). Needs `timestamps`.
+    pub undo_timeouts: bool,
     /// Begin with a SYN of 60 bytes and its answer: one round trip, and the first RTT sample. A
     /// lost one is sent again after 1 s, 2 s, 4 s (RFC 6298).
     pub handshake: bool,
@@ -70,8 +73,14 @@ pub struct TcpSpec {
 
 impl Default for TcpSpec {
     fn default() -> Self {
+        Self::of(TcpProfile::default())
+    }
+}
+
+impl TcpSpec {
+    fn of_ns2() -> Self {
         Self {
-            profile: TcpProfile::Ns2,
+            profile: TcpProfile::default(),
             congestion: Congestion::default(),
             packet: defaults::packet(),
             recovery: RecoveryKind::Sack,
@@ -91,24 +100,22 @@ impl Default for TcpSpec {
             grow_when_application_limited: true,
             idle_restart: true,
             idle_decay: false,
+            undo_timeouts: false,
             handshake: false,
             ecn: false,
         }
     }
-}
 
-impl TcpSpec {
-    /// The defaults of a profile. Parameters of the congestion controller that a profile sets too
-    /// are in [`TcpProfile::congestion_parameters`].
+    /// The defaults of a profile.
     pub fn of(profile: TcpProfile) -> Self {
         match profile {
-            TcpProfile::Ns2 => Self::default(),
+            TcpProfile::Ns2 => Self::of_ns2(),
             TcpProfile::Linux => Self {
-                congestion: Congestion::Known(CongestionName::Cubic.into()),
+                congestion: profile.congestion(CongestionName::Cubic),
                 recovery: RecoveryKind::Rack,
                 ack: AckKind::Delayed {
                     timeout: defaults::linux_ack_timeout(),
-                    quick: Packets::new(16),
+                    quick: defaults::linux_quick_acks(),
                 },
                 initial_window: Packets::new(10),
                 proportional_rate_reduction: true,
@@ -116,8 +123,9 @@ impl TcpSpec {
                 rto: RtoKind::Linux,
                 grow_when_application_limited: false,
                 idle_decay: true,
+                undo_timeouts: true,
                 handshake: true,
-                ..Self::default()
+                ..Self::of_ns2()
             },
         }
     }
@@ -126,18 +134,19 @@ impl TcpSpec {
 /// Sets of defaults for a TCP flow. Each field that is given wins over the profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TcpProfile {
-    /// The one-way TCP of ns-2 2.35.
+    /// TCP as Linux 6 has it by default, without the queue discipline `fq` (so without pacing, but
+    /// for PERT, whose kernel module paces).
     #[default]
-    #[serde(rename = "ns-2")]
-    Ns2,
-    /// TCP as Linux 6 has it by default.
     #[serde(rename = "linux")]
     Linux,
+    /// The one-way TCP of ns-2 2.35.
+    #[serde(rename = "ns-2")]
+    Ns2,
 }
 
 impl TcpProfile {
     /// All profiles, the default first.
-    pub const ALL: [Self; 2] = [Self::Ns2, Self::Linux];
+    pub const ALL: [Self; 2] = [Self::Linux, Self::Ns2];
 
     /// Its name in a file.
     pub const fn name(self) -> &'static str {
@@ -147,33 +156,22 @@ impl TcpProfile {
         }
     }
 
-    /// The parameters of the controller `kind` that the profile sets, as in a file.
-    pub fn congestion_parameters(self, kind: &str) -> &'static [(&'static str, ProfileValue)] {
-        const PACKETS: (&str, ProfileValue) = ("counting", ProfileValue::Word("packets"));
-        match (self, kind) {
-            (Self::Linux, "cubic") => &[PACKETS, ("hystart", ProfileValue::Flag(true))],
-            (Self::Linux, "reno" | "newreno") => &[PACKETS],
-            _ => &[],
-        }
+    /// A controller with the parameters that the profile sets.
+    fn congestion(self, name: CongestionName) -> Congestion {
+        let with = name.with(self.congestion_parameters(name.name()).iter().copied());
+        Congestion::Known(with.unwrap_or_else(|_| name.into()))
     }
-}
 
-/// The value of a controller's parameter in a profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProfileValue {
-    /// True or false.
-    Flag(bool),
-    /// A keyword.
-    Word(&'static str),
-}
-
-impl ProfileValue {
-    /// Whether a controller's parameter has this value.
-    pub fn is(self, value: &congestion::Value) -> bool {
-        match (self, value) {
-            (Self::Flag(own), congestion::Value::Flag(flag)) => own == *flag,
-            (Self::Word(own), congestion::Value::Word(word)) => own == *word,
-            _ => false,
+    /// The parameters of the controller `kind` that profiles set, as in a file. Each is a keyword.
+    pub fn congestion_parameters(self, kind: &str) -> &'static [(&'static str, &'static str)] {
+        const ACKS: (&str, &str) = ("counting", "acks");
+        const PACKETS: (&str, &str) = ("counting", "packets");
+        match (self, kind) {
+            (Self::Ns2, "cubic") => &[("variant", "rfc9438")],
+            (Self::Ns2, "reno" | "newreno" | "pert") => &[ACKS],
+            (Self::Linux, "cubic") => &[("variant", "linux")],
+            (Self::Linux, "reno" | "newreno" | "pert") => &[PACKETS],
+            _ => &[],
         }
     }
 }

@@ -253,6 +253,9 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
     let what = "it counts what is delivered; write recovery = \"rack\" or recovery = \"sack\"";
     let field = path.key("proportional-rate-reduction");
     findings.require(selective || !spec.proportional_rate_reduction, &field, what);
+    let echoes = spec.timestamps || !spec.undo_timeouts;
+    let what = "a spurious timeout is seen by the times that ACKs echo; leave out `timestamps`";
+    findings.require(echoes, &path.key("undo-timeouts"), what);
     let exact = spec.clock == Duration::ZERO || spec.rto == RtoKind::Rfc6298;
     let what =
         "Linux's timeout has no clock of ticks; leave out `clock`, or write rto = \"rfc6298\"";

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::reference::spacing_starts;
 
-/// ns-2 has no `overhead_` here: hosts send without delay.
-const HOSTS: &str = "hosts = { jitter = \"0 s\" }\n";
+/// ns-2's TCP; it has no `overhead_` here: hosts send without delay.
+const HOSTS: &str = "tcp-profile = \"ns-2\"\nhosts = { jitter = \"0 s\" }\n";
 
 /// ns-2's TCP where it differs from a scenario's defaults: a clock of 10 ms (`tcpTick_`) and one
 /// RTT sample a round trip (`timestamps_` is off).

@@ -1,7 +1,7 @@
 //! CUBIC: the window as a cubic function of the time since the last loss (RFC 9438).
 //!
-//! Two laws of growth share the epochs and the reductions: that of the RFC, and that of the
-//! Linux 2.6 module which ns-2 2.35 runs (`kernel`), for comparison with ns-2.
+//! Three laws of growth share the epochs and the reductions: that of the RFC, the same as Linux 6
+//! has it, and that of the Linux 2.6 module which ns-2 2.35 runs (`kernel`), for comparison with ns-2.
 
 mod hystart;
 mod kernel;
@@ -20,6 +20,10 @@ use super::{
 pub enum Growth {
     /// RFC 9438, section 4: in fractions of a packet, bounded by one and a half windows.
     Rfc9438,
+    /// The same as Linux 6 has it (`bictcp_update`): W_est keeps its increase beyond the window
+    /// before the last reduction, and before the first loss the window grows by at least 5 % a round
+    /// trip.
+    Linux6,
     /// Linux 2.6.22 (CUBIC 2.1): in whole packets, by a count of ACKs.
     Linux26,
 }
@@ -73,6 +77,16 @@ impl CubicParameters {
         }
     }
 
+    /// Linux 6: HyStart, slow start by packets, and its law of growth.
+    pub fn linux() -> Self {
+        Self {
+            growth: Growth::Linux6,
+            counting: AckCounting::Packets,
+            hystart: true,
+            ..Self::default()
+        }
+    }
+
     /// Additive increase that, with `beta`, gives a Reno-like flow Reno's mean window, in
     /// packets per round trip (RFC 9438, section 4.3).
     pub fn reno_friendly_increase(&self) -> f64 {
@@ -120,6 +134,7 @@ impl Parameters for CubicParameters {
     ];
     const VARIANTS: &'static [Variant<Self>] = &[
         Variant { name: "rfc9438", doc: "RFC 9438.", make: Self::default },
+        Variant { name: "linux", doc: "Linux 6.", make: Self::linux },
         Variant { name: "linux-2.6", doc: "Linux 2.6, as ns-2 carries it.", make: Self::linux_2_6 },
     ];
 }
@@ -166,6 +181,8 @@ pub struct Cubic {
     w_max: f64,
     /// The window before the last reduction, in packets.
     cwnd_prior: f64,
+    /// Whether a loss has been found since the start, or since the last timeout.
+    has_lost: bool,
     /// `None` from a reduction to the first growth after it.
     epoch: Option<Epoch>,
     /// When the last acknowledgement in congestion avoidance arrived.
@@ -179,6 +196,9 @@ pub struct Cubic {
 impl Cubic {
     /// Maximum target in windows (RFC 9438, section 4.2).
     const STEEPEST: f64 = 1.5;
+    /// Least growth before the first loss, in windows a round trip (Linux: a packet for 20
+    /// acknowledged).
+    const PROBING: f64 = 0.05;
 
     /// A controller at the start of its connection.
     pub fn new(start: Start, parameters: CubicParameters) -> Self {
@@ -189,6 +209,7 @@ impl Cubic {
             ssthresh: start.initial_ssthresh.packets(),
             w_max: 0.0,
             cwnd_prior: 0.0,
+            has_lost: false,
             epoch: None,
             last_ack: Time::ZERO,
             kernel: Kernel::new(start.timestamps),
@@ -200,7 +221,7 @@ impl Cubic {
 
     fn in_slow_start(&self) -> bool {
         match self.parameters.growth {
-            Growth::Rfc9438 => self.cwnd < self.ssthresh,
+            Growth::Rfc9438 | Growth::Linux6 => self.cwnd < self.ssthresh,
             Growth::Linux26 => self.cwnd <= self.ssthresh,
         }
     }
@@ -231,7 +252,7 @@ impl Cubic {
     fn epoch_at(&mut self, ack: &Ack) -> Epoch {
         let begin = || Epoch::begin(ack.now, self.cwnd, self.w_max, self.parameters.c);
         let epoch = *self.epoch.get_or_insert_with(begin);
-        if self.parameters.growth == Growth::Rfc9438 {
+        if self.parameters.growth != Growth::Linux26 {
             self.w_max = epoch.plateau;
         }
         epoch
@@ -240,7 +261,9 @@ impl Cubic {
     /// RFC 9438, section 5.8: time in which the sender is application-limited does not count for
     /// the epoch.
     fn pause_epoch(&mut self, now: Time) {
-        if let (Some(epoch), Growth::Rfc9438) = (&mut self.epoch, self.parameters.growth) {
+        if let Some(epoch) = &mut self.epoch
+            && self.parameters.growth != Growth::Linux26
+        {
             epoch.start += now.since(self.last_ack.max(epoch.start));
         }
         self.last_ack = now;
@@ -250,8 +273,9 @@ impl Cubic {
     /// ACKs do not slow it (as Linux since 4.0).
     fn grow_by_rfc(&mut self, ack: &Ack) {
         let mut epoch = self.epoch_at(ack);
-        let CubicParameters { c, .. } = self.parameters;
-        let increase = if epoch.reno >= self.cwnd_prior {
+        let before = self.cwnd;
+        let CubicParameters { c, growth, .. } = self.parameters;
+        let increase = if growth == Growth::Rfc9438 && epoch.reno >= self.cwnd_prior {
             1.0
         } else {
             self.parameters.reno_friendly_increase()
@@ -266,6 +290,9 @@ impl Cubic {
             let target = (epoch.plateau + epoch.offset(elapsed + ack.srtt, c))
                 .clamp(self.cwnd, self.cwnd * Self::STEEPEST);
             self.cwnd = (self.cwnd + ack.packets * (target - self.cwnd) / self.cwnd).min(target);
+        }
+        if growth == Growth::Linux6 && !self.has_lost {
+            self.cwnd = self.cwnd.max(before + Self::PROBING * ack.packets);
         }
     }
 
@@ -284,6 +311,7 @@ impl Cubic {
             self.cwnd
         };
         self.cwnd_prior = self.cwnd;
+        self.has_lost = true;
         self.ssthresh = (self.cwnd * beta).max(Window::FLOOR.packets());
         if growth == Growth::Linux26 {
             self.w_max = self.w_max.floor();
@@ -328,7 +356,7 @@ impl CongestionControl for Cubic {
             }
         }
         match self.parameters.growth {
-            Growth::Rfc9438 => self.grow_by_rfc(&ack),
+            Growth::Rfc9438 | Growth::Linux6 => self.grow_by_rfc(&ack),
             Growth::Linux26 => self.grow_by_kernel(&ack),
         }
         self.last_ack = ack.now;
@@ -347,6 +375,7 @@ impl CongestionControl for Cubic {
             self.reduce();
         }
         self.w_max = 0.0;
+        self.has_lost = false;
         self.kernel.on_timeout();
         self.hystart.iter_mut().for_each(HyStart::restart);
         self.cwnd = 1.0;
@@ -354,7 +383,7 @@ impl CongestionControl for Cubic {
 
     fn on_idle_restart(&mut self) {
         self.cwnd = self.cwnd.min(self.initial_window);
-        if self.parameters.growth == Growth::Rfc9438 {
+        if self.parameters.growth != Growth::Linux26 {
             self.epoch = None;
         }
     }
@@ -363,7 +392,7 @@ impl CongestionControl for Cubic {
         // Linux's `tcp_cwnd_restart` keeps three quarters of the window as the threshold.
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         self.cwnd = self.window().decayed(self.initial_window, timeouts).packets();
-        if self.parameters.growth == Growth::Rfc9438 {
+        if self.parameters.growth != Growth::Linux26 {
             self.epoch = None;
         }
     }

@@ -10,8 +10,9 @@ use super::super::AckCounting;
 /// What of PERT may be set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PertParameters {
-    /// The unit in which slow start grows; "as Reno" (P).
-    pub slow_start: AckCounting,
+    /// How often an ACK of several packets counts: in slow start, in PERT's own SRTT, and in the draws
+    /// for an early response; once, as Reno's (P).
+    pub counting: AckCounting,
     /// Weight of the old value in PERT's own SRTT, 0 to 1: 0.99 (P).
     pub srtt_weight: f64,
     /// Minimum of the maximum queueing delay: 10 ms (P).
@@ -63,7 +64,7 @@ impl PertParameters {
     /// The ns-3 port: compete mode from 0.5, ramping to 0.65, alpha moved by steps.
     pub fn reference() -> Self {
         Self {
-            slow_start: AckCounting::Acks,
+            counting: AckCounting::Acks,
             srtt_weight: 0.99,
             maxq_floor: Duration::from_millis(10),
             t_min: Duration::from_millis(5),

@@ -8,7 +8,7 @@
 mod law;
 mod parameters;
 
-use ontempo_foundation::{Duration, RandomStream, Time};
+use ontempo_foundation::{Duration, RandomStream, Time, math};
 
 use super::{
     Ack, AckCounting, CongestionControl, IntervalHistory, Loss, RecoveryPoint, Registered,
@@ -32,6 +32,7 @@ impl Path {
         Self { minimum: rtt, maximum: rtt, smoothed: rtt.as_nanos() as f64 }
     }
 
+    /// `weight` of the old value, 0 to 1.
     fn on_sample(&mut self, rtt: Duration, weight: f64) {
         self.minimum = self.minimum.min(rtt);
         self.maximum = self.maximum.max(rtt);
@@ -139,10 +140,20 @@ impl Pert {
         self.responses.rate()
     }
 
+    /// What is left of a share (the old value of an average, the chance of no response) after an ACK,
+    /// where each time that it counts leaves `share`.
+    fn left(&self, share: f64, ack: &Ack) -> f64 {
+        match self.parameters.counting {
+            AckCounting::Acks => share,
+            AckCounting::Packets => math::pow(share, ack.packets),
+        }
+    }
+
     fn measure(&mut self, ack: &Ack) {
+        let weight = self.left(self.parameters.srtt_weight, ack);
         if let Some(rtt) = ack.rtt {
             match &mut self.path {
-                Some(path) => path.on_sample(rtt, self.parameters.srtt_weight),
+                Some(path) => path.on_sample(rtt, weight),
                 None => self.path = Some(Path::first(rtt)),
             }
         }
@@ -182,7 +193,11 @@ impl Pert {
 
     /// Draws for an early response; true if the window was reduced.
     fn responds_early(&mut self, ack: &Ack, queueing: Queueing) -> bool {
-        let probability = self.parameters.response_probability(queueing);
+        let of_one = self.parameters.response_probability(queueing);
+        let probability = match self.parameters.counting {
+            AckCounting::Acks => of_one,
+            AckCounting::Packets => 1.0 - self.left(1.0 - of_one, ack),
+        };
         // Only a packet sent after the last response can show its effect. Waiting only for
         // the packets outstanding then would allow a window of two a response to every ACK.
         let felt = ack.acked >= self.responded_until;
@@ -234,7 +249,7 @@ impl CongestionControl for Pert {
             if !ack.window_limited {
                 return;
             }
-            self.cwnd += match self.parameters.slow_start {
+            self.cwnd += match self.parameters.counting {
                 AckCounting::Acks => 1.0,
                 AckCounting::Packets => ack.packets,
             };

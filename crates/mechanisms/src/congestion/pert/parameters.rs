@@ -152,12 +152,13 @@ impl Parameters for PertParameters {
         ),
         Parameter {
             name: "counting",
-            doc: "What a step of slow start is counted by; in the kernel, where one ACK often \
-                  covers many packets, what all is counted by, and `packets` by default.",
+            doc: "How often an ACK of several packets counts: in slow start, in PERT's own \
+                  smoothed round-trip time and in the draws for an early response. In the \
+                  kernel, where one ACK often covers many, `packets` by default.",
             field: Field::Choice {
                 words: AckCounting::WORDS,
-                get: |all| all.slow_start.place(),
-                set: |all, place| all.slow_start = AckCounting::at(place),
+                get: |all| all.counting.place(),
+                set: |all, place| all.counting = AckCounting::at(place),
             },
         },
     ];

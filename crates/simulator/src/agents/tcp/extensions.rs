@@ -1,8 +1,9 @@
 //! What Linux's TCP does beyond ns-2's: the handshake, the timers of RACK and of tail loss probes,
-//! the reduction of the window in proportion, and its validation. Each can be set by itself.
+//! the reduction of the window in proportion, its validation, and the undoing of spurious timeouts.
+//! Each can be set by itself.
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_mechanisms::congestion::{CongestionControl, Window, WindowUsage};
+use ontempo_mechanisms::congestion::{CongestionControl, Controller, Window, WindowUsage};
 use ontempo_mechanisms::recovery::{NextPacket, ProportionalReduction, probe_timeout};
 use ontempo_mechanisms::rtt::LinuxVariation;
 
@@ -22,6 +23,15 @@ enum Handshake {
     Done,
 }
 
+/// What a timeout that turns out to be spurious is undone by.
+#[derive(Debug)]
+struct Undo {
+    /// The controller before the timeout.
+    controller: Controller,
+    /// When the first packet was sent again.
+    since: Time,
+}
+
 /// The state of a sender with any of the extensions.
 #[derive(Debug)]
 pub(crate) struct Extensions {
@@ -33,6 +43,9 @@ pub(crate) struct Extensions {
     reduction: Option<ProportionalReduction>,
     usage: Option<WindowUsage>,
     decays: bool,
+    undoes_timeouts: bool,
+    /// From a timeout to the next packet acknowledged.
+    undo: Option<Undo>,
     /// The least delay of a single packet's probe beyond two round trips; `None` without probes.
     max_ack_delay: Option<Duration>,
     /// New data was sent or acknowledged since the probe's time was set.
@@ -51,6 +64,7 @@ pub(crate) struct ExtensionSettings {
     pub(crate) proportional: bool,
     pub(crate) validates_usage: bool,
     pub(crate) decays: bool,
+    pub(crate) undoes_timeouts: bool,
     /// Whether losses are found by time.
     pub(crate) by_time: bool,
     /// How long a receiver may delay the ACK of a single packet; `None` without probes.
@@ -66,6 +80,7 @@ impl Extensions {
             || proportional
             || settings.validates_usage
             || settings.decays
+            || settings.undoes_timeouts
             || settings.by_time
             || settings.probes.is_some();
         any.then(|| {
@@ -76,6 +91,8 @@ impl Extensions {
                 reduction: None,
                 usage: settings.validates_usage.then(WindowUsage::default),
                 decays: settings.decays,
+                undoes_timeouts: settings.undoes_timeouts,
+                undo: None,
                 max_ack_delay: settings.probes,
                 restarts_probe: false,
                 probe_at: None,
@@ -104,7 +121,11 @@ impl Extensions {
         self.restarts_probe = true;
     }
 
-    pub(super) fn on_timeout(&mut self) {
+    /// The retransmission timer expired; `controller` is as it was before.
+    pub(super) fn on_timeout(&mut self, now: Time, controller: &Controller) {
+        if self.undoes_timeouts && self.undo.is_none() {
+            self.undo = Some(Undo { controller: controller.clone(), since: now });
+        }
         self.reduction = None;
         self.probe_at = None;
     }
@@ -153,6 +174,17 @@ impl Tcp {
             extensions.reduction = None;
         } else if let Some(reduction) = &mut extensions.reduction {
             reduction.on_ack(self.recovery.in_flight(), newly, is_safe);
+        }
+    }
+
+    /// New data was acknowledged by an ACK that echoes the time `stamp`. If that is before the packet
+    /// was sent again, the timeout was spurious and is undone (Eifel: RFC 3522, RFC 4015; Linux,
+    /// `tcp_try_undo_loss`).
+    pub(super) fn undo_spurious_timeout(&mut self, stamp: Time) {
+        let undo = self.extensions.as_mut().and_then(|extensions| extensions.undo.take());
+        if let Some(undo) = undo.filter(|undo| stamp < undo.since) {
+            self.controller = undo.controller;
+            self.recovery.undo_timeout();
         }
     }
 
@@ -208,10 +240,8 @@ impl Tcp {
         let packet = self.recovery.probe(new_available);
         self.send(now, packet, fabric);
         self.recovery.on_probe_sent(packet);
-        // The timer must not expire at once after the probe that took its place.
-        if self.retransmit_timer.deadline() <= now || !self.retransmit_timer.is_set() {
-            self.set_retransmit_timer(now, fabric);
-        }
+        // From the probe on, not from the packet before it (RFC 8985, section 7.3; Linux).
+        self.set_retransmit_timer(now, fabric);
         self.after_sending(now, fabric);
     }
 

@@ -317,6 +317,9 @@ impl Tcp {
         };
         if outcome.advanced {
             self.timed_out = None;
+            if self.extensions.is_some() {
+                self.undo_spurious_timeout(packet.stamp);
+            }
         }
         self.controller.on_ack(&Ack {
             now,
@@ -430,11 +433,11 @@ impl Tcp {
         };
         self.timed_out = Some(first);
         self.timed = None;
+        if let Some(extensions) = &mut self.extensions {
+            extensions.on_timeout(now, &self.controller);
+        }
         self.controller.on_timeout(&timeout);
         self.recovery.on_timeout(now);
-        if let Some(extensions) = &mut self.extensions {
-            extensions.on_timeout();
-        }
         self.rtt.back_off();
         self.pacer.reset();
         self.send_allowed(now, fabric);
