@@ -234,10 +234,10 @@ mod tests {
     fn the_reference_has_the_values_of_both_profiles_of_tcp() {
         let page = reference();
         for row in [
-            "| field | `\"ns-2\"` | `\"linux\"` |",
-            "| `initial-window` | `\"2 packets\"` | `\"10 packets\"` |",
-            "| `recovery` | `\"sack\"` | `\"rack\"` |",
-            "| `hystart` of `cubic` | `false` | `true` |",
+            "| field | `\"linux\"` | `\"ns-2\"` |",
+            "| `initial-window` | `\"10 packets\"` | `\"2 packets\"` |",
+            "| `recovery` | `\"rack\"` | `\"sack\"` |",
+            "| `variant` of `cubic` | `\"linux\"` | `\"rfc9438\"` |",
         ] {
             assert!(page.contains(row), "{row}");
         }

@@ -56,7 +56,7 @@ fn a_loss_halves_the_receive_window_where_it_is_what_limits_the_sender() {
         loss = { kind = "trace", lost = [5000] }
         [flows.ftp]
         application = { kind = "ftp" }
-        transport = { kind = "tcp", receive-window = "20 packets" }
+        transport = { kind = "tcp", profile = "ns-2", receive-window = "20 packets" }
         [measure]
         sample-every = "10 ms"
     "#);

@@ -160,7 +160,7 @@ fn the_sequence_rule_lets_the_buffer_grow() {
 
 #[test]
 fn over_one_tcp_stream_adus_are_taken_in_order_by_the_same_application() {
-    let tcp = "flows.adus.transport={ kind = \"tcp\" }";
+    let tcp = "flows.adus.transport={ kind = \"tcp\", profile = \"ns-2\" }";
     let results = run(&[tcp, FOURTH_LOST]);
     let delivered = millis(&results, "delivered_s");
     assert_eq!(delivered.len(), 20);

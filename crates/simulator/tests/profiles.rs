@@ -137,7 +137,7 @@ fn the_probe_of_a_single_packet_takes_the_place_of_the_timeout_that_is_due_befor
 
 /// A transfer that loses packet 40 and, twice, its retransmission.
 fn lost_again(recovery: &str) -> Results {
-    let transport = format!("{recovery}, congestion = \"reno\", initial-window = \"20 packets\"");
+    let transport = format!("profile = \"ns-2\", {recovery}, congestion = \"reno\", initial-window = \"20 packets\"");
     let first = run(&scenario(&lost(&[40]), &file(2000), &transport));
     let again = data(&first).iter().rposition(|(_, number, _)| *number == 40).expect("sent");
     run(&scenario(&lost(&[40, again as u64]), &file(2000), &transport))
@@ -183,10 +183,24 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     let with = |hystart: bool| {
         let cubic = format!("congestion = {{ kind = \"cubic\", hystart = {hystart} }}");
         let text = scenario("", "{ kind = \"ftp\" }", &format!("profile = \"linux\", {cubic}"));
-        run(&text.replace("20 s", "2 s").replace("500 packets", "100 packets"))
+        run(&text.replace("20 s", "1 s").replace("500 packets", "100 packets"))
     };
     assert_eq!(count(&with(true), "dropped_packets"), 0);
     assert!(count(&with(false), "dropped_packets") > 20);
+}
+
+#[test]
+fn a_timeout_in_an_outage_is_undone_when_the_packets_arrive_after_all() {
+    let with = |undo: bool| {
+        let application = "{ kind = \"cbr\", rate = \"2 Mbit/s\" }";
+        let transport = format!("profile = \"linux\", undo-timeouts = {undo}");
+        run(&scenario("outages = [{ at = \"10 s\", for = \"1 s\" }]", application, &transport))
+    };
+    let (undone, not) = (with(true), with(false));
+    assert!(count(&undone, "timeouts") >= 1 && count(&not, "timeouts") >= 1);
+    assert!(count(&undone, "retransmitted") <= 3, "{}", count(&undone, "retransmitted"));
+    assert!(count(&not, "retransmitted") > 10, "{}", count(&not, "retransmitted"));
+    assert!(goodput(&undone) >= goodput(&not));
 }
 
 #[test]

@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_group_reads_as_a_sentence() {
-        let text = scenario(VIDEO).explain();
+        let text = scenario(&format!("tcp-profile = \"ns-2\"\n{VIDEO}")).explain();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             words.contains(

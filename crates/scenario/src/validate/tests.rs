@@ -395,9 +395,9 @@ fn every_congestion_controller_of_tcp_is_a_name_and_a_table() {
 fn a_controller_is_written_back_with_what_differs_from_its_defaults() {
     let with = |written: &str| scenario(&VIDEO.replace("\"pert\"", written)).canonical();
     assert_eq!(with("\"pert\""), with("{ kind = \"pert\", variant = \"reference\" }"));
-    assert!(with("\"pert\"").contains("\"congestion\":\"pert\""));
+    assert!(with("\"vegas\"").contains("\"congestion\":\"vegas\""));
     let thesis = with("{ kind = \"pert\", p-max = 0.1, variant = \"thesis\" }");
-    let written = r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1}"#;
+    let written = r#""congestion":{"kind":"pert","variant":"thesis","p-max":0.1,"counting":"packets"}"#;
     assert!(thesis.contains(written), "{thesis}");
 }
 

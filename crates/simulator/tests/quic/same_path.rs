@@ -94,7 +94,7 @@ pub(crate) fn tcp(path: Path, congestion: &str, duration: Duration) -> WindowTra
         from = "client"
         to = "server"
         application = {{ kind = "ftp" }}
-        transport = {{ kind = "tcp", congestion = {congestion}, packet = "{size}" }}
+        transport = {{ kind = "tcp", profile = "ns-2", congestion = {congestion}, packet = "{size}" }}
 
         [measure]
         from = "{SETTLED} s"

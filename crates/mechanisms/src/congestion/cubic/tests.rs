@@ -59,6 +59,38 @@ fn over_short_round_trips_the_window_follows_reno() {
 }
 
 #[test]
+fn under_linux_the_reno_friendly_window_does_not_speed_up_beyond_the_prior_one() {
+    let parameters = CubicParameters { hystart: false, ..CubicParameters::linux() };
+    let mut cubic = Cubic::new(start_with(10.0), parameters);
+    cubic.on_loss(&loss(1, 2));
+    // 0.529 packets a round trip of 10 ms from 7 on, for 20 of them.
+    run(&mut cubic, 0.0, 0.2, 0.01);
+    let expected = 7.0 + 20.0 * parameters.reno_friendly_increase();
+    assert!((packets(&cubic) - expected).abs() < 0.6, "{}", packets(&cubic));
+}
+
+#[test]
+fn under_linux_the_window_grows_by_a_twentieth_a_round_trip_until_the_first_loss() {
+    let after = |parameters: CubicParameters, lost: bool| {
+        let mut cubic = Cubic::new(start_with(100.0), parameters);
+        if lost {
+            cubic.on_loss(&loss(1, 2));
+            cubic.on_timeout(&timeout(3));
+            cubic.on_loss(&loss(4, 5));
+            cubic.cwnd = 100.0;
+            cubic.ssthresh = 100.0;
+        }
+        run(&mut cubic, 0.0, 0.1, 0.01);
+        packets(&cubic)
+    };
+    // The curve itself rises by 0.4 * 0.1^3 packets in a tenth of a second, W_est by 5.3.
+    let probing = after(CubicParameters::linux(), false);
+    assert!((probing - 100.0 * 1.05_f64.powi(10)).abs() < 3.0, "{probing}");
+    assert!(after(CubicParameters::linux(), true) < 107.0);
+    assert!(after(CubicParameters::default(), false) < 112.0);
+}
+
+#[test]
 fn a_second_loss_below_the_maximum_aims_lower() {
     let mut cubic = Cubic::new(start_with(100.0), CubicParameters::default());
     cubic.on_loss(&loss(1, 2));

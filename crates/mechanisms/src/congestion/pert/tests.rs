@@ -41,6 +41,41 @@ fn the_smoothed_round_trip_takes_the_first_sample_whole_and_a_hundredth_of_each_
 }
 
 #[test]
+fn an_ack_of_several_packets_can_count_as_often() {
+    let after = |counting: AckCounting, packets: f64| {
+        let mut pert = pert(10.0, PertParameters { counting, ..PertParameters::default() });
+        pert.on_ack(&ack_at(Time::ZERO, millis(100)));
+        pert.on_ack(&Ack { packets, ..ack_at(Time::ZERO, millis(200)) });
+        pert.srtt().expect("there were samples").as_secs_f64()
+    };
+    close(after(AckCounting::Packets, 1.0), 0.101);
+    close(after(AckCounting::Acks, 4.0), 0.101);
+    // 200 - 100 * 0.99^4
+    close(after(AckCounting::Packets, 4.0), 0.103_940_399);
+}
+
+#[test]
+fn an_ack_of_several_packets_can_draw_as_often_for_a_response() {
+    let responses = |counting: AckCounting, packets: f64| {
+        let parameters = PertParameters { counting, ..PertParameters::default() };
+        let mut all = 0;
+        for seed in 0..2000 {
+            let mut pert = pert_at(millis(10), 50.0, parameters);
+            pert.random = RandomStream::new(seed, "pert");
+            pert.ssthresh = 10.0;
+            pert.on_ack(&Ack { packets, rtt: None, ..ack_at(Time::ZERO, millis(110)) });
+            all += pert.snapshot().early_responses;
+        }
+        all as f64 / 2000.0
+    };
+    // The probability at 10 ms is 0.05 (`p-max` at `t-max`); 1 - 0.95^4 = 0.185.
+    let (once, four_times) =
+        (responses(AckCounting::Acks, 4.0), responses(AckCounting::Packets, 4.0));
+    assert!((once - 0.05).abs() < 0.02, "{once}");
+    assert!((four_times - 0.185).abs() < 0.035, "{four_times}");
+}
+
+#[test]
 fn the_maximum_queueing_delay_counts_as_ten_milliseconds_at_least() {
     let mut pert = pert(10.0, PertParameters::default());
     pert.on_ack(&ack_at(Time::ZERO, millis(100)));
