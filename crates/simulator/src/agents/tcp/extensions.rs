@@ -188,6 +188,17 @@ impl Tcp {
         }
     }
 
+    /// The pacer holds back what waits. A paced sender seldom fills its window: more than half of it in
+    /// use counts as if it did (as PERT in the kernel has it).
+    pub(super) fn note_paced_usage(&mut self) {
+        let is_used = 2 * self.recovery.in_flight() > self.window();
+        let (first, next) = (self.recovery.first(), self.recovery.next());
+        let usage = self.extensions.as_mut().and_then(|extensions| extensions.usage.as_mut());
+        if let Some(usage) = usage {
+            usage.on_sent(first, next, is_used);
+        }
+    }
+
     /// All that may be sent has been sent: notes the use of the window and sets the timer.
     pub(super) fn after_sending(&mut self, now: Time, fabric: &mut Fabric) {
         let (first, next) = (self.recovery.first(), self.recovery.next());

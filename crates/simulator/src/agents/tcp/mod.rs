@@ -192,6 +192,7 @@ impl Tcp {
             };
             if self.settings.pacing != PacingKind::Off && self.pacer.earliest() > now {
                 self.window_limited = false;
+                self.note_paced_usage();
                 self.wake.set(self.pacer.earliest(), Event::Wake(self.flow), fabric);
                 return;
             }
