@@ -134,6 +134,22 @@ fn packets_overtake_only_if_reordering_is_allowed() {
     assert!(late(true) > 50);
 }
 
+#[test]
+fn delays_in_order_are_longer_than_those_drawn() {
+    // Exponential delays of mean 5 ms, a packet each millisecond.
+    let mean = |reordering| {
+        let delay = DelayLaw::Exponential(Duration::from_millis(5));
+        let rate = Rate::UNLIMITED;
+        let mut link =
+            link(LinkParameters { rate, delay, reordering, ..parameters(Queue::unlimited()) });
+        let arrivals = arrival_times(&mut link, 20_000);
+        let delays = arrivals.iter().zip(0..).map(|(time, sent)| time.since(at(sent)));
+        delays.sum::<Duration>().as_secs_f64() / 20_000.0
+    };
+    assert!((mean(true) - 5e-3).abs() < 2e-4, "{}", mean(true));
+    assert!((10e-3..20e-3).contains(&mean(false)), "{}", mean(false));
+}
+
 fn arrival_times(link: &mut Link, number: u64) -> Vec<Time> {
     (0..number)
         .map(|millis| match link.offer(at(millis), Bytes::new(100), false) {

@@ -116,6 +116,29 @@ proptest! {
     }
 
     #[test]
+    fn random_delays_keep_the_order_of_departures_unless_reordering_is_allowed(
+        offered in traffic(), seed: u64,
+    ) {
+        let inversions = |reordering| {
+            let parameters = ScheduledLinkParameters {
+                rate: RATE,
+                delay: DelayLaw::Exponential(Duration::from_millis(20)),
+                mtu: None,
+                discipline: disciplines(400, false).remove(1),
+                loss: LossModel::None,
+                reordering,
+            };
+            let mut link = ScheduledLink::new(parameters, seed, "test");
+            let outcome = drive(&mut link, &offered, Time::from_secs_f64(10.0));
+            let arrivals: Vec<Time> =
+                outcome.departed.iter().map(|sent| sent.arrives.unwrap()).collect();
+            arrivals.windows(2).filter(|pair| pair[1] < pair[0]).count()
+        };
+        prop_assert_eq!(inversions(false), 0);
+        prop_assert!(offered.len() < 50 || inversions(true) > 0);
+    }
+
+    #[test]
     fn the_link_is_never_idle_while_packets_wait(offered in traffic()) {
         for discipline in disciplines(40, false) {
             let mut link = link(discipline, LossModel::None);
