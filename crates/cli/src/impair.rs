@@ -149,6 +149,7 @@ fn summary(report: &Report) -> String {
             ("early", dropped.early),
             ("on the wire", dropped.loss),
             ("too large", dropped.too_large),
+            ("policed", dropped.policer),
             ("limit of this program", dropped.limit),
             ("client gone", dropped.gone),
             ("not taken by the system", dropped.unsent),

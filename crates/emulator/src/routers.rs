@@ -101,6 +101,14 @@ impl Routed {
                 link.name
             ));
         }
+        let policed = layout.links.iter().filter(|link| link.policer.is_some());
+        for link in policed.filter(|link| routed.is_shaped(link)) {
+            problems.push(format!(
+                "the policer of the link `{}` would stand behind HTB's queue; leave it out, or \
+                 routers = \"kernel\"",
+                link.name
+            ));
+        }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 
@@ -357,5 +365,21 @@ mod tests {
         let problems = routed("r1 -> a-router-of-long-name").expect_err("HTB cannot change");
         assert!(problems[0].contains("does not change during a run"), "{problems:?}");
         assert_eq!(routed("a -> r1"), Ok(()));
+    }
+
+    #[test]
+    fn a_policer_stands_before_a_queue_of_the_model_alone() {
+        let policer = ", policer = { rate = \"1 Mbit/s\", burst = \"9 kB\" }";
+        let shaped = r#"{ kind = "drop-tail" }"#.to_owned() + policer;
+        let routed = |text: &str| {
+            let scenario = ontempo_scenario::parse(&text.replace("MORE", ""), "t.toml");
+            let layout = scenario.and_then(|it| it.layout(1)).expect("it is valid");
+            Routed::new(&layout).map(|_| ())
+        };
+        let problems = routed(&TESTBED.replace("QUEUE", &shaped)).expect_err("behind HTB");
+        assert!(problems[0].contains("behind HTB's queue"), "{problems:?}");
+        let access = format!("delay = \"50 us\"{policer}");
+        let text = TESTBED.replace("QUEUE", r#"{ kind = "drop-tail" }"#);
+        assert_eq!(routed(&text.replace("delay = \"50 us\"", &access)), Ok(()));
     }
 }

@@ -313,6 +313,7 @@ impl Path {
             DropReason::Early => dropped.early += 1,
             DropReason::Loss => dropped.loss += 1,
             DropReason::TooLarge => dropped.too_large += 1,
+            DropReason::Policer => dropped.policer += 1,
         }
         self.release(handle);
     }
@@ -414,6 +415,18 @@ transport = { kind = "tcp" }
         let lost = report.dropped.loss as f64;
         assert!((lost - 0.1 * passed).abs() < 4.0 * (0.09 * passed).sqrt(), "{report:?}");
         assert_eq!(path.held_bytes, 0);
+    }
+
+    #[test]
+    fn a_policer_drops_what_exceeds_its_rate_and_burst() {
+        let queue = "queue = { kind = \"codel\" }, policer = { rate = \"4 Mbit/s\", \
+                     burst-time = \"10 ms\" }";
+        let mut path = path(queue, 1);
+        // 1,000 bytes each millisecond: half of them conform, and five at first.
+        arrivals(&mut path, Duration::from_millis(1), 2_000);
+        let report = path.report(Way::Forward);
+        assert_eq!(report.dropped.policer, 1_000 - 5 + 1, "{report:?}");
+        assert_eq!(report.delivered + report.dropped.total(), 2_000);
     }
 
     #[test]

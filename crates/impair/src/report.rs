@@ -60,6 +60,8 @@ pub struct Dropped {
     pub loss: u64,
     /// Larger than the MTU of a link.
     pub too_large: u64,
+    /// By a policer before a queue.
+    pub policer: u64,
     /// More bytes were on the path than the relay holds.
     pub limit: u64,
     /// Its client was forgotten meanwhile.
@@ -72,8 +74,7 @@ impl Dropped {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        [self.full, self.early, self.loss, self.too_large, self.limit, self.gone, self.unsent]
-            .iter()
-            .sum()
+        let of_links = [self.full, self.early, self.loss, self.too_large, self.policer];
+        of_links.iter().chain(&[self.limit, self.gone, self.unsent]).sum()
     }
 }

@@ -1,10 +1,9 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, LossModel, Offered, Queue, Schedule, Verdict};
+use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
 
 /// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
@@ -22,6 +21,8 @@ pub struct LinkParameters {
     /// Whether a packet may overtake an earlier one that has a longer delay. If not,
     /// it arrives no earlier than that one (possibly at the same time).
     pub reordering: bool,
+    /// What few links have; none by default.
+    pub extras: Extras,
 }
 
 /// The outcome for a packet that is offered to a link.
@@ -51,6 +52,8 @@ pub enum DropReason {
     Loss,
     /// It is larger than the link's maximum packet size.
     TooLarge,
+    /// It did not conform to the rate and burst of the policer before the queue.
+    Policer,
 }
 
 /// Packets and bytes waiting in a queue, without the packet in transmission.
@@ -74,6 +77,8 @@ pub struct Drops {
     pub loss: Packets,
     /// For [`DropReason::TooLarge`].
     pub too_large: Packets,
+    /// For [`DropReason::Policer`].
+    pub policer: Packets,
 }
 
 /// Counters of a link up to a point in time.
@@ -124,7 +129,7 @@ pub struct Link {
     last_size: u32,
     last_duration: Duration,
     /// Whether a packet that finds the link idle always passes: no loss, no MTU, a constant
-    /// delay, no schedule, and a queue whose state it does not change.
+    /// delay, no extras, and a queue whose state it does not change.
     plain: bool,
     /// Whether `waiting` may hold anything.
     lingers: bool,
@@ -160,27 +165,7 @@ impl Link {
     /// An idle link; `name` names its streams of random numbers (`NAME queue`, `NAME loss`,
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
-        Self::of(parameters, None, seed, name)
-    }
-
-    /// An idle link that changes by `schedule`. The rate of its parameters is the nominal one, by
-    /// which queues estimate waits while nothing passes.
-    pub fn varying(
-        parameters: LinkParameters,
-        schedule: Arc<Schedule>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        Self::of(parameters, Some(schedule), seed, name)
-    }
-
-    fn of(
-        parameters: LinkParameters,
-        schedule: Option<Arc<Schedule>>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        let LinkParameters { rate, delay, mtu, queue, loss, reordering } = parameters;
+        let LinkParameters { rate, delay, mtu, queue, loss, reordering, extras } = parameters;
         let constant_delay = match delay {
             DelayLaw::Constant(delay) => Some(delay),
             _ => None,
@@ -188,14 +173,9 @@ impl Link {
         let is_simple = constant_delay.is_some()
             && mtu.is_none()
             && loss == LossModel::None
-            && schedule.is_none();
-        let wire = (!is_simple).then(|| {
-            let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
-            Box::new(match schedule {
-                Some(schedule) => wire.with_schedule(schedule),
-                None => wire,
-            })
-        });
+            && extras.is_none();
+        let wire = (!is_simple)
+            .then(|| Box::new(Wire::new(mtu, loss, delay, reordering, extras, (seed, name))));
         Self {
             busy_until: Time::ZERO,
             last_size: 0,
@@ -229,6 +209,7 @@ impl Link {
             queue: Queue::unlimited(),
             loss: LossModel::None,
             reordering: false,
+            extras: Extras::default(),
         };
         Self::new(parameters, 0, "idle")
     }
@@ -238,9 +219,12 @@ impl Link {
         self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
     }
 
-    /// Whether rate, delay or loss change during the run.
-    pub fn varies(&self) -> bool {
-        self.rest.wire.as_ref().is_some_and(|wire| wire.varies())
+    /// Whether packets may be offered before their time ([`statistics_without`]): to a link
+    /// without [`Extras`].
+    ///
+    /// [`statistics_without`]: Self::statistics_without
+    pub fn may_be_offered_ahead(&self) -> bool {
+        !self.rest.wire.as_ref().is_some_and(|wire| wire.has_extras())
     }
 
     /// When the link will have sent all admitted packets; [`Time::NEVER`] if it cannot.
@@ -288,38 +272,23 @@ impl Link {
         Fate::Arrives { at: self.propagate(ends), starts, marked }
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with a
-    /// schedule.
+    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with
+    /// extras.
     #[cold]
     fn offer_special(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        let is_too_large = self.rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size));
-        if is_too_large {
+        let Some(wire) = &mut self.rest.wire else { unreachable!("a plain link has no extras") };
+        if wire.exceeds_mtu(size) {
             return self.drop_packet(DropReason::TooLarge);
+        }
+        if !wire.conforms(now, size) {
+            return self.drop_packet(DropReason::Policer);
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
         let waiting = self.lingering();
+        let (wait, rate) = self.estimates(now, size, idle);
+        let offered = Offered { now, size, ecn_capable, waiting, idle, wait, rate };
         let rest = &mut *self.rest;
-        let Some(schedule) = rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
-            unreachable!("a packet on a constant link is special only if it is too large");
-        };
-        let present = schedule.rate_of_decisions(now, rest.rate);
-        let offered = Offered {
-            now,
-            size,
-            ecn_capable,
-            waiting,
-            idle,
-            // What a router could estimate: it does not know the rates to come.
-            wait: match idle {
-                Some(_) => Duration::ZERO,
-                None => present.time_to_send(waiting.bytes + size),
-            },
-            rate: match idle {
-                Some(_) => schedule.capacity.mean_rate(self.busy_until, now),
-                None => present,
-            },
-        };
         let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
             Verdict::Accept => false,
             Verdict::Mark => true,
@@ -327,13 +296,30 @@ impl Link {
         };
         rest.marks += u64::from(marked);
         let starts = if idle.is_some() { now } else { self.wait(now, size) };
-        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the schedule") };
-        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(Time::NEVER);
+        let sent = self.time_to_send(size);
+        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the extras") };
+        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(starts + sent);
         let arrives = (!wire.loses_at(ends)).then(|| wire.arrival_at(ends));
         self.occupy(starts, ends, size);
         match arrives {
             Some(at) => Fate::Arrives { at, starts, marked },
             None => self.drop_packet(DropReason::Loss),
+        }
+    }
+
+    /// What a queue knows of a packet's wait, and of the rate.
+    fn estimates(&self, now: Time, size: Bytes, idle: Option<Duration>) -> (Duration, Rate) {
+        let nominal = self.rest.rate;
+        let Some(schedule) = self.rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
+            return (self.busy_until.since(now), nominal);
+        };
+        match idle {
+            Some(_) => (Duration::ZERO, schedule.capacity.mean_rate(self.busy_until, now)),
+            // What a router could estimate: it does not know the rates to come.
+            None => {
+                let present = schedule.rate_of_decisions(now, nominal);
+                (present.time_to_send(self.lingering().bytes + size), present)
+            }
         }
     }
 
@@ -351,8 +337,8 @@ impl Link {
     }
 
     /// As [`statistics`](Self::statistics) if packets were offered ahead of time: the last `ahead`
-    /// of them, for times after `until`, which find the link idle. On a link that
-    /// [varies](Self::varies), none may be.
+    /// of them, for times after `until`, which find the link idle. Only a link that
+    /// [may be](Self::may_be_offered_ahead) is.
     pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
         let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
@@ -476,7 +462,7 @@ impl Drops {
 
     /// Packets that were never transmitted: all drops except losses on the wire.
     pub fn refused(&self) -> Packets {
-        self.queue_full + self.early + self.too_large
+        self.queue_full + self.early + self.too_large + self.policer
     }
 
     pub(crate) fn count(&mut self, reason: DropReason) -> &mut Packets {
@@ -485,6 +471,7 @@ impl Drops {
             DropReason::Early => &mut self.early,
             DropReason::Loss => &mut self.loss,
             DropReason::TooLarge => &mut self.too_large,
+            DropReason::Policer => &mut self.policer,
         }
     }
 }

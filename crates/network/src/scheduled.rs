@@ -1,12 +1,11 @@
 //! Links whose discipline decides at dequeue: which packet is sent next, and which are dropped.
 
 use core::fmt::Debug;
-use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy, Schedule};
+use crate::{DelayLaw, DropReason, Drops, Extras, LinkStatistics, LossModel, Occupancy};
 
 /// A packet that waits in a scheduled link, as its discipline sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +88,8 @@ pub struct ScheduledLinkParameters {
     pub loss: LossModel,
     /// Whether a packet may overtake an earlier one that has a longer delay.
     pub reordering: bool,
+    /// What few links have; none by default.
+    pub extras: Extras,
 }
 
 /// A packet whose transmission has begun.
@@ -110,7 +111,7 @@ pub struct Departure {
 ///
 /// ```
 /// # use ontempo_foundation::{Bytes, Duration, Rate, Time};
-/// # use ontempo_network::{CoDel, CoDelParameters, DelayLaw, LossModel};
+/// # use ontempo_network::{CoDel, CoDelParameters, DelayLaw, Extras, LossModel};
 /// # use ontempo_network::{Queued, ScheduledLink, ScheduledLinkParameters};
 /// let discipline = Box::new(CoDel::new(CoDelParameters::default()));
 /// let mut link = ScheduledLink::new(ScheduledLinkParameters {
@@ -120,6 +121,7 @@ pub struct Departure {
 ///     discipline,
 ///     loss: LossModel::None,
 ///     reordering: false,
+///     extras: Extras::default(),
 /// }, 1, "link");
 /// let mut drops = Vec::new();
 /// let size = Bytes::new(1000);
@@ -156,34 +158,12 @@ impl ScheduledLink {
     /// An idle link; `name` names its streams of random numbers (`NAME loss`, `NAME delay`) in
     /// the run with `seed`.
     pub fn new(parameters: ScheduledLinkParameters, seed: u64, name: &str) -> Self {
-        Self::of(parameters, None, seed, name)
-    }
-
-    /// An idle link that changes by `schedule`; the rate of its parameters is the nominal one.
-    pub fn varying(
-        parameters: ScheduledLinkParameters,
-        schedule: Arc<Schedule>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        Self::of(parameters, Some(schedule), seed, name)
-    }
-
-    fn of(
-        parameters: ScheduledLinkParameters,
-        schedule: Option<Arc<Schedule>>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering } = parameters;
-        let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
+        let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering, extras } =
+            parameters;
         Self {
             rate,
             discipline,
-            wire: match schedule {
-                Some(schedule) => wire.with_schedule(schedule),
-                None => wire,
-            },
+            wire: Wire::new(mtu, loss, delay, reordering, extras, (seed, name)),
             busy_until: Time::ZERO,
             rated_until: Time::ZERO,
             arrivals: 0,
@@ -209,6 +189,8 @@ impl ScheduledLink {
         let dropped_before = drops.len();
         if self.wire.exceeds_mtu(packet.size) {
             drops.push(Dropped { packet, reason: DropReason::TooLarge });
+        } else if !self.wire.conforms(now, packet.size) {
+            drops.push(Dropped { packet, reason: DropReason::Policer });
         } else {
             self.pass_rate(now);
             self.discipline.enqueue(now, packet, drops);

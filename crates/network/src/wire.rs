@@ -1,18 +1,34 @@
-//! The wire after a transmitter: loss, maximum packet size, and propagation delay; and how they and
-//! the rate change during a run.
+//! The wire after a transmitter: loss, maximum packet size, and propagation delay; and what few links
+//! have besides: a schedule, a policer.
 
 use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, RandomStream, Time};
 
-use crate::{DelayLaw, LossModel, Schedule};
+use crate::{DelayLaw, LossModel, Schedule, TokenBucket};
 
-/// A wire with loss, a maximum packet size, a variable delay or a schedule.
+/// What few links have: a link without any of it costs nothing for it.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// How the link changes during the run. The rate of its parameters is then the nominal one, by
+    /// which queues estimate waits while nothing passes.
+    pub schedule: Option<Arc<Schedule>>,
+    /// Drops what does not conform before it reaches the queue (RFC 2697, with one bucket).
+    pub policer: Option<TokenBucket>,
+}
+
+impl Extras {
+    pub(crate) fn is_none(&self) -> bool {
+        self.schedule.is_none() && self.policer.is_none()
+    }
+}
+
+/// A wire with loss, a maximum packet size, a variable delay or extras.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     mtu: Option<Bytes>,
     /// The size from which on a packet is none for [`loses`](Wire::loses) and
-    /// [`arrival`](Wire::arrival): beyond the maximum, or any on a link that changes.
+    /// [`arrival`](Wire::arrival): beyond the maximum, or any on a link with extras.
     special_from: u64,
     loss: LossModel,
     loss_random: RandomStream,
@@ -21,15 +37,23 @@ pub(crate) struct Wire {
     reordering: bool,
     /// Latest arrival so far; unused if packets may overtake.
     last_arrival: Time,
-    varying: Option<Box<Varying>>,
+    special: Option<Box<Special>>,
 }
 
-/// State of a link that changes.
+/// State of a link's extras.
 #[derive(Clone, Debug)]
-struct Varying {
-    schedule: Arc<Schedule>,
+struct Special {
+    schedule: Option<Arc<Schedule>>,
     /// What the last packet left of its last opportunity.
     left: u128,
+    policer: Option<TokenBucket>,
+}
+
+impl Special {
+    fn new(extras: Extras) -> Self {
+        let Extras { schedule, policer } = extras;
+        Self { schedule, left: 0, policer }
+    }
 }
 
 impl Wire {
@@ -39,51 +63,58 @@ impl Wire {
         loss: LossModel,
         delay: DelayLaw,
         reordering: bool,
+        extras: Extras,
         (seed, name): (u64, &str),
     ) -> Self {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
+        let special = (!extras.is_none()).then(|| Box::new(Special::new(extras)));
         Self {
             mtu,
-            special_from: mtu.map_or(u64::MAX, |mtu| mtu.get().saturating_add(1)),
+            special_from: match special {
+                Some(_) => 0,
+                None => mtu.map_or(u64::MAX, |mtu| mtu.get().saturating_add(1)),
+            },
             loss,
             loss_random: stream("loss"),
             delay,
             delay_random: stream("delay"),
             reordering,
             last_arrival: Time::ZERO,
-            varying: None,
+            special,
         }
-    }
-
-    /// The same wire with a schedule.
-    pub(crate) fn with_schedule(self, schedule: Arc<Schedule>) -> Self {
-        let varying = Some(Box::new(Varying { schedule, left: 0 }));
-        Self { varying, special_from: 0, ..self }
     }
 
     /// The schedule of a link that changes.
     #[inline]
     pub(crate) fn schedule(&self) -> Option<&Schedule> {
-        self.varying.as_ref().map(|varying| &*varying.schedule)
+        self.special.as_ref()?.schedule.as_deref()
     }
 
-    /// Whether the link changes.
+    /// Whether the link has extras.
     #[inline]
-    pub(crate) fn varies(&self) -> bool {
-        self.varying.is_some()
+    pub(crate) fn has_extras(&self) -> bool {
+        self.special.is_some()
+    }
+
+    /// Whether a packet of `size` that arrives at `now` passes the policer; called once for each
+    /// packet.
+    pub(crate) fn conforms(&mut self, now: Time, size: Bytes) -> bool {
+        let policer = self.special.as_mut().and_then(|special| special.policer.as_mut());
+        policer.is_none_or(|policer| policer.conforms(now, size))
     }
 
     /// The end of a transmission that starts at `starts`, on a link that changes; `waited` if the
     /// packet has waited for the end of the one before it.
     pub(crate) fn transmit(&mut self, starts: Time, waited: bool, size: Bytes) -> Option<Time> {
-        let varying = self.varying.as_mut()?;
-        let left = if waited { varying.left } else { 0 };
-        let sent = varying.schedule.capacity.send(starts, left, size);
-        varying.left = sent.left;
+        let special = self.special.as_mut()?;
+        let schedule = special.schedule.as_ref()?;
+        let left = if waited { special.left } else { 0 };
+        let sent = schedule.capacity.send(starts, left, size);
+        special.left = sent.left;
         Some(sent.ends)
     }
 
-    /// Whether a packet of `size` exceeds the maximum, or any packet is on a link that changes.
+    /// Whether a packet of `size` exceeds the maximum, or any packet is on a link with extras.
     #[inline]
     pub(crate) fn is_special(&self, size: Bytes) -> bool {
         size.get() >= self.special_from
@@ -140,3 +171,7 @@ impl Wire {
         self.reordering
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

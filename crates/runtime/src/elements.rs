@@ -4,11 +4,11 @@ use std::fmt::{self, Display};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, FqCoDel, FqCoDelParameters, Limit,
-    Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
-    RedParameters, ScheduledLink, ScheduledLinkParameters,
+    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, Extras, FqCoDel, FqCoDelParameters,
+    Limit, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
+    RedParameters, ScheduledLink, ScheduledLinkParameters, TokenBucket, TrafficSpecError,
 };
-use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
+use ontempo_scenario::model::{self, Delay, LossSpec, PolicerSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
 
 use crate::reservations;
@@ -31,10 +31,10 @@ impl Element {
         }
     }
 
-    /// Whether packets may be offered before their time: to a link of constant rate, delay and loss
-    /// that decides at once.
+    /// Whether packets may be offered before their time: to a link without extras that decides at
+    /// once.
     pub fn may_be_offered_ahead(&self) -> bool {
-        matches!(self, Self::Link(link) if !link.varies())
+        matches!(self, Self::Link(link) if link.may_be_offered_ahead())
     }
 }
 
@@ -77,7 +77,7 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
-    let schedule = laid.schedule.clone();
+    let extras = extras(laid).map_err(|error| refused(&error))?;
     let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
     if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
         let parameters = ScheduledLinkParameters {
@@ -87,11 +87,9 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
             discipline,
             loss,
             reordering: laid.reordering,
+            extras,
         };
-        return Ok(Element::Scheduled(Box::new(match schedule {
-            Some(schedule) => ScheduledLink::varying(parameters, schedule, seed, &name),
-            None => ScheduledLink::new(parameters, seed, &name),
-        })));
+        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
     }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {
@@ -101,11 +99,17 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         queue,
         loss,
         reordering: laid.reordering,
+        extras,
     };
-    Ok(Element::Link(match schedule {
-        Some(schedule) => Link::varying(parameters, schedule, seed, &name),
-        None => Link::new(parameters, seed, &name),
-    }))
+    Ok(Element::Link(Link::new(parameters, seed, &name)))
+}
+
+fn extras(laid: &LaidLink) -> Result<Extras, TrafficSpecError> {
+    let policer = |spec: &PolicerSpec| TokenBucket::policer(spec.rate, spec.bucket());
+    Ok(Extras {
+        schedule: laid.schedule.clone(),
+        policer: laid.policer.as_ref().map(policer).transpose()?,
+    })
 }
 
 /// The discipline that decides at dequeue; `None` if the queue decides at enqueue.

@@ -102,6 +102,7 @@ pub const LINKS: Table = Table {
         column("dropped_full", Count, "packets dropped by a full queue, or larger than the MTU"),
         column("dropped_early", Count, "packets dropped by active queue management"),
         column("dropped_loss", Count, "packets lost on the wire"),
+        column("dropped_policer", Count, "packets dropped by the policer before the queue"),
         column("departed_bytes", Count, "bytes whose transmission began"),
         column("mean_packets", Number, "time average of the packets waiting"),
         column("busy", Number, "fraction of the time spent transmitting"),
@@ -193,7 +194,11 @@ pub const PACKETS: Table = Table {
         column("size_bytes", Count, "bytes on the wire"),
         column("retransmission", Count, "1 where it was sent before, else 0"),
         optional("started_s", Number, "when its transmission began, in seconds"),
-        optional("dropped", Text, "why it was lost: `full`, `early`, `loss`, `too large`"),
+        optional(
+            "dropped",
+            Text,
+            "why it was lost: `full`, `early`, `loss`, `too large`, `policer`",
+        ),
     ],
 };
 

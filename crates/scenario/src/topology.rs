@@ -167,6 +167,7 @@ impl<'a> Builder<'a> {
             loss: spec.loss.clone(),
             reordering: spec.reordering,
             schedule,
+            policer: spec.policer,
         });
         self.layout.links.len() - 1
     }

@@ -431,7 +431,7 @@ impl Fabric {
         let plain = |link: &usize| {
             self.watches[*link].is_none()
                 && self.scheduled[*link].is_none()
-                && !self.links[*link].varies()
+                && self.links[*link].may_be_offered_ahead()
         };
         ordered && alone && back.first().is_some_and(plain)
     }
@@ -508,8 +508,8 @@ impl Fabric {
 
 /// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
 /// nothing overtakes on the way and the link is not watched. A scheduled link needs actual
-/// arrivals: it is never offered ahead. Nor is a link that changes, since its busy time could not
-/// be computed back.
+/// arrivals: it is never offered ahead. Nor is a link with extras: the busy time of one that changes
+/// could not be computed back.
 fn links_fed_by_one(
     links: &[Element],
     routes: &[&[usize]],

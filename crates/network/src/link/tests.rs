@@ -16,6 +16,7 @@ fn parameters(queue: Queue) -> LinkParameters {
         queue,
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     }
 }
 

@@ -16,6 +16,7 @@ fn link(discipline: Box<dyn Discipline>, loss: LossModel) -> ScheduledLink {
         discipline,
         loss,
         reordering: false,
+        extras: Extras::default(),
     };
     ScheduledLink::new(parameters, 3, "test")
 }
@@ -127,6 +128,7 @@ proptest! {
                 discipline: disciplines(400, false).remove(1),
                 loss: LossModel::None,
                 reordering,
+                extras: Extras::default(),
             };
             let mut link = ScheduledLink::new(parameters, seed, "test");
             let outcome = drive(&mut link, &offered, Time::from_secs_f64(10.0));

@@ -55,6 +55,13 @@ pub(super) fn link(spec: &LinkSpec) -> String {
         parts.push("packets may overtake".to_owned());
     }
     parts.extend(varying::link(spec));
+    if let Some(policer) = &spec.policer {
+        let burst = match policer.burst_time {
+            Some(time) => format!("{time} ({})", policer.bucket()),
+            None => policer.bucket().to_string(),
+        };
+        parts.push(format!("policed to {} with bursts of {burst}", policer.rate));
+    }
     parts.join(", ")
 }
 

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Outage, QueueSpec, ScheduleSpec, defaults};
+use super::{Outage, PolicerSpec, QueueSpec, ScheduleSpec, defaults};
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,6 +91,9 @@ pub struct LinkSpec {
     /// Times in which nothing leaves the link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// A policer before the queue; none where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<PolicerSpec>,
 }
 
 /// A fixed duration, or a law.

@@ -319,5 +319,13 @@ pub(super) fn route(
             let what = format!("packets of {packet} do not pass {name}, whose mtu is {mtu}");
             return findings.add(&path.key("transport").key("packet"), what);
         }
+        if let Some(burst) =
+            spec.policer.map(|policer| policer.bucket()).filter(|burst| packet > *burst)
+        {
+            let what = format!(
+                "packets of {packet} never pass {name}, whose policer has a bucket of {burst}"
+            );
+            return findings.add(&path.key("transport").key("packet"), what);
+        }
     }
 }

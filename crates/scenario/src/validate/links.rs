@@ -7,7 +7,7 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use super::{Findings, varying};
 use crate::backbone::MAX_HOPS;
 use crate::model::{
-    Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueLimit, QueueSpec, Topology,
+    Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, PolicerSpec, QueueLimit, QueueSpec, Topology,
 };
 use crate::path::FieldPath;
 
@@ -101,6 +101,33 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
             }
             LossSpec::Trace { .. } => {}
         }
+    }
+    if let Some(spec) = &spec.policer {
+        policer(spec, &path.key("policer"), findings);
+    }
+}
+
+fn policer(spec: &PolicerSpec, path: &FieldPath, findings: &mut Findings) {
+    if spec.rate == Rate::from_bits_per_sec(0) || spec.rate == Rate::UNLIMITED {
+        let what = "a policer has a rate above zero that is limited; write rate = \"10 Mbit/s\"";
+        return findings.add(&path.key("rate"), what);
+    }
+    let (field, example) = match (spec.burst, spec.burst_time) {
+        (Some(_), None) => ("burst", "burst = \"100 kB\""),
+        (None, Some(_)) => ("burst-time", "burst-time = \"50 ms\""),
+        (None, None) => {
+            let what = "nothing says what passes at once; write burst = \"100 kB\", or \
+                        burst-time = \"50 ms\"";
+            return findings.add(path, what);
+        }
+        (Some(_), Some(_)) => {
+            return findings.add(&path.key("burst-time"), "give it or `burst`, not both");
+        }
+    };
+    if spec.bucket() < MIN_MTU {
+        let what =
+            format!("a bucket of {} is smaller than any packet; write {example}", spec.bucket());
+        findings.add(&path.key(field), what);
     }
 }
 

@@ -66,6 +66,38 @@ fn a_link_carries_something_in_bounded_time() {
 }
 
 #[test]
+fn a_policer_has_a_rate_and_one_burst_that_packets_pass() {
+    let policer = |fields: &str| {
+        let table = format!("[topology.access]\npolicer = {{ {fields} }}");
+        video("[topology.access]", &table)
+    };
+    assert_eq!(
+        policer("rate = \"unlimited\", burst = \"1 kB\""),
+        "s.toml:13: topology.access.policer.rate: a policer has a rate above zero that is limited; \
+         write rate = \"10 Mbit/s\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\""),
+        "s.toml:13: topology.access.policer: nothing says what passes at once; write burst = \
+         \"100 kB\", or burst-time = \"50 ms\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst = \"9 kB\", burst-time = \"9 ms\""),
+        "s.toml:13: topology.access.policer.burst-time: give it or `burst`, not both"
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst-time = \"320 us\""),
+        "s.toml:13: topology.access.policer.burst-time: a bucket of 40 bytes is smaller than any \
+         packet; write burst-time = \"50 ms\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst = \"999 bytes\""),
+        "s.toml:20: flows.video.transport.packet: packets of 1000 bytes never pass the sender's \
+         access, whose policer has a bucket of 999 bytes"
+    );
+}
+
+#[test]
 fn a_law_of_delay_is_one() {
     assert_eq!(
         bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),

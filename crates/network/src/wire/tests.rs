@@ -1,0 +1,150 @@
+use ontempo_foundation::{Duration, Packets, Rate};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    CoDel, CoDelParameters, DropReason, Fate, Link, LinkParameters, Queue, Queued, ScheduledLink,
+    ScheduledLinkParameters,
+};
+
+/// A byte takes 1 us.
+const RATE: Rate = Rate::from_bits_per_sec(8_000_000);
+const DELAY: Duration = Duration::from_millis(10);
+
+fn link_of(rate: Rate, extras: Extras, seed: u64) -> Link {
+    let parameters = LinkParameters {
+        rate,
+        delay: DelayLaw::Constant(DELAY),
+        mtu: None,
+        queue: Queue::unlimited(),
+        loss: LossModel::None,
+        reordering: false,
+        extras,
+    };
+    Link::new(parameters, seed, "test")
+}
+
+fn scheduled_of(rate: Rate, extras: Extras, seed: u64) -> ScheduledLink {
+    let parameters = ScheduledLinkParameters {
+        rate,
+        delay: DelayLaw::Constant(DELAY),
+        mtu: None,
+        // It never drops: no wait is longer than its target.
+        discipline: Box::new(CoDel::new(CoDelParameters {
+            target: Duration::from_secs(3600),
+            limit: crate::Limit::NONE,
+            ..CoDelParameters::default()
+        })),
+        loss: LossModel::None,
+        reordering: false,
+        extras,
+    };
+    ScheduledLink::new(parameters, seed, "test")
+}
+
+fn queued(handle: u32, size: Bytes, enqueued: Time) -> Queued {
+    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, enqueued }
+}
+
+/// Times and sizes of packets, in order.
+fn offers(gap: u64) -> impl Strategy<Value = Vec<(Time, Bytes)>> {
+    prop::collection::vec((0..gap, 40u64..1600), 1..300).prop_map(|packets| {
+        let mut now = Time::ZERO;
+        let offer = |(gap, size)| {
+            now += Duration::from_nanos(gap);
+            (now, Bytes::new(size))
+        };
+        packets.into_iter().map(offer).collect()
+    })
+}
+
+fn policed(burst: u64) -> Extras {
+    let policer = TokenBucket::policer(RATE, Bytes::new(burst)).unwrap();
+    Extras { policer: Some(policer), ..Extras::default() }
+}
+
+/// The policer of Linux (`net/sched/act_police.c`, `tcf_police_act`) without a peak rate: tokens are
+/// nanoseconds at the rate, and the time of the last update is that of the last conforming packet.
+struct Police {
+    burst: i64,
+    tokens: i64,
+    conformed: i64,
+}
+
+impl Police {
+    fn new(burst: u64) -> Self {
+        let burst = burst as i64 * 1_000;
+        Self { burst, tokens: burst, conformed: 0 }
+    }
+
+    fn conforms(&mut self, now: Time, size: Bytes) -> bool {
+        let now = now.as_nanos() as i64;
+        let gained = (now - self.conformed).min(self.burst);
+        let tokens = (self.tokens + gained).min(self.burst) - size.get() as i64 * 1_000;
+        if tokens >= 0 {
+            (self.conformed, self.tokens) = (now, tokens);
+        }
+        tokens >= 0
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_policer_passes_what_linux_passes_on_links_of_both_kinds(
+        offers in offers(2_000_000), burst in 40u64..20_000,
+    ) {
+        let mut police = Police::new(burst);
+        let mut link = link_of(Rate::UNLIMITED, policed(burst), 1);
+        let mut scheduled = scheduled_of(Rate::UNLIMITED, policed(burst), 1);
+        let mut drops = Vec::new();
+        let mut passed: Vec<(Time, Bytes)> = Vec::new();
+        for (place, (now, size)) in offers.iter().enumerate() {
+            let expected = police.conforms(*now, *size);
+            let fate = link.offer(*now, *size, false);
+            prop_assert_eq!(fate != Fate::Dropped(DropReason::Policer), expected);
+            scheduled.enqueue(*now, queued(place as u32, *size, *now), &mut drops);
+            let is_dropped = drops.pop().is_some_and(|drop| drop.reason == DropReason::Policer);
+            prop_assert_eq!(!is_dropped, expected);
+            if expected {
+                passed.push((*now, *size));
+            }
+        }
+        // Over any span, no more than the burst and the rate times the span.
+        for first in 0..passed.len() {
+            let mut bytes = 0;
+            for (time, size) in &passed[first..] {
+                bytes += size.get();
+                let span = time.since(passed[first].0).as_nanos();
+                prop_assert!(bytes * 1_000 <= burst * 1_000 + span);
+            }
+        }
+        let until = offers.last().unwrap().0;
+        let dropped = (offers.len() - passed.len()) as u64;
+        for statistics in [link.statistics(until), scheduled.statistics(until)] {
+            prop_assert_eq!(statistics.drops.policer.get(), dropped);
+            prop_assert_eq!(statistics.drops.total().get(), dropped);
+            prop_assert_eq!(statistics.arrivals.get(), offers.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_conform_takes_no_place_in_the_queue_and_no_time() {
+    let mut link = link_of(RATE, policed(2_000), 1);
+    let size = Bytes::new(1_000);
+    let fates: Vec<Fate> = (0..4).map(|_| link.offer(Time::ZERO, size, false)).collect();
+    let arrives = |ends: u64, starts: u64| Fate::Arrives {
+        at: Time::ZERO + Duration::from_millis(ends) + DELAY,
+        starts: Time::ZERO + Duration::from_millis(starts),
+        marked: false,
+    };
+    let dropped = Fate::Dropped(DropReason::Policer);
+    assert_eq!(fates, [arrives(1, 0), arrives(2, 1), dropped, dropped]);
+    assert_eq!(link.occupancy(Time::ZERO).packets, Packets::new(1));
+    let larger = link.offer(Time::ZERO + Duration::from_secs(9), Bytes::new(2_001), false);
+    assert_eq!(larger, dropped, "a packet larger than the burst never conforms");
+    let statistics = link.statistics(Time::ZERO + Duration::from_secs(10));
+    assert_eq!(statistics.departures, Packets::new(2));
+    assert!((statistics.busy - 2e-4).abs() < 1e-12);
+    assert!(TokenBucket::policer(Rate::from_bits_per_sec(0), size).is_err());
+}
