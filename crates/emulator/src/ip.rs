@@ -78,6 +78,21 @@ pub(crate) fn mark(packet: &mut [u8]) {
     }
 }
 
+/// Gives the payload of `packet`, which has passed [`ends`], a bit error, so that its receiver's
+/// checksum fails. A bit of the last byte: `place` chooses which, so that errors of different links
+/// do not cancel.
+pub(crate) fn corrupt(packet: &mut [u8], place: usize) {
+    let header = match packet[0] >> 4 {
+        4 => usize::from(packet[0] & 0xf) * 4,
+        _ => V6_HEADER,
+    };
+    if packet.len() > header
+        && let Some(last) = packet.last_mut()
+    {
+        *last ^= 1 << (place % 8);
+    }
+}
+
 /// The TCP header of `packet`, if it directly follows the IP header.
 pub(crate) fn segment(packet: &[u8]) -> Option<Segment> {
     let (protocol, start) = match packet.first()? >> 4 {
@@ -130,6 +145,20 @@ mod tests {
             assert_eq!(packet[1], service | 0b11);
         }
         assert!(!is_ecn_capable(&v4(0xb8)));
+    }
+
+    #[test]
+    fn a_bit_error_is_behind_the_header_and_two_of_different_links_do_not_cancel() {
+        let sound = v4(0);
+        let mut packet = sound.clone();
+        corrupt(&mut packet, 3);
+        assert_eq!(packet[..39], sound[..39]);
+        assert_eq!(packet[39], sound[39] ^ 8);
+        corrupt(&mut packet, 4);
+        assert_ne!(packet, sound);
+        let mut header = sound[..20].to_vec();
+        corrupt(&mut header, 0);
+        assert_eq!(header, sound[..20], "there is no payload");
     }
 
     #[test]

@@ -109,6 +109,13 @@ impl Routed {
                 link.name
             ));
         }
+        for link in layout.links.iter().filter(|link| link.duplicate > 0.0 || link.corrupt > 0.0) {
+            problems.push(format!(
+                "behind a router of the kernel it is not known which packets the link `{}` copied or \
+                 corrupted; leave out duplicate and corrupt, or routers = \"kernel\"",
+                link.name
+            ));
+        }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 

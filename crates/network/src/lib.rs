@@ -14,8 +14,8 @@
 //! results on every machine, and a change to one part does not change the numbers of the others.
 //!
 //! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
-//! the run, so that departures stay known in advance. That and a policer are the [`Extras`] of a
-//! link, which cost nothing where they are not used.
+//! the run, so that departures stay known in advance. That, a policer, duplicates and bit errors
+//! are the [`Extras`] of a link, which cost nothing where they are not used.
 //!
 //! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
-use crate::wire::Wire;
+use crate::wire::{Harm, Wire};
 use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
 
 /// Parameters of one direction of a link.
@@ -36,6 +36,10 @@ pub enum Fate {
         starts: Time,
         /// Whether the queue marked it (ECN).
         marked: bool,
+        /// Whether it arrives with bit errors ([`Extras::corrupt`]).
+        corrupted: bool,
+        /// Whether a copy of it arrives right behind it ([`Extras::duplicate`]).
+        duplicated: bool,
     },
     /// It is dropped or lost.
     Dropped(DropReason),
@@ -97,6 +101,10 @@ pub struct LinkStatistics {
     pub drops: Drops,
     /// Packets marked (ECN).
     pub marks: Packets,
+    /// Packets that arrive with bit errors.
+    pub corrupted: Packets,
+    /// Packets that arrive twice.
+    pub duplicated: Packets,
     /// Bytes of the departures.
     pub bytes_departed: Bytes,
     /// Packets waiting, averaged over time from the start, without the one in transmission.
@@ -227,6 +235,11 @@ impl Link {
         !self.rest.wire.as_ref().is_some_and(|wire| wire.has_extras())
     }
 
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        self.rest.wire.as_ref().is_some_and(|wire| wire.harms())
+    }
+
     /// When the link will have sent all admitted packets; [`Time::NEVER`] if it cannot.
     pub const fn busy_until(&self) -> Time {
         self.busy_until
@@ -237,7 +250,14 @@ impl Link {
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
         if self.plain && now >= self.busy_until && !self.lingers {
             let ends = self.transmit(now, size);
-            return Fate::Arrives { at: ends + self.constant_delay, starts: now, marked: false };
+            let at = ends + self.constant_delay;
+            return Fate::Arrives {
+                at,
+                starts: now,
+                marked: false,
+                corrupted: false,
+                duplicated: false,
+            };
         }
         self.offer_to_any(now, size, ecn_capable)
     }
@@ -269,7 +289,8 @@ impl Link {
         if self.rest.wire.as_mut().is_some_and(|wire| wire.loses()) {
             return self.drop_packet(DropReason::Loss);
         }
-        Fate::Arrives { at: self.propagate(ends), starts, marked }
+        let at = self.propagate(ends);
+        Fate::Arrives { at, starts, marked, corrupted: false, duplicated: false }
     }
 
     /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with
@@ -299,10 +320,12 @@ impl Link {
         let sent = self.time_to_send(size);
         let Some(wire) = &mut self.rest.wire else { unreachable!("it has the extras") };
         let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(starts + sent);
-        let arrives = (!wire.loses_at(ends)).then(|| wire.arrival_at(ends));
+        let arrives = (!wire.loses_at(ends)).then(|| (wire.arrival_at(ends), wire.next_harm()));
         self.occupy(starts, ends, size);
         match arrives {
-            Some(at) => Fate::Arrives { at, starts, marked },
+            Some((at, (corrupted, duplicated))) => {
+                Fate::Arrives { at, starts, marked, corrupted, duplicated }
+            }
             None => self.drop_packet(DropReason::Loss),
         }
     }
@@ -359,12 +382,15 @@ impl Link {
         }
         let span = until.as_nanos() as f64;
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
+        let harm = self.rest.wire.as_ref().map_or(Harm::default(), |wire| wire.harm());
         LinkStatistics {
             arrivals: Packets::new(self.admitted) + self.rest.drops.refused() - ahead.packets,
             departures: Packets::new(self.admitted) - left.packets,
             waiting: left.packets - ahead.packets,
             drops: self.rest.drops,
             marks: Packets::new(self.rest.marks),
+            corrupted: harm.corrupted,
+            duplicated: harm.duplicated,
             bytes_departed: self.bytes_admitted - left.bytes,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),

@@ -101,6 +101,10 @@ pub struct Departure {
     pub arrives: Option<Time>,
     /// Whether the discipline marked it (ECN).
     pub marked: bool,
+    /// Whether it arrives with bit errors ([`Extras::corrupt`]).
+    pub corrupted: bool,
+    /// Whether a copy of it arrives right behind it ([`Extras::duplicate`]).
+    pub duplicated: bool,
 }
 
 /// One direction of a link whose discipline decides at dequeue.
@@ -182,6 +186,11 @@ impl ScheduledLink {
         self.wire.reorders()
     }
 
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        self.wire.harms()
+    }
+
     /// Enqueues a packet; packets dropped for it (itself, or others) are appended to `drops`.
     pub fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>) {
         self.count_wait(now);
@@ -223,13 +232,14 @@ impl ScheduledLink {
         self.departures += 1;
         self.bytes_departed += packet.size;
         self.marks += u64::from(marked);
-        let arrives = if self.wire.loses_at(self.busy_until) {
+        if self.wire.loses_at(self.busy_until) {
             self.drops.loss += Packets::new(1);
-            None
-        } else {
-            Some(self.wire.arrival_at(self.busy_until))
-        };
-        Some(Departure { packet, arrives, marked })
+            let (corrupted, duplicated) = (false, false);
+            return Some(Departure { packet, arrives: None, marked, corrupted, duplicated });
+        }
+        let arrives = Some(self.wire.arrival_at(self.busy_until));
+        let (corrupted, duplicated) = self.wire.next_harm();
+        Some(Departure { packet, arrives, marked, corrupted, duplicated })
     }
 
     /// The packets waiting now, without the one in transmission.
@@ -250,6 +260,8 @@ impl ScheduledLink {
             waiting,
             drops: self.drops,
             marks: Packets::new(self.marks),
+            corrupted: self.wire.harm().corrupted,
+            duplicated: self.wire.harm().duplicated,
             bytes_departed: self.bytes_departed,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),

@@ -1,9 +1,9 @@
 //! The wire after a transmitter: loss, maximum packet size, and propagation delay; and what few links
-//! have besides: a schedule, a policer.
+//! have besides: a schedule, a policer, duplicates and bit errors.
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, RandomStream, Time};
+use ontempo_foundation::{Bytes, Packets, RandomStream, Time};
 
 use crate::{DelayLaw, LossModel, Schedule, TokenBucket};
 
@@ -15,12 +15,29 @@ pub struct Extras {
     pub schedule: Option<Arc<Schedule>>,
     /// Drops what does not conform before it reaches the queue (RFC 2697, with one bucket).
     pub policer: Option<TokenBucket>,
+    /// Probability, 0 to 1, that a packet that crosses the wire arrives twice.
+    pub duplicate: f64,
+    /// Probability, 0 to 1, that a packet that crosses the wire arrives with bit errors.
+    pub corrupt: f64,
 }
 
 impl Extras {
     pub(crate) fn is_none(&self) -> bool {
-        self.schedule.is_none() && self.policer.is_none()
+        self.schedule.is_none() && self.policer.is_none() && !self.harms()
     }
+
+    fn harms(&self) -> bool {
+        self.duplicate > 0.0 || self.corrupt > 0.0
+    }
+}
+
+/// What the wire did to packets that arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Harm {
+    /// Packets with bit errors.
+    pub(crate) corrupted: Packets,
+    /// Packets that arrive twice.
+    pub(crate) duplicated: Packets,
 }
 
 /// A wire with loss, a maximum packet size, a variable delay or extras.
@@ -47,17 +64,36 @@ struct Special {
     /// What the last packet left of its last opportunity.
     left: u128,
     policer: Option<TokenBucket>,
+    duplicate: f64,
+    duplicate_random: RandomStream,
+    corrupt: f64,
+    corrupt_random: RandomStream,
+    harm: Harm,
 }
 
 impl Special {
-    fn new(extras: Extras) -> Self {
-        let Extras { schedule, policer } = extras;
-        Self { schedule, left: 0, policer }
+    fn new(extras: Extras, stream: impl Fn(&str) -> RandomStream) -> Self {
+        let Extras { schedule, policer, duplicate, corrupt } = extras;
+        Self {
+            schedule,
+            left: 0,
+            policer,
+            duplicate,
+            duplicate_random: stream("duplicate"),
+            corrupt,
+            corrupt_random: stream("corrupt"),
+            harm: Harm::default(),
+        }
+    }
+
+    fn harms(&self) -> bool {
+        self.duplicate > 0.0 || self.corrupt > 0.0
     }
 }
 
 impl Wire {
-    /// `name` names its streams of random numbers (`NAME loss`, `NAME delay`).
+    /// `name` names its streams of random numbers (`NAME loss`, `NAME delay`, `NAME duplicate`,
+    /// `NAME corrupt`).
     pub(crate) fn new(
         mtu: Option<Bytes>,
         loss: LossModel,
@@ -67,7 +103,7 @@ impl Wire {
         (seed, name): (u64, &str),
     ) -> Self {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
-        let special = (!extras.is_none()).then(|| Box::new(Special::new(extras)));
+        let special = (!extras.is_none()).then(|| Box::new(Special::new(extras, stream)));
         Self {
             mtu,
             special_from: match special {
@@ -101,6 +137,30 @@ impl Wire {
     pub(crate) fn conforms(&mut self, now: Time, size: Bytes) -> bool {
         let policer = self.special.as_mut().and_then(|special| special.policer.as_mut());
         policer.is_none_or(|policer| policer.conforms(now, size))
+    }
+
+    /// Whether packets may arrive twice, or with bit errors.
+    pub(crate) fn harms(&self) -> bool {
+        self.special.as_ref().is_some_and(|special| special.harms())
+    }
+
+    /// Whether the next packet that arrives is corrupted, and whether it arrives twice; called once
+    /// for each.
+    pub(crate) fn next_harm(&mut self) -> (bool, bool) {
+        let Some(special) = self.special.as_mut().filter(|special| special.harms()) else {
+            return (false, false);
+        };
+        let corrupted = special.corrupt > 0.0 && special.corrupt_random.chance(special.corrupt);
+        let duplicated =
+            special.duplicate > 0.0 && special.duplicate_random.chance(special.duplicate);
+        special.harm.corrupted += Packets::new(u64::from(corrupted));
+        special.harm.duplicated += Packets::new(u64::from(duplicated));
+        (corrupted, duplicated)
+    }
+
+    /// What the wire did so far.
+    pub(crate) fn harm(&self) -> Harm {
+        self.special.as_ref().map_or(Harm::default(), |special| special.harm)
     }
 
     /// The end of a transmission that starts at `starts`, on a link that changes; `waited` if the

@@ -31,6 +31,14 @@ impl Element {
         }
     }
 
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        match self {
+            Self::Link(link) => link.harms(),
+            Self::Scheduled(link) => link.harms(),
+        }
+    }
+
     /// Whether packets may be offered before their time: to a link without extras that decides at
     /// once.
     pub fn may_be_offered_ahead(&self) -> bool {
@@ -109,6 +117,8 @@ fn extras(laid: &LaidLink) -> Result<Extras, TrafficSpecError> {
     Ok(Extras {
         schedule: laid.schedule.clone(),
         policer: laid.policer.as_ref().map(policer).transpose()?,
+        duplicate: laid.duplicate,
+        corrupt: laid.corrupt,
     })
 }
 

@@ -60,7 +60,8 @@ fn an_unknown_field_is_refused_with_the_nearest_known_one() {
     assert_eq!(
         video("[topology.access]", "[topology.access]\ncolour = 1"),
         "s.toml:13: topology.access.colour: unknown field; known fields: `rate`, `delay`, `mtu`, \
-         `queue`, `loss`, `reordering`, `schedule`, `outages`, `policer`"
+         `queue`, `loss`, `reordering`, `schedule`, `outages`, `policer`, \
+         `duplicate`, `corrupt`"
     );
     assert_eq!(
         video("\"pert\" }", "\"pert\", pacign = \"off\" }"),

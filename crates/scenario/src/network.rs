@@ -60,6 +60,10 @@ pub struct LaidLink {
     pub schedule: Option<Arc<Schedule>>,
     /// What drops before the queue.
     pub policer: Option<PolicerSpec>,
+    /// Probability that a packet arrives twice.
+    pub duplicate: f64,
+    /// Probability that a packet arrives with bit errors.
+    pub corrupt: f64,
 }
 
 /// One flow.

@@ -168,6 +168,8 @@ impl<'a> Builder<'a> {
             reordering: spec.reordering,
             schedule,
             policer: spec.policer,
+            duplicate: spec.duplicate,
+            corrupt: spec.corrupt,
         });
         self.layout.links.len() - 1
     }

@@ -78,7 +78,11 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             let interface =
                 flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
             let prompts = prompts(scenario, &layout, flow);
-            agent(scenario, name, flow, route, (interface, prompts), seed)
+            let mut agent = agent(scenario, name, flow, route, (interface, prompts), seed)?;
+            if flow.forward.iter().any(|link| layout.links[*link].duplicate > 0.0) {
+                agent.expect_copies();
+            }
+            Ok(agent)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
     allow_answers_ahead(&mut agents, &layout, &fabric);

@@ -11,10 +11,35 @@ pub(crate) struct Marks {
     pub(crate) ack: bool,
     /// Congestion experienced (data), or its echo (ACK).
     pub(crate) congestion: bool,
-    /// ECN-capable: may be marked instead of dropped.
-    pub(crate) ecn_capable: bool,
     /// A retransmission.
     pub(crate) retransmission: bool,
+    /// What links see of it, as bits.
+    seen: u8,
+}
+
+impl Marks {
+    const ECN_CAPABLE: u8 = 1;
+    const CORRUPTED: u8 = 2;
+
+    /// Whether it may be marked instead of dropped.
+    #[inline]
+    pub(crate) fn is_ecn_capable(self) -> bool {
+        self.seen & Self::ECN_CAPABLE != 0
+    }
+
+    pub(crate) fn set_ecn_capable(&mut self, capable: bool) {
+        self.seen = self.seen & !Self::ECN_CAPABLE | u8::from(capable) * Self::ECN_CAPABLE;
+    }
+
+    /// Whether it has bit errors, so that its receiver drops it.
+    #[inline]
+    pub(crate) fn is_corrupted(self) -> bool {
+        self.seen & Self::CORRUPTED != 0
+    }
+
+    pub(crate) fn corrupt(&mut self) {
+        self.seen |= Self::CORRUPTED;
+    }
 }
 
 /// A SACK block relative to the cumulative acknowledgement, half the size of an absolute one.

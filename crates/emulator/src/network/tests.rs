@@ -179,3 +179,36 @@ fn a_policer_drops_before_queues_of_both_kinds_and_is_counted() {
         assert_eq!(records.iter().filter(policed).count(), 3, "{queue}");
     }
 }
+
+#[test]
+fn copies_arrive_behind_their_originals_and_are_counted_once() {
+    for queue in [FIFO, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "duplicate = 1");
+        let far = packet(End::source(0), End::sink(0), 0);
+        send(&mut network, 0, &far);
+        send(&mut network, 0, &packet(End::sink(0), End::source(0), 0));
+        let seen = delivered(&mut network, 100);
+        // The copies of the first wait 1 ms for it at the second link; those of the second are
+        // made at the last.
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times, [8_000, 8_000, 8_000, 9_000], "{queue}");
+        let counts = network.counts[0];
+        assert_eq!((counts.sent, counts.delivered, counts.dropped), (1, 1, 0), "{queue}");
+        assert!(seen.iter().filter(|(_, _, bytes)| *bytes == far).count() == 2, "{queue}");
+    }
+}
+
+#[test]
+fn a_corrupted_packet_reaches_its_host_with_an_error_and_counts_as_lost() {
+    for queue in [FIFO, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "corrupt = 1");
+        let near = packet(End::source(1), End::sink(1), 0);
+        send(&mut network, 0, &near);
+        let seen = delivered(&mut network, 100);
+        assert_eq!(seen.len(), 1, "{queue}");
+        assert_eq!(seen[0].2[..999], near[..999], "{queue}");
+        assert_ne!(seen[0].2, near, "{queue}");
+        let counts = network.counts[1];
+        assert_eq!((counts.sent, counts.delivered, counts.dropped), (1, 0, 1), "{queue}");
+    }
+}

@@ -29,7 +29,7 @@ fn at(millis: u64) -> Time {
 }
 
 fn arrives(at: Time, starts: Time) -> Fate {
-    Fate::Arrives { at, starts, marked: false }
+    Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
 }
 
 fn packets(number: u64) -> Packets {
@@ -323,7 +323,7 @@ proptest! {
         for (place, &(gap, size)) in offers.iter().enumerate() {
             now += Duration::from_nanos(gap);
             let fate = link.offer(now, Bytes::new(size), place % 2 == 0);
-            if let Fate::Arrives { at, starts, marked } = fate {
+            if let Fate::Arrives { at, starts, marked, .. } = fate {
                 prop_assert!(at >= last && at >= starts && starts >= now);
                 (last, arrived) = (at, arrived + 1);
                 marks += u64::from(marked);

@@ -137,6 +137,8 @@ fn what_does_not_conform_takes_no_place_in_the_queue_and_no_time() {
         at: Time::ZERO + Duration::from_millis(ends) + DELAY,
         starts: Time::ZERO + Duration::from_millis(starts),
         marked: false,
+        corrupted: false,
+        duplicated: false,
     };
     let dropped = Fate::Dropped(DropReason::Policer);
     assert_eq!(fates, [arrives(1, 0), arrives(2, 1), dropped, dropped]);
@@ -147,4 +149,63 @@ fn what_does_not_conform_takes_no_place_in_the_queue_and_no_time() {
     assert_eq!(statistics.departures, Packets::new(2));
     assert!((statistics.busy - 2e-4).abs() < 1e-12);
     assert!(TokenBucket::policer(Rate::from_bits_per_sec(0), size).is_err());
+}
+
+/// What became of packets offered to links of both kinds: corrupted or not, and arriving twice or not.
+fn harms(extras: &Extras, seed: u64, packets: u32) -> [Vec<(bool, bool)>; 2] {
+    let mut link = link_of(RATE, extras.clone(), seed);
+    let mut scheduled = scheduled_of(RATE, extras.clone(), seed);
+    let (mut offered, mut dequeued) = (Vec::new(), Vec::new());
+    for number in 0..packets {
+        let now = Time::ZERO + Duration::from_millis(1) * u64::from(number);
+        let size = Bytes::new(100);
+        match link.offer(now, size, false) {
+            Fate::Arrives { corrupted, duplicated, .. } => offered.push((corrupted, duplicated)),
+            Fate::Dropped(reason) => panic!("dropped: {reason:?}"),
+        }
+        scheduled.enqueue(now, queued(number, size, now), &mut Vec::new());
+        let departure = scheduled.dequeue(now, &mut Vec::new()).unwrap();
+        dequeued.push((departure.corrupted, departure.duplicated));
+    }
+    let until = Time::ZERO + Duration::from_secs(100);
+    for statistics in [link.statistics(until), scheduled.statistics(until)] {
+        let corrupted = offered.iter().filter(|(corrupted, _)| *corrupted).count() as u64;
+        let duplicated = offered.iter().filter(|(_, duplicated)| *duplicated).count() as u64;
+        assert_eq!(
+            (statistics.corrupted.get(), statistics.duplicated.get()),
+            (corrupted, duplicated)
+        );
+        assert_eq!(statistics.drops.total(), Packets::new(0));
+    }
+    [offered, dequeued]
+}
+
+#[test]
+fn packets_are_corrupted_and_duplicated_with_their_probabilities_on_links_of_both_kinds() {
+    let extras = Extras { duplicate: 0.1, corrupt: 0.02, ..Extras::default() };
+    let [offered, dequeued] = harms(&extras, 1, 20_000);
+    assert_eq!(offered, dequeued, "one implementation");
+    let share = |which: fn(&(bool, bool)) -> bool| {
+        offered.iter().filter(|harm| which(harm)).count() as f64 / 20_000.0
+    };
+    // Within four standard deviations.
+    for (share, expected) in [
+        (share(|harm| harm.0), 0.02),
+        (share(|harm| harm.1), 0.1),
+        (share(|harm| harm.0 && harm.1), 0.002),
+    ] {
+        let deviation = f64::sqrt(expected * (1.0 - expected) / 20_000.0);
+        assert!((share - expected).abs() < 4.0 * deviation, "{share} for {expected}");
+    }
+}
+
+#[test]
+fn each_harm_has_its_own_stream() {
+    let both = Extras { duplicate: 0.3, corrupt: 0.3, ..Extras::default() };
+    let [both, _] = harms(&both, 7, 500);
+    let [first, _] = harms(&Extras { corrupt: 0.3, ..Extras::default() }, 7, 500);
+    let [second, _] = harms(&Extras { duplicate: 0.3, ..Extras::default() }, 7, 500);
+    assert!(both.iter().zip(&first).all(|(both, one)| both.0 == one.0 && !one.1));
+    assert!(both.iter().zip(&second).all(|(both, one)| both.1 == one.1 && !one.0));
+    assert!(both.iter().any(|harm| harm.0 != harm.1));
 }

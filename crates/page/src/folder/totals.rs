@@ -74,6 +74,7 @@ pub(super) fn links(reading: &mut Reading<'_>) -> Result<(), PageError> {
     let (from, to) = (table.text("from")?, table.text("to")?);
     let (full, early) = (table.count("dropped_full")?, table.count("dropped_early")?);
     let (wire, policer) = (table.count("dropped_loss")?, table.count("dropped_policer")?);
+    let corrupted = table.count("corrupted")?;
     let (busy, waiting) = (table.number("busy")?, table.number("mean_packets")?);
     let span = table.number("span_s")?;
     let mut busiest = Vec::new();
@@ -89,6 +90,7 @@ pub(super) fn links(reading: &mut Reading<'_>) -> Result<(), PageError> {
             early: early.value(row),
             wire: wire.value(row),
             policer: policer.value(row),
+            corrupted: corrupted.value(row),
             busy: busy.value(row),
             mean_packets: waiting.value(row),
         };

@@ -62,6 +62,11 @@ pub(super) fn link(spec: &LinkSpec) -> String {
         };
         parts.push(format!("policed to {} with bursts of {burst}", policer.rate));
     }
+    for (does, probability) in [("duplicated", spec.duplicate), ("corrupted", spec.corrupt)] {
+        if probability > 0.0 {
+            parts.push(format!("each packet {does} with probability {probability}"));
+        }
+    }
     parts.join(", ")
 }
 

@@ -15,6 +15,10 @@ pub(crate) fn host_jitter() -> Duration {
 pub(crate) fn yes() -> bool {
     true
 }
+/// Whether a probability is the default of those that are 0 where not given.
+pub(crate) fn is_zero(probability: &f64) -> bool {
+    *probability == 0.0
+}
 pub(crate) fn one() -> u32 {
     1
 }

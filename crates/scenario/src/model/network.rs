@@ -94,6 +94,13 @@ pub struct LinkSpec {
     /// A policer before the queue; none where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policer: Option<PolicerSpec>,
+    /// Probability, 0 to 1, that a packet that crosses the link arrives twice.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub duplicate: f64,
+    /// Probability, 0 to 1, that a packet that crosses the link arrives with bit errors, so that
+    /// its receiver drops it.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub corrupt: f64,
 }
 
 /// A fixed duration, or a law.

@@ -102,6 +102,8 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
             LossSpec::Trace { .. } => {}
         }
     }
+    findings.probability(&path.key("duplicate"), spec.duplicate);
+    findings.probability(&path.key("corrupt"), spec.corrupt);
     if let Some(spec) = &spec.policer {
         policer(spec, &path.key("policer"), findings);
     }

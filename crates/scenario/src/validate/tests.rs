@@ -98,6 +98,19 @@ fn a_policer_has_a_rate_and_one_burst_that_packets_pass() {
 }
 
 #[test]
+fn duplicates_and_bit_errors_have_probabilities() {
+    let more = |line: &str| video("[topology.access]", &format!("[topology.access]\n{line}"));
+    assert_eq!(
+        more("duplicate = 2"),
+        "s.toml:13: topology.access.duplicate: 2 is not a probability; a number from 0 to 1 is needed"
+    );
+    assert_eq!(
+        more("corrupt = -0.5"),
+        "s.toml:13: topology.access.corrupt: -0.5 is not a probability; a number from 0 to 1 is needed"
+    );
+}
+
+#[test]
 fn a_law_of_delay_is_one() {
     assert_eq!(
         bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),

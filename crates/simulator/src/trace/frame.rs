@@ -84,7 +84,7 @@ impl Frame {
         let ecn = match packet.marks {
             marks if marks.ack => 0,
             marks if marks.congestion || marked => CONGESTION_EXPERIENCED,
-            marks if marks.ecn_capable => ECN_CAPABLE,
+            marks if marks.is_ecn_capable() => ECN_CAPABLE,
             _ => 0,
         };
         match ends.protocol {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_mark_shows_in_data_and_its_echo_in_the_ack() {
         let mut packet = Packet::data(0, 0, 3, Time::ZERO, 1000);
-        packet.marks.ecn_capable = true;
+        packet.marks.set_ecn_capable(true);
         assert_eq!(Frame::new(&ends(TCP), &packet, false).bytes[1], ECN_CAPABLE);
         assert_eq!(Frame::new(&ends(TCP), &packet, true).bytes[1], CONGESTION_EXPERIENCED);
         let mut packet = ack(1, &[]);
