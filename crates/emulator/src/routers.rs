@@ -116,6 +116,14 @@ impl Routed {
                 link.name
             ));
         }
+        let aggregated = layout.links.iter().filter(|link| link.aggregation.is_some());
+        for link in aggregated.filter(|link| routed.is_shaped(link)) {
+            problems.push(format!(
+                "the transmitter of the link `{}` would be HTB, which sends no aggregates; leave out \
+                 aggregation, or routers = \"kernel\"",
+                link.name
+            ));
+        }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 

@@ -500,6 +500,20 @@ transport = { kind = "tcp" }
     }
 
     #[test]
+    fn datagrams_of_an_aggregate_arrive_as_a_burst() {
+        for queue in ["drop-tail", "codel"] {
+            let queue =
+                format!("queue = {{ kind = \"{queue}\" }}, aggregation = {{ every = \"20 ms\" }}");
+            let mut path = path(&queue, 3);
+            let arrived = arrivals(&mut path, Duration::from_millis(4), 1_000);
+            let gaps = arrived.windows(2).map(|pair| pair[1].1.since(pair[0].1));
+            let waits = gaps.filter(|gap| *gap > Duration::from_millis(10)).count();
+            // One each 20 ms.
+            assert!((195..201).contains(&waits), "{queue}: {waits}");
+        }
+    }
+
+    #[test]
     fn more_bytes_than_are_held_are_dropped_and_the_flow_must_be_named_if_there_are_several() {
         let mut line = path("queue = { kind = \"drop-tail\" }", 1);
         for _ in 0..2_000 {

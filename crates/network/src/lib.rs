@@ -14,12 +14,13 @@
 //! results on every machine, and a change to one part does not change the numbers of the others.
 //!
 //! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
-//! the run, so that departures stay known in advance. That, a policer, duplicates and bit errors
-//! are the [`Extras`] of a link, which cost nothing where they are not used.
+//! the run, so that departures stay known in advance. That, a policer, duplicates, bit
+//! errors and aggregation are the [`Extras`] of a link, which cost nothing where they are not used.
 //!
 //! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].
 
+mod aggregation;
 mod delay;
 mod link;
 mod loss;
@@ -29,6 +30,7 @@ mod scheduled;
 mod scheduler;
 mod wire;
 
+pub use aggregation::AggregationParameters;
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};

@@ -316,10 +316,13 @@ impl Link {
             Verdict::Drop(reason) => return self.drop_packet(reason),
         };
         rest.marks += u64::from(marked);
-        let starts = if idle.is_some() { now } else { self.wait(now, size) };
-        let sent = self.time_to_send(size);
+        let (starts, sent) = (self.begins(now, size), self.time_to_send(size));
         let Some(wire) = &mut self.rest.wire else { unreachable!("it has the extras") };
-        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(starts + sent);
+        let follows = idle.is_none() && starts == self.busy_until;
+        let ends = wire.transmit(starts, follows, size).unwrap_or(starts + sent);
+        if let Some(aggregator) = wire.aggregator_mut() {
+            aggregator.transmits(now, starts, ends);
+        }
         let arrives = (!wire.loses_at(ends)).then(|| (wire.arrival_at(ends), wire.next_harm()));
         self.occupy(starts, ends, size);
         match arrives {
@@ -328,6 +331,17 @@ impl Link {
             }
             None => self.drop_packet(DropReason::Loss),
         }
+    }
+
+    /// When the transmission of a packet starts on a link with extras; until then it waits.
+    fn begins(&mut self, now: Time, size: Bytes) -> Time {
+        let free = now.max(self.busy_until);
+        let aggregator = self.rest.wire.as_mut().and_then(|wire| wire.aggregator_mut());
+        let starts = aggregator.map_or(free, |aggregator| aggregator.place(now, free, size));
+        if now < self.busy_until || now < starts {
+            self.wait_until(starts, now, size);
+        }
+        starts
     }
 
     /// What a queue knows of a packet's wait, and of the rate.
@@ -371,10 +385,13 @@ impl Link {
             left.bytes += packet.size;
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
-        // From the first wait on, the link is continuously busy.
+        let aggregator = self.rest.wire.as_ref().and_then(|wire| wire.aggregator());
         let busy = if ahead.packets > Packets::new(0) {
             self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
+        } else if let Some(aggregator) = aggregator {
+            self.busy - aggregator.busy_after(until)
         } else {
+            // From the first wait on, the link is continuously busy.
             self.busy - self.busy_until.since(until)
         };
         if ahead.packets > left.packets {
@@ -429,11 +446,16 @@ impl Link {
     #[inline]
     fn wait(&mut self, now: Time, size: Bytes) -> Time {
         let starts = self.busy_until;
+        self.wait_until(starts, now, size);
+        starts
+    }
+
+    #[inline]
+    fn wait_until(&mut self, starts: Time, now: Time, size: Bytes) {
         self.rest.waiting.push_back(Waiting { starts, size });
         self.lingers = true;
         self.rest.waiting_bytes += size;
         self.rest.wait += u128::from(starts.since(now).as_nanos());
-        starts
     }
 
     #[inline]

@@ -205,29 +205,49 @@ impl ScheduledLink {
             self.discipline.enqueue(now, packet, drops);
         }
         self.count_drops(&drops[dropped_before..]);
+        if let Some(aggregator) = self.wire.aggregator_mut()
+            && self.discipline.occupancy().packets > Packets::new(0)
+        {
+            aggregator.on_enqueued(now.max(self.busy_until));
+        }
     }
 
     /// When to call [`dequeue`](Self::dequeue) next; to be called at `now` after all other
     /// calls. [`Time::NEVER`] if nothing waits.
     pub fn next_dequeue(&self, now: Time) -> Time {
-        self.discipline.ready(now.max(self.busy_until))
+        self.discipline.ready(now.max(self.free_from()))
+    }
+
+    /// When the transmitter may send the next packet.
+    fn free_from(&self) -> Time {
+        match self.wire.aggregator() {
+            Some(aggregator) => self.busy_until.max(aggregator.opens()),
+            None => self.busy_until,
+        }
     }
 
     /// Begins the transmission of the next packet, if the transmitter is free and the
     /// discipline has one to send; packets that it drops instead are appended to `drops`.
     pub fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Departure> {
-        if now < self.busy_until {
+        if now < self.free_from() {
             return None;
         }
         self.count_wait(now);
         self.pass_rate(now);
         let dropped_before = drops.len();
+        if let Some(aggregator) = self.wire.aggregator_mut() {
+            aggregator.on_dequeue(self.discipline.occupancy().packets);
+        }
         let chosen = self.discipline.dequeue(now, drops);
         self.count_drops(&drops[dropped_before..]);
-        let Chosen { packet, marked } = chosen?;
+        let Some(Chosen { packet, marked }) = chosen else {
+            self.count_sent(None, now);
+            return None;
+        };
         let waited = now == self.busy_until && packet.enqueued < now;
         let ends = self.wire.transmit(now, waited, packet.size);
         self.busy_until = ends.unwrap_or_else(|| now + self.rate.time_to_send(packet.size));
+        self.count_sent(Some(packet.size), self.busy_until);
         self.busy += self.busy_until.since(now);
         self.departures += 1;
         self.bytes_departed += packet.size;
@@ -240,6 +260,13 @@ impl ScheduledLink {
         let arrives = Some(self.wire.arrival_at(self.busy_until));
         let (corrupted, duplicated) = self.wire.next_harm();
         Some(Departure { packet, arrives, marked, corrupted, duplicated })
+    }
+
+    /// A packet of `size` was sent, or none, and the transmitter is free from `free` on.
+    fn count_sent(&mut self, size: Option<Bytes>, free: Time) {
+        if let Some(aggregator) = self.wire.aggregator_mut() {
+            aggregator.on_sent(size, self.discipline.occupancy().packets, free);
+        }
     }
 
     /// The packets waiting now, without the one in transmission.

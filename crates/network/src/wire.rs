@@ -1,11 +1,12 @@
 //! The wire after a transmitter: loss, maximum packet size, and propagation delay; and what few links
-//! have besides: a schedule, a policer, duplicates and bit errors.
+//! have besides: a schedule, a policer, duplicates, bit errors, aggregation.
 
 use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Packets, RandomStream, Time};
 
-use crate::{DelayLaw, LossModel, Schedule, TokenBucket};
+use crate::aggregation::Aggregator;
+use crate::{AggregationParameters, DelayLaw, LossModel, Schedule, TokenBucket};
 
 /// What few links have: a link without any of it costs nothing for it.
 #[derive(Clone, Debug, Default)]
@@ -19,11 +20,16 @@ pub struct Extras {
     pub duplicate: f64,
     /// Probability, 0 to 1, that a packet that crosses the wire arrives with bit errors.
     pub corrupt: f64,
+    /// The link sends in aggregates; a packet leaves as soon as the link is free if `None`.
+    pub aggregation: Option<AggregationParameters>,
 }
 
 impl Extras {
     pub(crate) fn is_none(&self) -> bool {
-        self.schedule.is_none() && self.policer.is_none() && !self.harms()
+        self.schedule.is_none()
+            && self.policer.is_none()
+            && !self.harms()
+            && self.aggregation.is_none()
     }
 
     fn harms(&self) -> bool {
@@ -69,11 +75,12 @@ struct Special {
     corrupt: f64,
     corrupt_random: RandomStream,
     harm: Harm,
+    aggregator: Option<Aggregator>,
 }
 
 impl Special {
     fn new(extras: Extras, stream: impl Fn(&str) -> RandomStream) -> Self {
-        let Extras { schedule, policer, duplicate, corrupt } = extras;
+        let Extras { schedule, policer, duplicate, corrupt, aggregation } = extras;
         Self {
             schedule,
             left: 0,
@@ -83,6 +90,8 @@ impl Special {
             corrupt,
             corrupt_random: stream("corrupt"),
             harm: Harm::default(),
+            aggregator: aggregation
+                .map(|parameters| Aggregator::new(parameters, stream("aggregation"))),
         }
     }
 
@@ -93,7 +102,7 @@ impl Special {
 
 impl Wire {
     /// `name` names its streams of random numbers (`NAME loss`, `NAME delay`, `NAME duplicate`,
-    /// `NAME corrupt`).
+    /// `NAME corrupt`, `NAME aggregation`).
     pub(crate) fn new(
         mtu: Option<Bytes>,
         loss: LossModel,
@@ -137,6 +146,15 @@ impl Wire {
     pub(crate) fn conforms(&mut self, now: Time, size: Bytes) -> bool {
         let policer = self.special.as_mut().and_then(|special| special.policer.as_mut());
         policer.is_none_or(|policer| policer.conforms(now, size))
+    }
+
+    /// The aggregates of the link, if it sends in such.
+    pub(crate) fn aggregator(&self) -> Option<&Aggregator> {
+        self.special.as_ref()?.aggregator.as_ref()
+    }
+
+    pub(crate) fn aggregator_mut(&mut self) -> Option<&mut Aggregator> {
+        self.special.as_mut()?.aggregator.as_mut()
     }
 
     /// Whether packets may arrive twice, or with bit errors.

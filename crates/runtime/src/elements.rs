@@ -4,9 +4,10 @@ use std::fmt::{self, Display};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, Extras, FqCoDel, FqCoDelParameters,
-    Limit, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
-    RedParameters, ScheduledLink, ScheduledLinkParameters, TokenBucket, TrafficSpecError,
+    AggregationParameters, CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, Extras, FqCoDel,
+    FqCoDelParameters, Limit, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red,
+    RedError, RedMeasure, RedParameters, ScheduledLink, ScheduledLinkParameters, TokenBucket,
+    TrafficSpecError,
 };
 use ontempo_scenario::model::{self, Delay, LossSpec, PolicerSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
@@ -119,6 +120,12 @@ fn extras(laid: &LaidLink) -> Result<Extras, TrafficSpecError> {
         policer: laid.policer.as_ref().map(policer).transpose()?,
         duplicate: laid.duplicate,
         corrupt: laid.corrupt,
+        aggregation: laid.aggregation.as_ref().map(|spec| AggregationParameters {
+            every: spec.every,
+            access: spec.access,
+            contention: spec.contention,
+            limit: Limit { packets: spec.packets, bytes: spec.bytes },
+        }),
     })
 }
 

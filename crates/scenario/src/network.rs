@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ontempo_foundation::{Bytes, Rate, Time};
 use ontempo_network::Schedule;
 
-use crate::model::{Delay, LossSpec, PolicerSpec, QueueSpec, Reservation};
+use crate::model::{AggregationSpec, Delay, LossSpec, PolicerSpec, QueueSpec, Reservation};
 
 /// What a world (simulator or emulator) builds: the graph and the flows on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +64,8 @@ pub struct LaidLink {
     pub duplicate: f64,
     /// Probability that a packet arrives with bit errors.
     pub corrupt: f64,
+    /// How it sends in aggregates.
+    pub aggregation: Option<AggregationSpec>,
 }
 
 /// One flow.

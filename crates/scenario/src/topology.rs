@@ -170,6 +170,7 @@ impl<'a> Builder<'a> {
             policer: spec.policer,
             duplicate: spec.duplicate,
             corrupt: spec.corrupt,
+            aggregation: spec.aggregation,
         });
         self.layout.links.len() - 1
     }

@@ -1,8 +1,8 @@
-//! What few links have, in whole runs: policers, duplicates, bit errors.
+//! What few links have, in whole runs: policers, duplicates, bit errors, aggregation.
 
 use arrow_array::StringArray;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
 use ontempo_simulator::{Control, Results, Simulation};
 
 const RUN: &str = r#"
@@ -117,7 +117,7 @@ fn copies_and_bit_errors_are_counted_once_and_tcp_goes_on() {
             assert!((1_180..1_250).contains(&delivered[3]), "{queue}: {delivered:?}");
             let late = &results.table("playout").expect("playout").batch;
             let units = late["units"].as_primitive::<UInt64Type>().value(0);
-            assert!(units <= 1_250, "{queue}: {units} units of 1,250");
+            assert!(units <= sent[3], "{queue}: {units} units of {}", sent[3]);
             let bulk: u64 = delivered[..3].iter().sum();
             assert!(bulk > 3_000, "{queue}: {bulk}");
         }
@@ -154,5 +154,77 @@ fn adus_and_spaced_packets_are_not_counted_twice() {
         assert!(count(&results, "duplicated") > 100, "{transport}");
         assert_eq!(counts(&results, "flows", "dropped_packets")[0], 0, "{transport}");
         assert_eq!(counts(&results, "flows", "reductions")[0], 0, "no loss is seen: {transport}");
+    }
+}
+
+/// Times between packets of `kind` that reach the link `name`, in seconds.
+fn gaps(results: &Results, name: &str, kind: &str) -> Vec<f64> {
+    let batch = &results.table("packets").expect("packets").batch;
+    let text = |column: &str| {
+        let column = batch[column].as_dictionary::<Int32Type>();
+        let column = column.downcast_dict::<StringArray>().expect("it holds texts");
+        column.into_iter().map(|text| text.unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let times = batch["time_s"].as_primitive::<Float64Type>().values();
+    let rows = times.iter().zip(text("link")).zip(text("kind"));
+    let times: Vec<f64> = rows
+        .filter(|((_, link), of)| link == name && of == kind)
+        .map(|((time, _), _)| *time)
+        .collect();
+    times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+#[test]
+fn aggregation_makes_bursts_of_data_and_compresses_acks() {
+    // 20 Mbit/s between the routers; a Wi-Fi of 100 Mbit/s at the receiver, an opportunity each 5 ms.
+    let run = |aggregation: &str| {
+        let text = format!(
+            "duration = \"10 s\"\n[topology]\nkind = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"20 Mbit/s\", delay = \"10 ms\", queue = {{ kind = \"drop-tail\", \
+             limit = \"60 packets\" }} }}\n\
+             access = {{ rate = \"100 Mbit/s\", delay = \"1 ms\" }}\n\
+             receiver-access = {{ rate = \"100 Mbit/s\", delay = \"1 ms\" {aggregation} }}\n\
+             [flows.bulk]\napplication = {{ kind = \"ftp\" }}\ntransport = {{ kind = \"tcp\" }}\n\
+             [measure]\nfrom = \"2 s\"\npackets = [\"reverse\"]\n"
+        );
+        let scenario = ontempo_scenario::parse(&text, "wifi.toml").expect("it is valid");
+        let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+        simulation.run(&Control::default()).expect("nobody cancels it")
+    };
+    let goodput = |results: &Results| {
+        let batch = &results.table("flows").expect("flows").batch;
+        batch["goodput_bps"].as_primitive::<Float64Type>().value(0)
+    };
+    let plain = run("");
+    // A packet of 1,000 bytes takes 0.4 ms at the bottleneck, and its ACK comes back at that pace.
+    let close =
+        |gaps: &[f64]| gaps.iter().filter(|gap| **gap < 1e-4).count() as f64 / gaps.len() as f64;
+    assert!(close(&gaps(&plain, "reverse", "ack")) < 0.05);
+    let wifi = run(", aggregation = { every = \"5 ms\" }");
+    let acks = gaps(&wifi, "reverse", "ack");
+    assert!(close(&acks) > 0.8, "{} of the ACKs follow at once", close(&acks));
+    let bursts = acks.iter().filter(|gap| **gap > 4e-3).count();
+    // About 2,000 opportunities in 10 s.
+    assert!((1_000..2_001).contains(&bursts), "{bursts}");
+    assert!(goodput(&wifi) > 0.8 * goodput(&plain), "{} bit/s", goodput(&wifi));
+    assert_eq!(plain.tables.len(), wifi.tables.len());
+}
+
+#[test]
+fn aggregation_takes_capacity_where_it_takes_time() {
+    // Aggregates of one packet: 1 ms of access for each 1 ms of transmission.
+    for queue in QUEUES {
+        let results =
+            run(queue, "aggregation = { access = \"1 ms\", packets = \"1 packets\" }", "");
+        let megabits = count(&results, "departed_bytes") as f64 * 8e-6;
+        assert!((70.0..80.1).contains(&megabits), "{queue}: {megabits} Mbit of 160 / 2");
+        let batch = &results.table("links").expect("links").batch;
+        let busy = batch["busy"].as_primitive::<Float64Type>().value(0);
+        assert!((busy - megabits / 160.0).abs() < 1e-3, "{queue}: {busy}");
+        // With 64 packets it takes nearly none.
+        let results =
+            run(queue, "aggregation = { access = \"1 ms\", packets = \"64 packets\" }", "");
+        let megabits = count(&results, "departed_bytes") as f64 * 8e-6;
+        assert!((125.0..159.0).contains(&megabits), "{queue}: {megabits} Mbit of 160");
     }
 }

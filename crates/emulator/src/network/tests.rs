@@ -212,3 +212,17 @@ fn a_corrupted_packet_reaches_its_host_with_an_error_and_counts_as_lost() {
         assert_eq!((counts.sent, counts.delivered, counts.dropped), (1, 0, 1), "{queue}");
     }
 }
+
+#[test]
+fn packets_of_an_opportunity_leave_as_a_burst_from_queues_of_both_kinds() {
+    for queue in [r#"{ kind = "drop-tail" }"#, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "aggregation = { every = \"10 ms\" }");
+        for micros in [0, 4_000, 9_000, 10_000] {
+            network.advance(at(micros), &mut |_| {});
+            send(&mut network, micros, &packet(End::source(1), End::sink(1), 0));
+        }
+        let seen = delivered(&mut network, 100);
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times, [16_000, 17_000, 18_000, 26_000], "{queue}");
+    }
+}

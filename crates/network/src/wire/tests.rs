@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CoDel, CoDelParameters, DropReason, Fate, Link, LinkParameters, Queue, Queued, ScheduledLink,
-    ScheduledLinkParameters,
+    AggregationParameters, CoDel, CoDelParameters, DropReason, Fate, Link, LinkParameters, Queue,
+    Queued, ScheduledLink, ScheduledLinkParameters,
 };
 
 /// A byte takes 1 us.
@@ -208,4 +208,121 @@ fn each_harm_has_its_own_stream() {
     assert!(both.iter().zip(&first).all(|(both, one)| both.0 == one.0 && !one.1));
     assert!(both.iter().zip(&second).all(|(both, one)| both.1 == one.1 && !one.0));
     assert!(both.iter().any(|harm| harm.0 != harm.1));
+}
+
+fn aggregated(parameters: AggregationParameters) -> Extras {
+    Extras { aggregation: Some(parameters), ..Extras::default() }
+}
+
+fn aggregation() -> impl Strategy<Value = AggregationParameters> {
+    let time = |longest: u64| (0..longest).prop_map(Duration::from_nanos);
+    let limit = (prop::option::of(1u64..8), prop::option::of(40u64..5_000));
+    (prop::option::of(time(5_000_000)), time(1_000_000), time(500_000), limit).prop_map(
+        |(every, access, contention, (packets, bytes))| AggregationParameters {
+            every: every.filter(|every| *every > Duration::ZERO),
+            access,
+            contention,
+            limit: crate::Limit {
+                packets: packets.map(Packets::new),
+                bytes: bytes.map(Bytes::new),
+            },
+        },
+    )
+}
+
+/// Starts and arrivals on a link that decides when packets are offered.
+fn offered(link: &mut Link, offers: &[(Time, Bytes)]) -> Vec<(Time, Time)> {
+    let offer = |(now, size): &(Time, Bytes)| match link.offer(*now, *size, false) {
+        Fate::Arrives { at, starts, .. } => (starts, at),
+        Fate::Dropped(reason) => panic!("dropped: {reason:?}"),
+    };
+    offers.iter().map(offer).collect()
+}
+
+/// The same on a link that decides later.
+fn served(link: &mut ScheduledLink, offers: &[(Time, Bytes)]) -> Vec<(Time, Time)> {
+    let (mut drops, mut departed) = (Vec::new(), Vec::new());
+    let mut serve = |link: &mut ScheduledLink, mut now: Time, until: Time| loop {
+        let next = link.next_dequeue(now);
+        if next > until || next == Time::NEVER {
+            return;
+        }
+        now = next;
+        departed
+            .extend(link.dequeue(now, &mut Vec::new()).map(|sent| (now, sent.arrives.unwrap())));
+    };
+    let mut now = Time::ZERO;
+    for (number, (time, size)) in (0..).zip(offers) {
+        serve(link, now, *time);
+        now = *time;
+        link.enqueue(now, queued(number, *size, now), &mut drops);
+        serve(link, now, now);
+    }
+    serve(link, now, Time::from_nanos(u64::MAX / 2));
+    departed
+}
+
+proptest! {
+    #[test]
+    fn both_kinds_of_links_send_the_same_aggregates_within_their_limits(
+        offers in offers(900_000), parameters in aggregation(), seed: u64, at in 0.0f64..1.2,
+    ) {
+        let mut link = link_of(RATE, aggregated(parameters), seed);
+        let mut scheduled = scheduled_of(RATE, aggregated(parameters), seed);
+        // The counters at a time in the run: of what has been offered by then.
+        let end = offers.last().unwrap().0;
+        let until = Time::from_nanos((end.as_nanos() as f64 * at) as u64);
+        let before = offers.partition_point(|(time, _)| *time <= until);
+        let mut times = offered(&mut link, &offers[..before]);
+        let statistics = link.statistics(until);
+        times.extend(offered(&mut link, &offers[before..]));
+        let served = served(&mut scheduled, &offers);
+        prop_assert_eq!(&times, &served);
+        let sizes: Vec<Bytes> = offers.iter().map(|(_, size)| *size).collect();
+        let ends = |place: usize| times[place].0 + RATE.time_to_send(sizes[place]);
+        let overlap = |place: usize| ends(place).min(until).since(times[place].0).as_secs_f64();
+        let busy: f64 = (0..before).map(overlap).sum();
+        prop_assert!((statistics.busy * until.as_secs_f64() - busy).abs() < 1e-6);
+        let waiting = (0..before).filter(|place| times[*place].0 > until).count();
+        prop_assert_eq!(statistics.waiting.get(), waiting as u64);
+        // Aggregates: packets that follow each other at once and waited when the first began.
+        let mut first = 0;
+        for place in 0..offers.len() {
+            let begins = times[first].0;
+            let follows = place > first && times[place].0 == ends(place - 1) && offers[place].0 < begins;
+            let members = &sizes[first..place];
+            let limit = parameters.limit;
+            let is_full = limit.is_reached(crate::Occupancy {
+                packets: Packets::new(members.len() as u64),
+                bytes: members.iter().copied().sum(),
+            });
+            if place > first && (!follows || is_full) {
+                let free = ends(place - 1).max(offers[place].0);
+                prop_assert!(times[place].0 >= free + parameters.access);
+                first = place;
+            }
+            let opportunity = parameters.every.unwrap_or(Duration::ZERO) + parameters.access
+                + parameters.contention;
+            let free = if first == 0 { Time::ZERO } else { ends(first - 1) };
+            prop_assert!(times[first].0 <= free.max(offers[first].0) + opportunity);
+        }
+    }
+}
+
+#[test]
+fn packets_of_one_opportunity_leave_as_a_burst() {
+    let parameters = AggregationParameters {
+        every: Some(Duration::from_millis(10)),
+        access: Duration::from_millis(1),
+        contention: Duration::ZERO,
+        limit: crate::Limit::packets(Packets::new(4)),
+    };
+    let mut link = link_of(RATE, aggregated(parameters), 1);
+    let at = |millis| Time::ZERO + Duration::from_millis(millis);
+    // 0.5 ms each; the one offered at the begin of the first aggregate is not in it, and it is full.
+    let offers: Vec<_> = [0, 2, 3, 9, 11, 12].map(|millis| (at(millis), Bytes::new(500))).into();
+    let starts: Vec<f64> =
+        offered(&mut link, &offers).iter().map(|(starts, _)| starts.as_secs_f64() * 1e3).collect();
+    assert_eq!(starts, [11.0, 11.5, 12.0, 12.5, 21.0, 21.5]);
+    assert_eq!(link.occupancy(at(12)).packets, Packets::new(3));
 }

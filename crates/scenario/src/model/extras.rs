@@ -1,6 +1,6 @@
 //! What few links have.
 
-use ontempo_foundation::{Bytes, Duration, Rate};
+use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,4 +31,30 @@ impl PolicerSpec {
         };
         self.burst.or_else(|| self.burst_time.map(filled)).unwrap_or_default()
     }
+}
+
+/// A link that sends in aggregates, as Wi-Fi (A-MPDU) does, or in grants as DOCSIS and LTE do. After
+/// each aggregate, and for the first packet of an idle link, the transmitter waits: until the next
+/// multiple of `every`, then for `access` and a random part of `contention`. Then all that waits
+/// leaves back to back at the link's rate, up to `packets` or `bytes`. Give at least one of the
+/// three times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AggregationSpec {
+    /// Opportunities come at multiples of this time since the start of the run; at any time where
+    /// not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Duration>,
+    /// What each aggregate waits beyond that: interframe spaces, preamble, acknowledgement.
+    #[serde(default)]
+    pub access: Duration,
+    /// The longest random wait of an aggregate, drawn uniformly: a contention window.
+    #[serde(default)]
+    pub contention: Duration,
+    /// An aggregate of so many packets is full; no limit where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Packets>,
+    /// An aggregate of so many bytes or more is full; no limit where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Bytes>,
 }

@@ -20,7 +20,7 @@ use ontempo_foundation::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use extras::PolicerSpec;
+pub use extras::{AggregationSpec, PolicerSpec};
 pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Start};
 pub use hosts::Hosts;
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Outage, PolicerSpec, QueueSpec, ScheduleSpec, defaults};
+use super::{AggregationSpec, Outage, PolicerSpec, QueueSpec, ScheduleSpec, defaults};
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -101,6 +101,9 @@ pub struct LinkSpec {
     /// its receiver drops it.
     #[serde(default, skip_serializing_if = "defaults::is_zero")]
     pub corrupt: f64,
+    /// How the link sends in aggregates; each packet on its own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<AggregationSpec>,
 }
 
 /// A fixed duration, or a law.

@@ -7,7 +7,8 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use super::{Findings, varying};
 use crate::backbone::MAX_HOPS;
 use crate::model::{
-    Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, PolicerSpec, QueueLimit, QueueSpec, Topology,
+    AggregationSpec, Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, PolicerSpec, QueueLimit,
+    QueueSpec, ScheduleSpec, Topology,
 };
 use crate::path::FieldPath;
 
@@ -107,6 +108,35 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
     if let Some(spec) = &spec.policer {
         policer(spec, &path.key("policer"), findings);
     }
+    if let Some(aggregation) = &spec.aggregation {
+        let path = path.key("aggregation");
+        let is_trace = matches!(spec.schedule, Some(ScheduleSpec::Mahimahi { .. }));
+        let what = "a trace of opportunities says itself when packets leave; leave out one of both";
+        findings.require(!is_trace, &path, what);
+        self::aggregation(aggregation, &path, findings);
+    }
+}
+
+fn aggregation(spec: &AggregationSpec, path: &FieldPath, findings: &mut Findings) {
+    let times = [
+        ("every", spec.every.unwrap_or_default()),
+        ("access", spec.access),
+        ("contention", spec.contention),
+    ];
+    for (field, time) in times {
+        if time > MAX_DELAY {
+            findings.add(&path.key(field), format!("{time} is absurd; at most 1 h will do"));
+        }
+    }
+    let what = "opportunities at a distance of zero are no distance; write every = \"5 ms\"";
+    findings.require(spec.every != Some(Duration::ZERO), &path.key("every"), what);
+    let what = "without a wait each packet leaves on its own; write access = \"118 us\", \
+                contention = \"135 us\" or every = \"5 ms\"";
+    findings.require(times.iter().any(|(_, time)| *time > Duration::ZERO), path, what);
+    let what = "an aggregate holds a packet at least; write packets = \"64 packets\"";
+    findings.require(spec.packets != Some(Packets::new(0)), &path.key("packets"), what);
+    let what = "an aggregate holds a packet at least; write bytes = \"65535 bytes\"";
+    findings.require(spec.bytes != Some(Bytes::ZERO), &path.key("bytes"), what);
 }
 
 fn policer(spec: &PolicerSpec, path: &FieldPath, findings: &mut Findings) {

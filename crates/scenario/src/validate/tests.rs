@@ -111,6 +111,41 @@ fn duplicates_and_bit_errors_have_probabilities() {
 }
 
 #[test]
+fn aggregates_wait_for_something_and_hold_something() {
+    let aggregation = |fields: &str| {
+        let table = format!("[topology.access]\naggregation = {{ {fields} }}");
+        video("[topology.access]", &table)
+    };
+    assert_eq!(
+        aggregation("packets = \"64 packets\""),
+        "s.toml:13: topology.access.aggregation: without a wait each packet leaves on its own; write \
+         access = \"118 us\", contention = \"135 us\" or every = \"5 ms\""
+    );
+    assert_eq!(
+        aggregation("every = \"0 s\", access = \"1 us\""),
+        "s.toml:13: topology.access.aggregation.every: opportunities at a distance of zero are no \
+         distance; write every = \"5 ms\""
+    );
+    assert_eq!(
+        aggregation("access = \"2 h\", packets = \"0 packets\", bytes = \"0 bytes\""),
+        "s.toml:13: topology.access.aggregation.access: 7200 s is absurd; at most 1 h will do\n\
+         s.toml:13: topology.access.aggregation.packets: an aggregate holds a packet at least; write \
+         packets = \"64 packets\"\n\
+         s.toml:13: topology.access.aggregation.bytes: an aggregate holds a packet at least; write \
+         bytes = \"65535 bytes\""
+    );
+    assert_eq!(
+        video(
+            "delay = \"30 ms\"",
+            "delay = \"30 ms\"\naggregation = { every = \"5 ms\" }\n\
+             schedule = { kind = \"mahimahi\", text = \"1\" }"
+        ),
+        "s.toml:10: topology.bottleneck.aggregation: a trace of opportunities says itself when \
+         packets leave; leave out one of both"
+    );
+}
+
+#[test]
 fn a_law_of_delay_is_one() {
     assert_eq!(
         bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),
