@@ -149,6 +149,8 @@ fn summary(report: &Report) -> String {
             ("early", dropped.early),
             ("on the wire", dropped.loss),
             ("too large", dropped.too_large),
+            ("policed", dropped.policer),
+            ("bit errors", dropped.corrupt),
             ("limit of this program", dropped.limit),
             ("client gone", dropped.gone),
             ("not taken by the system", dropped.unsent),
@@ -157,8 +159,12 @@ fn summary(report: &Report) -> String {
         let causes: Vec<_> = causes.map(|(cause, count)| format!("{cause} {count}")).collect();
         let causes =
             if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+        let copies = match way.duplicated {
+            0 => String::new(),
+            copies => format!(" and {copies} copies"),
+        };
         format!(
-            "{name}: {} packets, {} delivered, {} dropped{causes}; delay p50 {}, p95 {}, p99 {}\n",
+            "{name}: {} packets{copies}, {} delivered, {} dropped{causes}; delay p50 {}, p95 {}, p99 {}\n",
             way.packets,
             way.delivered,
             dropped.total(),

@@ -157,8 +157,8 @@ fn links(tables: &[ResultTable]) -> Vec<Link> {
     let Some(links) = Columns::of(tables, "links") else { return Vec::new() };
     let watched = watched(tables);
     let (names, from, to) = (links.text("link"), links.text("from"), links.text("to"));
-    let dropped =
-        ["dropped_full", "dropped_early", "dropped_loss"].map(|reason| links.count(reason));
+    let causes = ["dropped_full", "dropped_early", "dropped_loss", "dropped_policer", "corrupted"];
+    let dropped = causes.map(|cause| links.count(cause));
     let (arrivals, busy) = (links.count("arrivals"), links.number("busy"));
     let queue = links.number("mean_packets");
     let summarise = |row: usize| {

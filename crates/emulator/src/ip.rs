@@ -60,6 +60,15 @@ pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     }
 }
 
+/// Whether `packet` is of the L4S service: ECT(1) or CE (RFC 9331, section 4.1).
+pub(crate) fn is_l4s(packet: &[u8]) -> bool {
+    match (packet[0] >> 4, packet) {
+        (4, [_, service, ..]) => service & 1 != 0,
+        (6, [_, second, ..]) => (second >> 4) & 1 != 0,
+        _ => false,
+    }
+}
+
 /// Gives `packet`, which has passed [`ends`], a congestion mark; an IPv4 header's checksum
 /// follows (RFC 1624).
 pub(crate) fn mark(packet: &mut [u8]) {
@@ -75,6 +84,21 @@ pub(crate) fn mark(packet: &mut [u8]) {
             packet[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
         }
         _ => packet[1] |= CONGESTION_EXPERIENCED << 4,
+    }
+}
+
+/// Gives the payload of `packet`, which has passed [`ends`], a bit error, so that its receiver's
+/// checksum fails. A bit of the last byte: `place` chooses which, so that errors of different links
+/// do not cancel.
+pub(crate) fn corrupt(packet: &mut [u8], place: usize) {
+    let header = match packet[0] >> 4 {
+        4 => usize::from(packet[0] & 0xf) * 4,
+        _ => V6_HEADER,
+    };
+    if packet.len() > header
+        && let Some(last) = packet.last_mut()
+    {
+        *last ^= 1 << (place % 8);
     }
 }
 
@@ -128,8 +152,24 @@ mod tests {
             mark(&mut packet);
             assert!(checksum_holds(&packet[..20]));
             assert_eq!(packet[1], service | 0b11);
+            assert!(is_l4s(&packet));
         }
+        assert!(is_l4s(&v4(0b01)) && !is_l4s(&v4(0b10)) && !is_l4s(&v4(0)));
         assert!(!is_ecn_capable(&v4(0xb8)));
+    }
+
+    #[test]
+    fn a_bit_error_is_behind_the_header_and_two_of_different_links_do_not_cancel() {
+        let sound = v4(0);
+        let mut packet = sound.clone();
+        corrupt(&mut packet, 3);
+        assert_eq!(packet[..39], sound[..39]);
+        assert_eq!(packet[39], sound[39] ^ 8);
+        corrupt(&mut packet, 4);
+        assert_ne!(packet, sound);
+        let mut header = sound[..20].to_vec();
+        corrupt(&mut header, 0);
+        assert_eq!(header, sound[..20], "there is no payload");
     }
 
     #[test]
@@ -144,6 +184,7 @@ mod tests {
         assert!(is_ecn_capable(&v6));
         mark(&mut v6);
         assert_eq!(v6[..2], [0x60, 0x30]);
+        assert!(is_l4s(&v6));
         v6[8] = 0xfe;
         assert_eq!(ends(&v6), None);
         for length in 0..v6.len() {

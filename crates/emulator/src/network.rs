@@ -6,10 +6,10 @@
 //! look, so that lateness at one link does not add to that of the next.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 use ontempo_foundation::{Bytes, Duration, Time};
-use ontempo_network::{Dropped, Fate, LinkStatistics, Queued};
+use ontempo_network::{Departure, Dropped, Fate, LinkStatistics, Queued};
 use ontempo_runtime::{Element, LinkTotals};
 use ontempo_scenario::Layout;
 
@@ -32,7 +32,7 @@ enum Event {
 }
 
 /// A packet in transit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
     /// The route, by its index in [`Routes`], and the number of links already passed.
@@ -45,6 +45,10 @@ pub(crate) struct Packet {
     is_arriving: bool,
     pub(crate) number: u64,
     pub(crate) retransmission: bool,
+    /// Whether a link gave it bit errors.
+    corrupted: bool,
+    /// The same for a packet and the copies that links made of it; 0 without any.
+    copies: u64,
     /// When it arrived at its present link.
     pub(crate) entered: Time,
 }
@@ -90,6 +94,10 @@ pub(crate) struct Network {
     packets: Vec<Packet>,
     free: Vec<u32>,
     drops: Vec<Dropped>,
+    /// Packets that were copied.
+    copied: u64,
+    /// Those of them of which one has been delivered.
+    delivered_once: HashSet<u64>,
     pub(crate) watches: Vec<Option<Watch>>,
     numbering: Vec<Numbering>,
     spans: Spans,
@@ -123,6 +131,8 @@ impl Network {
             packets: Vec::new(),
             free: Vec::new(),
             drops: Vec::new(),
+            copied: 0,
+            delivered_once: HashSet::new(),
             watches,
             numbering,
             spans,
@@ -184,6 +194,7 @@ impl Network {
         (packet.route, packet.step) = (route, 0);
         (packet.flow, packet.is_data, packet.is_arriving) = (flows as u32, false, false);
         (packet.number, packet.retransmission) = (0, false);
+        (packet.corrupted, packet.copies) = (false, 0);
         if let Some(ends) = ends.filter(is_of_flow) {
             let flow = ends.from.flow();
             let (is_leaving, is_arriving) = self.routes.joins(route, ends);
@@ -237,11 +248,16 @@ impl Network {
         let route = self.routes.get(packet.route);
         let Some(&link) = route.links.get(packet.step as usize) else {
             if let Some(counts) = self.counts.get_mut(packet.flow as usize)
-                && packet.is_data
                 && packet.is_arriving
             {
-                counts.delivered += 1;
-                counts.delivered_bytes += packet.bytes.len() as u64;
+                if packet.corrupted {
+                    counts.dropped += 1;
+                } else if packet.is_data
+                    && (packet.copies == 0 || self.delivered_once.insert(packet.copies))
+                {
+                    counts.delivered += 1;
+                    counts.delivered_bytes += packet.bytes.len() as u64;
+                }
             }
             self.forwarded += 1;
             deliver(Delivery { interface: route.interface, bytes: &packet.bytes, due: now });
@@ -263,14 +279,43 @@ impl Network {
             watch.offered(packet, found, fate);
         }
         match fate {
-            Fate::Arrives { at, marked, .. } => {
+            Fate::Arrives { at, marked, corrupted, duplicated, .. } => {
                 if marked {
                     ip::mark(&mut packet.bytes);
                 }
                 self.push(at, Event::Packet(handle));
+                self.harm((at, link), handle, corrupted, duplicated);
             }
             Fate::Dropped(_) => self.lose(handle),
         }
+    }
+
+    /// A packet that arrives at `at` from `link` may have bit errors, or a copy behind it.
+    fn harm(&mut self, (at, link): (Time, usize), handle: u32, corrupted: bool, duplicated: bool) {
+        let packet = &mut self.packets[handle as usize];
+        if corrupted {
+            packet.corrupted = true;
+            ip::corrupt(&mut packet.bytes, link);
+        }
+        if !duplicated {
+            return;
+        }
+        if packet.copies == 0 {
+            self.copied += 1;
+            packet.copies = self.copied;
+        }
+        let copy = packet.clone();
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.packets[place as usize] = copy;
+                place
+            }
+            None => {
+                self.packets.push(copy);
+                (self.packets.len() - 1) as u32
+            }
+        };
+        self.push(at, Event::Packet(place));
     }
 
     fn lose(&mut self, handle: u32) {
@@ -293,6 +338,7 @@ impl Network {
             class: class.unwrap_or(u32::MAX),
             size,
             ecn_capable,
+            l4s: ip::is_l4s(&packet.bytes),
             enqueued: now,
         };
         if let Some(watch) = &mut self.watches[link] {
@@ -326,8 +372,12 @@ impl Network {
             if departure.marked {
                 ip::mark(&mut packet.bytes);
             }
+            let Departure { corrupted, duplicated, .. } = departure;
             match departure.arrives {
-                Some(at) => self.push(at, Event::Packet(handle)),
+                Some(at) => {
+                    self.push(at, Event::Packet(handle));
+                    self.harm((at, link), handle, corrupted, duplicated);
+                }
                 None => self.lose(handle),
             }
         }

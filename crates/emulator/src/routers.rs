@@ -101,6 +101,29 @@ impl Routed {
                 link.name
             ));
         }
+        let policed = layout.links.iter().filter(|link| link.policer.is_some());
+        for link in policed.filter(|link| routed.is_shaped(link)) {
+            problems.push(format!(
+                "the policer of the link `{}` would stand behind HTB's queue; leave it out, or \
+                 routers = \"kernel\"",
+                link.name
+            ));
+        }
+        for link in layout.links.iter().filter(|link| link.duplicate > 0.0 || link.corrupt > 0.0) {
+            problems.push(format!(
+                "behind a router of the kernel it is not known which packets the link `{}` copied or \
+                 corrupted; leave out duplicate and corrupt, or routers = \"kernel\"",
+                link.name
+            ));
+        }
+        let aggregated = layout.links.iter().filter(|link| link.aggregation.is_some());
+        for link in aggregated.filter(|link| routed.is_shaped(link)) {
+            problems.push(format!(
+                "the transmitter of the link `{}` would be HTB, which sends no aggregates; leave out \
+                 aggregation, or routers = \"kernel\"",
+                link.name
+            ));
+        }
         if problems.is_empty() { Ok(routed) } else { Err(problems) }
     }
 
@@ -252,6 +275,7 @@ fn leaf(queue: &QueueSpec) -> Result<String, &'static str> {
         QueueSpec::Red { .. } => return Err("RED"),
         QueueSpec::Codel { .. } => return Err("CoDel"),
         QueueSpec::FqCodel { .. } => return Err("FQ-CoDel"),
+        QueueSpec::Dualpi2 { .. } => return Err("DualPI2"),
         QueueSpec::Pie { .. } => return Err("PIE"),
     };
     Ok(match limit.unwrap_or(QueueLimit::Packets(NO_LIMIT)) {
@@ -357,5 +381,21 @@ mod tests {
         let problems = routed("r1 -> a-router-of-long-name").expect_err("HTB cannot change");
         assert!(problems[0].contains("does not change during a run"), "{problems:?}");
         assert_eq!(routed("a -> r1"), Ok(()));
+    }
+
+    #[test]
+    fn a_policer_stands_before_a_queue_of_the_model_alone() {
+        let policer = ", policer = { rate = \"1 Mbit/s\", burst = \"9 kB\" }";
+        let shaped = r#"{ kind = "drop-tail" }"#.to_owned() + policer;
+        let routed = |text: &str| {
+            let scenario = ontempo_scenario::parse(&text.replace("MORE", ""), "t.toml");
+            let layout = scenario.and_then(|it| it.layout(1)).expect("it is valid");
+            Routed::new(&layout).map(|_| ())
+        };
+        let problems = routed(&TESTBED.replace("QUEUE", &shaped)).expect_err("behind HTB");
+        assert!(problems[0].contains("behind HTB's queue"), "{problems:?}");
+        let access = format!("delay = \"50 us\"{policer}");
+        let text = TESTBED.replace("QUEUE", r#"{ kind = "drop-tail" }"#);
+        assert_eq!(routed(&text.replace("delay = \"50 us\"", &access)), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ontempo_foundation::{Bytes, Time};
-use ontempo_network::{DropReason, Dropped as LinkDrop, Fate, Queued};
+use ontempo_network::{Departure, DropReason, Dropped as LinkDrop, Fate, Queued};
 use ontempo_runtime::{Element, link};
 use ontempo_scenario::model::Scenario;
 
@@ -51,6 +51,8 @@ struct InTransit {
     way: Way,
     /// Links passed.
     step: usize,
+    /// Whether a link gave it bit errors.
+    corrupted: bool,
     entered: Time,
 }
 
@@ -60,6 +62,7 @@ struct Counts {
     packets: u64,
     delivered: u64,
     delivered_bytes: u64,
+    duplicated: u64,
     dropped: Dropped,
     delays: Histogram,
 }
@@ -70,6 +73,7 @@ impl Counts {
             packets: self.packets,
             delivered: self.delivered,
             delivered_bytes: self.delivered_bytes,
+            duplicated: self.duplicated,
             dropped: self.dropped,
             delay_p50_s: self.delays.quantile(0.5),
             delay_p95_s: self.delays.quantile(0.95),
@@ -178,16 +182,29 @@ impl Path {
             return;
         }
         self.held_bytes += bytes.len() as u64;
-        let handle = self.free.pop().unwrap_or_else(|| {
-            let bytes = Vec::new();
-            let empty = InTransit { bytes, client, way, step: 0, entered: now };
-            self.packets.push(empty);
-            (self.packets.len() - 1) as u32
-        });
+        let handle = self.place();
         let packet = &mut self.packets[handle as usize];
         packet.bytes.extend_from_slice(bytes);
         (packet.client, packet.way, packet.step, packet.entered) = (client, way, 0, now);
+        packet.corrupted = false;
         self.push(now, Event::Packet(handle));
+    }
+
+    /// A free place for a datagram.
+    fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            let (bytes, entered) = (Vec::new(), Time::ZERO);
+            let way = Way::Forward;
+            self.packets.push(InTransit {
+                bytes,
+                client: 0,
+                way,
+                step: 0,
+                corrupted: false,
+                entered,
+            });
+            (self.packets.len() - 1) as u32
+        })
     }
 
     /// Does all that is due by `now`; datagrams at the end of their way are passed to `deliver`,
@@ -228,6 +245,10 @@ impl Path {
         let Some(&link) = self.routes[packet.way as usize].get(packet.step) else {
             let (client, way, bytes) = (packet.client, packet.way, &*packet.bytes);
             let counts = &mut self.counts[way as usize];
+            if packet.corrupted {
+                counts.dropped.corrupt += 1;
+                return self.release(handle);
+            }
             counts.delays.add(now.since(packet.entered));
             match deliver(Delivery { client, way, bytes, due: now }) {
                 Ok(()) => {
@@ -243,7 +264,9 @@ impl Path {
         let size = Bytes::new(packet.bytes.len() as u64 + self.header_bytes);
         match &mut self.elements[link] {
             Some(Element::Link(element)) => match element.offer(now, size, false) {
-                Fate::Arrives { at, .. } => self.arrives(at, handle),
+                Fate::Arrives { at, corrupted, duplicated, .. } => {
+                    self.arrives(at, handle, corrupted, duplicated);
+                }
                 Fate::Dropped(reason) => self.lose(handle, reason),
             },
             Some(Element::Scheduled(_)) => self.enqueue(now, link, handle, size),
@@ -252,11 +275,33 @@ impl Path {
     }
 
     /// A link of rate zero never lets a packet arrive: it is dropped.
-    fn arrives(&mut self, at: Time, handle: u32) {
+    fn arrives(&mut self, at: Time, handle: u32, corrupted: bool, duplicated: bool) {
         if at == Time::NEVER {
             return self.lose(handle, DropReason::QueueFull);
         }
+        self.packets[handle as usize].corrupted |= corrupted;
         self.push(at, Event::Packet(handle));
+        if duplicated {
+            self.copy(at, handle);
+        }
+    }
+
+    /// A copy of a datagram arrives right behind it.
+    fn copy(&mut self, at: Time, handle: u32) {
+        let copy = self.place();
+        let original = &self.packets[handle as usize];
+        let InTransit { client, way, step, corrupted, entered, .. } = *original;
+        let bytes = original.bytes.clone();
+        let counts = &mut self.counts[way as usize];
+        counts.duplicated += 1;
+        if self.held_bytes + bytes.len() as u64 > self.max_held_bytes {
+            counts.dropped.limit += 1;
+            self.free.push(copy);
+            return;
+        }
+        self.held_bytes += bytes.len() as u64;
+        self.packets[copy as usize] = InTransit { bytes, client, way, step, corrupted, entered };
+        self.push(at, Event::Packet(copy));
     }
 
     fn enqueue(&mut self, now: Time, link: usize, handle: u32, size: Bytes) {
@@ -270,6 +315,7 @@ impl Path {
             class: self.group,
             size,
             ecn_capable: false,
+            l4s: false,
             enqueued: now,
         };
         element.enqueue(now, queued, &mut self.drops);
@@ -293,7 +339,10 @@ impl Path {
             self.settle_drops();
             let Some(departure) = departure else { continue };
             match departure.arrives {
-                Some(at) => self.arrives(at, departure.packet.handle),
+                Some(at) => {
+                    let Departure { packet, corrupted, duplicated, .. } = departure;
+                    self.arrives(at, packet.handle, corrupted, duplicated);
+                }
                 None => self.lose(departure.packet.handle, DropReason::Loss),
             }
         }
@@ -313,6 +362,7 @@ impl Path {
             DropReason::Early => dropped.early += 1,
             DropReason::Loss => dropped.loss += 1,
             DropReason::TooLarge => dropped.too_large += 1,
+            DropReason::Policer => dropped.policer += 1,
         }
         self.release(handle);
     }
@@ -414,6 +464,54 @@ transport = { kind = "tcp" }
         let lost = report.dropped.loss as f64;
         assert!((lost - 0.1 * passed).abs() < 4.0 * (0.09 * passed).sqrt(), "{report:?}");
         assert_eq!(path.held_bytes, 0);
+    }
+
+    #[test]
+    fn a_policer_drops_what_exceeds_its_rate_and_burst() {
+        let queue = "queue = { kind = \"codel\" }, policer = { rate = \"4 Mbit/s\", \
+                     burst-time = \"10 ms\" }";
+        let mut path = path(queue, 1);
+        // 1,000 bytes each millisecond: half of them conform, and five at first.
+        arrivals(&mut path, Duration::from_millis(1), 2_000);
+        let report = path.report(Way::Forward);
+        assert_eq!(report.dropped.policer, 1_000 - 5 + 1, "{report:?}");
+        assert_eq!(report.delivered + report.dropped.total(), 2_000);
+    }
+
+    #[test]
+    fn copies_arrive_behind_their_originals_and_corrupted_datagrams_not_at_all() {
+        for queue in ["drop-tail", "codel"] {
+            let queue = format!("queue = {{ kind = \"{queue}\" }}, duplicate = 0.2, corrupt = 0.1");
+            let mut path = path(&queue, 3);
+            let arrived = arrivals(&mut path, Duration::from_millis(2), 2_000);
+            let report = path.report(Way::Forward);
+            let copies = arrived.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+            let behind = copies.clone().filter(|pair| pair[1].1.since(pair[0].1).as_nanos() > 0);
+            // The second waits for the first on the last access link: 8 us.
+            assert_eq!(behind.count(), copies.clone().count(), "{queue}");
+            assert!(copies.count() > 200, "{queue}: {report:?}");
+            let corrupted = report.dropped.corrupt as f64;
+            // A tenth of what is not lost on the wire, and of its copies.
+            let crossed = 2_000.0 * 0.9 * 1.2;
+            assert!((corrupted - 0.1 * crossed).abs() < 70.0, "{queue}: {report:?}");
+            let all = report.packets + report.duplicated;
+            assert_eq!(report.delivered + report.dropped.total(), all, "{queue}");
+            assert_eq!((report.delivered, path.held_bytes), (arrived.len() as u64, 0), "{queue}");
+        }
+    }
+
+    #[test]
+    fn datagrams_of_an_aggregate_arrive_as_a_burst() {
+        for queue in ["drop-tail", "codel"] {
+            let queue =
+                format!("queue = {{ kind = \"{queue}\" }}, aggregation = {{ every = \"20 ms\" }}");
+            let mut path = path(&queue, 3);
+            let arrived = arrivals(&mut path, Duration::from_millis(4), 1_000);
+            let gaps = arrived.windows(2).map(|pair| pair[1].1.since(pair[0].1));
+            let waits = gaps.filter(|gap| *gap > Duration::from_millis(10)).count();
+            // One each 20 ms.
+            assert!((195..201).contains(&waits), "{queue}: {waits}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct ClientCounts {
 pub struct WayReport {
     /// Those that entered the path.
     pub packets: u64,
+    /// Copies of them that links made.
+    pub duplicated: u64,
     /// Those that were sent on.
     pub delivered: u64,
     /// Their bytes, headers not counted.
@@ -60,6 +62,10 @@ pub struct Dropped {
     pub loss: u64,
     /// Larger than the MTU of a link.
     pub too_large: u64,
+    /// By a policer before a queue.
+    pub policer: u64,
+    /// For bit errors of a link, at the end of the path.
+    pub corrupt: u64,
     /// More bytes were on the path than the relay holds.
     pub limit: u64,
     /// Its client was forgotten meanwhile.
@@ -72,8 +78,8 @@ impl Dropped {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        [self.full, self.early, self.loss, self.too_large, self.limit, self.gone, self.unsent]
-            .iter()
-            .sum()
+        let of_links =
+            [self.full, self.early, self.loss, self.too_large, self.policer, self.corrupt];
+        of_links.iter().chain(&[self.limit, self.gone, self.unsent]).sum()
     }
 }

@@ -14,11 +14,13 @@
 //! results on every machine, and a change to one part does not change the numbers of the others.
 //!
 //! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
-//! the run, so that departures stay known in advance.
+//! the run, so that departures stay known in advance. That, a policer, duplicates, bit
+//! errors and aggregation are the [`Extras`] of a link, which cost nothing where they are not used.
 //!
 //! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].
 
+mod aggregation;
 mod delay;
 mod link;
 mod loss;
@@ -28,12 +30,13 @@ mod scheduled;
 mod scheduler;
 mod wire;
 
+pub use aggregation::AggregationParameters;
 pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uniform};
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
-    CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Pie,
-    PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+    CoDel, CoDelParameters, DropTail, DualPi2, DualPi2Parameters, FqCoDel, FqCoDelParameters,
+    Limit, Offered, Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
 };
 pub use schedule::{
     Capacity, OPPORTUNITY, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Sent, Steps,
@@ -46,3 +49,4 @@ pub use scheduler::{
     Cbq, ClassParameters, ClassesError, Reserving, Scheduler, TokenBucket, TrafficSpec,
     TrafficSpecError, Wfq,
 };
+pub use wire::Extras;

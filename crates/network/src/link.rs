@@ -1,10 +1,9 @@
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 
-use crate::wire::Wire;
-use crate::{DelayLaw, LossModel, Offered, Queue, Schedule, Verdict};
+use crate::wire::{Harm, Wire};
+use crate::{DelayLaw, Extras, LossModel, Offered, Queue, Verdict};
 
 /// Parameters of one direction of a link.
 #[derive(Clone, Debug)]
@@ -22,6 +21,8 @@ pub struct LinkParameters {
     /// Whether a packet may overtake an earlier one that has a longer delay. If not,
     /// it arrives no earlier than that one (possibly at the same time).
     pub reordering: bool,
+    /// What few links have; none by default.
+    pub extras: Extras,
 }
 
 /// The outcome for a packet that is offered to a link.
@@ -35,6 +36,10 @@ pub enum Fate {
         starts: Time,
         /// Whether the queue marked it (ECN).
         marked: bool,
+        /// Whether it arrives with bit errors ([`Extras::corrupt`]).
+        corrupted: bool,
+        /// Whether a copy of it arrives right behind it ([`Extras::duplicate`]).
+        duplicated: bool,
     },
     /// It is dropped or lost.
     Dropped(DropReason),
@@ -51,6 +56,8 @@ pub enum DropReason {
     Loss,
     /// It is larger than the link's maximum packet size.
     TooLarge,
+    /// It did not conform to the rate and burst of the policer before the queue.
+    Policer,
 }
 
 /// Packets and bytes waiting in a queue, without the packet in transmission.
@@ -74,6 +81,8 @@ pub struct Drops {
     pub loss: Packets,
     /// For [`DropReason::TooLarge`].
     pub too_large: Packets,
+    /// For [`DropReason::Policer`].
+    pub policer: Packets,
 }
 
 /// Counters of a link up to a point in time.
@@ -92,6 +101,10 @@ pub struct LinkStatistics {
     pub drops: Drops,
     /// Packets marked (ECN).
     pub marks: Packets,
+    /// Packets that arrive with bit errors.
+    pub corrupted: Packets,
+    /// Packets that arrive twice.
+    pub duplicated: Packets,
     /// Bytes of the departures.
     pub bytes_departed: Bytes,
     /// Packets waiting, averaged over time from the start, without the one in transmission.
@@ -124,7 +137,7 @@ pub struct Link {
     last_size: u32,
     last_duration: Duration,
     /// Whether a packet that finds the link idle always passes: no loss, no MTU, a constant
-    /// delay, no schedule, and a queue whose state it does not change.
+    /// delay, no extras, and a queue whose state it does not change.
     plain: bool,
     /// Whether `waiting` may hold anything.
     lingers: bool,
@@ -160,27 +173,7 @@ impl Link {
     /// An idle link; `name` names its streams of random numbers (`NAME queue`, `NAME loss`,
     /// `NAME delay`) in the run with `seed`.
     pub fn new(parameters: LinkParameters, seed: u64, name: &str) -> Self {
-        Self::of(parameters, None, seed, name)
-    }
-
-    /// An idle link that changes by `schedule`. The rate of its parameters is the nominal one, by
-    /// which queues estimate waits while nothing passes.
-    pub fn varying(
-        parameters: LinkParameters,
-        schedule: Arc<Schedule>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        Self::of(parameters, Some(schedule), seed, name)
-    }
-
-    fn of(
-        parameters: LinkParameters,
-        schedule: Option<Arc<Schedule>>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        let LinkParameters { rate, delay, mtu, queue, loss, reordering } = parameters;
+        let LinkParameters { rate, delay, mtu, queue, loss, reordering, extras } = parameters;
         let constant_delay = match delay {
             DelayLaw::Constant(delay) => Some(delay),
             _ => None,
@@ -188,14 +181,9 @@ impl Link {
         let is_simple = constant_delay.is_some()
             && mtu.is_none()
             && loss == LossModel::None
-            && schedule.is_none();
-        let wire = (!is_simple).then(|| {
-            let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
-            Box::new(match schedule {
-                Some(schedule) => wire.with_schedule(schedule),
-                None => wire,
-            })
-        });
+            && extras.is_none();
+        let wire = (!is_simple)
+            .then(|| Box::new(Wire::new(mtu, loss, delay, reordering, extras, (seed, name))));
         Self {
             busy_until: Time::ZERO,
             last_size: 0,
@@ -229,6 +217,7 @@ impl Link {
             queue: Queue::unlimited(),
             loss: LossModel::None,
             reordering: false,
+            extras: Extras::default(),
         };
         Self::new(parameters, 0, "idle")
     }
@@ -238,9 +227,17 @@ impl Link {
         self.rest.wire.as_ref().is_some_and(|wire| wire.reorders())
     }
 
-    /// Whether rate, delay or loss change during the run.
-    pub fn varies(&self) -> bool {
-        self.rest.wire.as_ref().is_some_and(|wire| wire.varies())
+    /// Whether packets may be offered before their time ([`statistics_without`]): to a link
+    /// without [`Extras`].
+    ///
+    /// [`statistics_without`]: Self::statistics_without
+    pub fn may_be_offered_ahead(&self) -> bool {
+        !self.rest.wire.as_ref().is_some_and(|wire| wire.has_extras())
+    }
+
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        self.rest.wire.as_ref().is_some_and(|wire| wire.harms())
     }
 
     /// When the link will have sent all admitted packets; [`Time::NEVER`] if it cannot.
@@ -253,7 +250,14 @@ impl Link {
     pub fn offer(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
         if self.plain && now >= self.busy_until && !self.lingers {
             let ends = self.transmit(now, size);
-            return Fate::Arrives { at: ends + self.constant_delay, starts: now, marked: false };
+            let at = ends + self.constant_delay;
+            return Fate::Arrives {
+                at,
+                starts: now,
+                marked: false,
+                corrupted: false,
+                duplicated: false,
+            };
         }
         self.offer_to_any(now, size, ecn_capable)
     }
@@ -285,55 +289,74 @@ impl Link {
         if self.rest.wire.as_mut().is_some_and(|wire| wire.loses()) {
             return self.drop_packet(DropReason::Loss);
         }
-        Fate::Arrives { at: self.propagate(ends), starts, marked }
+        let at = self.propagate(ends);
+        Fate::Arrives { at, starts, marked, corrupted: false, duplicated: false }
     }
 
-    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with a
-    /// schedule.
+    /// As [`offer_to_any`](Self::offer_to_any) for a packet that is too large, or on a link with
+    /// extras.
     #[cold]
     fn offer_special(&mut self, now: Time, size: Bytes, ecn_capable: bool) -> Fate {
-        let is_too_large = self.rest.wire.as_ref().is_some_and(|wire| wire.exceeds_mtu(size));
-        if is_too_large {
+        let Some(wire) = &mut self.rest.wire else { unreachable!("a plain link has no extras") };
+        if wire.exceeds_mtu(size) {
             return self.drop_packet(DropReason::TooLarge);
+        }
+        if !wire.conforms(now, size) {
+            return self.drop_packet(DropReason::Policer);
         }
         self.settle(now);
         let idle = (now >= self.busy_until).then(|| now.since(self.busy_until));
         let waiting = self.lingering();
+        let (wait, rate) = self.estimates(now, size, idle);
+        let offered = Offered { now, size, ecn_capable, waiting, idle, wait, rate };
         let rest = &mut *self.rest;
-        let Some(schedule) = rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
-            unreachable!("a packet on a constant link is special only if it is too large");
-        };
-        let present = schedule.rate_of_decisions(now, rest.rate);
-        let offered = Offered {
-            now,
-            size,
-            ecn_capable,
-            waiting,
-            idle,
-            // What a router could estimate: it does not know the rates to come.
-            wait: match idle {
-                Some(_) => Duration::ZERO,
-                None => present.time_to_send(waiting.bytes + size),
-            },
-            rate: match idle {
-                Some(_) => schedule.capacity.mean_rate(self.busy_until, now),
-                None => present,
-            },
-        };
         let marked = match rest.queue.admit(&offered, &mut rest.queue_random) {
             Verdict::Accept => false,
             Verdict::Mark => true,
             Verdict::Drop(reason) => return self.drop_packet(reason),
         };
         rest.marks += u64::from(marked);
-        let starts = if idle.is_some() { now } else { self.wait(now, size) };
-        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the schedule") };
-        let ends = wire.transmit(starts, idle.is_none(), size).unwrap_or(Time::NEVER);
-        let arrives = (!wire.loses_at(ends)).then(|| wire.arrival_at(ends));
+        let (starts, sent) = (self.begins(now, size), self.time_to_send(size));
+        let Some(wire) = &mut self.rest.wire else { unreachable!("it has the extras") };
+        let follows = idle.is_none() && starts == self.busy_until;
+        let ends = wire.transmit(starts, follows, size).unwrap_or(starts + sent);
+        if let Some(aggregator) = wire.aggregator_mut() {
+            aggregator.transmits(now, starts, ends);
+        }
+        let arrives = (!wire.loses_at(ends)).then(|| (wire.arrival_at(ends), wire.next_harm()));
         self.occupy(starts, ends, size);
         match arrives {
-            Some(at) => Fate::Arrives { at, starts, marked },
+            Some((at, (corrupted, duplicated))) => {
+                Fate::Arrives { at, starts, marked, corrupted, duplicated }
+            }
             None => self.drop_packet(DropReason::Loss),
+        }
+    }
+
+    /// When the transmission of a packet starts on a link with extras; until then it waits.
+    fn begins(&mut self, now: Time, size: Bytes) -> Time {
+        let free = now.max(self.busy_until);
+        let aggregator = self.rest.wire.as_mut().and_then(|wire| wire.aggregator_mut());
+        let starts = aggregator.map_or(free, |aggregator| aggregator.place(now, free, size));
+        if now < self.busy_until || now < starts {
+            self.wait_until(starts, now, size);
+        }
+        starts
+    }
+
+    /// What a queue knows of a packet's wait, and of the rate.
+    fn estimates(&self, now: Time, size: Bytes, idle: Option<Duration>) -> (Duration, Rate) {
+        let nominal = self.rest.rate;
+        let Some(schedule) = self.rest.wire.as_ref().and_then(|wire| wire.schedule()) else {
+            return (self.busy_until.since(now), nominal);
+        };
+        match idle {
+            Some(_) => (Duration::ZERO, schedule.capacity.mean_rate(self.busy_until, now)),
+            // What a router could estimate: it does not know the rates to come.
+            None => {
+                let present = schedule.rate_of_decisions(now, nominal);
+                (present.time_to_send(self.lingering().bytes + size), present)
+            }
         }
     }
 
@@ -351,8 +374,8 @@ impl Link {
     }
 
     /// As [`statistics`](Self::statistics) if packets were offered ahead of time: the last `ahead`
-    /// of them, for times after `until`, which find the link idle. On a link that
-    /// [varies](Self::varies), none may be.
+    /// of them, for times after `until`, which find the link idle. Only a link that
+    /// [may be](Self::may_be_offered_ahead) is.
     pub fn statistics_without(&self, until: Time, ahead: Occupancy) -> LinkStatistics {
         let started = self.rest.waiting.partition_point(|packet| packet.starts <= until);
         let mut left = Occupancy::default();
@@ -362,10 +385,13 @@ impl Link {
             left.bytes += packet.size;
             wait -= u128::from(packet.starts.since(until).as_nanos());
         }
-        // From the first wait on, the link is continuously busy.
+        let aggregator = self.rest.wire.as_ref().and_then(|wire| wire.aggregator());
         let busy = if ahead.packets > Packets::new(0) {
             self.busy - self.rest.rate.time_to_send(ahead.bytes).min(self.busy)
+        } else if let Some(aggregator) = aggregator {
+            self.busy - aggregator.busy_after(until)
         } else {
+            // From the first wait on, the link is continuously busy.
             self.busy - self.busy_until.since(until)
         };
         if ahead.packets > left.packets {
@@ -373,12 +399,15 @@ impl Link {
         }
         let span = until.as_nanos() as f64;
         let mean = |total: f64| if until > Time::ZERO { total / span } else { 0.0 };
+        let harm = self.rest.wire.as_ref().map_or(Harm::default(), |wire| wire.harm());
         LinkStatistics {
             arrivals: Packets::new(self.admitted) + self.rest.drops.refused() - ahead.packets,
             departures: Packets::new(self.admitted) - left.packets,
             waiting: left.packets - ahead.packets,
             drops: self.rest.drops,
             marks: Packets::new(self.rest.marks),
+            corrupted: harm.corrupted,
+            duplicated: harm.duplicated,
             bytes_departed: self.bytes_admitted - left.bytes,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),
@@ -417,11 +446,16 @@ impl Link {
     #[inline]
     fn wait(&mut self, now: Time, size: Bytes) -> Time {
         let starts = self.busy_until;
+        self.wait_until(starts, now, size);
+        starts
+    }
+
+    #[inline]
+    fn wait_until(&mut self, starts: Time, now: Time, size: Bytes) {
         self.rest.waiting.push_back(Waiting { starts, size });
         self.lingers = true;
         self.rest.waiting_bytes += size;
         self.rest.wait += u128::from(starts.since(now).as_nanos());
-        starts
     }
 
     #[inline]
@@ -476,7 +510,7 @@ impl Drops {
 
     /// Packets that were never transmitted: all drops except losses on the wire.
     pub fn refused(&self) -> Packets {
-        self.queue_full + self.early + self.too_large
+        self.queue_full + self.early + self.too_large + self.policer
     }
 
     pub(crate) fn count(&mut self, reason: DropReason) -> &mut Packets {
@@ -485,6 +519,7 @@ impl Drops {
             DropReason::Early => &mut self.early,
             DropReason::Loss => &mut self.loss,
             DropReason::TooLarge => &mut self.too_large,
+            DropReason::Policer => &mut self.policer,
         }
     }
 }

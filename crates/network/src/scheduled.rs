@@ -1,12 +1,11 @@
 //! Links whose discipline decides at dequeue: which packet is sent next, and which are dropped.
 
 use core::fmt::Debug;
-use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, DropReason, Drops, LinkStatistics, LossModel, Occupancy, Schedule};
+use crate::{DelayLaw, DropReason, Drops, Extras, LinkStatistics, LossModel, Occupancy};
 
 /// A packet that waits in a scheduled link, as its discipline sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +21,8 @@ pub struct Queued {
     pub size: Bytes,
     /// Whether it is ECN-capable (RFC 3168).
     pub ecn_capable: bool,
+    /// Whether it is of the L4S service: ECT(1) or CE (RFC 9331, section 4.1).
+    pub l4s: bool,
     /// When it was offered.
     pub enqueued: Time,
 }
@@ -89,6 +90,8 @@ pub struct ScheduledLinkParameters {
     pub loss: LossModel,
     /// Whether a packet may overtake an earlier one that has a longer delay.
     pub reordering: bool,
+    /// What few links have; none by default.
+    pub extras: Extras,
 }
 
 /// A packet whose transmission has begun.
@@ -100,6 +103,10 @@ pub struct Departure {
     pub arrives: Option<Time>,
     /// Whether the discipline marked it (ECN).
     pub marked: bool,
+    /// Whether it arrives with bit errors ([`Extras::corrupt`]).
+    pub corrupted: bool,
+    /// Whether a copy of it arrives right behind it ([`Extras::duplicate`]).
+    pub duplicated: bool,
 }
 
 /// One direction of a link whose discipline decides at dequeue.
@@ -110,7 +117,7 @@ pub struct Departure {
 ///
 /// ```
 /// # use ontempo_foundation::{Bytes, Duration, Rate, Time};
-/// # use ontempo_network::{CoDel, CoDelParameters, DelayLaw, LossModel};
+/// # use ontempo_network::{CoDel, CoDelParameters, DelayLaw, Extras, LossModel};
 /// # use ontempo_network::{Queued, ScheduledLink, ScheduledLinkParameters};
 /// let discipline = Box::new(CoDel::new(CoDelParameters::default()));
 /// let mut link = ScheduledLink::new(ScheduledLinkParameters {
@@ -120,11 +127,12 @@ pub struct Departure {
 ///     discipline,
 ///     loss: LossModel::None,
 ///     reordering: false,
+///     extras: Extras::default(),
 /// }, 1, "link");
 /// let mut drops = Vec::new();
 /// let size = Bytes::new(1000);
 /// let enqueued = Time::ZERO;
-/// let packet = Queued { handle: 7, flow: 0, class: 0, size, ecn_capable: false, enqueued };
+/// let packet = Queued { handle: 7, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued };
 /// link.enqueue(Time::ZERO, packet, &mut drops);
 /// assert_eq!(link.next_dequeue(Time::ZERO), Time::ZERO);
 /// let departure = link.dequeue(Time::ZERO, &mut drops).expect("one waits");
@@ -156,34 +164,12 @@ impl ScheduledLink {
     /// An idle link; `name` names its streams of random numbers (`NAME loss`, `NAME delay`) in
     /// the run with `seed`.
     pub fn new(parameters: ScheduledLinkParameters, seed: u64, name: &str) -> Self {
-        Self::of(parameters, None, seed, name)
-    }
-
-    /// An idle link that changes by `schedule`; the rate of its parameters is the nominal one.
-    pub fn varying(
-        parameters: ScheduledLinkParameters,
-        schedule: Arc<Schedule>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        Self::of(parameters, Some(schedule), seed, name)
-    }
-
-    fn of(
-        parameters: ScheduledLinkParameters,
-        schedule: Option<Arc<Schedule>>,
-        seed: u64,
-        name: &str,
-    ) -> Self {
-        let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering } = parameters;
-        let wire = Wire::new(mtu, loss, delay, reordering, (seed, name));
+        let ScheduledLinkParameters { rate, delay, mtu, discipline, loss, reordering, extras } =
+            parameters;
         Self {
             rate,
             discipline,
-            wire: match schedule {
-                Some(schedule) => wire.with_schedule(schedule),
-                None => wire,
-            },
+            wire: Wire::new(mtu, loss, delay, reordering, extras, (seed, name)),
             busy_until: Time::ZERO,
             rated_until: Time::ZERO,
             arrivals: 0,
@@ -202,6 +188,11 @@ impl ScheduledLink {
         self.wire.reorders()
     }
 
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        self.wire.harms()
+    }
+
     /// Enqueues a packet; packets dropped for it (itself, or others) are appended to `drops`.
     pub fn enqueue(&mut self, now: Time, packet: Queued, drops: &mut Vec<Dropped>) {
         self.count_wait(now);
@@ -209,45 +200,75 @@ impl ScheduledLink {
         let dropped_before = drops.len();
         if self.wire.exceeds_mtu(packet.size) {
             drops.push(Dropped { packet, reason: DropReason::TooLarge });
+        } else if !self.wire.conforms(now, packet.size) {
+            drops.push(Dropped { packet, reason: DropReason::Policer });
         } else {
             self.pass_rate(now);
             self.discipline.enqueue(now, packet, drops);
         }
         self.count_drops(&drops[dropped_before..]);
+        if let Some(aggregator) = self.wire.aggregator_mut()
+            && self.discipline.occupancy().packets > Packets::new(0)
+        {
+            aggregator.on_enqueued(now.max(self.busy_until));
+        }
     }
 
     /// When to call [`dequeue`](Self::dequeue) next; to be called at `now` after all other
     /// calls. [`Time::NEVER`] if nothing waits.
     pub fn next_dequeue(&self, now: Time) -> Time {
-        self.discipline.ready(now.max(self.busy_until))
+        self.discipline.ready(now.max(self.free_from()))
+    }
+
+    /// When the transmitter may send the next packet.
+    fn free_from(&self) -> Time {
+        match self.wire.aggregator() {
+            Some(aggregator) => self.busy_until.max(aggregator.opens()),
+            None => self.busy_until,
+        }
     }
 
     /// Begins the transmission of the next packet, if the transmitter is free and the
     /// discipline has one to send; packets that it drops instead are appended to `drops`.
     pub fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Departure> {
-        if now < self.busy_until {
+        if now < self.free_from() {
             return None;
         }
         self.count_wait(now);
         self.pass_rate(now);
         let dropped_before = drops.len();
+        if let Some(aggregator) = self.wire.aggregator_mut() {
+            aggregator.on_dequeue(self.discipline.occupancy().packets);
+        }
         let chosen = self.discipline.dequeue(now, drops);
         self.count_drops(&drops[dropped_before..]);
-        let Chosen { packet, marked } = chosen?;
+        let Some(Chosen { packet, marked }) = chosen else {
+            self.count_sent(None, now);
+            return None;
+        };
         let waited = now == self.busy_until && packet.enqueued < now;
         let ends = self.wire.transmit(now, waited, packet.size);
         self.busy_until = ends.unwrap_or_else(|| now + self.rate.time_to_send(packet.size));
+        self.count_sent(Some(packet.size), self.busy_until);
         self.busy += self.busy_until.since(now);
         self.departures += 1;
         self.bytes_departed += packet.size;
         self.marks += u64::from(marked);
-        let arrives = if self.wire.loses_at(self.busy_until) {
+        if self.wire.loses_at(self.busy_until) {
             self.drops.loss += Packets::new(1);
-            None
-        } else {
-            Some(self.wire.arrival_at(self.busy_until))
-        };
-        Some(Departure { packet, arrives, marked })
+            let (corrupted, duplicated) = (false, false);
+            return Some(Departure { packet, arrives: None, marked, corrupted, duplicated });
+        }
+        let arrives = Some(self.wire.arrival_at(self.busy_until));
+        let (corrupted, duplicated) = self.wire.next_harm();
+        Some(Departure { packet, arrives, marked, corrupted, duplicated })
+    }
+
+    /// A packet of `size` was sent, or none, and the transmitter is free from `free` on.
+    fn count_sent(&mut self, size: Option<Bytes>, free: Time) {
+        if let Some(aggregator) = self.wire.aggregator_mut() {
+            aggregator.on_sent(size, self.discipline.occupancy().packets, free);
+        }
     }
 
     /// The packets waiting now, without the one in transmission.
@@ -268,6 +289,8 @@ impl ScheduledLink {
             waiting,
             drops: self.drops,
             marks: Packets::new(self.marks),
+            corrupted: self.wire.harm().corrupted,
+            duplicated: self.wire.harm().duplicated,
             bytes_departed: self.bytes_departed,
             mean_packets: mean(wait as f64),
             busy: mean(busy.as_nanos() as f64),

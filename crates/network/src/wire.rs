@@ -1,18 +1,57 @@
-//! The wire after a transmitter: loss, maximum packet size, and propagation delay; and how they and
-//! the rate change during a run.
+//! The wire after a transmitter: loss, maximum packet size, and propagation delay; and what few links
+//! have besides: a schedule, a policer, duplicates, bit errors, aggregation.
 
 use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, RandomStream, Time};
+use ontempo_foundation::{Bytes, Packets, RandomStream, Time};
 
-use crate::{DelayLaw, LossModel, Schedule};
+use crate::aggregation::Aggregator;
+use crate::{AggregationParameters, DelayLaw, LossModel, Schedule, TokenBucket};
 
-/// A wire with loss, a maximum packet size, a variable delay or a schedule.
+/// What few links have: a link without any of it costs nothing for it.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// How the link changes during the run. The rate of its parameters is then the nominal one, by
+    /// which queues estimate waits while nothing passes.
+    pub schedule: Option<Arc<Schedule>>,
+    /// Drops what does not conform before it reaches the queue (RFC 2697, with one bucket).
+    pub policer: Option<TokenBucket>,
+    /// Probability, 0 to 1, that a packet that crosses the wire arrives twice.
+    pub duplicate: f64,
+    /// Probability, 0 to 1, that a packet that crosses the wire arrives with bit errors.
+    pub corrupt: f64,
+    /// The link sends in aggregates; a packet leaves as soon as the link is free if `None`.
+    pub aggregation: Option<AggregationParameters>,
+}
+
+impl Extras {
+    pub(crate) fn is_none(&self) -> bool {
+        self.schedule.is_none()
+            && self.policer.is_none()
+            && !self.harms()
+            && self.aggregation.is_none()
+    }
+
+    fn harms(&self) -> bool {
+        self.duplicate > 0.0 || self.corrupt > 0.0
+    }
+}
+
+/// What the wire did to packets that arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Harm {
+    /// Packets with bit errors.
+    pub(crate) corrupted: Packets,
+    /// Packets that arrive twice.
+    pub(crate) duplicated: Packets,
+}
+
+/// A wire with loss, a maximum packet size, a variable delay or extras.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     mtu: Option<Bytes>,
     /// The size from which on a packet is none for [`loses`](Wire::loses) and
-    /// [`arrival`](Wire::arrival): beyond the maximum, or any on a link that changes.
+    /// [`arrival`](Wire::arrival): beyond the maximum, or any on a link with extras.
     special_from: u64,
     loss: LossModel,
     loss_random: RandomStream,
@@ -21,69 +60,139 @@ pub(crate) struct Wire {
     reordering: bool,
     /// Latest arrival so far; unused if packets may overtake.
     last_arrival: Time,
-    varying: Option<Box<Varying>>,
+    special: Option<Box<Special>>,
 }
 
-/// State of a link that changes.
+/// State of a link's extras.
 #[derive(Clone, Debug)]
-struct Varying {
-    schedule: Arc<Schedule>,
+struct Special {
+    schedule: Option<Arc<Schedule>>,
     /// What the last packet left of its last opportunity.
     left: u128,
+    policer: Option<TokenBucket>,
+    duplicate: f64,
+    duplicate_random: RandomStream,
+    corrupt: f64,
+    corrupt_random: RandomStream,
+    harm: Harm,
+    aggregator: Option<Aggregator>,
+}
+
+impl Special {
+    fn new(extras: Extras, stream: impl Fn(&str) -> RandomStream) -> Self {
+        let Extras { schedule, policer, duplicate, corrupt, aggregation } = extras;
+        Self {
+            schedule,
+            left: 0,
+            policer,
+            duplicate,
+            duplicate_random: stream("duplicate"),
+            corrupt,
+            corrupt_random: stream("corrupt"),
+            harm: Harm::default(),
+            aggregator: aggregation
+                .map(|parameters| Aggregator::new(parameters, stream("aggregation"))),
+        }
+    }
+
+    fn harms(&self) -> bool {
+        self.duplicate > 0.0 || self.corrupt > 0.0
+    }
 }
 
 impl Wire {
-    /// `name` names its streams of random numbers (`NAME loss`, `NAME delay`).
+    /// `name` names its streams of random numbers (`NAME loss`, `NAME delay`, `NAME duplicate`,
+    /// `NAME corrupt`, `NAME aggregation`).
     pub(crate) fn new(
         mtu: Option<Bytes>,
         loss: LossModel,
         delay: DelayLaw,
         reordering: bool,
+        extras: Extras,
         (seed, name): (u64, &str),
     ) -> Self {
         let stream = |purpose: &str| RandomStream::new(seed, &format!("{name} {purpose}"));
+        let special = (!extras.is_none()).then(|| Box::new(Special::new(extras, stream)));
         Self {
             mtu,
-            special_from: mtu.map_or(u64::MAX, |mtu| mtu.get().saturating_add(1)),
+            special_from: match special {
+                Some(_) => 0,
+                None => mtu.map_or(u64::MAX, |mtu| mtu.get().saturating_add(1)),
+            },
             loss,
             loss_random: stream("loss"),
             delay,
             delay_random: stream("delay"),
             reordering,
             last_arrival: Time::ZERO,
-            varying: None,
+            special,
         }
-    }
-
-    /// The same wire with a schedule.
-    pub(crate) fn with_schedule(self, schedule: Arc<Schedule>) -> Self {
-        let varying = Some(Box::new(Varying { schedule, left: 0 }));
-        Self { varying, special_from: 0, ..self }
     }
 
     /// The schedule of a link that changes.
     #[inline]
     pub(crate) fn schedule(&self) -> Option<&Schedule> {
-        self.varying.as_ref().map(|varying| &*varying.schedule)
+        self.special.as_ref()?.schedule.as_deref()
     }
 
-    /// Whether the link changes.
+    /// Whether the link has extras.
     #[inline]
-    pub(crate) fn varies(&self) -> bool {
-        self.varying.is_some()
+    pub(crate) fn has_extras(&self) -> bool {
+        self.special.is_some()
+    }
+
+    /// Whether a packet of `size` that arrives at `now` passes the policer; called once for each
+    /// packet.
+    pub(crate) fn conforms(&mut self, now: Time, size: Bytes) -> bool {
+        let policer = self.special.as_mut().and_then(|special| special.policer.as_mut());
+        policer.is_none_or(|policer| policer.conforms(now, size))
+    }
+
+    /// The aggregates of the link, if it sends in such.
+    pub(crate) fn aggregator(&self) -> Option<&Aggregator> {
+        self.special.as_ref()?.aggregator.as_ref()
+    }
+
+    pub(crate) fn aggregator_mut(&mut self) -> Option<&mut Aggregator> {
+        self.special.as_mut()?.aggregator.as_mut()
+    }
+
+    /// Whether packets may arrive twice, or with bit errors.
+    pub(crate) fn harms(&self) -> bool {
+        self.special.as_ref().is_some_and(|special| special.harms())
+    }
+
+    /// Whether the next packet that arrives is corrupted, and whether it arrives twice; called once
+    /// for each.
+    pub(crate) fn next_harm(&mut self) -> (bool, bool) {
+        let Some(special) = self.special.as_mut().filter(|special| special.harms()) else {
+            return (false, false);
+        };
+        let corrupted = special.corrupt > 0.0 && special.corrupt_random.chance(special.corrupt);
+        let duplicated =
+            special.duplicate > 0.0 && special.duplicate_random.chance(special.duplicate);
+        special.harm.corrupted += Packets::new(u64::from(corrupted));
+        special.harm.duplicated += Packets::new(u64::from(duplicated));
+        (corrupted, duplicated)
+    }
+
+    /// What the wire did so far.
+    pub(crate) fn harm(&self) -> Harm {
+        self.special.as_ref().map_or(Harm::default(), |special| special.harm)
     }
 
     /// The end of a transmission that starts at `starts`, on a link that changes; `waited` if the
     /// packet has waited for the end of the one before it.
     pub(crate) fn transmit(&mut self, starts: Time, waited: bool, size: Bytes) -> Option<Time> {
-        let varying = self.varying.as_mut()?;
-        let left = if waited { varying.left } else { 0 };
-        let sent = varying.schedule.capacity.send(starts, left, size);
-        varying.left = sent.left;
+        let special = self.special.as_mut()?;
+        let schedule = special.schedule.as_ref()?;
+        let left = if waited { special.left } else { 0 };
+        let sent = schedule.capacity.send(starts, left, size);
+        special.left = sent.left;
         Some(sent.ends)
     }
 
-    /// Whether a packet of `size` exceeds the maximum, or any packet is on a link that changes.
+    /// Whether a packet of `size` exceeds the maximum, or any packet is on a link with extras.
     #[inline]
     pub(crate) fn is_special(&self, size: Bytes) -> bool {
         size.get() >= self.special_from
@@ -140,3 +249,7 @@ impl Wire {
         self.reordering
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

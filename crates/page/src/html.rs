@@ -244,7 +244,7 @@ impl Page {
             "<section class=\"links\">\n<h2>Links</h2>\n<p>Packets lost in the measured time, by cause, and how \
              busy the link was.</p>\n<div class=\"scroll\"><table>\n<thead><tr>{head}<th scope=\"col\">Link</th>\
              <th scope=\"col\">Packets</th><th scope=\"col\">Queue full</th><th scope=\"col\">Dropped early</th>\
-             <th scope=\"col\">Lost on the wire</th><th scope=\"col\">Busy</th>\
+             <th scope=\"col\">Lost on the wire</th><th scope=\"col\">Policed</th><th scope=\"col\">Corrupted</th><th scope=\"col\">Busy</th>\
              <th scope=\"col\">Mean queue</th></tr></thead>\n<tbody>\n"
         );
         for (place, run) in self.runs.iter().enumerate() {
@@ -372,12 +372,14 @@ fn link_cells(link: &LinkLosses) -> String {
         }
     };
     format!(
-        "<th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td>",
+        "<th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td>",
         escaped(&link.link),
         count(link.arrivals),
         lost(link.full),
         lost(link.early),
         lost(link.wire),
+        lost(link.policer),
+        lost(link.corrupted),
         percent(link.busy),
         link.mean_packets
     )

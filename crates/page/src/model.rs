@@ -199,6 +199,8 @@ pub(crate) struct LinkLosses {
     pub(crate) full: u64,
     pub(crate) early: u64,
     pub(crate) wire: u64,
+    pub(crate) policer: u64,
+    pub(crate) corrupted: u64,
     /// Share of the time spent transmitting, 0 to 1.
     pub(crate) busy: f64,
     /// Time average of the packets waiting.
@@ -207,7 +209,8 @@ pub(crate) struct LinkLosses {
 
 impl LinkLosses {
     pub(crate) fn lost(&self) -> u64 {
-        self.full.saturating_add(self.early).saturating_add(self.wire)
+        let causes = [self.full, self.early, self.wire, self.policer, self.corrupted];
+        causes.into_iter().fold(0, u64::saturating_add)
     }
 }
 

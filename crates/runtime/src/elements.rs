@@ -4,11 +4,12 @@ use std::fmt::{self, Display};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, FqCoDel, FqCoDelParameters, Limit,
-    Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
-    RedParameters, ScheduledLink, ScheduledLinkParameters,
+    AggregationParameters, CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, DualPi2,
+    DualPi2Parameters, Extras, FqCoDel, FqCoDelParameters, Limit, Link, LinkParameters, LossModel,
+    Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, ScheduledLink,
+    ScheduledLinkParameters, TokenBucket, TrafficSpecError,
 };
-use ontempo_scenario::model::{self, Delay, LossSpec, QueueLimit, QueueSpec};
+use ontempo_scenario::model::{self, Delay, LossSpec, PolicerSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
 
 use crate::reservations;
@@ -31,10 +32,18 @@ impl Element {
         }
     }
 
-    /// Whether packets may be offered before their time: to a link of constant rate, delay and loss
-    /// that decides at once.
+    /// Whether packets may arrive twice, or with bit errors.
+    pub fn harms(&self) -> bool {
+        match self {
+            Self::Link(link) => link.harms(),
+            Self::Scheduled(link) => link.harms(),
+        }
+    }
+
+    /// Whether packets may be offered before their time: to a link without extras that decides at
+    /// once.
     pub fn may_be_offered_ahead(&self) -> bool {
-        matches!(self, Self::Link(link) if !link.varies())
+        matches!(self, Self::Link(link) if link.may_be_offered_ahead())
     }
 }
 
@@ -77,7 +86,7 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
-    let schedule = laid.schedule.clone();
+    let extras = extras(laid).map_err(|error| refused(&error))?;
     let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
     if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
         let parameters = ScheduledLinkParameters {
@@ -87,11 +96,9 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
             discipline,
             loss,
             reordering: laid.reordering,
+            extras,
         };
-        return Ok(Element::Scheduled(Box::new(match schedule {
-            Some(schedule) => ScheduledLink::varying(parameters, schedule, seed, &name),
-            None => ScheduledLink::new(parameters, seed, &name),
-        })));
+        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
     }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {
@@ -101,11 +108,25 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         queue,
         loss,
         reordering: laid.reordering,
+        extras,
     };
-    Ok(Element::Link(match schedule {
-        Some(schedule) => Link::varying(parameters, schedule, seed, &name),
-        None => Link::new(parameters, seed, &name),
-    }))
+    Ok(Element::Link(Link::new(parameters, seed, &name)))
+}
+
+fn extras(laid: &LaidLink) -> Result<Extras, TrafficSpecError> {
+    let policer = |spec: &PolicerSpec| TokenBucket::policer(spec.rate, spec.bucket());
+    Ok(Extras {
+        schedule: laid.schedule.clone(),
+        policer: laid.policer.as_ref().map(policer).transpose()?,
+        duplicate: laid.duplicate,
+        corrupt: laid.corrupt,
+        aggregation: laid.aggregation.as_ref().map(|spec| AggregationParameters {
+            every: spec.every,
+            access: spec.access,
+            contention: spec.contention,
+            limit: Limit { packets: spec.packets, bytes: spec.bytes },
+        }),
+    })
 }
 
 /// The discipline that decides at dequeue; `None` if the queue decides at enqueue.
@@ -129,6 +150,17 @@ fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipli
             };
             let mut random = RandomStream::new(seed, &format!("{name} queue"));
             Some(Box::new(FqCoDel::new(parameters, &mut random)))
+        }
+        QueueSpec::Dualpi2 { limit: most, target, update, step, coupling, classic_share } => {
+            Some(Box::new(DualPi2::new(DualPi2Parameters {
+                target: *target,
+                update: *update,
+                step: *step,
+                coupling: *coupling,
+                classic_share: *classic_share,
+                limit: limit(*most),
+                ..DualPi2Parameters::default()
+            })))
         }
         QueueSpec::DropTail { .. }
         | QueueSpec::Red { .. }
@@ -188,6 +220,7 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, RedError> {
         }
         QueueSpec::Codel { .. }
         | QueueSpec::FqCodel { .. }
+        | QueueSpec::Dualpi2 { .. }
         | QueueSpec::Wfq { .. }
         | QueueSpec::Cbq { .. } => Ok(Queue::unlimited()),
     }

@@ -11,6 +11,7 @@
 
 mod address;
 mod applications;
+mod arrivals;
 mod elements;
 mod folder;
 mod messages;
@@ -23,6 +24,7 @@ mod tables;
 
 pub use address::{End, V6_PREFIX, Version};
 pub use applications::{Message, Source};
+pub use arrivals::Arrivals;
 pub use elements::{Element, ElementError, link};
 pub use folder::{MANIFEST, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};

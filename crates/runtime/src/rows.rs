@@ -121,6 +121,10 @@ pub struct LinkTotals {
     dropped_full: u64,
     dropped_early: u64,
     dropped_loss: u64,
+    dropped_policer: u64,
+    corrupted: u64,
+    duplicated: u64,
+    marked: u64,
     departed_bytes: u64,
     /// Packets times seconds spent waiting.
     waiting: f64,
@@ -139,6 +143,10 @@ impl LinkTotals {
             dropped_full: (drops.queue_full + drops.too_large).get(),
             dropped_early: drops.early.get(),
             dropped_loss: drops.loss.get(),
+            dropped_policer: drops.policer.get(),
+            corrupted: statistics.corrupted.get(),
+            duplicated: statistics.duplicated.get(),
+            marked: statistics.marks.get(),
             departed_bytes: statistics.bytes_departed.get(),
             waiting: statistics.mean_packets * elapsed,
             busy: statistics.busy * elapsed,
@@ -164,6 +172,10 @@ impl LinkTotals {
             (self.dropped_full - before.dropped_full).into(),
             (self.dropped_early - before.dropped_early).into(),
             (self.dropped_loss - before.dropped_loss).into(),
+            (self.dropped_policer - before.dropped_policer).into(),
+            (self.corrupted - before.corrupted).into(),
+            (self.duplicated - before.duplicated).into(),
+            (self.marked - before.marked).into(),
             (self.departed_bytes - before.departed_bytes).into(),
             ((self.waiting - before.waiting) / span).into(),
             ((self.busy - before.busy) / span).into(),
@@ -227,6 +239,7 @@ pub fn drop_name(reason: DropReason) -> &'static str {
         DropReason::Early => "early",
         DropReason::Loss => "loss",
         DropReason::TooLarge => "too large",
+        DropReason::Policer => "policer",
     }
 }
 

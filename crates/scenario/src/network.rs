@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ontempo_foundation::{Bytes, Rate, Time};
 use ontempo_network::Schedule;
 
-use crate::model::{Delay, LossSpec, QueueSpec, Reservation};
+use crate::model::{AggregationSpec, Delay, LossSpec, PolicerSpec, QueueSpec, Reservation};
 
 /// What a world (simulator or emulator) builds: the graph and the flows on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +58,14 @@ pub struct LaidLink {
     /// How it changes during the run, by its schedule, its outages and the scenario's events
     /// together; `None` where it does not.
     pub schedule: Option<Arc<Schedule>>,
+    /// What drops before the queue.
+    pub policer: Option<PolicerSpec>,
+    /// Probability that a packet arrives twice.
+    pub duplicate: f64,
+    /// Probability that a packet arrives with bit errors.
+    pub corrupt: f64,
+    /// How it sends in aggregates.
+    pub aggregation: Option<AggregationSpec>,
 }
 
 /// One flow.

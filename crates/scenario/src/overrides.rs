@@ -241,7 +241,8 @@ mod tests {
             set("topology.access.speed=30").unwrap_err(),
             "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: \
              `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
-             `outages`"
+             `outages`, `policer`, `duplicate`, `corrupt`, \
+             `aggregation`"
         );
         assert_eq!(
             set("duration.long=1").unwrap_err(),

@@ -73,14 +73,23 @@ pub const FLOWS: Table = Table {
         ),
         column("start_s", Number, "when the flow starts, in seconds"),
         column("sent_packets", Count, "data packets sent, retransmissions counted"),
-        column("delivered_packets", Count, "data packets handed to the receiving application"),
+        column(
+            "delivered_packets",
+            Count,
+            "data packets handed to the receiving application; of several copies one",
+        ),
         column("delivered_bytes", Count, "the same in bytes on the wire"),
         column("goodput_bps", Number, "delivered bits per second over the measured span"),
         column("retransmitted", Count, "data packets sent again"),
         column("timeouts", Count, "retransmission timeouts"),
         column("reductions", Count, "window reductions of any kind"),
         column("early_responses", Count, "window reductions made on delay (PERT)"),
-        column("dropped_packets", Count, "packets of the flow lost in the network"),
+        column(
+            "dropped_packets",
+            Count,
+            "packets of the flow lost in the network, or by their receivers for bit errors; copies that \
+             links made count, too",
+        ),
         column("loss_rate", Number, "dropped_packets / sent_packets, 0 where nothing was sent"),
         optional("srtt_s", Number, "smoothed round-trip time at the end (RFC 6298), in seconds"),
         optional("min_rtt_s", Number, "smallest round-trip time seen, in seconds"),
@@ -102,6 +111,14 @@ pub const LINKS: Table = Table {
         column("dropped_full", Count, "packets dropped by a full queue, or larger than the MTU"),
         column("dropped_early", Count, "packets dropped by active queue management"),
         column("dropped_loss", Count, "packets lost on the wire"),
+        column("dropped_policer", Count, "packets dropped by the policer before the queue"),
+        column(
+            "corrupted",
+            Count,
+            "packets given bit errors on the wire: their receivers drop them, if no link does before",
+        ),
+        column("duplicated", Count, "packets of which the wire made a copy"),
+        column("marked", Count, "packets marked by active queue management (ECN)"),
         column("departed_bytes", Count, "bytes whose transmission began"),
         column("mean_packets", Number, "time average of the packets waiting"),
         column("busy", Number, "fraction of the time spent transmitting"),
@@ -121,7 +138,7 @@ pub const QUEUES: Table = Table {
         column(
             "drops",
             Count,
-            "those of them that were dropped; under CoDel and FQ-CoDel, packets dropped at this length",
+            "those of them that were dropped; under CoDel, FQ-CoDel and DualPI2, packets dropped at this length",
         ),
     ],
 };
@@ -193,7 +210,11 @@ pub const PACKETS: Table = Table {
         column("size_bytes", Count, "bytes on the wire"),
         column("retransmission", Count, "1 where it was sent before, else 0"),
         optional("started_s", Number, "when its transmission began, in seconds"),
-        optional("dropped", Text, "why it was lost: `full`, `early`, `loss`, `too large`"),
+        optional(
+            "dropped",
+            Text,
+            "why it was lost: `full`, `early`, `loss`, `too large`, `policer`",
+        ),
     ],
 };
 

@@ -167,6 +167,10 @@ impl<'a> Builder<'a> {
             loss: spec.loss.clone(),
             reordering: spec.reordering,
             schedule,
+            policer: spec.policer,
+            duplicate: spec.duplicate,
+            corrupt: spec.corrupt,
+            aggregation: spec.aggregation,
         });
         self.layout.links.len() - 1
     }

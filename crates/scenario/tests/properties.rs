@@ -13,9 +13,10 @@ const MIXED: &str = include_str!("scenarios/mixed.toml");
 const GRAPH: &str = include_str!("scenarios/graph.toml");
 const LOT: &str = include_str!("scenarios/parking-lot.toml");
 const VARYING: &str = include_str!("scenarios/varying.toml");
+const EXTRAS: &str = include_str!("scenarios/extras.toml");
 
 fn valid() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec![MANY, MIXED, GRAPH, LOT, VARYING])
+    prop::sample::select(vec![MANY, MIXED, GRAPH, LOT, VARYING, EXTRAS])
 }
 
 #[track_caller]
@@ -36,7 +37,7 @@ fn use_up(text: &str) {
 
 #[test]
 fn the_scenarios_of_the_tests_are_valid_and_survive_being_written() {
-    for text in [MANY, MIXED, GRAPH, LOT, VARYING] {
+    for text in [MANY, MIXED, GRAPH, LOT, VARYING, EXTRAS] {
         use_up(text);
         assert!(parse(text, "valid.toml").is_ok());
     }

@@ -78,7 +78,11 @@ pub(crate) fn assemble(scenario: &Scenario, seed: u64) -> Result<Assembly, Setup
             let interface =
                 flow.forward.first().map_or(Rate::UNLIMITED, |link| layout.links[*link].rate);
             let prompts = prompts(scenario, &layout, flow);
-            agent(scenario, name, flow, route, (interface, prompts), seed)
+            let mut agent = agent(scenario, name, flow, route, (interface, prompts), seed)?;
+            if flow.forward.iter().any(|link| layout.links[*link].duplicate > 0.0) {
+                agent.expect_copies();
+            }
+            Ok(agent)
         })
         .collect::<Result<Vec<_>, SetupError>>()?;
     allow_answers_ahead(&mut agents, &layout, &fabric);
@@ -120,10 +124,11 @@ fn agent(
         }
     };
     Ok(match &group.transport {
-        Transport::Udp { packet } => {
+        Transport::Udp { packet, ecn } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
-            Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
+            let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
+            Agent::Udp(udp.with_ecn(*ecn))
         }
         Transport::Spaced { packet, spacing, controller, spacing_from } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));

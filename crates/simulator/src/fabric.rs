@@ -245,8 +245,12 @@ impl Fabric {
     /// Handles a packet's event.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time, handle: u32) -> Transit {
-        let step = self.packets.get(handle).step;
-        if self.steps[step as usize].0 == Step::ARRIVED.0 {
+        let packet = self.packets.get(handle);
+        if self.steps[packet.step as usize].0 == Step::ARRIVED.0 {
+            if packet.marks.is_corrupted() {
+                self.lose(handle);
+                return Transit::Underway;
+            }
             return Transit::Arrived(self.packets.remove(handle));
         }
         match self.offer(now, handle) {
@@ -280,7 +284,7 @@ impl Fabric {
             packet.step += 1;
             let next = self.steps[packet.step as usize];
             let size = Bytes::new(u64::from(packet.size));
-            let ecn_capable = packet.marks.ecn_capable;
+            let ecn_capable = packet.marks.is_ecn_capable();
             if step.is_scheduled() {
                 self.enqueue(now, link, handle);
                 return None;
@@ -292,12 +296,15 @@ impl Fabric {
             if step.is_watched() {
                 self.watch_after(link, handle, fate);
             }
-            let Fate::Arrives { at, marked, .. } = fate else {
+            let Fate::Arrives { at, marked, corrupted, duplicated, .. } = fate else {
                 self.lose(handle);
                 return None;
             };
             if marked {
                 self.packets.get_mut(handle).marks.congestion = true;
+            }
+            if corrupted | duplicated {
+                self.harm(at, handle, corrupted, duplicated);
             }
             if next.0 == Step::ARRIVED.0 {
                 return Some(at);
@@ -321,7 +328,8 @@ impl Fabric {
             flow: packet.flow,
             class: self.groups[packet.flow as usize],
             size: Bytes::new(u64::from(packet.size)),
-            ecn_capable: packet.marks.ecn_capable,
+            ecn_capable: packet.marks.is_ecn_capable(),
+            l4s: packet.marks.is_l4s(),
             enqueued: now,
         };
         let Some(scheduled) = &mut self.scheduled[link] else { return };
@@ -361,7 +369,13 @@ impl Fabric {
                 watch.departed(now, self.packets.get(handle), &departure);
             }
             match departure.arrives {
-                Some(at) => self.pass_on(at, handle, departure.marked),
+                Some(at) => {
+                    self.packets.get_mut(handle).marks.congestion |= departure.marked;
+                    if departure.corrupted | departure.duplicated {
+                        self.harm(at, handle, departure.corrupted, departure.duplicated);
+                    }
+                    self.pass_on(at, handle);
+                }
                 None => self.lose(handle),
             }
         }
@@ -369,14 +383,27 @@ impl Fabric {
 
     /// Forwards a packet that leaves a scheduled link. Its arrival is always an event,
     /// so that a flow's packets arrive in order whatever the scheduler did.
-    fn pass_on(&mut self, at: Time, handle: u32, marked: bool) {
-        let packet = self.packets.get_mut(handle);
-        packet.marks.congestion |= marked;
+    fn pass_on(&mut self, at: Time, handle: u32) {
+        let packet = self.packets.get(handle);
         let next = self.steps[packet.step as usize];
         if next.0 == Step::ARRIVED.0 || !next.may_be_offered_ahead() {
             self.wheel.push(at, Event::Packet(handle));
         } else if let Some(at) = self.offer(at, handle) {
             self.wheel.push(at, Event::Packet(handle));
+        }
+    }
+
+    /// A packet that arrives at `at` has bit errors, or a copy arrives with it.
+    #[cold]
+    fn harm(&mut self, at: Time, handle: u32, corrupted: bool, duplicated: bool) {
+        let packet = self.packets.get_mut(handle);
+        if corrupted {
+            packet.marks.corrupt();
+        }
+        if duplicated {
+            let copy = *packet;
+            let copy = self.packets.insert(copy);
+            self.wheel.push(at, Event::Packet(copy));
         }
     }
 
@@ -414,8 +441,8 @@ impl Fabric {
         }
     }
 
-    /// True if a route's packets arrive in order and the first link of the return route carries
-    /// nothing else: the receiver's answers can then be computed ahead.
+    /// True if a route's packets arrive in order, once and whole, and the first link of the return
+    /// route carries nothing else: the receiver's answers can then be computed ahead.
     pub(crate) fn answers_can_be_computed_ahead(
         &self,
         forward: &[usize],
@@ -423,15 +450,15 @@ impl Fabric {
         users: &[u32],
     ) -> bool {
         let reorders = |link: usize| match &self.scheduled[link] {
-            Some(scheduled) => scheduled.link().reorders(),
-            None => self.links[link].reorders(),
+            Some(scheduled) => scheduled.link().reorders() || scheduled.link().harms(),
+            None => self.links[link].reorders() || self.links[link].harms(),
         };
         let ordered = forward.iter().all(|link| !reorders(*link));
         let alone = back.first().is_some_and(|link| users[*link] == 1);
         let plain = |link: &usize| {
             self.watches[*link].is_none()
                 && self.scheduled[*link].is_none()
-                && !self.links[*link].varies()
+                && self.links[*link].may_be_offered_ahead()
         };
         ordered && alone && back.first().is_some_and(plain)
     }
@@ -507,9 +534,9 @@ impl Fabric {
 }
 
 /// True for a link that only one other link feeds, or, with `hosts_delay`, only one host, if
-/// nothing overtakes on the way and the link is not watched. A scheduled link needs actual
-/// arrivals: it is never offered ahead. Nor is a link that changes, since its busy time could not
-/// be computed back.
+/// nothing overtakes or is copied on the way and the link is not watched. A scheduled link needs actual
+/// arrivals: it is never offered ahead. Nor is a link with extras: the busy time of one that changes
+/// could not be computed back.
 fn links_fed_by_one(
     links: &[Element],
     routes: &[&[usize]],
@@ -534,7 +561,8 @@ fn links_fed_by_one(
     }
     let ordered = |feeder: &Feeder| match feeder {
         Feeder::Host(_) => hosts_delay,
-        Feeder::Link(link) => !links[*link].reorders(),
+        // A copy is an event of its own.
+        Feeder::Link(link) => !links[*link].reorders() && !links[*link].harms(),
     };
     feeders
         .iter()

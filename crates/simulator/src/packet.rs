@@ -3,6 +3,7 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::recovery::SackBlock;
+use ontempo_scenario::model::EcnCode;
 
 /// Flags of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,10 +12,48 @@ pub(crate) struct Marks {
     pub(crate) ack: bool,
     /// Congestion experienced (data), or its echo (ACK).
     pub(crate) congestion: bool,
-    /// ECN-capable: may be marked instead of dropped.
-    pub(crate) ecn_capable: bool,
     /// A retransmission.
     pub(crate) retransmission: bool,
+    /// What links see of it, as bits.
+    seen: u8,
+}
+
+impl Marks {
+    const ECN_CAPABLE: u8 = 1;
+    const CORRUPTED: u8 = 2;
+    const ECT1: u8 = 4;
+
+    /// Whether it may be marked instead of dropped.
+    #[inline]
+    pub(crate) fn is_ecn_capable(self) -> bool {
+        self.seen & Self::ECN_CAPABLE != 0
+    }
+
+    pub(crate) fn set_ecn_capable(&mut self, capable: bool) {
+        self.seen = self.seen & !Self::ECN_CAPABLE | u8::from(capable) * Self::ECN_CAPABLE;
+    }
+
+    /// Whether it is of the L4S service: ECT(1) or CE.
+    #[inline]
+    pub(crate) fn is_l4s(self) -> bool {
+        self.seen & Self::ECT1 != 0 || (self.congestion && !self.ack)
+    }
+
+    /// It is sent with this ECN code point.
+    pub(crate) fn set_ecn(&mut self, code: EcnCode) {
+        self.set_ecn_capable(code != EcnCode::None);
+        self.seen = self.seen & !Self::ECT1 | u8::from(code == EcnCode::Ect1) * Self::ECT1;
+    }
+
+    /// Whether it has bit errors, so that its receiver drops it.
+    #[inline]
+    pub(crate) fn is_corrupted(self) -> bool {
+        self.seen & Self::CORRUPTED != 0
+    }
+
+    pub(crate) fn corrupt(&mut self) {
+        self.seen |= Self::CORRUPTED;
+    }
 }
 
 /// A SACK block relative to the cumulative acknowledgement, half the size of an absolute one.

@@ -136,7 +136,7 @@ def _of_playout(both: Mapping[str, Tables]) -> Iterator[Difference]:
 
 def _of_links(both: Mapping[str, Tables]) -> Iterator[Difference]:
     """Links that drop packets in the simulation, or are busy for more than a tenth of the time."""
-    dropped = pl.sum_horizontal("dropped_full", "dropped_early", "dropped_loss")
+    dropped = pl.sum_horizontal(pl.col(r"^(dropped_.*|corrupted)$"))
     rate = (dropped / pl.col("arrivals").clip(lower_bound=1) * 100).alias("dropped, %")
     links = {
         world: tables["links"].select(

@@ -2,13 +2,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use ontempo_foundation::{Duration, Time};
+use ontempo_network::DropReason;
 use ontempo_runtime::link;
 use ontempo_scenario::Layout;
 
 use super::{Delivery, Network, Spans};
 use crate::ip::is_ecn_capable;
 use crate::routes::{ByAddress, Routes};
-use crate::watch::Watch;
+use crate::watch::{PacketRecord, Watch};
 use ontempo_runtime::End;
 
 /// 8 Mbit/s: a byte takes a microsecond. Two flows share the link from a to b.
@@ -22,6 +23,7 @@ const SCENARIO: &str = r#"
     rate = "8 Mbit/s"
     delay = "5 ms"
     queue = QUEUE
+    MORE
     [[topology.links]]
     from = "b"
     to = "c"
@@ -42,7 +44,12 @@ const SCENARIO: &str = r#"
 const FIFO: &str = r#"{ kind = "drop-tail", limit = "2 packets" }"#;
 
 fn network(queue: &str) -> (Network, Layout) {
-    let text = SCENARIO.replace("QUEUE", queue);
+    network_with(queue, "")
+}
+
+/// With `more` at the link from a to b.
+fn network_with(queue: &str, more: &str) -> (Network, Layout) {
+    let text = SCENARIO.replace("QUEUE", queue).replace("MORE", more);
     let scenario = ontempo_scenario::parse(&text, "network.toml").expect("it is valid");
     let layout = scenario.layout(1).expect("it can be laid out");
     let elements = (0..layout.links.len()).map(|place| link(&layout, place, 1).expect("it is"));
@@ -150,4 +157,72 @@ fn a_queue_that_marks_marks_what_may_be_marked_and_drops_the_rest() {
     assert!(marked > 0 && capable == 50 && seen.len() < 100, "{marked} of {}", seen.len());
     assert_eq!(network.counts[1].dropped as usize, 100 - seen.len());
     assert!(seen.is_sorted_by_key(|(_, due, _)| *due));
+}
+
+#[test]
+fn a_policer_drops_before_queues_of_both_kinds_and_is_counted() {
+    for queue in [FIFO, r#"{ kind = "codel" }"#] {
+        let policer = "policer = { rate = \"800 kbit/s\", burst = \"2 kB\" }";
+        let (mut network, _) = network_with(queue, policer);
+        // A bucket of two packets, and one more each 10 ms.
+        for micros in [0, 0, 0, 9_000, 10_000, 10_000] {
+            network.advance(at(micros), &mut |_| {});
+            send(&mut network, micros, &packet(End::source(1), End::sink(1), 0));
+        }
+        let seen = delivered(&mut network, 100);
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times[times.len() - 1], 16_000, "{queue}");
+        let counts = network.counts[1];
+        assert_eq!((counts.sent, counts.delivered, counts.dropped), (6, 3, 3), "{queue}");
+        let records = network.watches[0].as_ref().expect("it is watched").records();
+        let policed = |record: &&PacketRecord| record.dropped == Some(DropReason::Policer);
+        assert_eq!(records.iter().filter(policed).count(), 3, "{queue}");
+    }
+}
+
+#[test]
+fn copies_arrive_behind_their_originals_and_are_counted_once() {
+    for queue in [FIFO, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "duplicate = 1");
+        let far = packet(End::source(0), End::sink(0), 0);
+        send(&mut network, 0, &far);
+        send(&mut network, 0, &packet(End::sink(0), End::source(0), 0));
+        let seen = delivered(&mut network, 100);
+        // The copies of the first wait 1 ms for it at the second link; those of the second are
+        // made at the last.
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times, [8_000, 8_000, 8_000, 9_000], "{queue}");
+        let counts = network.counts[0];
+        assert_eq!((counts.sent, counts.delivered, counts.dropped), (1, 1, 0), "{queue}");
+        assert!(seen.iter().filter(|(_, _, bytes)| *bytes == far).count() == 2, "{queue}");
+    }
+}
+
+#[test]
+fn a_corrupted_packet_reaches_its_host_with_an_error_and_counts_as_lost() {
+    for queue in [FIFO, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "corrupt = 1");
+        let near = packet(End::source(1), End::sink(1), 0);
+        send(&mut network, 0, &near);
+        let seen = delivered(&mut network, 100);
+        assert_eq!(seen.len(), 1, "{queue}");
+        assert_eq!(seen[0].2[..999], near[..999], "{queue}");
+        assert_ne!(seen[0].2, near, "{queue}");
+        let counts = network.counts[1];
+        assert_eq!((counts.sent, counts.delivered, counts.dropped), (1, 0, 1), "{queue}");
+    }
+}
+
+#[test]
+fn packets_of_an_opportunity_leave_as_a_burst_from_queues_of_both_kinds() {
+    for queue in [r#"{ kind = "drop-tail" }"#, r#"{ kind = "codel" }"#] {
+        let (mut network, _) = network_with(queue, "aggregation = { every = \"10 ms\" }");
+        for micros in [0, 4_000, 9_000, 10_000] {
+            network.advance(at(micros), &mut |_| {});
+            send(&mut network, micros, &packet(End::source(1), End::sink(1), 0));
+        }
+        let seen = delivered(&mut network, 100);
+        let times: Vec<u64> = seen.iter().map(|(_, due, _)| *due).collect();
+        assert_eq!(times, [16_000, 17_000, 18_000, 26_000], "{queue}");
+    }
 }

@@ -112,10 +112,6 @@ impl Receiver {
         self.delivered
     }
 
-    pub(crate) fn has_playout(&self) -> bool {
-        self.playout.is_some()
-    }
-
     pub(crate) fn playout(&self) -> Option<&Playout> {
         self.playout.as_ref()
     }

@@ -22,6 +22,8 @@ pub(crate) struct Spaced {
     wake: Time,
     /// Reports that reached the sender.
     reports: u64,
+    /// The last of them, and when it came: a copy that a link made would be a report of no arrivals.
+    last_report: Option<(u64, u64, Time)>,
     // The receiver's end.
     counter: ReportCounter,
     /// The base RTT, as measured by the sender.
@@ -39,6 +41,7 @@ impl Spaced {
             last_sent: None,
             wake: start,
             reports: 0,
+            last_report: None,
             counter: ReportCounter::default(),
             told_rtt: None,
             report_at: Time::NEVER,
@@ -87,8 +90,9 @@ impl Spaced {
                 let _ = self.udp.sockets.sink.send(&words(PROBE, stamp));
                 continue;
             }
-            self.udp.on_packet(now, number, stamp);
-            self.counter.on_packet(number);
+            if self.udp.on_packet(now, number, stamp) {
+                self.counter.on_packet(number);
+            }
             if let Some(rtt) = self.told_rtt
                 && self.report_at == Time::NEVER
             {
@@ -117,6 +121,15 @@ impl Spaced {
                 }
                 continue;
             }
+            // Reports are a round trip apart, copies come at once.
+            let is_copy = self.last_report.is_some_and(|(next, received, came)| {
+                let round_trip = self.told_rtt.unwrap_or_default();
+                (next, received) == (number, value) && now.since(came) < round_trip / 2
+            });
+            if is_copy {
+                continue;
+            }
+            self.last_report = Some((number, value, now));
             self.reports += 1;
             let report = Report { next: number, received: Packets::new(value) };
             self.pace.on_report(report, self.udp.sent());

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_runtime::{FlowTotals, Source};
+use ontempo_runtime::{Arrivals, FlowTotals, Source};
 use socket2::Socket;
 
 use super::Receiver;
@@ -31,8 +31,8 @@ pub(crate) struct Udp {
     stop: Time,
     sent: u64,
     pub(crate) receiver: Receiver,
-    /// Whether each number has arrived, for a stream whose missing units are counted.
-    arrived: Vec<bool>,
+    /// What has arrived: a copy that a link made is not counted.
+    arrived: Arrivals,
     blocked: bool,
 }
 
@@ -52,7 +52,7 @@ impl Udp {
             stop,
             sent: 0,
             receiver,
-            arrived: Vec::new(),
+            arrived: Arrivals::default(),
             blocked: false,
         }
     }
@@ -107,28 +107,22 @@ impl Udp {
         }
     }
 
-    /// Packet `number`, sent at `stamp`, has arrived.
-    pub(super) fn on_packet(&mut self, now: Time, number: u64, stamp: u64) {
+    /// Packet `number`, sent at `stamp`, has arrived; false if it is not from this flow, or a copy.
+    pub(super) fn on_packet(&mut self, now: Time, number: u64, stamp: u64) -> bool {
         // A number that was never sent is not from this flow.
-        if number >= self.sent {
-            return;
+        if number >= self.sent || !self.arrived.add(number) {
+            return false;
         }
         self.receiver.deliver(now, number, self.source.due(number));
         self.receiver.received(now, number, Time::from_nanos(stamp));
-        if self.receiver.has_playout() {
-            let place = number as usize;
-            if self.arrived.len() <= place {
-                self.arrived.resize(place + 1, false);
-            }
-            self.arrived[place] = true;
-        }
+        true
     }
 
     /// The run has ended.
     pub(crate) fn end(&mut self, now: Time) {
         self.receive(now);
         for number in 0..self.sent {
-            if !self.arrived.get(number as usize).copied().unwrap_or_default() {
+            if !self.arrived.contains(number) {
                 self.receiver.miss(number, self.source.due(number), now);
             }
         }

@@ -16,6 +16,7 @@ fn parameters(queue: Queue) -> LinkParameters {
         queue,
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     }
 }
 
@@ -28,7 +29,7 @@ fn at(millis: u64) -> Time {
 }
 
 fn arrives(at: Time, starts: Time) -> Fate {
-    Fate::Arrives { at, starts, marked: false }
+    Fate::Arrives { at, starts, marked: false, corrupted: false, duplicated: false }
 }
 
 fn packets(number: u64) -> Packets {
@@ -132,6 +133,22 @@ fn packets_overtake_only_if_reordering_is_allowed() {
     };
     assert_eq!(late(false), 0);
     assert!(late(true) > 50);
+}
+
+#[test]
+fn delays_in_order_are_longer_than_those_drawn() {
+    // Exponential delays of mean 5 ms, a packet each millisecond.
+    let mean = |reordering| {
+        let delay = DelayLaw::Exponential(Duration::from_millis(5));
+        let rate = Rate::UNLIMITED;
+        let mut link =
+            link(LinkParameters { rate, delay, reordering, ..parameters(Queue::unlimited()) });
+        let arrivals = arrival_times(&mut link, 20_000);
+        let delays = arrivals.iter().zip(0..).map(|(time, sent)| time.since(at(sent)));
+        delays.sum::<Duration>().as_secs_f64() / 20_000.0
+    };
+    assert!((mean(true) - 5e-3).abs() < 2e-4, "{}", mean(true));
+    assert!((10e-3..20e-3).contains(&mean(false)), "{}", mean(false));
 }
 
 fn arrival_times(link: &mut Link, number: u64) -> Vec<Time> {
@@ -306,7 +323,7 @@ proptest! {
         for (place, &(gap, size)) in offers.iter().enumerate() {
             now += Duration::from_nanos(gap);
             let fate = link.offer(now, Bytes::new(size), place % 2 == 0);
-            if let Fate::Arrives { at, starts, marked } = fate {
+            if let Fate::Arrives { at, starts, marked, .. } = fate {
                 prop_assert!(at >= last && at >= starts && starts >= now);
                 (last, arrived) = (at, arrived + 1);
                 marks += u64::from(marked);

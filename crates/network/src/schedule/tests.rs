@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CoDel, CoDelParameters, DelayLaw, Discipline, DropReason, Fate, Link, LinkParameters,
+    CoDel, CoDelParameters, DelayLaw, Discipline, DropReason, Extras, Fate, Link, LinkParameters,
     LossModel, Queue, Queued, ScheduledLink, ScheduledLinkParameters,
 };
 
@@ -39,6 +39,14 @@ fn only(law: RateLaw) -> Capacity {
     Capacity::new([(Time::ZERO, law)]).unwrap()
 }
 
+fn scheduled(schedule: Arc<Schedule>) -> Extras {
+    Extras { schedule: Some(schedule), ..Extras::default() }
+}
+
+fn varying(parameters: LinkParameters, schedule: Arc<Schedule>) -> Link {
+    Link::new(LinkParameters { extras: scheduled(schedule), ..parameters }, 5, "test")
+}
+
 fn parameters(queue: Queue) -> LinkParameters {
     LinkParameters {
         rate: rate(MEGABIT),
@@ -47,6 +55,7 @@ fn parameters(queue: Queue) -> LinkParameters {
         queue,
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     }
 }
 
@@ -55,7 +64,7 @@ fn of_rate(capacity: Capacity) -> Schedule {
 }
 
 fn link(queue: Queue, schedule: Schedule) -> Link {
-    Link::varying(parameters(queue), Arc::new(schedule), 5, "test")
+    varying(parameters(queue), Arc::new(schedule))
 }
 
 fn arrival(fate: Fate) -> Option<Time> {
@@ -116,7 +125,7 @@ fn a_shorter_delay_does_not_let_a_packet_overtake_unless_reordering_is_allowed()
     let schedule = Arc::new(Schedule { capacity, delay: Some(delay), loss: None });
     for (reordering, second) in [(false, at(58)), (true, at(16))] {
         let parameters = LinkParameters { reordering, ..parameters(Queue::unlimited()) };
-        let mut link = Link::varying(parameters, schedule.clone(), 5, "test");
+        let mut link = varying(parameters, schedule.clone());
         assert_eq!(arrival(link.offer(at(0), SIZE, false)), Some(at(58)));
         assert_eq!(arrival(link.offer(at(0), SIZE, false)), Some(second));
     }
@@ -130,7 +139,7 @@ fn losses_have_the_probability_of_the_time_at_which_the_last_bit_leaves() {
     let schedule = Arc::new(Schedule { capacity, delay: None, loss: Some(loss) });
     let own = LossModel::trace([0], None).unwrap();
     let parameters = LinkParameters { loss: own, ..parameters(Queue::unlimited()) };
-    let mut link = Link::varying(parameters, schedule, 5, "test");
+    let mut link = varying(parameters, schedule);
     // It takes 8 ms. The link's own model sees its first packet only after 2 s.
     for (time, passes) in
         [(0, true), (991, true), (992, false), (1991, false), (1992, false), (2200, true)]
@@ -234,9 +243,14 @@ fn weighted_fair_queueing_shares_a_rate_that_changes_by_weight() {
         discipline: Box::new(discipline),
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     };
     let schedule = Arc::new(of_rate(capacity));
-    let mut link = ScheduledLink::varying(parameters, schedule, 1, "test");
+    let mut link = ScheduledLink::new(
+        ScheduledLinkParameters { extras: scheduled(schedule), ..parameters },
+        1,
+        "test",
+    );
     let mut drops = Vec::new();
     let mut sent = [0u64; 2];
     // Both classes always have packets waiting: each departure is replaced.
@@ -246,6 +260,7 @@ fn weighted_fair_queueing_shares_a_rate_that_changes_by_weight() {
         class: 0,
         size: SIZE,
         ecn_capable: false,
+        l4s: false,
         enqueued,
     };
     for flow in [0, 0, 0, 0, 1, 1, 1, 1] {
@@ -381,7 +396,7 @@ proptest! {
         let with = |queue| LinkParameters { loss: model.clone(), ..parameters(queue) };
         let queue = || Queue::drop_tail(Packets::new(3));
         let mut constant = Link::new(with(queue()), 5, "test");
-        let mut varying = Link::varying(with(queue()), schedule, 5, "test");
+        let mut varying = varying(with(queue()), schedule);
         let mut now = Time::ZERO;
         for (gap, size) in offered {
             now += Duration::from_nanos(gap);
@@ -410,8 +425,13 @@ proptest! {
                 discipline,
                 loss: LossModel::None,
                 reordering: false,
+                extras: Extras::default(),
             };
-            let mut link = ScheduledLink::varying(parameters, schedule, 5, "test");
+            let mut link = ScheduledLink::new(
+        ScheduledLinkParameters { extras: scheduled(schedule), ..parameters },
+        5,
+        "test",
+    );
             let mut drops = Vec::new();
             for (place, (gap, size)) in offered.iter().enumerate() {
                 let next = now + Duration::from_nanos(*gap);
@@ -422,7 +442,7 @@ proptest! {
                 now = next;
                 let size = Bytes::new(*size);
                 let packet = Queued {
-                    handle: place as u32, flow: 0, class: 0, size, ecn_capable: false, enqueued: now,
+                    handle: place as u32, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued: now,
                 };
                 link.enqueue(now, packet, &mut drops);
             }

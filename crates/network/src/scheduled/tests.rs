@@ -16,6 +16,7 @@ fn link(discipline: Box<dyn Discipline>, loss: LossModel) -> ScheduledLink {
         discipline,
         loss,
         reordering: false,
+        extras: Extras::default(),
     };
     ScheduledLink::new(parameters, 3, "test")
 }
@@ -65,7 +66,7 @@ fn traffic() -> impl Strategy<Value = Vec<Queued>> {
             now += Duration::from_nanos(gap);
             handle += 1;
             let size = Bytes::new(size);
-            Queued { handle, flow, class: 0, size, ecn_capable, enqueued: now }
+            Queued { handle, flow, class: 0, size, ecn_capable, l4s: false, enqueued: now }
         });
         made.collect()
     })
@@ -116,6 +117,30 @@ proptest! {
     }
 
     #[test]
+    fn random_delays_keep_the_order_of_departures_unless_reordering_is_allowed(
+        offered in traffic(), seed: u64,
+    ) {
+        let inversions = |reordering| {
+            let parameters = ScheduledLinkParameters {
+                rate: RATE,
+                delay: DelayLaw::Exponential(Duration::from_millis(20)),
+                mtu: None,
+                discipline: disciplines(400, false).remove(1),
+                loss: LossModel::None,
+                reordering,
+                extras: Extras::default(),
+            };
+            let mut link = ScheduledLink::new(parameters, seed, "test");
+            let outcome = drive(&mut link, &offered, Time::from_secs_f64(10.0));
+            let arrivals: Vec<Time> =
+                outcome.departed.iter().map(|sent| sent.arrives.unwrap()).collect();
+            arrivals.windows(2).filter(|pair| pair[1] < pair[0]).count()
+        };
+        prop_assert_eq!(inversions(false), 0);
+        prop_assert!(offered.len() < 50 || inversions(true) > 0);
+    }
+
+    #[test]
     fn the_link_is_never_idle_while_packets_wait(offered in traffic()) {
         for discipline in disciplines(40, false) {
             let mut link = link(discipline, LossModel::None);
@@ -142,8 +167,15 @@ proptest! {
 fn a_lost_packet_takes_its_time_and_does_not_arrive() {
     let mut link = link(disciplines(10, false).remove(0), LossModel::bernoulli(1.0).unwrap());
     let size = Bytes::new(1250);
-    let packet =
-        Queued { handle: 0, flow: 0, class: 0, size, ecn_capable: false, enqueued: Time::ZERO };
+    let packet = Queued {
+        handle: 0,
+        flow: 0,
+        class: 0,
+        size,
+        ecn_capable: false,
+        l4s: false,
+        enqueued: Time::ZERO,
+    };
     let outcome = drive(&mut link, &[packet], Time::from_secs_f64(1.0));
     assert_eq!(outcome.departed[0].arrives, None);
     let statistics = link.statistics(Time::from_secs_f64(1.0));
@@ -160,6 +192,7 @@ fn the_mean_queue_counts_those_that_wait() {
         class: 0,
         size: Bytes::new(1250),
         ecn_capable: false,
+        l4s: false,
         enqueued: Time::ZERO,
     };
     // 1 ms each: the second waits 1 ms, the third 2 ms.

@@ -111,6 +111,18 @@ impl TokenBucket {
         })
     }
 
+    /// A policer of one rate and one burst: the committed rate and burst size of RFC 2697 without an
+    /// excess burst, so that packets either conform (green) or not (red). As in Linux
+    /// (`tc ... police rate R burst B conform-exceed drop`), a packet larger than the burst never
+    /// conforms.
+    ///
+    /// # Errors
+    /// If the rate is zero.
+    pub fn policer(rate: Rate, burst: Bytes) -> Result<Self, TrafficSpecError> {
+        let smallest = Bytes::ZERO;
+        Self::new(TrafficSpec { rate, bucket: burst, peak: None, smallest, largest: burst })
+    }
+
     /// Whether a packet of this size conforms at `now`; if so, its tokens are taken.
     pub fn conforms(&mut self, now: Time, size: Bytes) -> bool {
         let nanos = now.since(self.updated).as_nanos();

@@ -72,9 +72,9 @@ pub(super) fn links(reading: &mut Reading<'_>) -> Result<(), PageError> {
     let table = reading.table(&LINKS)?;
     let (name, arrivals) = (table.text("link")?, table.count("arrivals")?);
     let (from, to) = (table.text("from")?, table.text("to")?);
-    let causes = ["dropped_full", "dropped_early", "dropped_loss"].map(|cause| table.count(cause));
-    let [full, early, wire] = causes;
-    let (full, early, wire) = (full?, early?, wire?);
+    let (full, early) = (table.count("dropped_full")?, table.count("dropped_early")?);
+    let (wire, policer) = (table.count("dropped_loss")?, table.count("dropped_policer")?);
+    let corrupted = table.count("corrupted")?;
     let (busy, waiting) = (table.number("busy")?, table.number("mean_packets")?);
     let span = table.number("span_s")?;
     let mut busiest = Vec::new();
@@ -89,6 +89,8 @@ pub(super) fn links(reading: &mut Reading<'_>) -> Result<(), PageError> {
             full: full.value(row),
             early: early.value(row),
             wire: wire.value(row),
+            policer: policer.value(row),
+            corrupted: corrupted.value(row),
             busy: busy.value(row),
             mean_packets: waiting.value(row),
         };

@@ -4,10 +4,10 @@ use ontempo_foundation::{Duration, Rate};
 
 use super::varying;
 use crate::model::{
-    AckKind, AduSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind, Dependencies,
-    Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit, QueueSpec,
-    RecoveryKind, Reservation, Service, SpacingFrom, SpacingKind, Start, TcpSpec, Transport,
-    Unreserved,
+    AckKind, AduSpec, AggregationSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind,
+    Dependencies, Direction, Drawn, EcnCode, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit,
+    QueueSpec, RecoveryKind, Reservation, Service, SpacingFrom, SpacingKind, Start, TcpSpec,
+    Transport, Unreserved,
 };
 
 /// `1 flow`, `25 flows`.
@@ -55,6 +55,19 @@ pub(super) fn link(spec: &LinkSpec) -> String {
         parts.push("packets may overtake".to_owned());
     }
     parts.extend(varying::link(spec));
+    if let Some(policer) = &spec.policer {
+        let burst = match policer.burst_time {
+            Some(time) => format!("{time} ({})", policer.bucket()),
+            None => policer.bucket().to_string(),
+        };
+        parts.push(format!("policed to {} with bursts of {burst}", policer.rate));
+    }
+    parts.extend(spec.aggregation.as_ref().map(aggregation));
+    for (does, probability) in [("duplicated", spec.duplicate), ("corrupted", spec.corrupt)] {
+        if probability > 0.0 {
+            parts.push(format!("each packet {does} with probability {probability}"));
+        }
+    }
     parts.join(", ")
 }
 
@@ -124,6 +137,9 @@ fn queue(spec: &QueueSpec) -> String {
             let acts = if *ecn { "marks" } else { "drops" };
             format!("FQ-CoDel queues of {limit} that {acts}")
         }
+        QueueSpec::Dualpi2 { limit, .. } => {
+            format!("DualPI2 queues of {limit}, for L4S and classic packets")
+        }
         QueueSpec::Pie { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
             format!("a PIE queue of {limit} that {acts}")
@@ -144,6 +160,23 @@ fn loss(spec: &LossSpec) -> String {
             format!("{} lost by number", count(lost.len() as u64, "packet"))
         }
     }
+}
+
+/// `sent in aggregates of at most 64 packets after 118 us and up to 135 us at random`.
+fn aggregation(spec: &AggregationSpec) -> String {
+    let limits = [spec.packets.map(|limit| limit.to_string()), spec.bytes.map(|it| it.to_string())];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let most = match limits.is_empty() {
+        true => String::new(),
+        false => format!(" of at most {}", limits.join(" or ")),
+    };
+    let mut waits = Vec::new();
+    waits.extend((spec.access > Duration::ZERO).then(|| format!("after {}", spec.access)));
+    let contention = (spec.contention > Duration::ZERO).then_some(spec.contention);
+    waits.extend(contention.map(|longest| format!("up to {longest} at random")));
+    let every = spec.every.map_or(String::new(), |every| format!(" every {every}"));
+    let waits = if waits.is_empty() { String::new() } else { format!(" {}", waits.join(" and ")) };
+    format!("sent in aggregates{most}{every}{waits}")
 }
 
 fn unreserved_room(limit: Option<QueueLimit>) -> String {
@@ -252,7 +285,14 @@ fn application(application: &Application) -> String {
 
 fn transport(transport: &Transport) -> String {
     match transport {
-        Transport::Udp { packet } => format!("UDP in packets of {packet}"),
+        Transport::Udp { packet, ecn } => {
+            let code = match ecn {
+                EcnCode::None => "",
+                EcnCode::Ect0 => " with ECT(0)",
+                EcnCode::Ect1 => " with ECT(1)",
+            };
+            format!("UDP in packets of {packet}{code}")
+        }
         Transport::Tcp(spec) => tcp(spec),
         Transport::Spaced { packet, controller, spacing, spacing_from } => {
             let how = match (controller, spacing) {

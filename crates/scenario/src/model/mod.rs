@@ -4,6 +4,7 @@
 //! JSON Schema are generated from them.
 
 pub(crate) mod defaults;
+mod extras;
 mod flows;
 mod hosts;
 mod network;
@@ -19,6 +20,7 @@ use ontempo_foundation::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use extras::{AggregationSpec, PolicerSpec};
 pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Start};
 pub use hosts::Hosts;
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
@@ -29,7 +31,8 @@ pub use tcp::{
     AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
 };
 pub use transport::{
-    AduSpec, DeliveryKind, RetransmissionKind, SpacingFrom, SpacingKind, Transport, WindowCounts,
+    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFrom, SpacingKind, Transport,
+    WindowCounts,
 };
 
 /// A network, the flows that cross it, and what is measured.

@@ -4,7 +4,7 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Outage, QueueSpec, ScheduleSpec, defaults};
+use super::{AggregationSpec, Outage, PolicerSpec, QueueSpec, ScheduleSpec, defaults};
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -91,6 +91,19 @@ pub struct LinkSpec {
     /// Times in which nothing leaves the link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// A policer before the queue; none where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<PolicerSpec>,
+    /// Probability, 0 to 1, that a packet that crosses the link arrives twice.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub duplicate: f64,
+    /// Probability, 0 to 1, that a packet that crosses the link arrives with bit errors, so that
+    /// its receiver drops it.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub corrupt: f64,
+    /// How the link sends in aggregates; each packet on its own where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregation: Option<AggregationSpec>,
 }
 
 /// A fixed duration, or a law.

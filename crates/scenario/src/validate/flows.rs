@@ -29,7 +29,7 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
     application(&group.application, &path.key("application"), findings);
     match &group.transport {
         Transport::Tcp(spec) => tcp(spec, &path.key("transport"), findings),
-        Transport::Udp { packet } => {
+        Transport::Udp { packet, .. } => {
             packet_size(*packet, MIN_UDP, &path.key("transport").key("packet"), findings);
         }
         Transport::Spaced { packet, spacing, controller, .. } => {
@@ -306,7 +306,7 @@ pub(super) fn route(
     }
     let packet = match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
         // How large its packets are, the command decides.
         Transport::Own {} => return,
@@ -320,6 +320,14 @@ pub(super) fn route(
     for (name, spec) in source.into_iter().chain(between).chain(sink) {
         if let Some(mtu) = spec.mtu.filter(|mtu| packet > *mtu) {
             let what = format!("packets of {packet} do not pass {name}, whose mtu is {mtu}");
+            return findings.add(&path.key("transport").key("packet"), what);
+        }
+        if let Some(burst) =
+            spec.policer.map(|policer| policer.bucket()).filter(|burst| packet > *burst)
+        {
+            let what = format!(
+                "packets of {packet} never pass {name}, whose policer has a bucket of {burst}"
+            );
             return findings.add(&path.key("transport").key("packet"), what);
         }
     }

@@ -7,7 +7,8 @@ use ontempo_foundation::{Bytes, Duration, Packets, Rate};
 use super::{Findings, varying};
 use crate::backbone::MAX_HOPS;
 use crate::model::{
-    Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, QueueLimit, QueueSpec, Topology,
+    AggregationSpec, Delay, DelayLaw, GraphLink, LinkSpec, LossSpec, PolicerSpec, QueueLimit,
+    QueueSpec, ScheduleSpec, Topology,
 };
 use crate::path::FieldPath;
 
@@ -102,6 +103,64 @@ fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
             LossSpec::Trace { .. } => {}
         }
     }
+    findings.probability(&path.key("duplicate"), spec.duplicate);
+    findings.probability(&path.key("corrupt"), spec.corrupt);
+    if let Some(spec) = &spec.policer {
+        policer(spec, &path.key("policer"), findings);
+    }
+    if let Some(aggregation) = &spec.aggregation {
+        let path = path.key("aggregation");
+        let is_trace = matches!(spec.schedule, Some(ScheduleSpec::Mahimahi { .. }));
+        let what = "a trace of opportunities says itself when packets leave; leave out one of both";
+        findings.require(!is_trace, &path, what);
+        self::aggregation(aggregation, &path, findings);
+    }
+}
+
+fn aggregation(spec: &AggregationSpec, path: &FieldPath, findings: &mut Findings) {
+    let times = [
+        ("every", spec.every.unwrap_or_default()),
+        ("access", spec.access),
+        ("contention", spec.contention),
+    ];
+    for (field, time) in times {
+        if time > MAX_DELAY {
+            findings.add(&path.key(field), format!("{time} is absurd; at most 1 h will do"));
+        }
+    }
+    let what = "opportunities at a distance of zero are no distance; write every = \"5 ms\"";
+    findings.require(spec.every != Some(Duration::ZERO), &path.key("every"), what);
+    let what = "without a wait each packet leaves on its own; write access = \"118 us\", \
+                contention = \"135 us\" or every = \"5 ms\"";
+    findings.require(times.iter().any(|(_, time)| *time > Duration::ZERO), path, what);
+    let what = "an aggregate holds a packet at least; write packets = \"64 packets\"";
+    findings.require(spec.packets != Some(Packets::new(0)), &path.key("packets"), what);
+    let what = "an aggregate holds a packet at least; write bytes = \"65535 bytes\"";
+    findings.require(spec.bytes != Some(Bytes::ZERO), &path.key("bytes"), what);
+}
+
+fn policer(spec: &PolicerSpec, path: &FieldPath, findings: &mut Findings) {
+    if spec.rate == Rate::from_bits_per_sec(0) || spec.rate == Rate::UNLIMITED {
+        let what = "a policer has a rate above zero that is limited; write rate = \"10 Mbit/s\"";
+        return findings.add(&path.key("rate"), what);
+    }
+    let (field, example) = match (spec.burst, spec.burst_time) {
+        (Some(_), None) => ("burst", "burst = \"100 kB\""),
+        (None, Some(_)) => ("burst-time", "burst-time = \"50 ms\""),
+        (None, None) => {
+            let what = "nothing says what passes at once; write burst = \"100 kB\", or \
+                        burst-time = \"50 ms\"";
+            return findings.add(path, what);
+        }
+        (Some(_), Some(_)) => {
+            return findings.add(&path.key("burst-time"), "give it or `burst`, not both");
+        }
+    };
+    if spec.bucket() < MIN_MTU {
+        let what =
+            format!("a bucket of {} is smaller than any packet; write {example}", spec.bucket());
+        findings.add(&path.key(field), what);
+    }
 }
 
 fn delay_law(law: &DelayLaw, path: &FieldPath, findings: &mut Findings) {
@@ -169,6 +228,17 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
                 let what = format!("{queues} queues will not do; 1 to {MAX_FLOW_QUEUES} will");
                 findings.add(&path.key("queues"), what);
             }
+        }
+        QueueSpec::Dualpi2 { update, coupling, classic_share, .. } => {
+            let what = "the time between updates is zero; write update = \"16 ms\"";
+            findings.require(*update > Duration::ZERO, &path.key("update"), what);
+            let what = "the coupling is a number above 0; write coupling = 2";
+            let is_number = coupling.is_finite() && *coupling > 0.0;
+            findings.require(is_number, &path.key("coupling"), what);
+            let what = "the share of the classic queue is a number above 0 and below 1; write \
+                        classic-share = 0.1";
+            let is_share = *classic_share > 0.0 && *classic_share < 1.0;
+            findings.require(is_share, &path.key("classic-share"), what);
         }
         QueueSpec::Pie { update, .. } => {
             let what = "the time between updates is zero; write update = \"15 ms\"";

@@ -66,6 +66,103 @@ fn a_link_carries_something_in_bounded_time() {
 }
 
 #[test]
+fn a_policer_has_a_rate_and_one_burst_that_packets_pass() {
+    let policer = |fields: &str| {
+        let table = format!("[topology.access]\npolicer = {{ {fields} }}");
+        video("[topology.access]", &table)
+    };
+    assert_eq!(
+        policer("rate = \"unlimited\", burst = \"1 kB\""),
+        "s.toml:13: topology.access.policer.rate: a policer has a rate above zero that is limited; \
+         write rate = \"10 Mbit/s\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\""),
+        "s.toml:13: topology.access.policer: nothing says what passes at once; write burst = \
+         \"100 kB\", or burst-time = \"50 ms\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst = \"9 kB\", burst-time = \"9 ms\""),
+        "s.toml:13: topology.access.policer.burst-time: give it or `burst`, not both"
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst-time = \"320 us\""),
+        "s.toml:13: topology.access.policer.burst-time: a bucket of 40 bytes is smaller than any \
+         packet; write burst-time = \"50 ms\""
+    );
+    assert_eq!(
+        policer("rate = \"1 Mbit/s\", burst = \"999 bytes\""),
+        "s.toml:20: flows.video.transport.packet: packets of 1000 bytes never pass the sender's \
+         access, whose policer has a bucket of 999 bytes"
+    );
+}
+
+#[test]
+fn duplicates_and_bit_errors_have_probabilities() {
+    let more = |line: &str| video("[topology.access]", &format!("[topology.access]\n{line}"));
+    assert_eq!(
+        more("duplicate = 2"),
+        "s.toml:13: topology.access.duplicate: 2 is not a probability; a number from 0 to 1 is needed"
+    );
+    assert_eq!(
+        more("corrupt = -0.5"),
+        "s.toml:13: topology.access.corrupt: -0.5 is not a probability; a number from 0 to 1 is needed"
+    );
+}
+
+#[test]
+fn aggregates_wait_for_something_and_hold_something() {
+    let aggregation = |fields: &str| {
+        let table = format!("[topology.access]\naggregation = {{ {fields} }}");
+        video("[topology.access]", &table)
+    };
+    assert_eq!(
+        aggregation("packets = \"64 packets\""),
+        "s.toml:13: topology.access.aggregation: without a wait each packet leaves on its own; write \
+         access = \"118 us\", contention = \"135 us\" or every = \"5 ms\""
+    );
+    assert_eq!(
+        aggregation("every = \"0 s\", access = \"1 us\""),
+        "s.toml:13: topology.access.aggregation.every: opportunities at a distance of zero are no \
+         distance; write every = \"5 ms\""
+    );
+    assert_eq!(
+        aggregation("access = \"2 h\", packets = \"0 packets\", bytes = \"0 bytes\""),
+        "s.toml:13: topology.access.aggregation.access: 7200 s is absurd; at most 1 h will do\n\
+         s.toml:13: topology.access.aggregation.packets: an aggregate holds a packet at least; write \
+         packets = \"64 packets\"\n\
+         s.toml:13: topology.access.aggregation.bytes: an aggregate holds a packet at least; write \
+         bytes = \"65535 bytes\""
+    );
+    assert_eq!(
+        video(
+            "delay = \"30 ms\"",
+            "delay = \"30 ms\"\naggregation = { every = \"5 ms\" }\n\
+             schedule = { kind = \"mahimahi\", text = \"1\" }"
+        ),
+        "s.toml:10: topology.bottleneck.aggregation: a trace of opportunities says itself when \
+         packets leave; leave out one of both"
+    );
+}
+
+#[test]
+fn dualpi2_updates_couples_and_shares() {
+    let queue = |fields: &str| {
+        let queue = format!("{{ kind = \"dualpi2\", {fields} }}");
+        video("{ kind = \"drop-tail\", limit = \"150 packets\" }", &queue)
+    };
+    assert_eq!(
+        queue("update = \"0 s\", coupling = 0, classic-share = 1"),
+        "s.toml:10: topology.bottleneck.queue.update: the time between updates is zero; write \
+         update = \"16 ms\"\n\
+         s.toml:10: topology.bottleneck.queue.coupling: the coupling is a number above 0; write \
+         coupling = 2\n\
+         s.toml:10: topology.bottleneck.queue.classic-share: the share of the classic queue is a \
+         number above 0 and below 1; write classic-share = 0.1"
+    );
+}
+
+#[test]
 fn a_law_of_delay_is_one() {
     assert_eq!(
         bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),

@@ -41,9 +41,20 @@ impl Agent {
     pub(crate) fn on_packet(&mut self, now: Time, packet: Packet, fabric: &mut Fabric) {
         match self {
             Self::Tcp(tcp) => tcp.on_packet(now, packet, fabric),
-            Self::Udp(udp) => udp.on_packet(now, packet),
+            Self::Udp(udp) => {
+                udp.on_packet(now, packet);
+            }
             Self::Spaced(spaced) => spaced.on_packet(now, packet, fabric),
             Self::Adu(adu) => adu.on_packet(now, packet, fabric),
+        }
+    }
+
+    /// Links on the way of data may make copies. TCP's receiver and that of ADUs know what they have.
+    pub(crate) fn expect_copies(&mut self) {
+        match self {
+            Self::Udp(udp) => udp.expect_copies(),
+            Self::Spaced(spaced) => spaced.expect_copies(),
+            Self::Tcp(_) | Self::Adu(_) => {}
         }
     }
 

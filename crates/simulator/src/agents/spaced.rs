@@ -29,6 +29,8 @@ pub(crate) struct Spaced {
     wake: LazyTimer,
     /// Reports that reached the sender.
     reports: u64,
+    /// When the last of them was sent: a copy that a link made would be a report of no arrivals.
+    last_report: Option<Time>,
     // The receiver's end.
     counter: ReportCounter,
     /// The base RTT carried in the packets.
@@ -47,10 +49,16 @@ impl Spaced {
             last_sent: None,
             wake: LazyTimer::unset(),
             reports: 0,
+            last_report: None,
             counter: ReportCounter::default(),
             told_rtt: None,
             report_timer: LazyTimer::unset(),
         }
+    }
+
+    /// As [`Udp::expect_copies`].
+    pub(crate) fn expect_copies(&mut self) {
+        self.udp.expect_copies();
     }
 
     // The sender's end.
@@ -101,6 +109,9 @@ impl Spaced {
             }
             return;
         }
+        if self.last_report.replace(packet.stamp) == Some(packet.stamp) {
+            return;
+        }
         self.reports += 1;
         let report = Report { next: packet.number, received: Packets::new(packet.count()) };
         self.pace.on_report(report, self.udp.sent());
@@ -119,7 +130,9 @@ impl Spaced {
             fabric.send(now, answer);
             return;
         }
-        self.udp.on_packet(now, packet);
+        if !self.udp.on_packet(now, packet) {
+            return;
+        }
         self.counter.on_packet(packet.number);
         if let Some(rtt) = self.told_rtt
             && !self.report_timer.is_set()

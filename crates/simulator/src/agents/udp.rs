@@ -2,7 +2,9 @@
 
 use ontempo_foundation::Time;
 
-use ontempo_runtime::{FlowTotals, Message, Source};
+use ontempo_runtime::{Arrivals, FlowTotals, Message, Source};
+
+use ontempo_scenario::model::EcnCode;
 
 use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
@@ -13,12 +15,13 @@ pub(crate) struct Udp {
     flow: u32,
     route: u32,
     size: u32,
+    ecn: EcnCode,
     source: Source,
     stop: Time,
     sent: u64,
     receiver: Receiver,
-    /// One bit per packet number that arrived, for a stream whose missing units are counted.
-    arrived: Vec<u64>,
+    /// What has arrived, if missing units of a stream are counted or links make copies.
+    arrived: Option<Arrivals>,
 }
 
 impl Udp {
@@ -29,7 +32,19 @@ impl Udp {
         stop: Time,
         receiver: Receiver,
     ) -> Self {
-        Self { flow, route, size, source, stop, sent: 0, receiver, arrived: Vec::new() }
+        let arrived = receiver.wants_due_times().then(Arrivals::default);
+        let ecn = EcnCode::None;
+        Self { flow, route, size, ecn, source, stop, sent: 0, receiver, arrived }
+    }
+
+    /// The same, with packets of this ECN code point.
+    pub(crate) fn with_ecn(self, ecn: EcnCode) -> Self {
+        Self { ecn, ..self }
+    }
+
+    /// Links on the way may make copies, which the receiver takes once.
+    pub(crate) fn expect_copies(&mut self) {
+        self.arrived.get_or_insert_default();
     }
 
     pub(crate) fn on_wake(&mut self, now: Time, fabric: &mut Fabric) {
@@ -38,8 +53,7 @@ impl Udp {
         }
         let offered = self.source.offered(now);
         while self.sent < offered {
-            let packet = Packet::data(self.flow, self.route, self.sent, now, self.size);
-            fabric.send(now, packet);
+            fabric.send(now, self.packet(self.sent, now, self.size));
             self.sent += 1;
             if let Some(messages) = self.receiver.messages_mut() {
                 messages.sent(now, messages.payload());
@@ -65,7 +79,9 @@ impl Udp {
 
     /// A packet of the flow at the start of its route.
     pub(super) fn packet(&self, number: u64, now: Time, size: u32) -> Packet {
-        Packet::data(self.flow, self.route, number, now, size)
+        let mut packet = Packet::data(self.flow, self.route, number, now, size);
+        packet.marks.set_ecn(self.ecn);
+        packet
     }
 
     /// When the application next offers a packet, if all earlier ones have been sent.
@@ -81,20 +97,20 @@ impl Udp {
         self.sent
     }
 
-    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) {
+    /// A packet has arrived; false if it is a copy of an earlier one, which is not counted.
+    pub(crate) fn on_packet(&mut self, now: Time, packet: Packet) -> bool {
+        if let Some(arrived) = &mut self.arrived
+            && !arrived.add(packet.number)
+        {
+            return false;
+        }
         self.receiver.deliver(now, packet.number, self.source.due(packet.number));
         if let Some(messages) = self.receiver.messages_mut() {
             let payload = messages.payload();
             let message = Message { made: packet.stamp, written: packet.stamp, payload };
             messages.received(now, packet.number, message);
         }
-        if self.receiver.wants_due_times() {
-            let word = (packet.number / 64) as usize;
-            if self.arrived.len() <= word {
-                self.arrived.resize(word + 1, 0);
-            }
-            self.arrived[word] |= 1 << (packet.number % 64);
-        }
+        true
     }
 
     pub(crate) fn end(&mut self, now: Time) {
@@ -105,8 +121,7 @@ impl Udp {
             return;
         }
         for number in 0..self.sent {
-            let word = self.arrived.get((number / 64) as usize).copied().unwrap_or_default();
-            if word & (1 << (number % 64)) == 0
+            if !self.arrived.as_ref().is_some_and(|arrived| arrived.contains(number))
                 && let Some(due) = self.source.due(number)
             {
                 self.receiver.miss(number, due, now);

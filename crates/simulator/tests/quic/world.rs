@@ -8,7 +8,9 @@ use std::time::Instant;
 use noq_proto::{AckFrequencyConfig, EcnCodepoint, TransportConfig};
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 use ontempo_mechanisms::congestion::{CongestionControl, Snapshot, Start, Window};
-use ontempo_network::{DelayLaw, DropTail, Fate, Limit, Link, LinkParameters, LossModel, Queue};
+use ontempo_network::{
+    DelayLaw, DropTail, Extras, Fate, Limit, Link, LinkParameters, LossModel, Queue,
+};
 
 use crate::checksum::Checksum;
 use crate::content::{Application, Receiver, Sender};
@@ -210,6 +212,7 @@ fn bottleneck(path: Path, seed: u64, name: &str) -> Link {
         queue: Queue::DropTail(DropTail::new(Limit::packets(path.buffer))),
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     };
     Link::new(parameters, seed, name)
 }

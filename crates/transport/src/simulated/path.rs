@@ -1,5 +1,5 @@
 use ontempo_foundation::{Duration, Packets, Rate, Time};
-use ontempo_network::{DelayLaw, DropTail, Limit, Link, LinkParameters, LossModel, Queue};
+use ontempo_network::{DelayLaw, DropTail, Extras, Limit, Link, LinkParameters, LossModel, Queue};
 
 /// One direction between two endpoints.
 #[derive(Clone, Debug)]
@@ -52,6 +52,7 @@ impl Path {
             queue: Queue::DropTail(DropTail::new(Limit::packets(self.buffer))),
             loss: self.loss.clone(),
             reordering: self.reordering,
+            extras: Extras::default(),
         };
         Link::new(parameters, seed, name)
     }

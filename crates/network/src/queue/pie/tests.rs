@@ -1,7 +1,7 @@
 use ontempo_foundation::Rate;
 
 use super::*;
-use crate::{DelayLaw, Fate, Link, LinkParameters, LossModel, Queue};
+use crate::{DelayLaw, Extras, Fate, Link, LinkParameters, LossModel, Queue};
 
 const RATE: Rate = Rate::from_bits_per_sec(8_000_000);
 /// 1 ms on the link.
@@ -15,6 +15,7 @@ fn link(parameters: PieParameters) -> Link {
         queue: Queue::Pie(Box::new(Pie::new(parameters))),
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     };
     Link::new(parameters, 3, "pie")
 }

@@ -1,7 +1,7 @@
 use ontempo_foundation::{Packets, Time};
 
 use super::*;
-use crate::{DelayLaw, Fate, Link, LinkParameters, LossModel, Occupancy, Queue};
+use crate::{DelayLaw, Extras, Fate, Link, LinkParameters, LossModel, Occupancy, Queue};
 
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
 const SIZE: Bytes = Bytes::new(1000);
@@ -159,6 +159,7 @@ fn run(parameters: RedParameters, mut gap: impl FnMut() -> Duration) -> (f64, f6
         queue: Queue::Red(Box::new(Red::new(parameters).unwrap())),
         loss: LossModel::None,
         reordering: false,
+        extras: Extras::default(),
     };
     let mut link = Link::new(parameters, 1, "red");
     let end = Time::ZERO + Duration::from_secs(500);

@@ -246,7 +246,7 @@ impl Tcp {
         }
         let mut packet =
             Packet::data(self.flow, self.route, number, now, self.settings.packet_size);
-        packet.marks.ecn_capable = self.settings.ecn;
+        packet.marks.set_ecn_capable(self.settings.ecn);
         if matches!(self.policy, AckPolicy::Adaptive(_)) {
             packet.set_count(self.window());
         }
