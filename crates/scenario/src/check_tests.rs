@@ -59,8 +59,8 @@ fn an_unknown_field_is_refused_with_the_nearest_known_one() {
     );
     assert_eq!(
         video("[topology.access]", "[topology.access]\ncolour = 1"),
-        "s.toml:13: topology.access.colour: unknown field; known fields: `rate`, `delay`, `mtu`, \
-         `queue`, `loss`, `reordering`, `schedule`, `outages`"
+        "s.toml:13: topology.access.colour: unknown field; known fields: `profile`, \
+         `direction`, `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, `outages`, `back`"
     );
     assert_eq!(
         video("\"pert\" }", "\"pert\", pacign = \"off\" }"),

@@ -9,7 +9,6 @@ use std::fmt::Write;
 use serde_json::Value as Json;
 
 use crate::document::{Node, Table, Value};
-use crate::error::Origin;
 use crate::model::{ProfileValue, TcpProfile, TcpSpec};
 
 const FIELD: &str = "profile";
@@ -34,7 +33,7 @@ fn fill_transport(transport: &mut Node) {
     let profile = TcpProfile::ALL.into_iter().find(|profile| is_text(&named, profile.name()));
     let Some(profile) = profile.filter(|profile| *profile != TcpProfile::default()) else { return };
     let mut filled = Node { value: Value::Table(values(profile)), origin: origin.clone() };
-    set_origin(&mut filled, &origin);
+    filled.set_origin(&origin);
     omit_what_conflicts(fields, &mut filled);
     filled.merge(transport.clone());
     let congestion = filled.as_table_mut().and_then(|fields| fields.get_mut("congestion"));
@@ -104,13 +103,6 @@ fn fill_congestion(node: &mut Node, profile: TcpProfile) {
             ProfileValue::Word(word) => Value::Text((*word).to_owned()),
         };
         table.entry((*name).to_owned()).or_insert_with(|| of(value));
-    }
-}
-
-fn set_origin(node: &mut Node, origin: &Origin) {
-    node.origin = origin.clone();
-    if let Value::Table(table) = &mut node.value {
-        table.values_mut().for_each(|below| set_origin(below, origin));
     }
 }
 

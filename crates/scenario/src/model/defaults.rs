@@ -18,6 +18,9 @@ pub(crate) fn yes() -> bool {
 pub(crate) fn one() -> u32 {
     1
 }
+pub(crate) fn unity() -> f64 {
+    1.0
+}
 pub(crate) fn packet() -> Bytes {
     Bytes::new(1000)
 }
