@@ -239,8 +239,8 @@ mod tests {
         );
         assert_eq!(
             set("topology.access.speed=30").unwrap_err(),
-            "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: `profile`, \
-             `direction`, `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
+            "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: \
+             `profile`, `direction`, `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
              `outages`, `back`"
         );
         assert_eq!(
