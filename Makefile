@@ -92,6 +92,7 @@ docs: build ## Write the generated parts of docs/ anew.
 	$(BIN)/ontempo reference > docs/reference/scenario.md
 	$(BIN)/ontempo schema > docs/reference/scenario.schema.json
 	$(BIN)/ontempo reference tables > docs/reference/tables.md
+	$(BIN)/ontempo reference profiles > docs/profiles.md
 	ONTEMPO_UPDATE_DOCS=1 $(BIN)/pytest python/tests/test_docs.py python/tests/test_notebook.py -k 'shows or runs'
 
 .PHONY: differences
@@ -164,6 +165,7 @@ check-docs: build
 	$(call step,check-docs)
 	@diff -u docs/reference/scenario.md <($(BIN)/ontempo reference) || { echo "docs/reference/scenario.md is not what the code says: run make docs"; exit 1; }
 	@diff -u docs/reference/scenario.schema.json <($(BIN)/ontempo schema) || { echo "docs/reference/scenario.schema.json is not what the code says: run make docs"; exit 1; }
+	@diff -u docs/profiles.md <($(BIN)/ontempo reference profiles) || { echo "docs/profiles.md is not what the code says: run make docs"; exit 1; }
 	@diff -u docs/reference/tables.md <($(BIN)/ontempo reference tables) || { echo "docs/reference/tables.md is not what the code says: run make docs"; exit 1; }
 
 # Analysis and simulation; what has run is kept, so that only a change of engine or claim costs time.

@@ -25,6 +25,7 @@ mod output;
 mod page;
 mod plot;
 mod probe;
+mod profiles;
 mod progress;
 mod quality;
 mod rsvp;
@@ -78,10 +79,14 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Export(arguments) => export::export(&arguments),
         Command::Rsvpd(arguments) => rsvp::rsvpd(&arguments),
         Command::Rsvp(arguments) => rsvp::rsvp(&arguments),
+        Command::Profiles(arguments) => profiles::profiles(&arguments),
         Command::Schema => output::emit_json(&ontempo_scenario::json_schema()),
         Command::Manual { folder } => manual::manual(&folder),
         Command::Reference(Reference { of: Documented::Scenario }) => {
             emit(&ontempo_scenario::reference())
+        }
+        Command::Reference(Reference { of: Documented::Profiles }) => {
+            emit(&ontempo_scenario::profiles::page())
         }
         Command::Reference(Reference { of: Documented::Tables }) => {
             emit(&ontempo_scenario::tables::tables_reference())

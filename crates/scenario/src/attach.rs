@@ -24,7 +24,11 @@ pub(crate) fn traces(
     scenario_file: Option<&Path>,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (path, link) in links(&mut scenario.topology) {
+    let mut links = links(&mut scenario.topology);
+    while let Some((path, link)) = links.pop() {
+        if let Some(back) = &mut link.back {
+            links.push((path.key("back"), &mut **back));
+        }
         let path = path.key("schedule");
         let (file, text, check): (_, _, Check) = match &mut link.schedule {
             Some(ScheduleSpec::Csv { file, text, .. }) => {

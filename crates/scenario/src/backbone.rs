@@ -16,9 +16,10 @@ pub(crate) struct Backbone<'a> {
     pub(crate) nodes: Vec<String>,
     /// One direction each.
     pub(crate) links: Vec<BackboneLink<'a>>,
-    /// The links between senders' hosts and their routers; `None` where flows begin at nodes.
+    /// The links between senders' hosts and their routers, as they leave the host; `None` where
+    /// flows begin at nodes.
     pub(crate) source_access: Option<&'a LinkSpec>,
-    /// The links between receivers' hosts and their routers.
+    /// The links between receivers' hosts and their routers, as they leave the host.
     pub(crate) sink_access: Option<&'a LinkSpec>,
     places: BTreeMap<String, usize>,
     default_ends: Option<(usize, usize)>,
@@ -58,7 +59,10 @@ impl<'a> Backbone<'a> {
                 backbone.link("bottleneck", "bottleneck", (left, right), bottleneck);
                 match reverse {
                     Some(reverse) => backbone.link("reverse", "reverse", (right, left), reverse),
-                    None => backbone.link("reverse", "bottleneck", (right, left), bottleneck),
+                    None => {
+                        let back = bottleneck.way_back();
+                        backbone.link("reverse", "bottleneck", (right, left), back);
+                    }
                 }
                 backbone.source_access = Some(access);
                 backbone.sink_access = Some(receiver_access.as_ref().unwrap_or(access));
@@ -81,7 +85,7 @@ impl<'a> Backbone<'a> {
             let next = self.node(&format!("r{}", hop + 1));
             let name = format!("hop {hop}");
             self.link(&name, &name, (here, next), bottleneck);
-            self.link(&format!("{name} reverse"), &name, (next, here), bottleneck);
+            self.link(&format!("{name} reverse"), &name, (next, here), bottleneck.way_back());
             here = next;
         }
     }
@@ -92,7 +96,7 @@ impl<'a> Backbone<'a> {
         self.link(&name, &name, (from, to), &link.link);
         if link.duplex {
             let back = format!("{} -> {}", link.to, link.from);
-            self.link(&back, &name, (to, from), &link.link);
+            self.link(&back, &name, (to, from), link.link.way_back());
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error::{Origin, Problem};
 use crate::model::QueueLimit;
 use crate::nearest::{listed, nearest};
 use crate::path::FieldPath;
+use crate::profiles;
 use crate::shape::{Field, Shape, Shapes, Variant};
 
 /// Everything in `document` that the model does not allow.
@@ -154,7 +155,7 @@ impl Checker {
         for field in fields {
             match table.get(&field.name) {
                 Some(value) => self.value(value, &field.shape, &path.key(&field.name)),
-                None if field.required => {
+                None if field.required && !profiles::gives(fields, table) => {
                     let example = self.shapes.example(&field.shape);
                     let what = format!("missing field `{0}`; write {0} = {example}", field.name);
                     self.report(&node.origin, path, what);

@@ -59,9 +59,9 @@ fn an_unknown_field_is_refused_with_the_nearest_known_one() {
     );
     assert_eq!(
         video("[topology.access]", "[topology.access]\ncolour = 1"),
-        "s.toml:13: topology.access.colour: unknown field; known fields: `rate`, `delay`, `mtu`, \
-         `queue`, `loss`, `reordering`, `schedule`, `outages`, `policer`, \
-         `duplicate`, `corrupt`, `aggregation`"
+        "s.toml:13: topology.access.colour: unknown field; known fields: `profile`, `direction`, \
+         `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, `outages`, `policer`, \
+         `duplicate`, `corrupt`, `aggregation`, `back`"
     );
     assert_eq!(
         video("\"pert\" }", "\"pert\", pacign = \"off\" }"),

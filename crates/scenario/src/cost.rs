@@ -173,7 +173,11 @@ impl Demand {
         };
         let delay = |place: &usize| backbone.links[*place].spec.delay.mean().as_secs_f64();
         let round_trip = forward.iter().chain(&back).map(delay).sum::<f64>()
-            + access.iter().map(|spec| 2.0 * spec.delay.mean().as_secs_f64()).sum::<f64>();
+            + access
+                .iter()
+                .flat_map(|spec| [spec, spec.way_back()])
+                .map(|spec| spec.delay.mean().as_secs_f64())
+                .sum::<f64>();
         let narrowest = access
             .iter()
             .map(|spec| spec.rate)

@@ -78,6 +78,16 @@ impl Node {
         }
     }
 
+    /// Says of this value and all below it that they were written at `origin`.
+    pub(crate) fn set_origin(&mut self, origin: &Origin) {
+        self.origin = origin.clone();
+        match &mut self.value {
+            Value::Table(table) => table.values_mut().for_each(|below| below.set_origin(origin)),
+            Value::List(items) => items.iter_mut().for_each(|below| below.set_origin(origin)),
+            _ => {}
+        }
+    }
+
     /// The text of the field `kind`, where this is a table that has one.
     pub(crate) fn kind(&self) -> Option<&str> {
         let Value::Table(table) = &self.value else { return None };

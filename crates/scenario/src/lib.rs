@@ -31,6 +31,8 @@ mod overrides;
 mod parse;
 mod path;
 mod profile;
+pub mod profiles;
+mod random;
 mod schema;
 mod shape;
 pub mod tables;

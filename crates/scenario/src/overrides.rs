@@ -240,9 +240,8 @@ mod tests {
         assert_eq!(
             set("topology.access.speed=30").unwrap_err(),
             "--set topology.access.speed=30: topology.access.speed: unknown field; known fields: \
-             `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
-             `outages`, `policer`, `duplicate`, `corrupt`, \
-             `aggregation`"
+             `profile`, `direction`, `rate`, `delay`, `mtu`, `queue`, `loss`, `reordering`, `schedule`, \
+             `outages`, `policer`, `duplicate`, `corrupt`, `aggregation`, `back`"
         );
         assert_eq!(
             set("duration.long=1").unwrap_err(),

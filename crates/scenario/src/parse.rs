@@ -11,7 +11,7 @@ use crate::error::{Problem, ScenarioError};
 use crate::model::Scenario;
 use crate::overrides::Overrides;
 use crate::path::FieldPath;
-use crate::profile;
+use crate::{profile, profiles};
 
 /// The largest file; the list of a loss trace is the longest thing that one holds.
 const MAX_FILE: u64 = 4 << 20;
@@ -61,6 +61,8 @@ fn finish(
     file: Option<&Path>,
 ) -> Result<Scenario, ScenarioError> {
     overrides.apply(&mut document)?;
+    // Before the check: what a profile gives need not be written.
+    profiles::fill(&mut document);
     let mut problems = check(&document);
     problems.sort_by_key(Problem::place);
     ScenarioError::unless_empty(problems)?;

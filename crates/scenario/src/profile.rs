@@ -9,7 +9,6 @@ use std::fmt::Write;
 use serde_json::{Map, Value as Json};
 
 use crate::document::{Node, Table, Value};
-use crate::error::Origin;
 use crate::model::{TcpProfile, TcpSpec};
 
 /// A flow's own profile.
@@ -39,7 +38,7 @@ fn fill_transport(transport: &mut Node, of_all: TcpProfile) {
     let Some(fields) = transport.as_table_mut() else { return };
     let profile = fields.remove(FIELD).and_then(|node| named(&node)).unwrap_or(of_all);
     let mut filled = Node { value: Value::Table(values(profile)), origin: origin.clone() };
-    set_origin(&mut filled, &origin);
+    filled.set_origin(&origin);
     omit_what_conflicts(fields, &mut filled);
     let given_pacing = fields.contains_key("pacing");
     filled.merge(transport.clone());
@@ -117,13 +116,6 @@ fn fill_congestion(fields: &mut Table, profile: TcpProfile, given_pacing: bool) 
     // The kernel's PERT paces, unless it is loaded otherwise.
     if is_pert && profile == TcpProfile::Linux && !given_pacing {
         fields.insert("pacing".to_owned(), of(Value::Text("window".to_owned())));
-    }
-}
-
-fn set_origin(node: &mut Node, origin: &Origin) {
-    node.origin = origin.clone();
-    if let Value::Table(table) = &mut node.value {
-        table.values_mut().for_each(|below| set_origin(below, origin));
     }
 }
 

@@ -18,6 +18,24 @@ pub fn json_schema() -> Json {
         "type": "array",
         "items": { "type": "string" },
     });
+    // What a profile gives need not be written.
+    for link in ["LinkSpec", "GraphLink"] {
+        let required = &mut schema["$defs"][link]["required"];
+        let fields = required.as_array_mut().map(std::mem::take).unwrap_or_default();
+        let of_profile = |name: &Json| name == "rate" || name == "delay";
+        let (given, others): (Vec<Json>, Vec<Json>) = fields.into_iter().partition(of_profile);
+        *required = others.into();
+        if link == "LinkSpec" {
+            schema["$defs"]["BackLinkSpec"] = schema["$defs"][link].clone();
+        }
+        schema["$defs"][link]["anyOf"] =
+            serde_json::json!([{ "required": given }, { "required": ["profile"] }]);
+    }
+    // The way back has the profile of its link.
+    for link in ["LinkSpec", "GraphLink", "BackLinkSpec"] {
+        let back = &mut schema["$defs"][link]["properties"]["back"]["anyOf"][0];
+        *back = serde_json::json!({ "$ref": "#/$defs/BackLinkSpec" });
+    }
     schema
 }
 

@@ -46,9 +46,8 @@ impl<'a> Builder<'a> {
         };
         let mut builder = Self { seed, backbone, schedules, layout };
         for link in &backbone.links {
-            let delay = builder.draw(&link.spec.delay, &link.drawn_as);
             let ends = (link.from, link.to);
-            builder.link((link.name.clone(), &link.drawn_as), ends, delay, link.spec);
+            builder.link((link.name.clone(), &link.drawn_as), ends, link.spec);
         }
         builder
     }
@@ -127,22 +126,17 @@ impl<'a> Builder<'a> {
         let sink_place = source_place + 1;
 
         let outward = format!("{source} -> {from_name}");
-        let delay = self.draw(&source_access.delay, &outward);
         let back = format!("{from_name} -> {source}");
-        let leave_source = self.link(
-            (outward.clone(), &outward),
-            (source_place, from),
-            delay.clone(),
-            source_access,
-        );
-        let reach_source = self.link((back, &outward), (from, source_place), delay, source_access);
+        let ends = (source_place, from);
+        let leave_source = self.link((outward.clone(), &outward), ends, source_access);
+        let reach_source =
+            self.link((back, &outward), (from, source_place), source_access.way_back());
 
         let inward = format!("{to_name} -> {sink}");
-        let delay = self.draw(&sink_access.delay, &inward);
         let back = format!("{sink} -> {to_name}");
-        let reach_sink =
-            self.link((inward.clone(), &inward), (to, sink_place), delay.clone(), sink_access);
-        let leave_sink = self.link((back, &inward), (sink_place, to), delay, sink_access);
+        let ends = (to, sink_place);
+        let reach_sink = self.link((inward.clone(), &inward), ends, sink_access.way_back());
+        let leave_sink = self.link((back, &inward), (sink_place, to), sink_access);
 
         self.layout.nodes.extend([source, sink]);
         Some(AccessLinks { leave_source, reach_source, leave_sink, reach_sink })
@@ -152,9 +146,10 @@ impl<'a> Builder<'a> {
         &mut self,
         (name, drawn_as): (String, &str),
         (from, to): (usize, usize),
-        delay: Delay,
         spec: &LinkSpec,
     ) -> usize {
+        // Drawn anew for each direction, from the same stream: both get the same value.
+        let delay = self.draw(&spec.delay, drawn_as);
         let schedule = self.schedules.of(spec, &name, drawn_as);
         self.layout.links.push(LaidLink {
             name,

@@ -9,6 +9,7 @@ use ontempo_network::{
 };
 
 use crate::model::{Event, LinkSpec, MarkovState, Outage, Scenario, ScheduleSpec};
+use crate::random;
 use crate::traces::{TraceRow, read_csv, read_mahimahi};
 
 /// Nothing leaves.
@@ -40,6 +41,17 @@ struct Base {
     loss: Option<Steps<Option<f64>>>,
 }
 
+/// The schedule of a link alone, in a run of this duration; `drawn_as` names its streams.
+pub(crate) fn schedule_of(
+    spec: &LinkSpec,
+    duration: Duration,
+    seed: u64,
+    drawn_as: &str,
+) -> Result<Schedule, ScheduleError> {
+    let schedules = Schedules { seed, duration, events: BTreeMap::new(), shared: BTreeMap::new() };
+    schedules.lay(spec, &[], drawn_as)
+}
+
 impl<'a> Schedules<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: u64) -> Self {
         let mut events: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
@@ -59,7 +71,10 @@ impl<'a> Schedules<'a> {
         name: &str,
         drawn_as: &str,
     ) -> Option<Arc<Schedule>> {
-        let is_random = matches!(spec.schedule, Some(ScheduleSpec::Markov { .. }));
+        let is_random = matches!(
+            spec.schedule,
+            Some(ScheduleSpec::Markov { .. } | ScheduleSpec::Random { .. })
+        );
         let has_events = self.events.contains_key(name);
         if spec.schedule.is_none() && spec.outages.is_empty() && !has_events {
             return None;
@@ -113,6 +128,20 @@ impl<'a> Schedules<'a> {
             Some(ScheduleSpec::Markov { states }) => {
                 let mut random = RandomStream::new(self.seed, &format!("link {drawn_as} schedule"));
                 changing(&draw(states, spec.rate, self.duration, &mut random), None)?
+            }
+            Some(ScheduleSpec::Random { rate, min_rate, max_rate, delay, episodes, .. }) => {
+                let parts = random::Parts { rate, bounds: (*min_rate, *max_rate), delay, episodes };
+                let stream = |part: &str| {
+                    RandomStream::new(self.seed, &format!("link {drawn_as} schedule {part}"))
+                };
+                let values = parts.draw(spec.rate, spec.delay.mean(), self.duration, stream);
+                // What goes on longer than a run, such as a relay, meets the same again.
+                let period = Some(self.duration);
+                Base {
+                    rate: rate_law(values.rate, period)?,
+                    delay: optional(values.delay, period)?,
+                    loss: optional(values.loss, period)?,
+                }
             }
         };
         let rate = rate_parts(&base.rate, &spec.outages, events);

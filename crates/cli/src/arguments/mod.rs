@@ -6,6 +6,7 @@ mod impair;
 mod monitor;
 mod page;
 mod probe;
+mod profiles;
 mod qosockets;
 mod rsvp;
 mod wrap;
@@ -21,6 +22,7 @@ pub(crate) use self::impair::Impair;
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::page::Show;
 pub(crate) use self::probe::{Probe, ProbeSpacing};
+pub(crate) use self::profiles::Profiles;
 pub(crate) use self::qosockets::{
     At, Gateway, Netvideo, NetvideoCommand, OutputOptions, Quality, Receiver, Service, Tg,
     TgCommand, Transport,
@@ -239,12 +241,23 @@ Examples:
   ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80       # near the server
   ontempo gateway --listen 10.0.0.2:7070 --anyone --server 127.0.0.1:80 --spec images.toml --direction receive")]
     Gateway(Gateway),
+    /// List the link profiles (LTE, satellite, Wi-Fi, …), show one, or write what it generates
+    #[command(after_help = "\
+A link of a scenario has the values of a technology with profile = \"lte-driving\". Where the values come \
+from: docs/profiles.md
+
+Examples:
+  ontempo profiles
+  ontempo profiles lte-driving
+  ontempo profiles lte-driving --seconds 60 --csv lte.csv")]
+    Profiles(Profiles),
     /// Print the JSON Schema of the scenario file
     #[command(after_help = "\
 Example:
   ontempo schema > scenario.schema.json")]
     Schema,
-    /// Print the reference of the scenario file or of the result tables, as Markdown
+    /// Print the reference of the scenario file, of the result tables or of the link profiles, as
+    /// Markdown
     #[command(after_help = "\
 Examples:
   ontempo reference | less
@@ -295,6 +308,8 @@ pub(crate) enum Documented {
     Scenario,
     /// The tables in a run's folder
     Tables,
+    /// The link profiles
+    Profiles,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,8 @@ mod draw;
 mod varying;
 mod words;
 
+pub(crate) use words::link as link_in_words;
+
 use std::fmt::Write;
 
 use ontempo_foundation::{Bytes, Duration, Rate};
@@ -89,6 +91,12 @@ impl Scenario {
             for (name, spec) in links {
                 if let Some(spec) = spec {
                     text.paragraph("  ", &format!("{name}: {}", words::link(spec)));
+                    if let Some(back) = &spec.back {
+                        text.paragraph(
+                            "  ",
+                            &format!("{name}, the way back: {}", words::link(back)),
+                        );
+                    }
                 }
             }
         };
@@ -195,7 +203,7 @@ fn way(
     ];
     let access = || access.into_iter().filter_map(|(name, spec)| Some((name, spec?)));
     let links = forward.iter().chain(&back).map(|place| backbone.links[*place].spec);
-    let twice = access().chain(access()).map(|(_, spec)| spec);
+    let twice = access().flat_map(|(_, spec)| [spec, spec.way_back()]);
     let (mut low, mut high, mut mean) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for spec in links.chain(twice) {
         let range = spec.delay.range();
@@ -214,7 +222,10 @@ fn way(
         let (rate, said) = &rates[*place];
         (backbone.links[*place].name.as_str(), *rate, said.clone())
     });
-    let access = access().map(|(name, spec)| (name, spec.rate, spec.rate.to_string()));
+    // Access links as they leave their host: data reach the receiver by the way back.
+    let rates = [backbone.source_access, backbone.sink_access.map(LinkSpec::way_back)];
+    let access = access().zip(rates.into_iter().flatten());
+    let access = access.map(|((name, _), spec)| (name, spec.rate, spec.rate.to_string()));
     let (name, narrowest, said) = on_way.chain(access).min_by_key(|(_, rate, _)| *rate)?;
     let product = narrowest.as_bits_per_sec() as f64 / 8.0 * mean.as_secs_f64();
     let packets = product / packet_of(group).get() as f64;

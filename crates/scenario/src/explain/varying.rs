@@ -1,10 +1,10 @@
 //! Phrases for links that change.
 
-use ontempo_foundation::{Duration, Rate, Time};
+use ontempo_foundation::{Duration, Rate, Time, math};
 use ontempo_network::{OPPORTUNITY, Schedule};
 
 use super::words;
-use crate::model::{Event, LinkSpec, ScheduleSpec};
+use crate::model::{DelayVariation, Episode, Event, LinkSpec, RateVariation, ScheduleSpec};
 use crate::traces::{TraceRow, read_csv, read_mahimahi};
 
 /// A higher mean is that of a link whose rate is unlimited at times.
@@ -39,6 +39,11 @@ pub(super) fn link(spec: &LinkSpec) -> Vec<String> {
         Some(ScheduleSpec::Markov { states }) => {
             parts.push(format!("changed by a Markov chain of {} states", states.len()));
         }
+        Some(ScheduleSpec::Random { title, rate, delay, episodes, .. }) => {
+            let title = title.as_ref().map_or(String::new(), |title| format!(" as {title}"));
+            parts.push(format!("varying at random{title}"));
+            parts.extend(random(rate, delay, episodes));
+        }
     }
     if !spec.outages.is_empty() {
         let total: Duration = spec.outages.iter().map(|outage| outage.lasts).sum();
@@ -47,6 +52,46 @@ pub(super) fn link(spec: &LinkSpec) -> Vec<String> {
         parts.push(format!("{count} of {total}{together}"));
     }
     parts
+}
+
+/// What varies, each a phrase.
+fn random(rate: &[RateVariation], delay: &[DelayVariation], episodes: &[Episode]) -> Vec<String> {
+    let kept = |time: Duration| match time {
+        Duration::ZERO => String::new(),
+        time => format!(", correlated over {time}"),
+    };
+    let rates = rate.iter().map(|part| {
+        let percent = 100.0 * (math::exp(part.deviation) - 1.0);
+        format!("rate ± {percent:.0} % every {}{}", part.every, kept(part.correlation_time))
+    });
+    let delays = delay.iter().map(|part| {
+        format!("{} more delay every {}{}", part.median, part.every, kept(part.correlation_time))
+    });
+    rates.chain(delays).chain(episodes.iter().map(episode)).collect()
+}
+
+/// `each 40 s on average, for 30 ms: nothing passes`.
+fn episode(part: &Episode) -> String {
+    let often = match (part.gap, part.every) {
+        (Some(gap), _) => format!("{gap} apart on average"),
+        (None, every) => {
+            let chance = match part.probability {
+                1.0 => String::new(),
+                probability => format!(" with probability {probability}"),
+            };
+            format!("every {}{chance}", every.unwrap_or_default())
+        }
+    };
+    let average = if part.fixed_length { "" } else { " on average" };
+    let rate = match part.rate {
+        1.0 => None,
+        0.0 => Some("nothing passes".to_owned()),
+        rate => Some(format!("{:.0} % of the rate", 100.0 * rate)),
+    };
+    let delay = (part.delay > Duration::ZERO).then(|| format!("{} more delay", part.delay));
+    let loss = part.loss.map(|loss| format!("each packet lost with probability {loss}"));
+    let what: Vec<String> = [rate, delay, loss].into_iter().flatten().collect();
+    format!("{often}, for {}{average}: {}", part.length, what.join(" and "))
 }
 
 /// `12 rows (500 kbit/s to 8 Mbit/s)`.

@@ -42,7 +42,7 @@ pub(super) fn rounded_rate(rate: Rate) -> Rate {
     Rate::from_bits_per_sec(bits.saturating_add(step / 2) / step * step)
 }
 
-pub(super) fn link(spec: &LinkSpec) -> String {
+pub(crate) fn link(spec: &LinkSpec) -> String {
     let nominal = if spec.schedule.is_some() { " nominal" } else { "" };
     let mut parts = vec![rate(spec.rate) + nominal, delay(&spec.delay), queue(&spec.queue)];
     if let Some(mtu) = spec.mtu {

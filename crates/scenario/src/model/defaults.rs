@@ -22,6 +22,9 @@ pub(crate) fn is_zero(probability: &f64) -> bool {
 pub(crate) fn one() -> u32 {
     1
 }
+pub(crate) fn unity() -> f64 {
+    1.0
+}
 pub(crate) fn packet() -> Bytes {
     Bytes::new(1000)
 }

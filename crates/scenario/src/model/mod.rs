@@ -7,6 +7,7 @@ pub(crate) mod defaults;
 mod extras;
 mod flows;
 mod hosts;
+mod link_profile;
 mod network;
 mod queue;
 mod reservation;
@@ -23,10 +24,14 @@ use serde::{Deserialize, Serialize};
 pub use extras::{AggregationSpec, PolicerSpec};
 pub use flows::{Application, Dependencies, Dependency, FlowGroup, Interval, Start};
 pub use hosts::Hosts;
+pub use link_profile::{AccessDirection, LinkProfile};
 pub use network::{Delay, DelayLaw, Drawn, GraphLink, LinkSpec, LossSpec, Topology};
 pub use queue::{QueueLimit, QueueSpec, Unreserved};
 pub use reservation::{Direction, Reservation, Service};
-pub use schedule::{Event, LinkChange, MarkovState, Outage, PeriodicStep, ScheduleSpec};
+pub use schedule::{
+    DelayVariation, Episode, Event, LinkChange, MarkovState, Outage, PeriodicStep, RateVariation,
+    ScheduleSpec,
+};
 pub use tcp::{
     AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
 };

@@ -4,7 +4,10 @@ use ontempo_foundation::{Bytes, Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AggregationSpec, Outage, PolicerSpec, QueueSpec, ScheduleSpec, defaults};
+use super::{
+    AccessDirection, AggregationSpec, LinkProfile, Outage, PolicerSpec, QueueSpec, ScheduleSpec,
+    defaults,
+};
 
 /// How nodes are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +70,17 @@ pub struct GraphLink {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkSpec {
+    /// The technology that the fields not given are those of, in both directions
+    /// ([docs/profiles.md](../profiles.md)). A field that is given replaces the profile's in both;
+    /// one within `back` in that direction alone. The reader of a scenario fills the values in; the
+    /// profile itself is not part of the result.
+    #[serde(default, skip_serializing)]
+    pub(crate) profile: Option<LinkProfile>,
+    /// With `profile`: the direction of packets that take the link as it is written, the other one
+    /// being `back`. Where not given: `downlink`; for `reverse` of a dumbbell, and for packets that
+    /// leave a host by its access link, `uplink`.
+    #[serde(default, skip_serializing)]
+    pub(crate) direction: Option<AccessDirection>,
     /// How fast bits leave. With a `schedule`, the nominal rate: what automatic parameters of
     /// queues and reservations are computed from.
     pub rate: Rate,
@@ -104,6 +118,16 @@ pub struct LinkSpec {
     /// How the link sends in aggregates; each packet on its own where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregation: Option<AggregationSpec>,
+    /// The way back, where it differs: all of its fields. Of an access link, the way to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<Box<LinkSpec>>,
+}
+
+impl LinkSpec {
+    /// The link in the other direction.
+    pub fn way_back(&self) -> &Self {
+        self.back.as_deref().unwrap_or(self)
+    }
 }
 
 /// A fixed duration, or a law.

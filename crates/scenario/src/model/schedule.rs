@@ -4,6 +4,8 @@ use ontempo_foundation::{Duration, Rate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::defaults;
+
 /// How rate, delay or loss of a link change during a run. What a schedule does not give stays as the
 /// link's own fields say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +55,93 @@ pub enum ScheduleSpec {
         /// The states, two or more.
         states: Vec<MarkovState>,
     },
+    /// Rate, delay and loss that vary at random around the link's own. Drawn from the streams
+    /// `link NAME schedule rate I`, `link NAME schedule delay I` and
+    /// `link NAME schedule episode I`, the same for both directions of a duplex link.
+    Random {
+        /// Where the values come from, for readers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// Factors of the rate, multiplied together.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rate: Vec<RateVariation>,
+        /// The factors do not take the rate below this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        min_rate: Option<Rate>,
+        /// The factors do not take the rate above this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_rate: Option<Rate>,
+        /// Delays that are added to the link's own, which must be a fixed one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        delay: Vec<DelayVariation>,
+        /// Times in which the link is worse.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        episodes: Vec<Episode>,
+    },
+}
+
+/// A random factor of a rate: its logarithm is normally distributed with mean 0, and changes in
+/// steps as an autoregressive process of order 1 (an Ornstein-Uhlenbeck process, sampled). The
+/// link's rate is therefore the median.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RateVariation {
+    /// Time from step to step.
+    pub every: Duration,
+    /// Standard deviation of the natural logarithm.
+    pub deviation: f64,
+    /// Time after which the correlation of the logarithm has fallen to 1/e; each step is drawn
+    /// independently where not given.
+    #[serde(default)]
+    pub correlation_time: Duration,
+}
+
+/// A random delay in addition to a link's own: `median` times a factor as of a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DelayVariation {
+    /// Time from step to step.
+    pub every: Duration,
+    /// The median.
+    pub median: Duration,
+    /// Standard deviation of the natural logarithm.
+    pub deviation: f64,
+    /// Time after which the correlation of the logarithm has fallen to 1/e; each step is drawn
+    /// independently where not given.
+    #[serde(default)]
+    pub correlation_time: Duration,
+}
+
+/// Times in which a link is worse: handovers, outages, contention, the traffic of others. Give
+/// `gap` or `every`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Episode {
+    /// Mean time from the end of one to the start of the next, exponentially distributed. The
+    /// first starts after such a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<Duration>,
+    /// Time from start to start; the first starts with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Duration>,
+    /// With `every`: the probability, 0 to 1, that it takes place.
+    #[serde(default = "defaults::unity")]
+    pub probability: f64,
+    /// How long one lasts on average, exponentially distributed.
+    pub length: Duration,
+    /// Whether each lasts as long as `length`.
+    #[serde(default)]
+    pub fixed_length: bool,
+    /// Factor of the rate meanwhile, 0 to 1; 0 for an outage.
+    #[serde(default = "defaults::unity")]
+    pub rate: f64,
+    /// Delay meanwhile, in addition.
+    #[serde(default)]
+    pub delay: Duration,
+    /// The probability, 0 to 1, that a packet is lost meanwhile; by the link's own `loss` where
+    /// not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
 }
 
 /// A step of a periodic schedule.

@@ -22,8 +22,7 @@ const MAX_FLOW_QUEUES: u32 = 65_536;
 
 pub(super) fn topology(topology: &Topology, duration: Duration, findings: &mut Findings) {
     let link = |spec: &LinkSpec, path: &FieldPath, findings: &mut Findings| {
-        self::link(spec, path, findings);
-        varying::link(spec, duration, path, findings);
+        both_ways(spec, duration, path, findings);
     };
     let path = FieldPath::root("topology");
     match topology {
@@ -33,6 +32,13 @@ pub(super) fn topology(topology: &Topology, duration: Duration, findings: &mut F
             for (field, spec) in [("reverse", reverse), ("receiver-access", receiver_access)] {
                 if let Some(spec) = spec {
                     link(spec, &path.key(field), findings);
+                }
+            }
+            let one_way = [("bottleneck", Some(bottleneck).filter(|_| reverse.is_some()))];
+            for (field, spec) in one_way.into_iter().chain([("reverse", reverse.as_ref())]) {
+                if spec.is_some_and(|spec| spec.back.is_some()) {
+                    let what = "the way back is given as `reverse` already; leave one out";
+                    findings.add(&path.key(field).key("back"), what);
                 }
             }
         }
@@ -53,8 +59,11 @@ fn graph(links: &[GraphLink], duration: Duration, path: &FieldPath, findings: &m
     let mut taken = BTreeSet::new();
     for (place, one) in links.iter().enumerate() {
         let path = path.index(place);
-        link(&one.link, &path, findings);
-        varying::link(&one.link, duration, &path, findings);
+        both_ways(&one.link, duration, &path, findings);
+        if !one.duplex && one.link.back.is_some() {
+            let what = "the link carries packets one way only; leave out `duplex` or this";
+            findings.add(&path.key("back"), what);
+        }
         for (field, name) in [("from", &one.from), ("to", &one.to)] {
             findings.require(!name.is_empty(), &path.key(field), "a node needs a name");
         }
@@ -76,7 +85,24 @@ fn graph(links: &[GraphLink], duration: Duration, path: &FieldPath, findings: &m
     }
 }
 
+fn both_ways(spec: &LinkSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {
+    link(spec, path, findings);
+    varying::link(spec, duration, path, findings);
+    let Some(back) = &spec.back else { return };
+    let path = path.key("back");
+    link(back, &path, findings);
+    varying::link(back, duration, &path, findings);
+    let what = "a link has two directions; leave this one out";
+    findings.require(back.back.is_none(), &path.key("back"), what);
+}
+
 fn link(spec: &LinkSpec, path: &FieldPath, findings: &mut Findings) {
+    if let Some(profile) = spec.profile {
+        let what = format!("the values of {} are filled in by a reader", profile.name());
+        findings.add(&path.key("profile"), what);
+    }
+    let what = "only a link with a profile has a direction; write profile = \"lte-driving\"";
+    findings.require(spec.direction.is_none(), &path.key("direction"), what);
     let carries = spec.rate > Rate::from_bits_per_sec(0);
     findings.require(carries, &path.key("rate"), "the rate is zero, so that nothing passes");
     let delay_path = path.key("delay");

@@ -3,6 +3,7 @@
 mod adus;
 mod flows;
 mod links;
+mod random;
 mod reservations;
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,8 @@
 
 use ontempo_foundation::{Duration, Time};
 
-use super::Findings;
 use super::links::MAX_DELAY;
+use super::{Findings, random};
 use crate::backbone::Backbone;
 use crate::model::{
     LinkChange, LinkSpec, MarkovState, Outage, PeriodicStep, Scenario, ScheduleSpec,
@@ -13,13 +13,16 @@ use crate::traces::{TraceError, read_csv, read_mahimahi};
 
 /// The most outages of a link, events of a scenario, or steps of a schedule that are written out.
 const MAX_ITEMS: usize = 10_000;
-/// The most changes of a Markov chain in a run, on average.
-const MAX_CHANGES: u64 = 1_000_000;
+/// The most changes of a random schedule in a run, on average.
+pub(super) const MAX_CHANGES: u64 = 1_000_000;
 
 /// What is wrong with the changes of one link.
 pub(super) fn link(spec: &LinkSpec, duration: Duration, path: &FieldPath, findings: &mut Findings) {
     if let Some(schedule) = &spec.schedule {
         self::schedule(schedule, duration, &path.key("schedule"), findings);
+        if matches!(schedule, ScheduleSpec::Random { .. }) {
+            random::link(spec, duration, path, findings);
+        }
     }
     let path = path.key("outages");
     few(spec.outages.len(), "outages", &path, findings);
@@ -76,6 +79,8 @@ fn schedule(spec: &ScheduleSpec, duration: Duration, path: &FieldPath, findings:
         }
         ScheduleSpec::Periodic { steps } => periodic(steps, &path.key("steps"), findings),
         ScheduleSpec::Markov { states } => markov(states, duration, &path.key("states"), findings),
+        // Needs the link's own values.
+        ScheduleSpec::Random { .. } => {}
     }
 }
 
@@ -137,7 +142,12 @@ fn markov(states: &[MarkovState], duration: Duration, path: &FieldPath, findings
     }
 }
 
-fn values(delay: Option<Duration>, loss: Option<f64>, path: &FieldPath, findings: &mut Findings) {
+pub(super) fn values(
+    delay: Option<Duration>,
+    loss: Option<f64>,
+    path: &FieldPath,
+    findings: &mut Findings,
+) {
     if let Some(delay) = delay.filter(|delay| *delay > MAX_DELAY) {
         let what = format!("a delay of {delay} is absurd; at most 1 h will do");
         findings.add(&path.key("delay"), what);

@@ -1,0 +1,36 @@
+//! `ontempo profiles`: the link profiles, and what they generate.
+
+use std::fs;
+
+use ontempo_foundation::Duration;
+use ontempo_scenario::model::{AccessDirection, LinkProfile};
+use ontempo_scenario::profiles::{Profile, find, shown, trace};
+
+use crate::arguments::Profiles;
+use crate::failure::{Failure, environment};
+use crate::output::emit;
+
+pub(crate) fn profiles(arguments: &Profiles) -> Result<(), Failure> {
+    let Some(name) = &arguments.name else { return emit(&list()) };
+    let profile = find(name).map_err(Failure::Input)?;
+    let Some(file) = &arguments.csv else { return emit(&shown(profile)) };
+    let direction = match arguments.uplink {
+        true => AccessDirection::Uplink,
+        false => AccessDirection::Downlink,
+    };
+    let duration = Duration::from_secs(arguments.seconds);
+    let table = trace(profile, direction, duration, arguments.seed).map_err(environment)?;
+    fs::write(file, table)
+        .map_err(|error| Failure::Environment(format!("cannot write {}: {error}", file.display())))
+}
+
+/// A line for each profile.
+fn list() -> String {
+    let lines = LinkProfile::ALL.into_iter().map(|profile| {
+        let Profile { summary, downlink, uplink, .. } = Profile::of(profile);
+        let round_trip = downlink.delay.mean() + uplink.delay.mean();
+        let rates = format!("{} down, {} up", downlink.rate, uplink.rate);
+        format!("{:17}{summary}\n{:17}{rates}, round trip from {round_trip}\n", profile.name(), "")
+    });
+    lines.collect()
+}
