@@ -3,12 +3,13 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{ChildStdout, Command, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use common::{Killed, Place};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
 
 /// A gateway with at most `files` open files, and its address.
@@ -54,10 +55,24 @@ fn echo() -> String {
     address
 }
 
+/// Connects from `from`, an address of this host.
+fn connect_from(from: [u8; 4], to: &str) -> std::io::Result<TcpStream> {
+    let to: SocketAddr = to.parse().expect("an address");
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
 /// Whether a new client gets back what it sends, tried for ten seconds.
 fn is_served(at: &str) -> bool {
-    (0..100).any(|_| {
-        let tried = TcpStream::connect(at).and_then(|mut client| {
+    (0..100).any(|_| is_served_from([127, 0, 0, 1], at))
+}
+
+/// Whether a new client at `from` gets back what it sends; if not, a tenth of a second passes.
+fn is_served_from(from: [u8; 4], at: &str) -> bool {
+    {
+        let tried = connect_from(from, at).and_then(|mut client| {
             client.set_read_timeout(Some(Duration::from_secs(6)))?;
             client.write_all(b"anybody?")?;
             let mut back = [0; 8];
@@ -68,7 +83,30 @@ fn is_served(at: &str) -> bool {
             sleep(Duration::from_millis(100));
         }
         is_back
-    })
+    }
+}
+
+#[test]
+fn idle_clients_of_one_host_that_take_all_places_do_not_keep_another_host_out() {
+    let place = Place::new("gateway-shares", "");
+    let near_server = Gateway::start(&place, 1_024, &["--server", &echo()]);
+    // Ten places.
+    let near_client = Gateway::start(&place, 64, &["--to", &near_server.local]);
+    let take = |_| {
+        let mut client = TcpStream::connect(&near_client.local).expect("connected");
+        client.set_read_timeout(Some(Duration::from_secs(6))).expect("set");
+        client.write_all(b"anybody?").expect("written");
+        let mut back = [0; 8];
+        client.read_exact(&mut back).expect("served");
+        client
+    };
+    let clients: Vec<TcpStream> = (0..10).map(take).collect();
+    assert!(!is_served_from([127, 0, 0, 1], &near_client.local), "a place beyond the limit");
+    assert!(is_served_from([127, 0, 0, 2], &near_client.local), "another host is kept out");
+    // It took one place of the host that has the largest number of them.
+    let is_open = |mut client: &TcpStream| client.write_all(b"x").is_ok()
+        && client.read_exact(&mut [0]).is_ok();
+    assert_eq!(clients.iter().filter(|client| is_open(client)).count(), 9);
 }
 
 #[test]
