@@ -192,7 +192,8 @@ impl Relay {
         };
         if let Some(ended) = ended {
             ended.hang_up();
-            let sentence = format!("{remote}: takes the place of another connection: all are taken");
+            let sentence =
+                format!("{remote}: takes the place of another connection: all are taken");
             self.refused.say(&sentence);
         }
         let relay = self.clone();

@@ -253,9 +253,8 @@ fn flows_of_one_host_leave_places_for_others() {
     let mut door: Door<()> = Door::new(1);
     let mut ask = |remote: SocketAddr| {
         let now = Time::from_nanos(1);
-        let mut hello = |cookie| {
-            door.on_datagram(now, &own, (remote, &good_hello(1, cookie)), |()| true)
-        };
+        let mut hello =
+            |cookie| door.on_datagram(now, &own, (remote, &good_hello(1, cookie)), |()| true);
         let Asked::Answer(Setup::Challenge { cookie, .. }) = hello([0; 16]) else {
             panic!("no challenge")
         };
