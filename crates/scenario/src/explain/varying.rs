@@ -70,19 +70,19 @@ fn random(rate: &[RateVariation], delay: &[DelayVariation], episodes: &[Episode]
     rates.chain(delays).chain(episodes.iter().map(episode)).collect()
 }
 
-/// `each 40 s on average, for 30 ms: nothing passes`.
+/// `episodes of 30 ms with gaps of about 43 s (nothing passes)`.
 fn episode(part: &Episode) -> String {
     let often = match (part.gap, part.every) {
-        (Some(gap), _) => format!("{gap} apart on average"),
+        (Some(gap), _) => format!("with gaps of about {gap}"),
         (None, every) => {
             let chance = match part.probability {
                 1.0 => String::new(),
-                probability => format!(" with probability {probability}"),
+                probability => format!(", with probability {probability}"),
             };
             format!("every {}{chance}", every.unwrap_or_default())
         }
     };
-    let average = if part.fixed_length { "" } else { " on average" };
+    let about = if part.fixed_length { "" } else { "about " };
     let rate = match part.rate {
         1.0 => None,
         0.0 => Some("nothing passes".to_owned()),
@@ -91,7 +91,7 @@ fn episode(part: &Episode) -> String {
     let delay = (part.delay > Duration::ZERO).then(|| format!("{} more delay", part.delay));
     let loss = part.loss.map(|loss| format!("each packet lost with probability {loss}"));
     let what: Vec<String> = [rate, delay, loss].into_iter().flatten().collect();
-    format!("{often}, for {}{average}: {}", part.length, what.join(" and "))
+    format!("episodes of {about}{} {often} ({})", part.length, what.join(", "))
 }
 
 /// `12 rows (500 kbit/s to 8 Mbit/s)`.
