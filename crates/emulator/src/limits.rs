@@ -52,7 +52,9 @@ pub(crate) fn kernel_name(congestion: &Congestion) -> Result<&str, String> {
     // What the profile of Linux sets is what the kernel does.
     let of_kernel = TcpProfile::Linux.congestion_parameters(name.name());
     let is_kernels = |parameter: &str, value: &Value| {
-        of_kernel.iter().any(|(name, expected)| *name == parameter && *value == Value::Word(expected))
+        of_kernel
+            .iter()
+            .any(|(name, expected)| *name == parameter && *value == Value::Word(expected))
     };
     let changed = known.changed().into_iter();
     let changed: Vec<_> = changed

@@ -22,8 +22,7 @@ pub struct Settings {
 impl Default for Settings {
     /// The variant `reference`, counted by packets, paced at one window per round trip.
     fn default() -> Self {
-        let pert =
-            PertParameters { counting: AckCounting::Packets, ..PertParameters::reference() };
+        let pert = PertParameters { counting: AckCounting::Packets, ..PertParameters::reference() };
         Self { pert, pacing_gain: 1.0 }
     }
 }

@@ -94,8 +94,7 @@ impl Serialize for Congestion {
         };
         let has = |name| changed.iter().any(|(other, _)| *other == name);
         let of_profile = TcpProfile::Ns2.congestion_parameters(kind).iter();
-        let unchanged: Vec<_> =
-            of_profile.filter(|(name, _)| !has(*name)).collect();
+        let unchanged: Vec<_> = of_profile.filter(|(name, _)| !has(*name)).collect();
         if changed.is_empty() && unchanged.is_empty() {
             return serializer.serialize_str(kind);
         }

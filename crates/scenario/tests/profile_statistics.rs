@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Rate, Time};
-use ontempo_network::{DelayLaw, Fate, Link, LinkParameters, LossModel, Queue, Schedule};
+use ontempo_network::{DelayLaw, Extras, Fate, Link, LinkParameters, LossModel, Queue, Schedule};
 use ontempo_scenario::model::{
     AccessDirection, Delay, LinkProfile, LinkSpec, LossSpec, QueueLimit, QueueSpec,
 };
@@ -76,8 +76,9 @@ impl Measured {
             queue: Queue::unlimited(),
             loss: loss_model(laid.loss.as_ref()),
             reordering: laid.reordering,
+            extras: Extras { schedule: Some(Arc::clone(schedule)), ..Extras::default() },
         };
-        let mut link = Link::varying(parameters, Arc::clone(schedule), seed, &laid.name);
+        let mut link = Link::new(parameters, seed, &laid.name);
         let mut delays = Vec::new();
         let mut now = Time::ZERO;
         while now < end() {

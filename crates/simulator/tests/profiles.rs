@@ -137,7 +137,9 @@ fn the_probe_of_a_single_packet_takes_the_place_of_the_timeout_that_is_due_befor
 
 /// A transfer that loses packet 40 and, twice, its retransmission.
 fn lost_again(recovery: &str) -> Results {
-    let transport = format!("profile = \"ns-2\", {recovery}, congestion = \"reno\", initial-window = \"20 packets\"");
+    let transport = format!(
+        "profile = \"ns-2\", {recovery}, congestion = \"reno\", initial-window = \"20 packets\""
+    );
     let first = run(&scenario(&lost(&[40]), &file(2000), &transport));
     let again = data(&first).iter().rposition(|(_, number, _)| *number == 40).expect("sent");
     run(&scenario(&lost(&[40, again as u64]), &file(2000), &transport))

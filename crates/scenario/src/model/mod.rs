@@ -32,9 +32,7 @@ pub use schedule::{
     DelayVariation, Episode, Event, LinkChange, MarkovState, Outage, PeriodicStep, RateVariation,
     ScheduleSpec,
 };
-pub use tcp::{
-    AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
-};
+pub use tcp::{AckKind, Congestion, PacingKind, RecoveryKind, RtoKind, TcpProfile, TcpSpec};
 pub use transport::{
     AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFrom, SpacingKind, Transport,
     WindowCounts,
