@@ -8,7 +8,7 @@ use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
 use ontempo_runtime::{Distance, Pace, link, messages, prompts, source};
 use ontempo_scenario::Layout;
-use ontempo_scenario::model::{FlowGroup, Scenario, TcpSpec, Transport};
+use ontempo_scenario::model::{EcnCode, FlowGroup, Scenario, TcpSpec, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Options;
@@ -36,7 +36,7 @@ const DEFAULT_WINDOW: u64 = 100_000;
 pub(crate) fn largest_packet(scenario: &Scenario) -> Bytes {
     let packet = |group: &FlowGroup| match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Own {} | Transport::Adu(_) => MIN_MTU,
     };
     scenario.flows.values().map(packet).max().unwrap_or(MIN_MTU)
@@ -148,10 +148,11 @@ fn agent(
             let tcp = Tcp::new(sockets, congestion, sizes, source, times, receiver(payload));
             Some(Agent::Tcp(Box::new(tcp)))
         }
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
             let payload = udp_payload(*packet, options.version);
-            let sockets = udp_sockets(namespaces, options.version, number)
-                .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
+            let sockets =
+                udp_sockets(namespaces, options.version, number, ecn_of(&group.transport))
+                    .map_err(|error| EmulationError::system(&format!("flow {name}"), &error))?;
             let source = source(group, flow.start, *packet, Bytes::ZERO, random);
             let sizes = (packet.get(), payload as usize);
             let udp = Udp::new(sockets, sizes, source, stop, receiver(payload));
@@ -247,7 +248,21 @@ fn tcp_sockets(
     Ok(TcpSockets { listener, source, to: peer.into(), connection })
 }
 
-fn udp_sockets(namespaces: &Namespaces, version: Version, flow: usize) -> io::Result<UdpSockets> {
+/// The ECN field of the packets of UDP (RFC 3168, section 5).
+fn ecn_of(transport: &Transport) -> u32 {
+    match transport {
+        Transport::Udp { ecn: EcnCode::Ect0, .. } => 0b10,
+        Transport::Udp { ecn: EcnCode::Ect1, .. } => 0b01,
+        _ => 0,
+    }
+}
+
+fn udp_sockets(
+    namespaces: &Namespaces,
+    version: Version,
+    flow: usize,
+    ecn: u32,
+) -> io::Result<UdpSockets> {
     let (from, to) = (End::source(flow), End::sink(flow));
     let sink = made(namespaces, to, || {
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
@@ -260,6 +275,10 @@ fn udp_sockets(namespaces: &Namespaces, version: Version, flow: usize) -> io::Re
         let socket = socket(version, Type::DGRAM, Protocol::UDP)?;
         socket.bind(&address(from, version, PORT))?;
         socket.connect(&address(to, version, PORT))?;
+        match version {
+            Version::V4 => socket.set_tos_v4(ecn)?,
+            Version::V6 => socket.set_tclass_v6(ecn)?,
+        }
         Ok(socket)
     })?;
     Ok(UdpSockets { source, sink })

@@ -60,6 +60,15 @@ pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     }
 }
 
+/// Whether `packet` is of the L4S service: ECT(1) or CE (RFC 9331, section 4.1).
+pub(crate) fn is_l4s(packet: &[u8]) -> bool {
+    match (packet[0] >> 4, packet) {
+        (4, [_, service, ..]) => service & 1 != 0,
+        (6, [_, second, ..]) => (second >> 4) & 1 != 0,
+        _ => false,
+    }
+}
+
 /// Gives `packet`, which has passed [`ends`], a congestion mark; an IPv4 header's checksum
 /// follows (RFC 1624).
 pub(crate) fn mark(packet: &mut [u8]) {
@@ -143,7 +152,9 @@ mod tests {
             mark(&mut packet);
             assert!(checksum_holds(&packet[..20]));
             assert_eq!(packet[1], service | 0b11);
+            assert!(is_l4s(&packet));
         }
+        assert!(is_l4s(&v4(0b01)) && !is_l4s(&v4(0b10)) && !is_l4s(&v4(0)));
         assert!(!is_ecn_capable(&v4(0xb8)));
     }
 
@@ -173,6 +184,7 @@ mod tests {
         assert!(is_ecn_capable(&v6));
         mark(&mut v6);
         assert_eq!(v6[..2], [0x60, 0x30]);
+        assert!(is_l4s(&v6));
         v6[8] = 0xfe;
         assert_eq!(ends(&v6), None);
         for length in 0..v6.len() {

@@ -136,7 +136,7 @@ fn of_group(group: &FlowGroup, version: Version) -> Option<(&'static str, String
     }
     match &group.transport {
         Transport::Tcp(spec) => of_tcp(spec, version),
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => {
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => {
             let headers = version.header() + UDP_HEADER;
             let least = headers + STAMP as u64;
             (packet.get() < least || packet.get() > MAX_PACKET).then(|| {

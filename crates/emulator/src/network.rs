@@ -338,6 +338,7 @@ impl Network {
             class: class.unwrap_or(u32::MAX),
             size,
             ecn_capable,
+            l4s: ip::is_l4s(&packet.bytes),
             enqueued: now,
         };
         if let Some(watch) = &mut self.watches[link] {

@@ -275,6 +275,7 @@ fn leaf(queue: &QueueSpec) -> Result<String, &'static str> {
         QueueSpec::Red { .. } => return Err("RED"),
         QueueSpec::Codel { .. } => return Err("CoDel"),
         QueueSpec::FqCodel { .. } => return Err("FQ-CoDel"),
+        QueueSpec::Dualpi2 { .. } => return Err("DualPI2"),
         QueueSpec::Pie { .. } => return Err("PIE"),
     };
     Ok(match limit.unwrap_or(QueueLimit::Packets(NO_LIMIT)) {

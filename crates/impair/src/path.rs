@@ -315,6 +315,7 @@ impl Path {
             class: self.group,
             size,
             ecn_capable: false,
+            l4s: false,
             enqueued: now,
         };
         element.enqueue(now, queued, &mut self.drops);

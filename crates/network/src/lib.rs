@@ -35,8 +35,8 @@ pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uni
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
-    CoDel, CoDelParameters, DropTail, FqCoDel, FqCoDelParameters, Limit, Offered, Pie,
-    PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+    CoDel, CoDelParameters, DropTail, DualPi2, DualPi2Parameters, FqCoDel, FqCoDelParameters,
+    Limit, Offered, Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
 };
 pub use schedule::{
     Capacity, OPPORTUNITY, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Sent, Steps,

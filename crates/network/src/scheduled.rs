@@ -21,6 +21,8 @@ pub struct Queued {
     pub size: Bytes,
     /// Whether it is ECN-capable (RFC 3168).
     pub ecn_capable: bool,
+    /// Whether it is of the L4S service: ECT(1) or CE (RFC 9331, section 4.1).
+    pub l4s: bool,
     /// When it was offered.
     pub enqueued: Time,
 }
@@ -130,7 +132,7 @@ pub struct Departure {
 /// let mut drops = Vec::new();
 /// let size = Bytes::new(1000);
 /// let enqueued = Time::ZERO;
-/// let packet = Queued { handle: 7, flow: 0, class: 0, size, ecn_capable: false, enqueued };
+/// let packet = Queued { handle: 7, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued };
 /// link.enqueue(Time::ZERO, packet, &mut drops);
 /// assert_eq!(link.next_dequeue(Time::ZERO), Time::ZERO);
 /// let departure = link.dequeue(Time::ZERO, &mut drops).expect("one waits");

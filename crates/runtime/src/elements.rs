@@ -4,10 +4,10 @@ use std::fmt::{self, Display};
 
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
 use ontempo_network::{
-    AggregationParameters, CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, Extras, FqCoDel,
-    FqCoDelParameters, Limit, Link, LinkParameters, LossModel, Pie, PieParameters, Queue, Red,
-    RedError, RedMeasure, RedParameters, ScheduledLink, ScheduledLinkParameters, TokenBucket,
-    TrafficSpecError,
+    AggregationParameters, CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, DualPi2,
+    DualPi2Parameters, Extras, FqCoDel, FqCoDelParameters, Limit, Link, LinkParameters, LossModel,
+    Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, ScheduledLink,
+    ScheduledLinkParameters, TokenBucket, TrafficSpecError,
 };
 use ontempo_scenario::model::{self, Delay, LossSpec, PolicerSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
@@ -151,6 +151,17 @@ fn discipline(laid: &LaidLink, seed: u64, name: &str) -> Option<Box<dyn Discipli
             let mut random = RandomStream::new(seed, &format!("{name} queue"));
             Some(Box::new(FqCoDel::new(parameters, &mut random)))
         }
+        QueueSpec::Dualpi2 { limit: most, target, update, step, coupling, classic_share } => {
+            Some(Box::new(DualPi2::new(DualPi2Parameters {
+                target: *target,
+                update: *update,
+                step: *step,
+                coupling: *coupling,
+                classic_share: *classic_share,
+                limit: limit(*most),
+                ..DualPi2Parameters::default()
+            })))
+        }
         QueueSpec::DropTail { .. }
         | QueueSpec::Red { .. }
         | QueueSpec::Pie { .. }
@@ -209,6 +220,7 @@ fn queue(laid: &LaidLink, mean_delay: Duration) -> Result<Queue, RedError> {
         }
         QueueSpec::Codel { .. }
         | QueueSpec::FqCodel { .. }
+        | QueueSpec::Dualpi2 { .. }
         | QueueSpec::Wfq { .. }
         | QueueSpec::Cbq { .. } => Ok(Queue::unlimited()),
     }

@@ -124,6 +124,7 @@ pub struct LinkTotals {
     dropped_policer: u64,
     corrupted: u64,
     duplicated: u64,
+    marked: u64,
     departed_bytes: u64,
     /// Packets times seconds spent waiting.
     waiting: f64,
@@ -145,6 +146,7 @@ impl LinkTotals {
             dropped_policer: drops.policer.get(),
             corrupted: statistics.corrupted.get(),
             duplicated: statistics.duplicated.get(),
+            marked: statistics.marks.get(),
             departed_bytes: statistics.bytes_departed.get(),
             waiting: statistics.mean_packets * elapsed,
             busy: statistics.busy * elapsed,
@@ -173,6 +175,7 @@ impl LinkTotals {
             (self.dropped_policer - before.dropped_policer).into(),
             (self.corrupted - before.corrupted).into(),
             (self.duplicated - before.duplicated).into(),
+            (self.marked - before.marked).into(),
             (self.departed_bytes - before.departed_bytes).into(),
             ((self.waiting - before.waiting) / span).into(),
             ((self.busy - before.busy) / span).into(),

@@ -111,7 +111,7 @@ fn a_missing_field_is_named_with_an_example() {
     assert_eq!(
         video("kind = \"drop-tail\", ", ""),
         "s.toml:10: topology.bottleneck.queue: missing field `kind`; known kinds: `drop-tail`, \
-         `red`, `wfq`, `cbq`, `codel`, `fq-codel`, `pie`"
+         `red`, `wfq`, `cbq`, `codel`, `fq-codel`, `dualpi2`, `pie`"
     );
 }
 
@@ -120,7 +120,8 @@ fn an_unknown_kind_is_answered_with_the_known_ones() {
     assert_eq!(
         video("\"drop-tail\"", "\"droptail\""),
         "s.toml:10: topology.bottleneck.queue.kind: unknown name \"droptail\"; did you mean \
-         `drop-tail`? Known: `drop-tail`, `red`, `wfq`, `cbq`, `codel`, `fq-codel`, `pie`"
+         `drop-tail`? Known: `drop-tail`, `red`, `wfq`, `cbq`, `codel`, `fq-codel`, `dualpi2`, \
+         `pie`"
     );
     assert_eq!(
         video("\"pert\"", "\"tahoe\""),

@@ -206,6 +206,7 @@ fn queue_packets(queue: &QueueSpec) -> f64 {
         QueueSpec::Red { limit, .. }
         | QueueSpec::Codel { limit, .. }
         | QueueSpec::FqCodel { limit, .. }
+        | QueueSpec::Dualpi2 { limit, .. }
         | QueueSpec::Pie { limit, .. } => Some(*limit),
     };
     match limit {

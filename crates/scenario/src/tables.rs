@@ -118,6 +118,7 @@ pub const LINKS: Table = Table {
             "packets given bit errors on the wire: their receivers drop them, if no link does before",
         ),
         column("duplicated", Count, "packets of which the wire made a copy"),
+        column("marked", Count, "packets marked by active queue management (ECN)"),
         column("departed_bytes", Count, "bytes whose transmission began"),
         column("mean_packets", Number, "time average of the packets waiting"),
         column("busy", Number, "fraction of the time spent transmitting"),
@@ -137,7 +138,7 @@ pub const QUEUES: Table = Table {
         column(
             "drops",
             Count,
-            "those of them that were dropped; under CoDel and FQ-CoDel, packets dropped at this length",
+            "those of them that were dropped; under CoDel, FQ-CoDel and DualPI2, packets dropped at this length",
         ),
     ],
 };

@@ -124,10 +124,11 @@ fn agent(
         }
     };
     Ok(match &group.transport {
-        Transport::Udp { packet } => {
+        Transport::Udp { packet, ecn } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));
             let receiver = receiver(*packet - Bytes::new(UDP_HEADERS));
-            Agent::Udp(Udp::new((number, route), wire_size(*packet), source, stop, receiver))
+            let udp = Udp::new((number, route), wire_size(*packet), source, stop, receiver);
+            Agent::Udp(udp.with_ecn(*ecn))
         }
         Transport::Spaced { packet, spacing, controller, spacing_from } => {
             let source = source(group, flow.start, *packet, Bytes::ZERO, stream("application"));

@@ -329,6 +329,7 @@ impl Fabric {
             class: self.groups[packet.flow as usize],
             size: Bytes::new(u64::from(packet.size)),
             ecn_capable: packet.marks.is_ecn_capable(),
+            l4s: packet.marks.is_l4s(),
             enqueued: now,
         };
         let Some(scheduled) = &mut self.scheduled[link] else { return };

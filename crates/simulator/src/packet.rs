@@ -3,6 +3,7 @@
 use ontempo_foundation::Time;
 use ontempo_mechanisms::adu::{AduAck, Transmission};
 use ontempo_mechanisms::recovery::SackBlock;
+use ontempo_scenario::model::EcnCode;
 
 /// Flags of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,11 @@ pub(crate) struct Marks {
 impl Marks {
     const ECN_CAPABLE: u8 = 1;
     const CORRUPTED: u8 = 2;
+    const ECT1: u8 = 4;
+
+    fn set(&mut self, bit: u8, is_set: bool) {
+        self.seen = if is_set { self.seen | bit } else { self.seen & !bit };
+    }
 
     /// Whether it may be marked instead of dropped.
     #[inline]
@@ -28,7 +34,19 @@ impl Marks {
     }
 
     pub(crate) fn set_ecn_capable(&mut self, capable: bool) {
-        self.seen = self.seen & !Self::ECN_CAPABLE | u8::from(capable) * Self::ECN_CAPABLE;
+        self.set(Self::ECN_CAPABLE, capable);
+    }
+
+    /// Whether it is of the L4S service: ECT(1) or CE.
+    #[inline]
+    pub(crate) fn is_l4s(self) -> bool {
+        self.seen & Self::ECT1 != 0 || (self.congestion && !self.ack)
+    }
+
+    /// It is sent with this ECN code point.
+    pub(crate) fn set_ecn(&mut self, code: EcnCode) {
+        self.set_ecn_capable(code != EcnCode::None);
+        self.set(Self::ECT1, code == EcnCode::Ect1);
     }
 
     /// Whether it has bit errors, so that its receiver drops it.

@@ -1,4 +1,4 @@
-//! What few links have, in whole runs: policers, duplicates, bit errors, aggregation.
+//! What few links have, in whole runs: policers, duplicates, bit errors, aggregation; and DualPI2.
 
 use arrow_array::StringArray;
 use arrow_array::cast::AsArray;
@@ -227,4 +227,45 @@ fn aggregation_takes_capacity_where_it_takes_time() {
         let megabits = count(&results, "departed_bytes") as f64 * 8e-6;
         assert!((125.0..159.0).contains(&megabits), "{queue}: {megabits} Mbit of 160");
     }
+}
+
+#[test]
+fn dualpi2_holds_classic_flows_at_the_target_and_keeps_l4s_packets_out_of_their_queue() {
+    let text = |code: &str| {
+        format!(
+            "duration = \"30 s\"\n[topology]\nkind = \"dumbbell\"\n\
+             bottleneck = {{ rate = \"20 Mbit/s\", delay = \"10 ms\", queue = {{ kind = \"dualpi2\" }} }}\n\
+             reverse = {{ rate = \"20 Mbit/s\", delay = \"10 ms\" }}\n\
+             access = {{ rate = \"1 Gbit/s\", delay = \"1 ms\" }}\n\
+             [flows.bulk]\ncount = 4\napplication = {{ kind = \"ftp\" }}\n\
+             transport = {{ kind = \"tcp\", recovery = \"sack\" }}\n\
+             [flows.call]\napplication = {{ kind = \"cbr\", rate = \"500 kbit/s\" }}\n\
+             transport = {{ kind = \"udp\", ecn = \"{code}\" }}\n\
+             [measure]\nfrom = \"10 s\"\nmessages = true\n"
+        )
+    };
+    let run = |code: &str| {
+        let scenario = ontempo_scenario::parse(&text(code), "l4s.toml").expect("it is valid");
+        let simulation = Simulation::new(&scenario, 1).expect("it can be set up");
+        simulation.run(&Control::default()).expect("nobody cancels it")
+    };
+    let delay = |results: &Results| {
+        let batch = &results.table("messages").expect("messages").batch;
+        let delays = batch["delay_s"].as_primitive::<Float64Type>().values();
+        delays.iter().sum::<f64>() / delays.len() as f64
+    };
+    // 12 ms on the way, 0.4 ms at the bottleneck; then what waits.
+    for code in ["none", "ect0"] {
+        let results = run(code);
+        let wait = delay(&results) - 0.0125;
+        assert!((0.010..0.020).contains(&wait), "{code}: {wait} s of a target of 15 ms");
+        assert!(count(&results, "dropped_early") > 0);
+    }
+    let results = run("ect1");
+    let wait = delay(&results) - 0.0125;
+    assert!(wait < 0.002, "{wait} s of a step of 1 ms");
+    // Marks follow the classic drops; the call does not react, and loses nothing.
+    assert!(count(&results, "marked") > 0);
+    assert_eq!(counts(&results, "flows", "dropped_packets")[4], 0);
+    assert!(count(&results, "departed_bytes") as f64 * 8.0 / 20.0 > 0.9 * 20e6);
 }

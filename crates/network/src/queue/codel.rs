@@ -46,6 +46,11 @@ impl Fifo {
         self.packets.push_back(packet);
     }
 
+    /// The packet that leaves next.
+    pub(crate) fn front(&self) -> Option<&Queued> {
+        self.packets.front()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Queued> {
         let packet = self.packets.pop_front()?;
         self.bytes -= packet.size;

@@ -5,12 +5,14 @@
 
 mod codel;
 mod droptail;
+mod dualpi2;
 mod fq_codel;
 mod pie;
 mod red;
 
 pub use codel::{CoDel, CoDelParameters};
 pub use droptail::DropTail;
+pub use dualpi2::{DualPi2, DualPi2Parameters};
 pub use fq_codel::{FqCoDel, FqCoDelParameters};
 use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Rate, Time};
 pub use pie::{Pie, PieParameters};

@@ -260,6 +260,7 @@ fn weighted_fair_queueing_shares_a_rate_that_changes_by_weight() {
         class: 0,
         size: SIZE,
         ecn_capable: false,
+        l4s: false,
         enqueued,
     };
     for flow in [0, 0, 0, 0, 1, 1, 1, 1] {
@@ -441,7 +442,7 @@ proptest! {
                 now = next;
                 let size = Bytes::new(*size);
                 let packet = Queued {
-                    handle: place as u32, flow: 0, class: 0, size, ecn_capable: false, enqueued: now,
+                    handle: place as u32, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued: now,
                 };
                 link.enqueue(now, packet, &mut drops);
             }

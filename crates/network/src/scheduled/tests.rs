@@ -66,7 +66,7 @@ fn traffic() -> impl Strategy<Value = Vec<Queued>> {
             now += Duration::from_nanos(gap);
             handle += 1;
             let size = Bytes::new(size);
-            Queued { handle, flow, class: 0, size, ecn_capable, enqueued: now }
+            Queued { handle, flow, class: 0, size, ecn_capable, l4s: false, enqueued: now }
         });
         made.collect()
     })
@@ -167,8 +167,15 @@ proptest! {
 fn a_lost_packet_takes_its_time_and_does_not_arrive() {
     let mut link = link(disciplines(10, false).remove(0), LossModel::bernoulli(1.0).unwrap());
     let size = Bytes::new(1250);
-    let packet =
-        Queued { handle: 0, flow: 0, class: 0, size, ecn_capable: false, enqueued: Time::ZERO };
+    let packet = Queued {
+        handle: 0,
+        flow: 0,
+        class: 0,
+        size,
+        ecn_capable: false,
+        l4s: false,
+        enqueued: Time::ZERO,
+    };
     let outcome = drive(&mut link, &[packet], Time::from_secs_f64(1.0));
     assert_eq!(outcome.departed[0].arrives, None);
     let statistics = link.statistics(Time::from_secs_f64(1.0));
@@ -185,6 +192,7 @@ fn the_mean_queue_counts_those_that_wait() {
         class: 0,
         size: Bytes::new(1250),
         ecn_capable: false,
+        l4s: false,
         enqueued: Time::ZERO,
     };
     // 1 ms each: the second waits 1 ms, the third 2 ms.

@@ -19,7 +19,7 @@ fn class(kbits: u64) -> ClassParameters {
 
 fn packet(handle: u32, size: u64) -> Queued {
     let (size, enqueued) = (Bytes::new(size), Time::ZERO);
-    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, enqueued }
+    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued }
 }
 
 fn both(classes: &[ClassParameters]) -> [Scheduler; 2] {

@@ -43,7 +43,7 @@ fn scheduled_of(rate: Rate, extras: Extras, seed: u64) -> ScheduledLink {
 }
 
 fn queued(handle: u32, size: Bytes, enqueued: Time) -> Queued {
-    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, enqueued }
+    Queued { handle, flow: 0, class: 0, size, ecn_capable: false, l4s: false, enqueued }
 }
 
 /// Times and sizes of packets, in order.

@@ -174,7 +174,7 @@ pub(crate) fn offered_bits_per_sec(group: &FlowGroup) -> Option<f64> {
 pub(crate) fn packet_of(group: &FlowGroup) -> Bytes {
     match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
         Transport::Own {} => ETHERNET,
     }

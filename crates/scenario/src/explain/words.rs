@@ -5,7 +5,7 @@ use ontempo_foundation::{Duration, Rate};
 use super::varying;
 use crate::model::{
     AckKind, AduSpec, AggregationSpec, Application, Congestion, Delay, DelayLaw, DeliveryKind,
-    Dependencies, Direction, Drawn, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit,
+    Dependencies, Direction, Drawn, EcnCode, FlowGroup, LinkSpec, LossSpec, PacingKind, QueueLimit,
     QueueSpec, RecoveryKind, Reservation, Service, SpacingFrom, SpacingKind, Start, TcpSpec,
     Transport, Unreserved,
 };
@@ -136,6 +136,9 @@ fn queue(spec: &QueueSpec) -> String {
         QueueSpec::FqCodel { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
             format!("FQ-CoDel queues of {limit} that {acts}")
+        }
+        QueueSpec::Dualpi2 { limit, .. } => {
+            format!("DualPI2 queues of {limit}, for L4S and classic packets")
         }
         QueueSpec::Pie { limit, ecn, .. } => {
             let acts = if *ecn { "marks" } else { "drops" };
@@ -282,7 +285,14 @@ fn application(application: &Application) -> String {
 
 fn transport(transport: &Transport) -> String {
     match transport {
-        Transport::Udp { packet } => format!("UDP in packets of {packet}"),
+        Transport::Udp { packet, ecn } => {
+            let code = match ecn {
+                EcnCode::None => "",
+                EcnCode::Ect0 => " with ECT(0)",
+                EcnCode::Ect1 => " with ECT(1)",
+            };
+            format!("UDP in packets of {packet}{code}")
+        }
         Transport::Tcp(spec) => tcp(spec),
         Transport::Spaced { packet, controller, spacing, spacing_from } => {
             let how = match (controller, spacing) {

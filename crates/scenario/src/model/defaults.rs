@@ -49,6 +49,21 @@ pub(crate) fn codel_target() -> Duration {
 pub(crate) fn codel_interval() -> Duration {
     Duration::from_millis(100)
 }
+pub(crate) fn dualpi2_limit() -> QueueLimit {
+    QueueLimit::Packets(Packets::new(10_000))
+}
+pub(crate) fn dualpi2_update() -> Duration {
+    Duration::from_millis(16)
+}
+pub(crate) fn dualpi2_step() -> Duration {
+    Duration::from_millis(1)
+}
+pub(crate) fn dualpi2_coupling() -> f64 {
+    2.0
+}
+pub(crate) fn dualpi2_classic_share() -> f64 {
+    0.1
+}
 pub(crate) fn fq_limit() -> QueueLimit {
     QueueLimit::Packets(Packets::new(10_240))
 }

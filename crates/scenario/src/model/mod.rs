@@ -31,7 +31,8 @@ pub use tcp::{
     AckKind, Congestion, PacingKind, ProfileValue, RecoveryKind, RtoKind, TcpProfile, TcpSpec,
 };
 pub use transport::{
-    AduSpec, DeliveryKind, RetransmissionKind, SpacingFrom, SpacingKind, Transport, WindowCounts,
+    AduSpec, DeliveryKind, EcnCode, RetransmissionKind, SpacingFrom, SpacingKind, Transport,
+    WindowCounts,
 };
 
 /// A network, the flows that cross it, and what is measured.

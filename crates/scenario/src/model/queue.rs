@@ -129,6 +129,31 @@ pub enum QueueSpec {
         #[serde(default = "defaults::fq_queues")]
         queues: u32,
     },
+    /// The coupled dual-queue AQM of L4S (RFC 9332): packets marked ECT(1) or CE wait in a queue of
+    /// their own, which marks from a very short wait on; all others in a classic queue, which is
+    /// held at a target. The marks of the first follow the drops of the second, so that flows share.
+    Dualpi2 {
+        /// The most that may wait in both queues together.
+        #[serde(default = "defaults::dualpi2_limit")]
+        limit: QueueLimit,
+        /// The wait at which the classic queue is held.
+        #[serde(default = "defaults::pie_target")]
+        target: Duration,
+        /// Time between two updates of the base probability.
+        #[serde(default = "defaults::dualpi2_update")]
+        update: Duration,
+        /// The wait from which on the L4S queue marks each packet that others wait behind.
+        #[serde(default = "defaults::dualpi2_step")]
+        step: Duration,
+        /// How much more often than the base probability, whose square is that of classic drops,
+        /// the L4S queue marks.
+        #[serde(default = "defaults::dualpi2_coupling")]
+        coupling: f64,
+        /// The share of the link, above 0 and below 1, that the classic queue gets while both have
+        /// packets.
+        #[serde(default = "defaults::dualpi2_classic_share")]
+        classic_share: f64,
+    },
     /// Proportional integral controller enhanced (RFC 8033): drops at the door with a
     /// probability that keeps the wait at a target.
     Pie {

@@ -22,6 +22,9 @@ pub enum Transport {
         /// Size of a packet on the wire, headers counted.
         #[serde(default = "defaults::packet")]
         packet: Bytes,
+        /// The ECN code point of its packets. The flow does not react to marks.
+        #[serde(default, skip_serializing_if = "EcnCode::is_default")]
+        ecn: EcnCode,
     },
     /// UDP whose packets are spaced (psp, section 2): at a fixed distance, or at one that a
     /// controller adapts to reports of the receiver. Give `spacing` or `controller`.
@@ -45,6 +48,26 @@ pub enum Transport {
     Adu(AduSpec),
     /// Whatever a `command` opens itself; emulated only.
     Own {},
+}
+
+/// The ECN code point that a packet is sent with (RFC 3168, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnCode {
+    /// Not ECN-capable: queues drop it.
+    #[default]
+    None,
+    /// ECT(0): queues with `ecn` may mark it instead.
+    Ect0,
+    /// ECT(1), the L4S service: `dualpi2` puts it into its low-latency queue; other queues treat it
+    /// as ECT(0).
+    Ect1,
+}
+
+impl EcnCode {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// From where the spacing to the next packet's start is.

@@ -29,7 +29,7 @@ pub(super) fn group(group: &FlowGroup, path: &FieldPath, findings: &mut Findings
     application(&group.application, &path.key("application"), findings);
     match &group.transport {
         Transport::Tcp(spec) => tcp(spec, &path.key("transport"), findings),
-        Transport::Udp { packet } => {
+        Transport::Udp { packet, .. } => {
             packet_size(*packet, MIN_UDP, &path.key("transport").key("packet"), findings);
         }
         Transport::Spaced { packet, spacing, controller, .. } => {
@@ -303,7 +303,7 @@ pub(super) fn route(
     }
     let packet = match &group.transport {
         Transport::Tcp(spec) => spec.packet,
-        Transport::Udp { packet } | Transport::Spaced { packet, .. } => *packet,
+        Transport::Udp { packet, .. } | Transport::Spaced { packet, .. } => *packet,
         Transport::Adu(spec) => spec.packet,
         // How large its packets are, the command decides.
         Transport::Own {} => return,

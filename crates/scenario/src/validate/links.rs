@@ -229,6 +229,17 @@ fn queue(spec: &QueueSpec, path: &FieldPath, findings: &mut Findings) {
                 findings.add(&path.key("queues"), what);
             }
         }
+        QueueSpec::Dualpi2 { update, coupling, classic_share, .. } => {
+            let what = "the time between updates is zero; write update = \"16 ms\"";
+            findings.require(*update > Duration::ZERO, &path.key("update"), what);
+            let what = "the coupling is a number above 0; write coupling = 2";
+            let is_number = coupling.is_finite() && *coupling > 0.0;
+            findings.require(is_number, &path.key("coupling"), what);
+            let what = "the share of the classic queue is a number above 0 and below 1; write \
+                        classic-share = 0.1";
+            let is_share = *classic_share > 0.0 && *classic_share < 1.0;
+            findings.require(is_share, &path.key("classic-share"), what);
+        }
         QueueSpec::Pie { update, .. } => {
             let what = "the time between updates is zero; write update = \"15 ms\"";
             findings.require(*update > Duration::ZERO, &path.key("update"), what);

@@ -146,6 +146,23 @@ fn aggregates_wait_for_something_and_hold_something() {
 }
 
 #[test]
+fn dualpi2_updates_couples_and_shares() {
+    let queue = |fields: &str| {
+        let queue = format!("{{ kind = \"dualpi2\", {fields} }}");
+        video("{ kind = \"drop-tail\", limit = \"150 packets\" }", &queue)
+    };
+    assert_eq!(
+        queue("update = \"0 s\", coupling = 0, classic-share = 1"),
+        "s.toml:10: topology.bottleneck.queue.update: the time between updates is zero; write \
+         update = \"16 ms\"\n\
+         s.toml:10: topology.bottleneck.queue.coupling: the coupling is a number above 0; write \
+         coupling = 2\n\
+         s.toml:10: topology.bottleneck.queue.classic-share: the share of the classic queue is a \
+         number above 0 and below 1; write classic-share = 0.1"
+    );
+}
+
+#[test]
 fn a_law_of_delay_is_one() {
     assert_eq!(
         bottleneck_delay("{ kind = \"uniform\", low = \"2 ms\", high = \"1 ms\" }"),

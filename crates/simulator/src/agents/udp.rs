@@ -4,6 +4,8 @@ use ontempo_foundation::Time;
 
 use ontempo_runtime::{Arrivals, FlowTotals, Message, Source};
 
+use ontempo_scenario::model::EcnCode;
+
 use super::receiver::Receiver;
 use crate::fabric::{Event, Fabric};
 use crate::packet::Packet;
@@ -13,6 +15,7 @@ pub(crate) struct Udp {
     flow: u32,
     route: u32,
     size: u32,
+    ecn: EcnCode,
     source: Source,
     stop: Time,
     sent: u64,
@@ -30,7 +33,13 @@ impl Udp {
         receiver: Receiver,
     ) -> Self {
         let arrived = receiver.wants_due_times().then(Arrivals::default);
-        Self { flow, route, size, source, stop, sent: 0, receiver, arrived }
+        let ecn = EcnCode::None;
+        Self { flow, route, size, ecn, source, stop, sent: 0, receiver, arrived }
+    }
+
+    /// The same, with packets of this ECN code point.
+    pub(crate) fn with_ecn(self, ecn: EcnCode) -> Self {
+        Self { ecn, ..self }
     }
 
     /// Links on the way may make copies, which the receiver takes once.
@@ -44,8 +53,7 @@ impl Udp {
         }
         let offered = self.source.offered(now);
         while self.sent < offered {
-            let packet = Packet::data(self.flow, self.route, self.sent, now, self.size);
-            fabric.send(now, packet);
+            fabric.send(now, self.packet(self.sent, now, self.size));
             self.sent += 1;
             if let Some(messages) = self.receiver.messages_mut() {
                 messages.sent(now, messages.payload());
@@ -71,7 +79,9 @@ impl Udp {
 
     /// A packet of the flow at the start of its route.
     pub(super) fn packet(&self, number: u64, now: Time, size: u32) -> Packet {
-        Packet::data(self.flow, self.route, number, now, size)
+        let mut packet = Packet::data(self.flow, self.route, number, now, size);
+        packet.marks.set_ecn(self.ecn);
+        packet
     }
 
     /// When the application next offers a packet, if all earlier ones have been sent.

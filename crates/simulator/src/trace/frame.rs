@@ -27,6 +27,8 @@ const FLAG_ACK: u8 = 0x10;
 /// The echo of a congestion mark (RFC 3168).
 const FLAG_ECE: u8 = 0x40;
 const ECN_CAPABLE: u8 = 0b10;
+/// ECT(1) (RFC 9331).
+const ECN_L4S: u8 = 0b01;
 const CONGESTION_EXPERIENCED: u8 = 0b11;
 
 /// The first of the dynamic ports (RFC 6335), which no protocol claims.
@@ -84,6 +86,7 @@ impl Frame {
         let ecn = match packet.marks {
             marks if marks.ack => 0,
             marks if marks.congestion || marked => CONGESTION_EXPERIENCED,
+            marks if marks.is_l4s() => ECN_L4S,
             marks if marks.is_ecn_capable() => ECN_CAPABLE,
             _ => 0,
         };
@@ -226,6 +229,8 @@ fn checksum(sum: u32) -> u16 {
 mod tests {
     use ontempo_foundation::Time;
 
+    use ontempo_scenario::model::EcnCode;
+
     use super::*;
 
     const TCP: Protocol = Protocol::Tcp { packet_size: 1000, sack: true };
@@ -295,7 +300,9 @@ mod tests {
     #[test]
     fn a_mark_shows_in_data_and_its_echo_in_the_ack() {
         let mut packet = Packet::data(0, 0, 3, Time::ZERO, 1000);
-        packet.marks.set_ecn_capable(true);
+        packet.marks.set_ecn(EcnCode::Ect1);
+        assert_eq!(Frame::new(&ends(TCP), &packet, false).bytes[1], ECN_L4S);
+        packet.marks.set_ecn(EcnCode::Ect0);
         assert_eq!(Frame::new(&ends(TCP), &packet, false).bytes[1], ECN_CAPABLE);
         assert_eq!(Frame::new(&ends(TCP), &packet, true).bytes[1], CONGESTION_EXPERIENCED);
         let mut packet = ack(1, &[]);

@@ -1,7 +1,15 @@
 use super::*;
 
 fn packet(handle: u32, enqueued: Time) -> Queued {
-    Queued { handle, flow: 0, class: 0, size: Bytes::new(1500), ecn_capable: true, enqueued }
+    Queued {
+        handle,
+        flow: 0,
+        class: 0,
+        size: Bytes::new(1500),
+        ecn_capable: true,
+        l4s: false,
+        enqueued,
+    }
 }
 
 fn at(millis: u64) -> Time {

@@ -5,7 +5,15 @@ use super::*;
 
 fn packet(handle: u32, flow: u32, size: u64) -> Queued {
     let enqueued = Time::ZERO;
-    Queued { handle, flow, class: 0, size: Bytes::new(size), ecn_capable: false, enqueued }
+    Queued {
+        handle,
+        flow,
+        class: 0,
+        size: Bytes::new(size),
+        ecn_capable: false,
+        l4s: false,
+        enqueued,
+    }
 }
 
 fn queues(parameters: FqCoDelParameters) -> FqCoDel {
