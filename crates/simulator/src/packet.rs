@@ -23,6 +23,10 @@ impl Marks {
     const CORRUPTED: u8 = 2;
     const ECT1: u8 = 4;
 
+    fn set(&mut self, bit: u8, is_set: bool) {
+        self.seen = if is_set { self.seen | bit } else { self.seen & !bit };
+    }
+
     /// Whether it may be marked instead of dropped.
     #[inline]
     pub(crate) fn is_ecn_capable(self) -> bool {
@@ -30,7 +34,7 @@ impl Marks {
     }
 
     pub(crate) fn set_ecn_capable(&mut self, capable: bool) {
-        self.seen = self.seen & !Self::ECN_CAPABLE | u8::from(capable) * Self::ECN_CAPABLE;
+        self.set(Self::ECN_CAPABLE, capable);
     }
 
     /// Whether it is of the L4S service: ECT(1) or CE.
@@ -42,7 +46,7 @@ impl Marks {
     /// It is sent with this ECN code point.
     pub(crate) fn set_ecn(&mut self, code: EcnCode) {
         self.set_ecn_capable(code != EcnCode::None);
-        self.seen = self.seen & !Self::ECT1 | u8::from(code == EcnCode::Ect1) * Self::ECT1;
+        self.set(Self::ECT1, code == EcnCode::Ect1);
     }
 
     /// Whether it has bit errors, so that its receiver drops it.

@@ -141,7 +141,7 @@ impl DualPi2 {
             if rests && is_idle && self.next_update <= now {
                 // Nothing changes any more until now.
                 let left = now.since(self.next_update).as_nanos() / interval.as_nanos();
-                self.next_update = self.next_update + interval * (left + 1);
+                self.next_update += interval * (left + 1);
             }
         }
     }

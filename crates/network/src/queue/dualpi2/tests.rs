@@ -45,7 +45,7 @@ impl PseudoCode {
         };
         let curq = time(&self.cq).max(time(&self.lq));
         self.p += Self::ALPHA * (curq - Self::TARGET) + Self::BETA * (curq - self.prevq);
-        self.p = self.p.max(0.0).min(1.0);
+        self.p = self.p.clamp(0.0, 1.0);
         self.prevq = curq;
     }
 
