@@ -1,15 +1,14 @@
 //! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does.
 
 use std::io;
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
-    ACCEPT_BACK_OFF, Accepted, Activity, Backward, Begun, Direction, Forward, QosListener,
-    QosOptions, QosStream, Relayed, is_exhausted, is_of_one_connection,
+    ACCEPT_BACK_OFF, Accepted, Backward, Direction, Forward, QosListener, QosOptions, QosStream,
+    Relayed, is_exhausted, is_of_one_connection,
 };
 use serde_json::json;
 
@@ -26,12 +25,9 @@ use crate::signals::{stop_flag, unless_stopped};
 /// Maximum number of simultaneous connections, if the limit of open files allows it.
 const MAX_CONNECTIONS: usize = 512;
 
-/// Files that a connection has open at most: both streams, which may be closing while the next
-/// connection has their place.
+/// Files that a connection has open at most: both streams, and another handle of each while it
+/// begins.
 const FILES_PER_CONNECTION: u64 = 4;
-
-/// How long a connection to the server may take.
-const CONNECT_TIMEOUT: Wall = Wall::from_secs(10);
 
 /// Files that the process has open beside its connections: standard streams, sockets that listen,
 /// reports.
@@ -41,26 +37,10 @@ const OTHER_FILES: u64 = 24;
 #[derive(Clone)]
 struct Relay {
     as_json: bool,
-    all: Arc<Mutex<Relayed<Both>>>,
+    all: Arc<Mutex<Relayed<QosStream>>>,
     /// Messages that strangers can cause.
     refused: Arc<Sentences>,
     exhausted: Arc<Sentences>,
-}
-
-/// Both streams of a connection.
-#[derive(Clone)]
-struct Both {
-    tcp: Arc<TcpStream>,
-    far: QosStream,
-}
-
-impl Both {
-    /// Ends all reading and writing of the threads that relay it.
-    fn hang_up(&self) {
-        // They may be closed already.
-        let _ = self.tcp.shutdown(Shutdown::Both);
-        let _ = self.far.shutdown(Shutdown::Both);
-    }
 }
 
 /// How many connections fit into this many open files.
@@ -153,9 +133,7 @@ fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io:
     loop {
         match listener.accept_or_refuse() {
             Ok(Accepted::Connection(far, remote)) => {
-                relay.begin(remote, move || {
-                    Ok((TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?, far))
-                });
+                relay.begin(remote, move || Ok((TcpStream::connect(server)?, far)));
             }
             Ok(Accepted::Refused(remote, why)) => relay.refused.say(&format!("{remote}: {why}")),
             Ok(Accepted::Exhausted(error)) => relay.say_exhausted(&error),
@@ -169,7 +147,7 @@ impl Relay {
         EventLog { as_json: self.as_json, to_stderr: false, connection, is_limited: true }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Relayed<Both>> {
+    fn lock(&self) -> MutexGuard<'_, Relayed<QosStream>> {
         // No code that holds the lock leaves the map inconsistent.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,23 +162,20 @@ impl Relay {
         remote: SocketAddr,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
-        let Some(Begun { number, activity, ended }) = self.place(remote.ip()) else {
-            let max = self.lock().max();
+        let mut all = self.lock();
+        let Some(number) = all.begin() else {
+            let max = all.max();
+            drop(all);
             let sentence = format!("{remote}: refused: the limit of {max} connections is reached");
             self.refused.say(&sentence);
             return;
         };
-        if let Some(ended) = ended {
-            ended.hang_up();
-            let sentence =
-                format!("{remote}: takes the place of another connection: all are taken");
-            self.refused.say(&sentence);
-        }
+        drop(all);
         let relay = self.clone();
         let named = thread::Builder::new().name("relay".to_owned());
         let spawned = named.spawn(move || {
             let place = Place { relay: &relay, number };
-            if let Err(error) = relay.relay(number, remote, &activity, connect) {
+            if let Err(error) = relay.relay(number, remote, connect) {
                 relay.refused.say(&format!("{remote}: {error}"));
             }
             drop(place);
@@ -216,7 +191,6 @@ impl Relay {
         &self,
         number: u64,
         remote: SocketAddr,
-        activity: &Activity,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)>,
     ) -> io::Result<()> {
         let (tcp, far) = connect()?;
@@ -232,24 +206,19 @@ impl Relay {
         for direction in [Direction::Sending, Direction::Receiving] {
             let _ = log.agreed(direction, &far.agreed(direction));
         }
-        let both = Both { tcp: Arc::new(tcp), far };
-        self.lock().agreed(number, both.clone());
-        let (of_back, activity_back) = (both.clone(), activity.clone());
+        self.lock().agreed(number, far.clone());
+        let (tcp_back, far_back) = (tcp.try_clone()?, far.clone());
         let back = thread::Builder::new().name("relay back".to_owned());
-        let back = back.spawn(move || backward(&of_back, &activity_back))?;
-        let there = forward(&both, activity);
+        let back = back.spawn(move || backward(&far_back, &tcp_back))?;
+        let there = forward(&tcp, &far);
         let back =
             back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
-        let _ = summary(log, &both.far);
-        drop(both);
+        let _ = summary(log, &far);
+        drop(far);
         self.end(number);
         // The thread ends with the connection.
         let _ = event_thread.join();
         there.and(back)
-    }
-
-    fn place(&self, address: IpAddr) -> Option<Begun<Both>> {
-        self.lock().begin(Instant::now(), address)
     }
 
     fn end(&self, number: u64) {
@@ -261,7 +230,7 @@ impl Relay {
     /// Writes the summaries of all open connections.
     fn summaries(&self) -> Result<(), Failure> {
         let all = self.lock().end_all();
-        all.iter().try_for_each(|(number, both)| summary(self.log(Some(*number)), &both.far))
+        all.iter().try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
     }
 }
 
@@ -284,11 +253,11 @@ fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
     })
 }
 
-fn forward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
+fn forward(tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
     let mut pump = Forward::new(far.max_send_size());
     let result = loop {
-        match pump.step(&**tcp, |message| far.send_message(message)) {
-            Ok(true) => activity.note(Instant::now()),
+        match pump.step(tcp, |message| far.send_message(message)) {
+            Ok(true) => {}
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -298,11 +267,11 @@ fn forward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
     result
 }
 
-fn backward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
+fn backward(far: &QosStream, tcp: &TcpStream) -> io::Result<()> {
     let mut pump = Backward::default();
     let result = loop {
-        match pump.step(far, &**tcp) {
-            Ok(true) => activity.note(Instant::now()),
+        match pump.step(far, tcp) {
+            Ok(true) => {}
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }

@@ -23,7 +23,6 @@ mod monitor;
 mod netvideo;
 mod output;
 mod page;
-mod place;
 mod plot;
 mod probe;
 mod profiles;

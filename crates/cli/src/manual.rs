@@ -7,7 +7,6 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use ontempo_transport::OutputFolder;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -27,11 +26,11 @@ pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
 fn write(folder: &Path) -> io::Result<()> {
     let command = Arguments::command();
     let pages = folder.join("man/man1");
-    OutputFolder::create(&pages)?;
+    fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(command.clone(), &pages)?;
     for (shell, place) in COMPLETIONS {
         let file = folder.join(place);
-        OutputFolder::create(file.parent().unwrap_or(folder))?;
+        fs::create_dir_all(file.parent().unwrap_or(folder))?;
         clap_complete::generate(
             shell,
             &mut command.clone(),

@@ -104,14 +104,6 @@ impl Folder {
         Ok(Self { file, path, owner, is_shared })
     }
 
-    /// The device of its file system.
-    ///
-    /// # Errors
-    /// The system's error.
-    pub(crate) fn device(&self) -> io::Result<u64> {
-        Ok(rustix::fs::fstat(&self.file)?.st_dev)
-    }
-
     /// This folder, if it belongs to `owner`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ mod budget;
 
 use std::any::Any;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 
 use crate::admission::Origin;
 use crate::flow::FlowId;
-use crate::output::OutputFolder;
 use crate::quic::{Epoch, SharedAccount};
 use budget::{Counted, Left, PART_OF_CONNECTION, Share, used_up};
 
@@ -77,24 +76,23 @@ type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
 #[derive(Clone)]
 pub struct Qlog {
     directory: PathBuf,
-    folder: Arc<OutputFolder>,
     hook: Hook,
     left: Arc<Left>,
 }
 
-/// Creates a new file and returns it with its name, which has a number if the first is taken. It
-/// follows no link that another user may have put there.
-fn create(folder: &OutputFolder, name: &str) -> Result<(File, String), (String, io::Error)> {
-    let mut file = format!("{name}.sqlog");
+/// Creates a new file, with a number in its name if the name is taken. It follows no link that
+/// another user may have put there.
+fn create(directory: &Path, name: &str) -> Result<(File, PathBuf), QlogError> {
+    let mut path = directory.join(format!("{name}.sqlog"));
     let mut number = 1;
     loop {
-        match folder.create_new(&file) {
-            Ok(made) => return Ok((made, file)),
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_NAMES => {
                 number += 1;
-                file = format!("{name}-{number}.sqlog");
+                path = directory.join(format!("{name}-{number}.sqlog"));
             }
-            Err(error) => return Err((file, error)),
+            Err(error) => return Err(QlogError { path, error }),
         }
     }
 }
@@ -111,19 +109,19 @@ impl Qlog {
     /// the connection continues.
     ///
     /// # Errors
-    /// If the directory cannot be created or written to, or if another user may have put it there.
+    /// If the directory cannot be created or written to.
     pub fn in_directory(
         directory: &Path,
         hook: impl Fn(&QlogError) + Send + Sync + 'static,
     ) -> Result<Self, QlogError> {
         let failed = |error| QlogError { path: directory.to_owned(), error };
-        let folder = OutputFolder::create(directory).map_err(failed)?;
-        let (mut trial, name) = create(&folder, &format!(".ontempo-{}", std::process::id()))
-            .map_err(|(_, error)| failed(error))?;
+        fs::create_dir_all(directory).map_err(failed)?;
+        let (mut trial, path) = create(directory, &format!(".ontempo-{}", std::process::id()))
+            .map_err(|error| failed(error.error))?;
         let written = trial.write_all(b"\x1e");
-        folder.remove(&name).and(written).map_err(failed)?;
-        let (hook, left) = (Arc::new(hook), Arc::new(Left::new()));
-        Ok(Self { directory: directory.to_owned(), folder: Arc::new(folder), hook, left })
+        fs::remove_file(&path).and(written).map_err(failed)?;
+        let left = Arc::new(Left::new());
+        Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook), left })
     }
 
     /// The trace of the connection whose first ID is `id`, and which comes from `origin`; `None` for
@@ -157,11 +155,8 @@ impl Qlog {
         })?;
         let of_connection = MAX_TRACE_BYTES / PART_OF_CONNECTION;
         let share = of_origin.map(|of_origin| Share { of_connection, of_origin });
-        let at = |name: String| self.directory.join(name);
-        let created = create(&self.folder, name);
-        let (out, name) =
-            created.map_err(|(name, error)| Some(QlogError { path: at(name), error }))?;
-        Ok((Counted { out, left: Arc::clone(&self.left), share }, at(name)))
+        let (out, path) = create(&self.directory, name).map_err(Some)?;
+        Ok((Counted { out, left: Arc::clone(&self.left), share }, path))
     }
 }
 

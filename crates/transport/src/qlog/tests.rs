@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
