@@ -6,7 +6,7 @@ use super::{Profile, Statistic, Target};
 use crate::explain::link_in_words;
 use crate::model::{AccessDirection, LinkProfile, LinkSpec, LossSpec, QueueLimit, QueueSpec};
 
-const PREAMBLE: &str = include_str!("preamble.md");
+const PREAMBLE: &str = include_str!("preamble.txt");
 
 /// `docs/profiles.md`: what the profiles are, from their files.
 pub fn page() -> String {
