@@ -14,14 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ontempo.lab.claims import Scale
-from ontempo.lab.cores import CoreRunner
-from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
-from ontempo.lab.folder import claimed
 from ontempo.lab.real_time import MACHINE, circumstances, hindrance
-from ontempo.lab.store import Store
-from ontempo.lab.study import Cell, Results, Study
-from ontempo.lab.terminal import ShownProgress, exit_codes
+from ontempo.lab.study import Cell
+from ontempo.lab.terminal import exit_codes, run_shown
 
 from .contenders import CONTENDERS, Contender
 from .measure import comparison_cell
@@ -113,7 +109,7 @@ def main(
             console.print(line, markup=False)
         if not chosen:
             raise UnfitEnvironmentError("none of the contenders is on this machine")
-        results = run(comparison_cells(scale, chosen), out)
+        results = run_shown(comparison_cells(scale, chosen), out)
         rows = readings(results, chosen)
         show(rows, chosen, console)
         notes = [pacing_words(rows), circumstances(results.table(MACHINE))]
@@ -122,15 +118,6 @@ def main(
             measured = "\n\n".join([tables(rows, chosen, missing).rstrip(), *notes])
             write_page(page, measured, figures(rows, chosen))
             console.print(f"page: {page}", markup=False)
-
-
-def run(cells: Sequence[Cell], out: File) -> Results:
-    """Run the cells that are not finished."""
-    engine, runner = NativeEngine(), CoreRunner(1)
-    with claimed(out):
-        study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
-        with ShownProgress(Console(stderr=True, highlight=False), runner) as progress:
-            return study.run(study.plan(cells), progress)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ontempo.lab.cores import CoreRunner
-from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import BadInputError, UnfitEnvironmentError
-from ontempo.lab.folder import claimed, replace_part
+from ontempo.lab.folder import replace_part
 from ontempo.lab.real_time import MACHINE, circumstances, hindrance
-from ontempo.lab.store import Store
-from ontempo.lab.study import Cell, Results, Study
-from ontempo.lab.terminal import ShownProgress, exit_codes
+from ontempo.lab.terminal import exit_codes, run_shown
 
 from .agreement import Compared, chosen_default, compared, counts, values_of
 from .emulated import keep_emulated, read_emulated
@@ -107,7 +103,7 @@ def main(
         cells = [cell for row in chosen for cell in row.simulated(SIMULATED_RUNS)]
         if emulate:
             cells += [cell for row in chosen for cell in row.emulated(runs)]
-        results = run(cells, out)
+        results = run_shown(cells, out)
         if emulate:
             real = results.of(cell for cell in cells if cell.real)
             keep_emulated(values_of(real, "emulated"), circumstances(real.table(MACHINE)))
@@ -121,15 +117,6 @@ def main(
             console.print(note, markup=False, soft_wrap=True)
         if page:
             replace_part(page, MARKS, measured(rows, read_causes(), note))
-
-
-def run(cells: Sequence[Cell], out: Path) -> Results:
-    """Run the cells that are not finished."""
-    engine, runner = NativeEngine(), CoreRunner(1)
-    with claimed(out):
-        study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
-        with ShownProgress(Console(stderr=True, highlight=False), runner) as progress:
-            return study.run(study.plan(cells), progress)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,11 @@ class Compared:
         return f"{self.scenario}: {self.subject}: {self.quantity}"
 
     @property
+    def is_of_tcp(self) -> bool:
+        """Whether a profile matters: it was simulated under each."""
+        return len(self.simulated) == len(PROFILES)
+
+    @property
     def tolerance(self) -> float:
         """The difference that is accepted beyond the interval."""
         return max(TOLERANCE * abs(self.emulated.value), FLOORS[self.quantity])
@@ -133,7 +138,7 @@ def counts(rows: Sequence[Compared], profile: Profile) -> Counter[Verdict]:
 
 def chosen_default(rows: Sequence[Compared]) -> Profile:
     """The profile that differs in fewer cells of flows over TCP; at a tie, the nearer one."""
-    tcp = [row for row in rows if len(row.simulated) == len(PROFILES)]
+    tcp = [row for row in rows if row.is_of_tcp]
 
     def rank(profile: Profile) -> tuple[int, float]:
         distances = [abs(row.distance(profile)) for row in tcp]

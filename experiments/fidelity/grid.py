@@ -18,7 +18,7 @@ SIMULATED_COST_S = 0.2
 """Core-seconds of a simulated run, roughly."""
 
 QUEUE = "topology.bottleneck.queue"
-SLOW, LONG, SHALLOW = "8 Mbit/s", "98 ms", "10 packets"
+LONG = "98 ms"
 
 
 @dataclass(frozen=True)

@@ -48,26 +48,19 @@ def _counts(rows: Sequence[Compared], causes: Causes) -> str:
         "| profile | agrees | differs | of these without a cause | cannot be told |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    tcp = [row for row in rows if len(row.simulated) == len(PROFILES)]
-    for profile in PROFILES:
-        number = counts(tcp, profile)
-        unknown = [row for row in tcp if _lacks_cause(row, profile, causes)]
-        lines.append(
-            f"| `{profile}` | {number['agrees']} | {number['differs']} | {len(unknown)}"
-            f" | {number['cannot be told']} |"
+    tcp = [row for row in rows if row.is_of_tcp]
+    counted = [(f"`{profile}`", profile, tcp) for profile in PROFILES]
+    counted.append(("without TCP", PROFILES[0], [row for row in rows if not row.is_of_tcp]))
+    for name, profile, of in counted:
+        many = counts(of, profile)
+        unknown = sum(
+            row.verdict(profile) == "differs" and _cause(row, profile, causes) is None for row in of
         )
-    other = [row for row in rows if len(row.simulated) < len(PROFILES)]
-    number = counts(other, PROFILES[0])
-    unknown = [row for row in other if _lacks_cause(row, PROFILES[0], causes)]
-    lines.append(
-        f"| without TCP | {number['agrees']} | {number['differs']} | {len(unknown)}"
-        f" | {number['cannot be told']} |"
-    )
+        lines.append(
+            f"| {name} | {many['agrees']} | {many['differs']} | {unknown}"
+            f" | {many['cannot be told']} |"
+        )
     return "\n".join([*lines, "", f"By the rule, the default is `{chosen_default(rows)}`."])
-
-
-def _lacks_cause(row: Compared, profile: Profile, causes: Causes) -> bool:
-    return row.verdict(profile) == "differs" and _cause(row, profile, causes) is None
 
 
 def _cause(row: Compared, profile: Profile, causes: Causes) -> str | None:

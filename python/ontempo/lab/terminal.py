@@ -1,16 +1,21 @@
 """What both commands show on the terminal: progress, durations, failures. All of it on stderr."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ontempo.lab.cells import Plan, Planned, Runner
+from ontempo.lab.cells import Cell, Plan, Planned, Runner
 from ontempo.lab.cluster import DaskRunner
 from ontempo.lab.cores import CoreRunner
+from ontempo.lab.engine import NativeEngine
 from ontempo.lab.errors import InterruptedStudyError, LabError
+from ontempo.lab.folder import claimed
+from ontempo.lab.store import Store
+from ontempo.lab.study import Results, Study
 
 MANY_SECONDS = 120
 
@@ -107,6 +112,15 @@ class ShownProgress:
 
     def _words(self) -> str:
         return f"cells {self.done:,}/{self.planned:,}"
+
+
+def run_shown(cells: Sequence[Cell], out: Path) -> Results:
+    """Run the cells that `out` does not have yet, on one core; show the progress."""
+    engine, runner = NativeEngine(), CoreRunner(1)
+    with claimed(out):
+        study = Study(engine, Store(out / "cells", engine.fingerprint()), runner)
+        with ShownProgress(Console(stderr=True, highlight=False), runner) as progress:
+            return study.run(study.plan(cells), progress)
 
 
 def duration(seconds: float) -> str:
