@@ -156,6 +156,14 @@ impl Network {
         self.events.peek().map_or(Time::NEVER, |Reverse((time, _, _))| *time)
     }
 
+    /// A place for a packet.
+    fn place(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.packets.push(Packet::default());
+            (self.packets.len() - 1) as u32
+        })
+    }
+
     /// Reads a packet from `interface` by `read`, which returns false if there is none. True if a
     /// packet was read; it enters the network at `now`.
     pub(crate) fn inject<E>(
@@ -164,10 +172,7 @@ impl Network {
         interface: usize,
         read: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let handle = self.free.pop().unwrap_or_else(|| {
-            self.packets.push(Packet::default());
-            (self.packets.len() - 1) as u32
-        });
+        let handle = self.place();
         let packet = &mut self.packets[handle as usize];
         match read(&mut packet.bytes) {
             Ok(true) => {}
@@ -305,16 +310,8 @@ impl Network {
             packet.copies = self.copied;
         }
         let copy = packet.clone();
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.packets[place as usize] = copy;
-                place
-            }
-            None => {
-                self.packets.push(copy);
-                (self.packets.len() - 1) as u32
-            }
-        };
+        let place = self.place();
+        self.packets[place as usize] = copy;
         self.push(at, Event::Packet(place));
     }
 
