@@ -150,8 +150,8 @@ impl Pert {
     }
 
     fn measure(&mut self, ack: &Ack) {
-        let weight = self.left(self.parameters.srtt_weight, ack);
         if let Some(rtt) = ack.rtt {
+            let weight = self.left(self.parameters.srtt_weight, ack);
             match &mut self.path {
                 Some(path) => path.on_sample(rtt, weight),
                 None => self.path = Some(Path::first(rtt)),
@@ -193,15 +193,18 @@ impl Pert {
 
     /// Draws for an early response; true if the window was reduced.
     fn responds_early(&mut self, ack: &Ack, queueing: Queueing) -> bool {
+        // Only a packet sent after the last response can show its effect. Waiting only for
+        // the packets outstanding then would allow a window of two a response to every ACK.
+        let felt = ack.acked >= self.responded_until;
         let of_one = self.parameters.response_probability(queueing);
+        if of_one <= 0.0 || !felt {
+            return false;
+        }
         let probability = match self.parameters.counting {
             AckCounting::Acks => of_one,
             AckCounting::Packets => 1.0 - self.left(1.0 - of_one, ack),
         };
-        // Only a packet sent after the last response can show its effect. Waiting only for
-        // the packets outstanding then would allow a window of two a response to every ACK.
-        let felt = ack.acked >= self.responded_until;
-        if probability <= 0.0 || !felt || !self.random.chance(probability) {
+        if !self.random.chance(probability) {
             return false;
         }
         self.reduce(self.parameters.decrease(queueing));
