@@ -1,18 +1,19 @@
 //! Who may send: tokens, and the URL that a receiver prints and its sender takes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ontempo_session::ReceiverUrl;
-use ontempo_transport::{Fingerprint, Token, Trust, distrusted};
+use ontempo_transport::{Fingerprint, Output, Token, Trust, open_own};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 
 use crate::arguments::{Admission, Credentials};
 use crate::failure::{Failure, environment};
+use crate::place::output_failure;
 
 /// The environment variable of the token. Other users cannot read it, as they can the arguments.
 const TOKEN_VARIABLE: &str = "ONTEMPO_TOKEN";
@@ -37,15 +38,38 @@ pub(crate) fn check_admission(at: SocketAddr, anyone: bool, instead: &str) -> Re
 
 /// The token that both ends of a program were given; empty without one.
 pub(crate) fn shared_token(options: &Credentials) -> Result<Token, Failure> {
-    let text = match (&options.token, &options.token_file) {
-        (Some(text), _) => given(text)?,
+    token(&admitted_text(options)?.unwrap_or_default(), "the token")
+}
+
+/// The text of the token that a receiver asks for, if any; a file that is missing is created.
+pub(crate) fn admitted_text(options: &Credentials) -> Result<Option<String>, Failure> {
+    match (&options.token, &options.token_file) {
+        (Some(text), _) => given(text).map(Some),
         (None, Some(path)) => match token_in(path)? {
-            Some(text) => text,
-            None => token_into(path)?,
+            Some(text) => Ok(Some(text)),
+            None => token_into(path).map(Some),
         },
-        (None, None) => from_environment()?.unwrap_or_default(),
-    };
-    token(&text, "the token")
+        (None, None) => from_environment(),
+    }
+}
+
+/// The text of the token that a sender presents, if any.
+pub(crate) fn presented_text(options: &Credentials) -> Result<Option<String>, Failure> {
+    match given_text(options)? {
+        Some(text) => Ok(Some(text)),
+        None => from_environment(),
+    }
+}
+
+/// The same of the options alone.
+fn given_text(options: &Credentials) -> Result<Option<String>, Failure> {
+    match (&options.token, &options.token_file) {
+        (Some(text), _) => given(text).map(Some),
+        (None, Some(path)) => token_in(path)?.map(Some).ok_or_else(|| {
+            Failure::Environment(format!("--token-file {}: no such file", path.display()))
+        }),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A receiver's token.
@@ -112,12 +136,11 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
     let named = format!("--token-file {}", path.display());
     let unreadable =
         |error: io::Error| Failure::Environment(format!("{named}: cannot be read: {error}"));
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_file() && metadata.mode() & 0o077 != 0 {
         let mode = metadata.mode() & 0o777;
         return Err(wrong(format!(
@@ -125,9 +148,10 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
             path.display()
         )));
     }
-    if let Some(sentence) = distrusted(path, &metadata) {
-        return Err(wrong(format!("{named}: {sentence}")));
-    }
+    let file = open_own(path).map_err(|error| match error.raw_os_error() {
+        None => wrong(format!("{named}: {error}")),
+        Some(_) => unreadable(error),
+    })?;
     let mut text = String::new();
     file.take(MAX_TOKEN_FILE).read_to_string(&mut text).map_err(unreadable)?;
     let text = text.trim_end_matches(['\r', '\n']);
@@ -140,11 +164,9 @@ fn token_in(path: &Path) -> Result<Option<String>, Failure> {
 /// Writes a new token to a new file, which only this user can read.
 fn token_into(path: &Path) -> Result<String, Failure> {
     let text = random_token().map_err(|error| no_randomness(&error))?;
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut file| writeln!(file, "{text}")).map_err(|error| {
-        Failure::Environment(format!("--token-file {}: cannot be created: {error}", path.display()))
-    })?;
+    let file = Output::at(path, true).and_then(|place| place.create_new(0o600));
+    file.and_then(|mut file| writeln!(file, "{text}"))
+        .map_err(|error| output_failure(&format!("--token-file {}", path.display()), &error))?;
     Ok(text)
 }
 
@@ -291,13 +313,7 @@ impl Destination {
 
     /// The token to present: that of the URL, of the options, or of the environment; empty without.
     pub(crate) fn token(&self, options: &Credentials) -> Result<Token, Failure> {
-        let given = match (&options.token, &options.token_file) {
-            (Some(text), _) => Some(given(text)?),
-            (None, Some(path)) => Some(token_in(path)?.ok_or_else(|| {
-                Failure::Environment(format!("--token-file {}: no such file", path.display()))
-            })?),
-            (None, None) => None,
-        };
+        let given = given_text(options)?;
         let of_url = self.url.as_ref().map(|url| &url.token).filter(|token| !token.is_empty());
         let text = match (of_url.cloned(), given) {
             (Some(of_url), Some(given)) if of_url != given => {

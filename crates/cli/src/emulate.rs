@@ -17,6 +17,7 @@ use crate::check::load;
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
+use crate::place::check_output;
 use crate::progress::RealTimeProgress;
 use crate::runs::Finished;
 use crate::show::show;
@@ -33,6 +34,7 @@ pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let options = options(seed, &arguments.hosts);
     let emulation = Emulation::new(&scenario, options)?;
     emulation.warnings().iter().for_each(|warning| write_stderr(warning));
+    check_output(&format!("--out {}", arguments.out.display()), &arguments.out)?;
     let mut files = RunFolder::begin(&arguments.out).map_err(writing)?;
     let progress = RealTimeProgress::start(&scenario);
     let results = emulation.run(&control);

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use ontempo_monitor::agentx::{self, Address, Source};
 use ontempo_monitor::mib::{Objects, Oid, Value, qos::notification};
 use ontempo_monitor::prometheus::{Page, Pages};
-use ontempo_monitor::{Collected, Collector, FOLDER_VARIABLE, http, make_host_folder};
+use ontempo_monitor::{
+    Collected, Collector, FOLDER_VARIABLE, HOST_FOLDER, HostFolder, http, make_host_folder,
+};
 
 use self::daemon::Daemon;
 use crate::arguments::Export;
@@ -41,8 +43,14 @@ const RETRY: Duration = Duration::from_secs(2);
 pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
     let has_folder = arguments.folder.is_some() || std::env::var_os(FOLDER_VARIABLE).is_some();
     if !has_folder && rustix::process::geteuid().is_root() {
-        make_host_folder()
+        let made = make_host_folder()
             .map_err(|error| Failure::Environment(format!("cannot create {error}")))?;
+        if let HostFolder::OfRoot(why) = made {
+            write_stderr(&format!(
+                "no file system can be mounted at {HOST_FOLDER} ({why}): other users publish in \
+                 their own folders in /run/user alone"
+            ));
+        }
     }
     let stopped = stop_flag()?;
     let listener = arguments.prometheus.map(listen).transpose()?;
@@ -50,7 +58,8 @@ pub(crate) fn export(arguments: &Export) -> Result<(), Failure> {
     thread::scope(|scope| {
         if let Some(listener) = &listener {
             scope.spawn(|| {
-                if let Err(error) = http::serve(listener, &stopped, pages(&sockets)) {
+                let names = &arguments.host_names;
+                if let Err(error) = http::serve(listener, names, &stopped, pages(&sockets)) {
                     write_stderr(&format!("Prometheus: {error}"));
                 }
             });

@@ -1,14 +1,15 @@
 //! `ontempo gateway`: relays TCP connections over QoS sockets, as the paper's DIRM does.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration as Wall, Instant};
 
 use ontempo_mechanisms::qos::Specification;
 use ontempo_qos::{
-    ACCEPT_BACK_OFF, Accepted, Backward, Direction, Forward, QosListener, QosOptions, QosStream,
-    Relayed, is_exhausted, is_of_one_connection,
+    ACCEPT_BACK_OFF, Accepted, Activity, Backward, Begun, Direction, Forward, QosListener,
+    QosOptions, QosStream, Relayed, is_exhausted, is_of_one_connection,
 };
 use serde_json::json;
 
@@ -25,9 +26,12 @@ use crate::signals::{stop_flag, unless_stopped};
 /// Maximum number of simultaneous connections, if the limit of open files allows it.
 const MAX_CONNECTIONS: usize = 512;
 
-/// Files that a connection has open at most: both streams, and another handle of each while it
-/// begins.
+/// Files that a connection has open at most: both streams, which may be closing while the next
+/// connection has their place.
 const FILES_PER_CONNECTION: u64 = 4;
+
+/// How long a connection to the server may take.
+const CONNECT_TIMEOUT: Wall = Wall::from_secs(10);
 
 /// Files that the process has open beside its connections: standard streams, sockets that listen,
 /// reports.
@@ -37,10 +41,26 @@ const OTHER_FILES: u64 = 24;
 #[derive(Clone)]
 struct Relay {
     as_json: bool,
-    all: Arc<Mutex<Relayed<QosStream>>>,
+    all: Arc<Mutex<Relayed<Both>>>,
     /// Messages that strangers can cause.
     refused: Arc<Sentences>,
     exhausted: Arc<Sentences>,
+}
+
+/// Both streams of a connection.
+#[derive(Clone)]
+struct Both {
+    tcp: Arc<TcpStream>,
+    far: QosStream,
+}
+
+impl Both {
+    /// Ends all reading and writing of the threads that relay it.
+    fn hang_up(&self) {
+        // They may be closed already.
+        let _ = self.tcp.shutdown(Shutdown::Both);
+        let _ = self.far.shutdown(Shutdown::Both);
+    }
 }
 
 /// How many connections fit into this many open files.
@@ -133,7 +153,9 @@ fn near_server(listener: &QosListener, server: SocketAddr, relay: &Relay) -> io:
     loop {
         match listener.accept_or_refuse() {
             Ok(Accepted::Connection(far, remote)) => {
-                relay.begin(remote, move || Ok((TcpStream::connect(server)?, far)));
+                relay.begin(remote, move || {
+                    Ok((TcpStream::connect_timeout(&server, CONNECT_TIMEOUT)?, far))
+                });
             }
             Ok(Accepted::Refused(remote, why)) => relay.refused.say(&format!("{remote}: {why}")),
             Ok(Accepted::Exhausted(error)) => relay.say_exhausted(&error),
@@ -147,7 +169,7 @@ impl Relay {
         EventLog { as_json: self.as_json, to_stderr: false, connection, is_limited: true }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Relayed<QosStream>> {
+    fn lock(&self) -> MutexGuard<'_, Relayed<Both>> {
         // No code that holds the lock leaves the map inconsistent.
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,20 +184,23 @@ impl Relay {
         remote: SocketAddr,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)> + Send + 'static,
     ) {
-        let mut all = self.lock();
-        let Some(number) = all.begin() else {
-            let max = all.max();
-            drop(all);
+        let Some(Begun { number, activity, ended }) = self.place(remote.ip()) else {
+            let max = self.lock().max();
             let sentence = format!("{remote}: refused: the limit of {max} connections is reached");
             self.refused.say(&sentence);
             return;
         };
-        drop(all);
+        if let Some(ended) = ended {
+            ended.hang_up();
+            let sentence =
+                format!("{remote}: takes the place of another connection: all are taken");
+            self.refused.say(&sentence);
+        }
         let relay = self.clone();
         let named = thread::Builder::new().name("relay".to_owned());
         let spawned = named.spawn(move || {
             let place = Place { relay: &relay, number };
-            if let Err(error) = relay.relay(number, remote, connect) {
+            if let Err(error) = relay.relay(number, remote, &activity, connect) {
                 relay.refused.say(&format!("{remote}: {error}"));
             }
             drop(place);
@@ -191,6 +216,7 @@ impl Relay {
         &self,
         number: u64,
         remote: SocketAddr,
+        activity: &Activity,
         connect: impl FnOnce() -> io::Result<(TcpStream, QosStream)>,
     ) -> io::Result<()> {
         let (tcp, far) = connect()?;
@@ -206,19 +232,24 @@ impl Relay {
         for direction in [Direction::Sending, Direction::Receiving] {
             let _ = log.agreed(direction, &far.agreed(direction));
         }
-        self.lock().agreed(number, far.clone());
-        let (tcp_back, far_back) = (tcp.try_clone()?, far.clone());
+        let both = Both { tcp: Arc::new(tcp), far };
+        self.lock().agreed(number, both.clone());
+        let (of_back, activity_back) = (both.clone(), activity.clone());
         let back = thread::Builder::new().name("relay back".to_owned());
-        let back = back.spawn(move || backward(&far_back, &tcp_back))?;
-        let there = forward(&tcp, &far);
+        let back = back.spawn(move || backward(&of_back, &activity_back))?;
+        let there = forward(&both, activity);
         let back =
             back.join().unwrap_or_else(|_| Err(io::Error::other("the relay thread panicked")));
-        let _ = summary(log, &far);
-        drop(far);
+        let _ = summary(log, &both.far);
+        drop(both);
         self.end(number);
         // The thread ends with the connection.
         let _ = event_thread.join();
         there.and(back)
+    }
+
+    fn place(&self, address: IpAddr) -> Option<Begun<Both>> {
+        self.lock().begin(Instant::now(), address)
     }
 
     fn end(&self, number: u64) {
@@ -230,7 +261,7 @@ impl Relay {
     /// Writes the summaries of all open connections.
     fn summaries(&self) -> Result<(), Failure> {
         let all = self.lock().end_all();
-        all.iter().try_for_each(|(number, far)| summary(self.log(Some(*number)), far))
+        all.iter().try_for_each(|(number, both)| summary(self.log(Some(*number)), &both.far))
     }
 }
 
@@ -253,11 +284,11 @@ fn summary(log: EventLog, far: &QosStream) -> Result<(), Failure> {
     })
 }
 
-fn forward(tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
+fn forward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
     let mut pump = Forward::new(far.max_send_size());
     let result = loop {
-        match pump.step(tcp, |message| far.send_message(message)) {
-            Ok(true) => {}
+        match pump.step(&**tcp, |message| far.send_message(message)) {
+            Ok(true) => activity.note(Instant::now()),
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -267,11 +298,11 @@ fn forward(tcp: &TcpStream, far: &QosStream) -> io::Result<()> {
     result
 }
 
-fn backward(far: &QosStream, tcp: &TcpStream) -> io::Result<()> {
+fn backward(Both { tcp, far }: &Both, activity: &Activity) -> io::Result<()> {
     let mut pump = Backward::default();
     let result = loop {
-        match pump.step(far, tcp) {
-            Ok(true) => {}
+        match pump.step(far, &**tcp) {
+            Ok(true) => activity.note(Instant::now()),
             Ok(false) => break Ok(()),
             Err(error) => break Err(error),
         }

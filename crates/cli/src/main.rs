@@ -23,6 +23,7 @@ mod monitor;
 mod netvideo;
 mod output;
 mod page;
+mod place;
 mod plot;
 mod probe;
 mod profiles;

@@ -10,6 +10,7 @@ use ontempo_simulator::{MANIFEST, ResultTable};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::place::open_regular;
 
 /// The manifest of a run. A simulation of the same scenario and seed gives the same text, so it has
 /// no time stamp, host or wall clock duration.
@@ -122,7 +123,7 @@ impl StoredManifest {
     /// Reads the manifest in `folder`; `None` if it does not exist.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>, Failure> {
         let path = folder.join(MANIFEST);
-        let text = match fs::read_to_string(&path) {
+        let text = match open_regular(&path).and_then(io::read_to_string) {
             Err(error) if is_not_found(&error) => return Ok(None),
             read => read,
         };

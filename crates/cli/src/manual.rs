@@ -7,6 +7,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use ontempo_transport::OutputFolder;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -26,11 +27,11 @@ pub(crate) fn manual(folder: &Path) -> Result<(), Failure> {
 fn write(folder: &Path) -> io::Result<()> {
     let command = Arguments::command();
     let pages = folder.join("man/man1");
-    fs::create_dir_all(&pages)?;
+    OutputFolder::create(&pages)?;
     clap_mangen::generate_to(command.clone(), &pages)?;
     for (shell, place) in COMPLETIONS {
         let file = folder.join(place);
-        fs::create_dir_all(file.parent().unwrap_or(folder))?;
+        OutputFolder::create(file.parent().unwrap_or(folder))?;
         clap_complete::generate(
             shell,
             &mut command.clone(),

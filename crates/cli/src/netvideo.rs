@@ -1,6 +1,9 @@
 //! `ontempo netvideo` and `ontempo tg`: messages at a rate, with and without a QoS specification.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
@@ -8,7 +11,10 @@ use std::time::{Duration as Wall, Instant};
 use ontempo_foundation::{Bytes, Duration, MessageRate, Percent, RandomStream};
 use ontempo_mechanisms::qos::{Specification, Term};
 use ontempo_qos::{AnySocket, Direction, QosOptions};
+use ontempo_session::StoppableWriter;
 use ontempo_udp::Clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::json;
 
 use crate::arguments::{At, NetvideoCommand, OutputOptions, Receiver, TgCommand};
@@ -17,6 +23,17 @@ use crate::failure::{Failure, environment};
 use crate::quality::options;
 use crate::signals::{stop_flag, unless_stopped};
 use crate::transports::{MessageListener, connect};
+
+/// Interval at which the stop flag is read where a call could block.
+const STEP: Wall = Wall::from_millis(100);
+
+/// How long the receiver's last report is waited for; and once stopped.
+const AFTER_LAST: Wall = Wall::from_millis(1_200);
+const AFTER_STOP: Wall = Wall::from_millis(600);
+
+/// How long the receiver may take to close; and once stopped.
+const CLOSE_TIMEOUT: Wall = Wall::from_secs(5);
+const CLOSE_AFTER_STOP: Wall = Wall::from_millis(400);
 
 /// The specification of the paper's NetVideo (qosockets, III.B.1); all values may be coerced.
 fn video() -> Specification {
@@ -86,26 +103,76 @@ fn send(
     let log =
         EventLog { as_json: output.json, to_stderr: false, connection: None, is_limited: false };
     let stopped = stop_flag()?;
-    let socket = connect(receiver, options)?;
+    let (to, of_socket) = (receiver.clone(), options.clone());
+    let Some(socket) = unless_stopped(&stopped, move || connect(&to, &of_socket)) else {
+        return Err(Failure::Interrupted("interrupted before the connection was made".to_owned()));
+    };
+    let socket = socket?;
+    socket.set_write_timeout(Some(STEP)).map_err(environment)?;
     let event_thread = log.follow(socket.events()).map_err(environment)?;
     log.agreed(Direction::Sending, &socket.agreed(Direction::Sending))?;
     let sent = send_all(&socket, source, &stopped, output.messages.then_some(log));
     // The receiver reports the last interval after its end.
-    thread::sleep(Wall::from_millis(1_200));
+    pause(AFTER_LAST, &stopped);
+    if stopped.load(Relaxed) {
+        thread::sleep(AFTER_STOP);
+    }
     let delivery = socket.delivery(Direction::Sending);
-    let closed = socket.close(Wall::from_secs(5));
-    // The thread ends with the connection.
-    let _ = event_thread.join();
+    let closed = close(socket, &stopped);
+    if !matches!(closed, Ok(false)) {
+        // The thread ends with the connection.
+        let _ = event_thread.join();
+    }
     log.summary(&delivery, json!({}))?;
-    sent.and(closed).map_err(|error| Failure::Environment(format!("{}: {error}", receiver.to)))
+    let failed = |error| Failure::Environment(format!("{}: {error}", receiver.to));
+    match sent.map_err(failed)? && closed.map_err(failed)? {
+        true => Ok(()),
+        false => Err(Failure::Interrupted(format!(
+            "{}: interrupted; the receiver has not taken all that was sent",
+            receiver.to
+        ))),
+    }
 }
 
+/// Sleeps for `time`, or until stopped.
+fn pause(time: Wall, stopped: &AtomicBool) {
+    let until = Instant::now() + time;
+    while !stopped.load(Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(STEP));
+    }
+}
+
+/// Closes the connection, waiting less for the receiver once stopped; false if it has not taken all.
+///
+/// # Errors
+/// The connection was lost, or the receiver has not closed it in time though nobody has stopped.
+fn close(socket: AnySocket, stopped: &Arc<AtomicBool>) -> io::Result<bool> {
+    if stopped.load(Relaxed) {
+        return match socket.close(CLOSE_AFTER_STOP) {
+            Err(error) if is_not_yet(&error) => Ok(false),
+            closed => closed.map(|()| true),
+        };
+    }
+    unless_stopped(stopped, move || socket.close(CLOSE_TIMEOUT))
+        .map_or(Ok(false), |closed| closed.map(|()| true))
+}
+
+/// A call's time was over.
+fn is_not_yet(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Sends the messages; false if the receiver did not take one before this was stopped.
 fn send_all(
     socket: &AnySocket,
     source: &Source,
     stopped: &AtomicBool,
     each: Option<EventLog>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut frame = vec![0; source.size];
     let start = Instant::now();
     let gap = 1_000_000_000_000 / source.rate.as_thousandths();
@@ -119,7 +186,7 @@ fn send_all(
         }
         let mut filled = frame.len();
         if source.is_stdin {
-            filled = fill(&mut frame)?;
+            filled = fill(&mut frame, stopped)?;
             if filled == 0 {
                 break;
             }
@@ -129,9 +196,15 @@ fn send_all(
             frame.fill(0x10);
             frame[place] = 0xeb;
         }
-        thread::sleep(due.saturating_sub(start.elapsed()));
+        pause(due.saturating_sub(start.elapsed()), stopped);
         let time = Clock::wall();
-        socket.send_message(&frame[..filled])?;
+        while let Err(error) = socket.send_message(&frame[..filled]) {
+            match is_not_yet(&error) {
+                true if stopped.load(Relaxed) => return Ok(false),
+                true => {}
+                false => return Err(error),
+            }
+        }
         if let Some(log) = each {
             let fields = json!({ "number": number, "bytes": filled, "time_ns": time });
             // A closed output is reported by the summary.
@@ -140,18 +213,27 @@ fn send_all(
         let variation = random.uniform_between(1.0 - max_variation, 1.0 + max_variation);
         due += Wall::from_nanos(gap).mul_f64(variation);
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Fills a frame from standard input and returns its length; only the last may be shorter.
-fn fill(frame: &mut [u8]) -> io::Result<usize> {
+/// Fills a frame from standard input and returns its length; only the last may be shorter. Once
+/// stopped, nothing is waited for.
+fn fill(frame: &mut [u8], stopped: &AtomicBool) -> io::Result<usize> {
+    // Without the buffer of the standard library, which would hide from `poll` what it holds.
+    let stdin = io::stdin();
     let mut filled = 0;
-    while filled < frame.len() {
-        match io::stdin().read(&mut frame[filled..]) {
+    while filled < frame.len() && !stopped.load(Relaxed) {
+        let step = Timespec::try_from(STEP).ok();
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], step.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match rustix::io::read(&stdin, &mut frame[filled..]) {
             Ok(0) => break,
             Ok(more) => filled += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(filled)
@@ -184,18 +266,34 @@ fn receive(
     log.agreed(Direction::Receiving, &socket.agreed(Direction::Receiving))?;
     socket.set_read_timeout(Some(Wall::from_millis(500))).map_err(environment)?;
     let each = output.messages.then_some(log);
-    let received = receive_all(&socket, to_stdout, &stopped, each);
+    let mut out = output_to(to_stdout, &stopped).map_err(environment)?;
+    let received = receive_all(&socket, &mut out, &stopped, each);
     let delivery = socket.delivery(Direction::Receiving);
     drop(socket);
     // The thread ends with the connection.
     let _ = event_thread.join();
     log.summary(&delivery, json!({}))?;
-    received.map_err(environment)
+    match out {
+        Some(out) if out.is_given_up() => Err(Failure::Interrupted(format!(
+            "interrupted while standard output takes nothing: {} bytes are not written",
+            out.unwritten()
+        ))),
+        _ => received.map_err(environment),
+    }
+}
+
+/// Standard output, if the frames go there.
+fn output_to(to_stdout: bool, stopped: &Arc<AtomicBool>) -> io::Result<Option<StoppableWriter>> {
+    if !to_stdout {
+        return Ok(None);
+    }
+    let to = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    StoppableWriter::new(Box::new(to), Arc::clone(stopped)).map(Some)
 }
 
 fn receive_all(
     socket: &AnySocket,
-    to_stdout: bool,
+    out: &mut Option<StoppableWriter>,
     stopped: &AtomicBool,
     each: Option<EventLog>,
 ) -> io::Result<()> {
@@ -214,13 +312,13 @@ fn receive_all(
                     // A closed output is reported by the summary.
                     let _ = log.write("received", fields, "");
                 }
-                if to_stdout {
-                    io::stdout().write_all(&buffer[..message.length])?;
+                if let Some(out) = out {
+                    out.write_all(&buffer[..message.length])?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    io::stdout().flush()
+    out.as_mut().map_or(Ok(()), Write::flush)
 }

@@ -1,14 +1,23 @@
 //! Writing to standard output and standard error.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use ontempo_foundation::printable_lines;
 use ontempo_scenario::{Origin, Problem, ScenarioError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::signals::is_stopped;
+
+/// How long after the stop flag a reader of standard output that takes nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Clears the terminal and moves the cursor to the top left.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -28,13 +37,37 @@ fn write_stdout(before: &str, text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let ending = if text.ends_with('\n') { "" } else { "\n" };
     let text = printable_lines(text);
-    let written = write!(out, "{before}{text}{ending}").and_then(|()| out.flush());
+    let written = wait_for_reader(&out)
+        .and_then(|()| write!(out, "{before}{text}{ending}"))
+        .and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }
+}
+
+/// Waits until standard output takes bytes: a pipe that is ready takes at least 4 KiB.
+///
+/// # Errors
+/// [`TimedOut`](io::ErrorKind::TimedOut) 1 s after the stop flag, and at once from then on.
+fn wait_for_reader(out: impl AsFd) -> io::Result<()> {
+    static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    let mut stopped_at = None;
+    while !IS_GIVEN_UP.load(Relaxed) {
+        let step = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match poll(&mut [PollFd::new(&out, PollFlags::OUT)], Some(&step)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            // An error is that of the write.
+            _ => return Ok(()),
+        }
+        if is_stopped() {
+            let at: &Instant = stopped_at.get_or_insert_with(Instant::now);
+            IS_GIVEN_UP.store(at.elapsed() >= PATIENCE, Relaxed);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "its reader takes nothing"))
 }
 
 /// Writes `document` to standard output as JSON.

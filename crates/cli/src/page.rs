@@ -1,6 +1,6 @@
 //! `ontempo show`: one HTML page of runs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::arguments::Show;
 use crate::failure::Failure;
 use crate::output::{emit, emit_json};
+use crate::place::{self, open_regular};
 
 /// The page's name if none is given.
 const NAME: &str = "show.html";
@@ -32,6 +33,7 @@ impl From<PageError> for Failure {
 
 pub(crate) fn show(arguments: &Show) -> Result<(), Failure> {
     let output = output(arguments);
+    place::check_output(&output.display().to_string(), &output)?;
     check_output(&output, arguments.force)?;
     let mut runs: Vec<Run> = Vec::new();
     for path in &arguments.runs {
@@ -75,7 +77,7 @@ fn output(arguments: &Show) -> PathBuf {
 /// A file that is no page of ours stays as it is.
 fn check_output(path: &Path, force: bool) -> Result<(), Failure> {
     let mut begin = Vec::new();
-    let is_ours = match File::open(path) {
+    let is_ours = match open_regular(path) {
         Ok(_) if force => return Ok(()),
         Ok(file) => file.take(BEGIN_BYTES).read_to_end(&mut begin).map(|_| is_page(&begin)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -16,6 +16,7 @@ use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
+use crate::access::{admitted_text, presented_text};
 use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Probe as Arguments, ProbeSpacing};
 use crate::failure::{Failure, environment};
@@ -60,7 +61,7 @@ fn listen(arguments: &Arguments, at: &str) -> Result<(), Failure> {
     let options = SocketOptions { dscp: arguments.dscp.unwrap_or_default(), ..Default::default() };
     let socket = socket_at(at, "--listen", EXAMPLE_PORT, options)?;
     let local = socket.local_address().map_err(environment)?;
-    let token = arguments.token.as_deref().map(Token::new);
+    let token = admitted_text(&arguments.credentials)?.as_deref().map(Token::new);
     let secret = u128::from(random()) << 64 | u128::from(random());
     let (event_sender, events) = sync_channel(MAX_EVENTS);
     let dropped = Arc::new(AtomicU64::new(0));
@@ -188,11 +189,12 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
     }
     let duration = Duration::from_secs(arguments.seconds);
     let steps = arguments.spacing.iter().map(|&spacing| Step { pace: pace(spacing), duration });
+    let token = presented_text(&arguments.credentials)?;
     let options = ProbeOptions {
         steps: steps.collect(),
         packet: Bytes::new(arguments.packet),
         sender: SenderOptions {
-            token: arguments.token.as_deref().map(Token::new),
+            token: token.as_deref().map(Token::new),
             dscp: arguments.dscp,
             ..SenderOptions::to(destination)
         },

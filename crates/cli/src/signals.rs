@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -22,11 +22,19 @@ fn failed(error: io::Error) -> Failure {
     Failure::Environment(format!("cannot handle signals: {error}"))
 }
 
+/// That of [`stop_flag`].
+static STOPPED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
 /// A flag that SIGINT and SIGTERM set.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    set_by(&STOP_SIGNALS, &flag)?;
-    Ok(flag)
+    let flag = STOPPED.get_or_init(Arc::default);
+    set_by(&STOP_SIGNALS, flag)?;
+    Ok(Arc::clone(flag))
+}
+
+/// Whether the flag is set; false without one.
+pub(crate) fn is_stopped() -> bool {
+    STOPPED.get().is_some_and(|flag| flag.load(Relaxed))
 }
 
 /// Makes each of these signals set `flag`, in place of its default action.

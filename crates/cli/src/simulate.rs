@@ -13,6 +13,7 @@ use crate::check::load;
 use crate::failure::Failure;
 use crate::means::Means;
 use crate::output::{emit, emit_json, scenario_failure};
+use crate::place::check_output;
 use crate::runs::{Finished, Outcome, Plan, run_all};
 use crate::show::show;
 use crate::size::require_bearable;
@@ -20,6 +21,9 @@ use crate::size::require_bearable;
 pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
     let plan = plan(arguments, scenario)?;
+    for (_, folder) in &plan.runs {
+        check_output(&format!("--out {}", folder.display()), folder)?;
+    }
     if !arguments.any_size {
         require_bearable(&plan.scenario, plan.jobs.min(plan.runs.len()))?;
     }

@@ -6,7 +6,7 @@ mod snmp;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -166,6 +166,25 @@ fn a_scrape_and_the_end_do_not_wait_for_connections_that_dribble() {
         assert_eq!(exporting.0.wait().expect("it ends").code(), Some(0));
     });
     assert!(sent < 60, "it ended only when nobody dribbled any more");
+}
+
+#[test]
+fn a_request_for_another_host_gets_no_figures() {
+    let place = Place::new("prometheus-host", "");
+    publish(&place, 1);
+    let status = |more: &[&str], host: &str| {
+        let words = ["export", "--prometheus", "127.0.0.1:0", "--folder", "reports"];
+        let mut exporting = Killed(place.spawn(&[&words, more].concat()));
+        let address = prometheus::address_of(&mut exporting);
+        let mut connection = TcpStream::connect(address).expect("it listens");
+        write!(connection, "GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("asked");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).expect("answered");
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(status(&[], "evil.example:9464"), "421");
+    assert_eq!(status(&[], "127.0.0.1:9464"), "200");
+    assert_eq!(status(&["--host-name", "a", "--host-name", "here"], "here:9464"), "200");
 }
 
 #[test]

@@ -2,20 +2,25 @@
 
 mod common;
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{ChildStdout, Command, Stdio};
-use std::thread::{sleep, spawn};
-use std::time::Duration;
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
 
 use common::{Killed, Place};
+use ontempo_qos::wire::{Offer, Setup};
+use ontempo_testing::{require_programs, require_root};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::Value;
 
 /// A gateway with at most `files` open files, and its address.
 struct Gateway {
     child: Killed,
     local: String,
-    _out: BufReader<ChildStdout>,
+    out: Option<BufReader<ChildStdout>>,
 }
 
 impl Gateway {
@@ -24,14 +29,20 @@ impl Gateway {
         let mut command = Command::new("sh");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_ontempo"), "gateway", "--json"]);
         command.args(["--listen", "127.0.0.1:0"]).args(to).current_dir(&place.0);
-        command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock")).stdout(Stdio::piped());
+        command.env("ONTEMPO_RSVP_SOCKET", place.path("no.sock"));
+        Self::of(command)
+    }
+
+    /// The gateway that this command starts.
+    fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Killed(command.spawn().expect("the program starts"));
         let mut out = BufReader::new(child.0.stdout.take().expect("its output"));
         let mut line = String::new();
         out.read_line(&mut line).expect("a line");
         let printed: Value = serde_json::from_str(&line).expect("JSON");
         let local = printed["local"].as_str().expect("an address").to_owned();
-        Self { child, local, _out: out }
+        Self { child, local, out: Some(out) }
     }
 }
 
@@ -54,10 +65,24 @@ fn echo() -> String {
     address
 }
 
+/// Connects from `from`, an address of this host.
+fn connect_from(from: [u8; 4], to: &str) -> std::io::Result<TcpStream> {
+    let to: SocketAddr = to.parse().expect("an address");
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    rustix::net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    rustix::net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
 /// Whether a new client gets back what it sends, tried for ten seconds.
 fn is_served(at: &str) -> bool {
-    (0..100).any(|_| {
-        let tried = TcpStream::connect(at).and_then(|mut client| {
+    (0..100).any(|_| is_served_from([127, 0, 0, 1], at))
+}
+
+/// Whether a new client at `from` gets back what it sends; if not, a tenth of a second passes.
+fn is_served_from(from: [u8; 4], at: &str) -> bool {
+    {
+        let tried = connect_from(from, at).and_then(|mut client| {
             client.set_read_timeout(Some(Duration::from_secs(6)))?;
             client.write_all(b"anybody?")?;
             let mut back = [0; 8];
@@ -68,7 +93,31 @@ fn is_served(at: &str) -> bool {
             sleep(Duration::from_millis(100));
         }
         is_back
-    })
+    }
+}
+
+#[test]
+fn idle_clients_of_one_host_that_take_all_places_do_not_keep_another_host_out() {
+    let place = Place::new("gateway-shares", "");
+    let near_server = Gateway::start(&place, 1_024, &["--server", &echo()]);
+    // Ten places.
+    let near_client = Gateway::start(&place, 64, &["--to", &near_server.local]);
+    let take = |_| {
+        let mut client = TcpStream::connect(&near_client.local).expect("connected");
+        client.set_read_timeout(Some(Duration::from_secs(6))).expect("set");
+        client.write_all(b"anybody?").expect("written");
+        let mut back = [0; 8];
+        client.read_exact(&mut back).expect("served");
+        client
+    };
+    let clients: Vec<TcpStream> = (0..10).map(take).collect();
+    assert!(!is_served_from([127, 0, 0, 1], &near_client.local), "a place beyond the limit");
+    assert!(is_served_from([127, 0, 0, 2], &near_client.local), "another host is kept out");
+    // It took one place of the host that has the largest number of them.
+    let is_open = |mut client: &TcpStream| {
+        client.write_all(b"x").is_ok() && client.read_exact(&mut [0]).is_ok()
+    };
+    assert_eq!(clients.iter().filter(|client| is_open(client)).count(), 9);
 }
 
 #[test]
@@ -147,4 +196,93 @@ fn at_an_address_that_others_reach_a_gateway_is_told_that_anyone_may_connect() {
     let words = ["gateway", "--listen", "0.0.0.0:0", "--server", "127.0.0.1:1", "--anyone"];
     let listening = common::ListeningProgram::start(&place, &words);
     assert!(listening.local.starts_with("0.0.0.0:"));
+}
+
+/// Reads all that comes, in a thread: the text at the end.
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    spawn(move || {
+        let mut all = String::new();
+        from.read_to_string(&mut all).map(|_| all).unwrap_or_default()
+    })
+}
+
+#[test]
+fn lines_about_connections_are_bounded_and_the_others_counted() {
+    let place = Place::new("gateway-lines", "");
+    let mut near_server = Gateway::start(&place, 4_096, &["--server", &echo()]);
+    let out = collect(near_server.out.take().expect("its output"));
+    let begun = Instant::now();
+    let hello = Setup::Hello { session: 1, cookie: [0; 16], sent: 1, offer: Offer::default() };
+    let (hello, mut answer) = (hello.to_bytes(), [0; 8]);
+    // Some are refused: so many that enough are not.
+    for number in 0..4_000 {
+        if number % 100 == 0 {
+            // Those before have left.
+            sleep(Duration::from_millis(50));
+        }
+        let mut client = TcpStream::connect(&near_server.local).expect("connected");
+        client.write_all(&hello).expect("written");
+        client.read_exact(&mut answer).expect("an answer");
+    }
+    sleep(Duration::from_secs(1));
+    common::interrupt(&near_server.child.0);
+    let all = out.join().expect("read");
+    let seconds = begun.elapsed().as_secs_f64();
+    let (lines, connections) = (all.lines().count() as f64, all.matches("\"remote\"").count());
+    // Without the limit three for each: its begin, and the figures of both directions.
+    assert!(connections > 1_000, "it says what it does: {connections} connections");
+    assert!(lines <= 4_000.0 + 50.0 * seconds, "{lines} lines in {seconds} s");
+    assert!(
+        all.contains("lines not shown"),
+        "{lines} lines of {connections} connections: {}",
+        &all[all.len().saturating_sub(600)..]
+    );
+}
+
+#[test]
+fn a_gateway_that_gets_no_threads_loses_no_place() {
+    if !require_root() || !require_programs(&["setpriv", "prlimit"]) {
+        return;
+    }
+    let place = Place::new("gateway-threads", "");
+    let program = place.copy_of_program();
+    for path in [&place.0, &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    }
+    let server = echo();
+    let near_server = Gateway::start(&place, 1_024, &["--server", &server]);
+    // Ten places, and threads for a few connections; the limit is that of a user without others.
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=64:64", "--nproc=12:1000", "setpriv", "--reuid=64003"]);
+    command.args(["--regid=64003", "--clear-groups", "--"]);
+    command.arg(&program).args(["gateway", "--json", "--listen", "127.0.0.1:0"]);
+    command.args(["--to", &near_server.local]).env("ONTEMPO_RSVP_SOCKET", "/nonexistent");
+    let mut near_client = Gateway::of(command);
+    let errors = collect(near_client.child.0.stderr.take().expect("its errors"));
+    let _out = collect(near_client.out.take().expect("its output"));
+    for _ in 0..6 {
+        let connect = |_| TcpStream::connect(&near_client.local).expect("connected");
+        let clients: Vec<TcpStream> = (0..12).map(connect).collect();
+        sleep(Duration::from_millis(300));
+        drop(clients);
+    }
+    let id = near_client.child.0.id().to_string();
+    let raised = Command::new("prlimit").args(["--pid", &id, "--nproc=1000:1000"]).status();
+    assert!(raised.is_ok_and(|raised| raised.success()), "prlimit");
+    // The places of those that have left are free when their connections have ended.
+    common::wait_until("ten clients at once", || {
+        let serve = |_: usize| -> std::io::Result<TcpStream> {
+            let mut client = TcpStream::connect(&near_client.local)?;
+            client.set_read_timeout(Some(Duration::from_secs(5)))?;
+            client.write_all(b"anybody?")?;
+            client.read_exact(&mut [0; 8]).map(|()| client)
+        };
+        let clients: Vec<_> = (0..10).map_while(|number| serve(number).ok()).collect();
+        clients.len() == 10
+    });
+    assert!(near_client.child.0.try_wait().expect("a status").is_none(), "it has ended");
+    common::interrupt(&near_client.child.0);
+    let errors = errors.join().expect("read");
+    assert!(!errors.contains("panicked"), "{errors}");
+    assert!(errors.contains("Resource temporarily unavailable"), "no thread was refused: {errors}");
 }

@@ -117,3 +117,21 @@ fn refusals_beyond_a_few_are_only_counted() {
     let counted: u64 = events.iter().filter_map(|event| event["count"].as_u64()).sum();
     assert_eq!(shown + counted, 20_000, "{events:?}");
 }
+
+#[test]
+fn the_token_is_given_by_a_file_or_the_environment() {
+    let place = Place::new("probe-token", SCENARIO);
+    let listener = listener(&place, &["--token-file", "token"]);
+    let to = listener.local.as_str();
+    let token = std::fs::read_to_string(place.path("token")).expect("the listener has made it");
+    assert_eq!(token.trim_end().len(), 32);
+    let more = ["--spacing", "5 ms", "--seconds", "1"];
+    let probe = |more_still: &[&str], variable: &str| {
+        let mut command = place.command(&[&["probe", to], &more[..], more_still].concat());
+        Ran::of(command.env("ONTEMPO_TOKEN", variable).output().expect("the program starts"))
+    };
+    probe(&[], "").fails(2, &["wrong token"]);
+    probe(&["--token-file", "none"], "").fails(3, &["--token-file none: no such file"]);
+    probe(&["--token-file", "token"], "").succeeds();
+    probe(&[], token.trim_end()).succeeds();
+}

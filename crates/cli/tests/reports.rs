@@ -292,3 +292,31 @@ fn a_folder_in_which_others_replace_files_is_named_with_the_mend() {
     let ran = place.run(&["monitor", "--once", "--folder", "reports"]);
     assert!(ran.succeeds().err.contains("end that with: chmod go-w reports"), "{ran:?}");
 }
+
+#[test]
+fn users_cannot_fill_run_through_the_folder_that_the_exporter_makes() {
+    let Some(place) = place("reports-fill") else { return };
+    let ran = script(
+        &place,
+        &format!(
+            "umount /run; mount -t tmpfs -o mode=755,size=80m tmpfs /run\n\
+             ./ontempo export --prometheus 127.0.0.1:0 & exporter=$!\n\
+             until test -w /run/ontempo/qos && test $(stat -c %a /run/ontempo/qos) = 1777; do \
+             sleep 0.05; done\n\
+             {AS_OTHER} sh -c 'head -c 100000000 /dev/zero > /run/ontempo/qos/x; \
+             for number in $(seq 10000); do : > /run/ontempo/qos/$number || exit 0; done' \
+             2> /dev/null || true\n\
+             head -c 10000000 /dev/zero > /run/of-root; mkdir /run/another\n\
+             ls -f /run/ontempo/qos | wc -l\n\
+             kill $exporter; wait $exporter || true\n\
+             ./ontempo export --prometheus 127.0.0.1:0 > /dev/null & exporter=$!\n\
+             sleep 0.5; kill $exporter; wait $exporter || true\n\
+             grep -c ' /run/ontempo/qos ' /proc/mounts\n"
+        ),
+    );
+    let out = &ran.succeeds().out;
+    let numbers: Vec<u64> = out.lines().filter_map(|line| line.parse().ok()).collect();
+    let [entries, mounts] = numbers[..] else { panic!("{ran:?}") };
+    assert!(entries < 8_200, "{ran:?}");
+    assert_eq!(mounts, 1, "the second exporter uses the file system of the first");
+}

@@ -49,7 +49,8 @@ impl RunLock {
         let failed = |error: io::Error| EmulationError::system(&path.display(), &error);
         fs::create_dir_all(folder).and_then(|()| check(folder)).map_err(failed)?;
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
+        // Whoever can open it can lock it: nobody but root may.
+        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.custom_flags(libc::O_NOFOLLOW).open(&path).map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(EmulationError::Input(format!(

@@ -18,7 +18,7 @@ mod random;
 mod text;
 mod units;
 
-pub use host::host_prefix;
+pub use host::{first_of_largest_host, host_prefix};
 pub use printable::{printable, printable_lines};
 pub use random::RandomStream;
 #[cfg(feature = "text")]

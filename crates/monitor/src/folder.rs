@@ -104,6 +104,14 @@ impl Folder {
         Ok(Self { file, path, owner, is_shared })
     }
 
+    /// The device of its file system.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.file)?.st_dev)
+    }
+
     /// This folder, if it belongs to `owner`.
     ///
     /// # Errors

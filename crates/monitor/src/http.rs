@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -19,6 +19,10 @@ const OPEN_METRICS_NAME: &[u8] = b"application/openmetrics-text";
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The media type of a sentence.
 const SENTENCE: &str = "text/plain; charset=utf-8";
+
+/// What a client gets whose request names another host.
+const NOT_OURS: &str =
+    "the Host of the request is no address and no name of this exporter: --host-name adds one\n";
 
 /// Maximum size of a request's head, in bytes.
 const MAX_HEAD: usize = 8_192;
@@ -46,9 +50,12 @@ struct Client {
     stage: Stage,
 }
 
-/// Serves until `stopped`, which takes effect at once. `page` is called for each request.
+/// Serves until `stopped`, which takes effect at once. `page` is called for each request. A request
+/// names an address, `localhost` or one of `names`, or it is refused: a page of a web site that
+/// resolves its own name to this host (DNS rebinding) cannot read the figures.
 pub fn serve(
     listener: &TcpListener,
+    names: &[String],
     stopped: &AtomicBool,
     mut page: impl FnMut() -> Result<Page, fmt::Error>,
 ) -> io::Result<()> {
@@ -64,7 +71,7 @@ pub fn serve(
         clients.retain_mut(|client| {
             let is_ready = ready.get(place).copied().unwrap_or(false);
             place += 1;
-            now < client.until && (!is_ready || client.advance(&mut page).unwrap_or(false))
+            now < client.until && (!is_ready || client.advance(names, &mut page).unwrap_or(false))
         });
         // Where descriptors have run out, the listening socket stays readable.
         if accepts && accept_all(listener, &mut clients, now).is_err() {
@@ -136,8 +143,12 @@ impl Client {
     }
 
     /// Reads or writes what can be; false at the end.
-    fn advance(&mut self, page: impl FnMut() -> Result<Page, fmt::Error>) -> io::Result<bool> {
-        let advanced = self.read(page).and_then(|()| self.write());
+    fn advance(
+        &mut self,
+        names: &[String],
+        page: impl FnMut() -> Result<Page, fmt::Error>,
+    ) -> io::Result<bool> {
+        let advanced = self.read(names, page).and_then(|()| self.write());
         match advanced {
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
@@ -149,7 +160,11 @@ impl Client {
     }
 
     /// Returns when the head is complete.
-    fn read(&mut self, page: impl FnMut() -> Result<Page, fmt::Error>) -> io::Result<()> {
+    fn read(
+        &mut self,
+        names: &[String],
+        page: impl FnMut() -> Result<Page, fmt::Error>,
+    ) -> io::Result<()> {
         let Stage::Reading(head) = &mut self.stage else { return Ok(()) };
         let mut buffer = [0; 1024];
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -161,7 +176,7 @@ impl Client {
                 count => head.extend_from_slice(&buffer[..count]),
             }
         }
-        self.stage = Stage::Writing(answer(head, page), 0);
+        self.stage = Stage::Writing(answer(head, names, page), 0);
         Ok(())
     }
 
@@ -185,10 +200,17 @@ impl Client {
 }
 
 /// Head and body of the answer to this request.
-fn answer(request: &[u8], mut page: impl FnMut() -> Result<Page, fmt::Error>) -> [Arc<[u8]>; 2] {
+fn answer(
+    request: &[u8],
+    names: &[String],
+    mut page: impl FnMut() -> Result<Page, fmt::Error>,
+) -> [Arc<[u8]>; 2] {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let path = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let (status, kind, body): (_, _, Arc<str>) = match (line.starts_with(b"GET "), path) {
+        _ if !is_addressed(request, names) => {
+            ("421 Misdirected Request", SENTENCE, NOT_OURS.into())
+        }
         (true, b"/metrics") => match page() {
             Ok(page) if accepts_open_metrics(request) => {
                 ("200 OK", OPEN_METRICS, page.open_metrics)
@@ -207,17 +229,41 @@ fn answer(request: &[u8], mut page: impl FnMut() -> Result<Page, fmt::Error>) ->
     [head.into_bytes().into(), body.into()]
 }
 
+/// The values of a field of a request.
+fn values<'a>(head: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    head.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
+        let (found, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+    })
+}
+
+/// Whether the `Host` field of a request names this host: an address, `localhost` or one of
+/// `names`, with or without a port. Browsers always send it; without it a request is answered.
+fn is_addressed(head: &[u8], names: &[String]) -> bool {
+    values(head, b"host").all(|value| {
+        let Ok(value) = std::str::from_utf8(value) else { return false };
+        let bare = value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
+        if value.parse::<SocketAddr>().is_ok()
+            || value.parse::<Ipv4Addr>().is_ok()
+            || bare.is_some_and(|value| value.parse::<Ipv6Addr>().is_ok())
+        {
+            return true;
+        }
+        let name = value.rsplit_once(':').map_or(value, |(name, _)| name).trim_end_matches('.');
+        name.eq_ignore_ascii_case("localhost")
+            || names.iter().any(|own| name.eq_ignore_ascii_case(own))
+    })
+}
+
 /// Whether the `Accept` field of a request names OpenMetrics, as Prometheus does since version 2.5.
 fn accepts_open_metrics(head: &[u8]) -> bool {
-    head.split(|byte| *byte == b'\n').any(|line| {
-        let is_field = line.get(..7).is_some_and(|name| name.eq_ignore_ascii_case(b"accept:"));
-        is_field && line.windows(OPEN_METRICS_NAME.len()).any(|part| part == OPEN_METRICS_NAME)
-    })
+    values(head, b"accept")
+        .any(|value| value.windows(OPEN_METRICS_NAME.len()).any(|part| part == OPEN_METRICS_NAME))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::thread;
 
     use super::*;
@@ -229,7 +275,8 @@ mod tests {
         let stopped = AtomicBool::new(false);
         let page = Page { open_metrics: "open\n".into(), plain: "x".repeat(9 << 20).into() };
         thread::scope(|scope| {
-            let server = scope.spawn(|| serve(&listener, &stopped, || Ok(page.clone())));
+            let server = scope
+                .spawn(|| serve(&listener, &["ours".to_owned()], &stopped, || Ok(page.clone())));
             // It stops even if a check fails.
             let asked = scope.spawn(|| ask(address)).join();
             stopped.store(true, Relaxed);
@@ -256,6 +303,35 @@ mod tests {
             assert_eq!(plain.split_once("\r\n\r\n").unwrap().1.len(), 9 << 20);
             assert!(asked(address, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
             assert!(asked(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        });
+    }
+
+    #[test]
+    fn only_who_names_this_host_is_answered() {
+        served(|address| {
+            let with = |host: &str| {
+                let request = format!("GET /metrics HTTP/1.1\r\nHost:{host}\r\n\r\n");
+                let answer = asked(address, request.as_bytes());
+                answer.split(' ').nth(1).map(str::to_owned).unwrap_or_default()
+            };
+            for host in [
+                " 127.0.0.1",
+                " 127.0.0.1:9100",
+                "[::1]",
+                " [::1]:80 ",
+                " localhost",
+                "LocalHost:80",
+                " ours",
+                " OURS.:9",
+            ] {
+                assert_eq!(with(host), "200", "{host}");
+            }
+            for host in ["", " evil.example", " evil.example:80", " 127.0.0.1.evil.example"] {
+                assert_eq!(with(host), "421", "{host}");
+            }
+            assert_eq!(with(" ours\r\nHost: evil.example"), "421");
+            let old = asked(address, b"GET / HTTP/1.0\r\n\r\n");
+            assert!(old.starts_with("HTTP/1.1 404"), "{old}");
         });
     }
 

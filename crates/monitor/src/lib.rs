@@ -24,7 +24,9 @@ mod report;
 mod tests;
 
 pub use collect::{Collected, Collector, Skipped};
-pub use publish::{FOLDER_VARIABLE, HOST_FOLDER, Publisher, ReportFolder, make_host_folder};
+pub use publish::{
+    FOLDER_VARIABLE, HOST_FOLDER, HostFolder, Publisher, ReportFolder, make_host_folder,
+};
 pub use report::{
     Carrier, MAX_REPORT_LEN, MAX_SOCKETS, MAX_TEXT_LEN, MAX_VIOLATIONS, ParameterReport,
     ProcessReport, Reservation, Role, SocketReport, ViolationReport, from_mib_units, in_mib_units,

@@ -1,5 +1,6 @@
 //! Publishes a process's report to the host's collectors.
 
+use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -7,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::Mode;
+use rustix::mount::{MountFlags, mount};
 
 use super::folder::{Folder, final_name, this_user};
 use super::{MAX_REPORT_LEN, ProcessReport, SocketReport, at_exit, process};
@@ -132,18 +134,46 @@ impl ReportFolder {
     }
 }
 
-/// Creates the host's folder, where all users may write, and remove their own files (sticky bit).
+/// What all users may write into [`HOST_FOLDER`] at most: all reports that are read, and files that
+/// are being written.
+const HOST_FOLDER_LIMITS: &CStr = c"mode=1777,size=64m,nr_inodes=8192";
+
+/// Who may write into [`HOST_FOLDER`].
+#[derive(Debug)]
+pub enum HostFolder {
+    /// All users.
+    Shared,
+    /// Root alone: the system gave it no file system of its own, for this reason.
+    OfRoot(io::Error),
+}
+
+/// Creates the host's folder, where all users may write, and remove their own files (sticky bit). It
+/// is a file system of its own, of 64 MiB in memory, so that nobody can fill `/run` there; where that
+/// cannot be mounted, only root may write.
 ///
 /// # Errors
 /// If this is not root, or the folder belongs to another user.
-pub fn make_host_folder() -> io::Result<()> {
+pub fn make_host_folder() -> io::Result<HostFolder> {
     let path = Path::new(HOST_FOLDER);
     let names = path.strip_prefix("/run").unwrap_or(path);
     let mut folder = Folder::open(Path::new("/run"))?.trusted()?;
+    let mut is_mounted = false;
     for name in names.iter().filter_map(|name| name.to_str()) {
-        folder = folder.make_child(name, 0o755)?.trusted()?;
+        let child = folder.make_child(name, 0o755)?.trusted()?;
+        is_mounted = child.device()? != folder.device()?;
+        folder = child;
     }
-    folder.set_mode(Mode::from_raw_mode(0o1777))
+    if !is_mounted {
+        // Where it is only a folder, nobody else may write.
+        folder.set_mode(Mode::from_raw_mode(0o755))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        // No other user can have replaced a folder in one of root's.
+        if let Err(error) = mount(c"ontempo", path, c"tmpfs", flags, HOST_FOLDER_LIMITS) {
+            return Ok(HostFolder::OfRoot(error.into()));
+        }
+    }
+    Folder::open(path)?.trusted()?.set_mode(Mode::from_raw_mode(0o1777))?;
+    Ok(HostFolder::Shared)
 }
 
 /// The name of a process's report.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Time, host_prefix};
 use ontempo_udp::CookieJar;
 
 use super::setup::{Established, SetupError, Verdict};
@@ -10,6 +10,9 @@ use super::wire::{MAX_SETUP, Offer, Reason, Setup, WireError};
 
 /// Maximum flows of a listener.
 pub(super) const MAX_FLOWS: usize = 1_024;
+
+/// Maximum flows of one host: it leaves places for others.
+pub(super) const MAX_FLOWS_OF_HOST: usize = MAX_FLOWS / 4;
 
 /// Peers that ask for a flow, and the flows that they have.
 #[derive(Debug)]
@@ -63,7 +66,9 @@ impl<F> Door<F> {
         if self.open.iter().any(|(address, of, _)| (*address, *of) == (remote, session)) {
             return Asked::Nothing;
         }
-        if self.open.len() >= MAX_FLOWS {
+        let host = host_prefix(remote.ip());
+        let of_host = self.open.iter().filter(|(at, ..)| host_prefix(at.ip()) == host).count();
+        if self.open.len() >= MAX_FLOWS || of_host >= MAX_FLOWS_OF_HOST {
             let (reason, offer) = (Reason::Busy, *own);
             return Asked::Answer(Setup::Refuse { session, reason, offer });
         }

@@ -4,13 +4,13 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use ontempo_foundation::Time;
+use ontempo_foundation::{Time, first_of_largest_host};
 
 use super::channel::{Channel, Waiting};
 use super::setup::{SetupBytes, Verdict};
 use super::wire::{MAX_SETUP, Offer};
 
-/// Handshakes at a time; beyond, the oldest is dropped.
+/// Handshakes at a time; beyond, one of the host that has the largest number is dropped, its oldest.
 pub(super) const MAX_PENDING: usize = 128;
 
 /// Connections in their handshake.
@@ -47,16 +47,15 @@ impl<S: Channel> Handshakes<S> {
     /// Begins the handshake of a connection that was accepted; it is dropped after `until`.
     pub(super) fn begin(&mut self, stream: S, remote: SocketAddr, until: Instant) {
         if self.pending.len() == MAX_PENDING {
-            self.pending.remove(0);
+            self.give_up_one();
         }
         self.pending.push(Pending { stream, remote, bytes: SetupBytes::default(), until });
     }
 
-    /// Drops the oldest handshake; false if there is none.
-    pub(super) fn give_up_oldest(&mut self) -> bool {
-        let has_any = !self.pending.is_empty();
-        drop(self.pending.drain(..usize::from(has_any)));
-        has_any
+    /// Drops the oldest handshake of the host that has the largest number; false if there is none.
+    pub(super) fn give_up_one(&mut self) -> bool {
+        let one = first_of_largest_host(self.pending.iter().map(|one| one.remote.ip()));
+        one.map(|place| self.pending.remove(place)).is_some()
     }
 
     /// The streams that more may come from.

@@ -55,7 +55,7 @@ pub use {
     outgoing::LadderOptions,
     quic::QosConnection,
     quic_listener::QosConnectionListener,
-    relay::{Backward, Forward, Relayed},
+    relay::{Activity, Backward, Begun, Forward, Relayed},
     setup::{Disagreement, SetupError},
     socket::QosSocket,
     socket_listener::QosSocketListener,

@@ -193,7 +193,7 @@ impl QosListener {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if is_of_one_connection(&error) => {}
                 // A peer that says nothing holds no descriptor that another needs.
-                Err(error) if is_exhausted(&error) && handshakes.give_up_oldest() => {}
+                Err(error) if is_exhausted(&error) && handshakes.give_up_one() => {}
                 // Nor does one that has closed, and only waits for what it sent to arrive.
                 Err(error) if is_exhausted(&error) && maintenance::end_lingering() => {}
                 Err(error) if is_exhausted(&error) => {

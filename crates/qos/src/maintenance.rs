@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration as Wall, Instant};
 
-use ontempo_foundation::Duration;
+use ontempo_foundation::{Duration, first_of_largest_host};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::clock::Clock;
@@ -43,9 +43,9 @@ pub(super) trait Maintained: Send + Sync {
 /// How long a connection that the application has closed is kept to deliver what was sent.
 const LINGER: Wall = Wall::from_secs(30);
 
-/// Maximum connections that are kept so: as many as a gateway relays. Beyond, the oldest ends: a
-/// peer that does not close would otherwise hold a descriptor and a buffer for each connection that
-/// it makes in [`LINGER`].
+/// Maximum connections that are kept so: as many as a gateway relays. Beyond, the oldest of the host
+/// that has the largest number ends: a peer that does not close would otherwise hold a descriptor
+/// and a buffer for each connection that it makes in [`LINGER`].
 const MAX_LINGERING: usize = 512;
 
 struct Connections {
@@ -77,21 +77,21 @@ pub(super) fn register<T: Maintained + 'static>(connection: &Arc<T>) {
 /// Keeps a connection that the application has closed until the peer closes, too.
 pub(super) fn linger(connection: Arc<dyn Maintained>) {
     let mut connections = lock(&CONNECTIONS);
-    let oldest =
-        (connections.lingering.len() >= MAX_LINGERING).then(|| connections.lingering.remove(0));
+    let is_full = connections.lingering.len() >= MAX_LINGERING;
+    let ended = is_full.then(|| connections.take_lingering());
     connections.lingering.push((Instant::now() + LINGER, connection));
     connections.start();
     drop(connections);
     // Closed without the lock.
-    drop(oldest);
+    drop(ended);
 }
 
-/// Ends the oldest connection that lingers; false if there is none.
+/// Ends a connection that lingers, of the host that has the largest number of them the oldest;
+/// false if there is none.
 pub(super) fn end_lingering() -> bool {
-    let mut connections = lock(&CONNECTIONS);
-    let oldest = (!connections.lingering.is_empty()).then(|| connections.lingering.remove(0));
-    drop(connections);
-    oldest.is_some()
+    // Closed without the lock.
+    let ended = lock(&CONNECTIONS).take_lingering();
+    ended.is_some()
 }
 
 /// How many connections linger.
@@ -101,6 +101,11 @@ pub(super) fn lingering() -> usize {
 }
 
 impl Connections {
+    fn take_lingering(&mut self) -> Option<(Instant, Arc<dyn Maintained>)> {
+        let hosts = self.lingering.iter().map(|(_, one)| one.core().remote.ip());
+        first_of_largest_host(hosts).map(|place| self.lingering.remove(place))
+    }
+
     fn start(&mut self) {
         if !self.is_running {
             let name = "ontempo-qos".to_owned();

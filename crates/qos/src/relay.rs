@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration as Wall, Instant};
+
+use ontempo_foundation::host_prefix;
 
 /// Maximum bytes of a stream that become one message.
 const MAX_PIECE: usize = 64 * 1024;
@@ -9,14 +15,63 @@ const MAX_PIECE: usize = 64 * 1024;
 /// Bytes of messages that are written to a stream at a time.
 const BACK_PIECE: usize = 8 * 1024;
 
+/// Part of a gateway's places that is a host's own: a quarter. It may take more while nobody else
+/// asks for them.
+const SHARE: usize = 4;
+
+/// A connection over which no byte has moved for so long yields its place if none is left.
+const IDLE: Wall = Wall::from_secs(30);
+
 /// The connections of a gateway, numbered from 1.
 #[derive(Debug)]
 pub struct Relayed<C> {
     max: usize,
     /// Number of the latest connection.
     last: u64,
+    open: BTreeMap<u64, Entry<C>>,
+}
+
+#[derive(Debug)]
+struct Entry<C> {
+    host: IpAddr,
+    activity: Activity,
     /// `None` until both ends of the connection have agreed.
-    open: BTreeMap<u64, Option<C>>,
+    connection: Option<C>,
+}
+
+/// When bytes of a connection last moved; a clone is the same.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    begun: Instant,
+    /// Milliseconds after it.
+    latest: Arc<AtomicU64>,
+}
+
+impl Activity {
+    fn new(now: Instant) -> Self {
+        Self { begun: now, latest: Arc::default() }
+    }
+
+    /// Bytes move now.
+    pub fn note(&self, now: Instant) {
+        let millis = now.saturating_duration_since(self.begun).as_millis();
+        self.latest.store(u64::try_from(millis).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn latest(&self) -> Instant {
+        self.begun + Wall::from_millis(self.latest.load(Relaxed))
+    }
+}
+
+/// A new connection of a gateway.
+#[derive(Debug)]
+pub struct Begun<C> {
+    /// Its number.
+    pub number: u64,
+    /// To be noted by those who relay it.
+    pub activity: Activity,
+    /// The connection whose place it takes, to be closed.
+    pub ended: Option<C>,
 }
 
 impl<C> Relayed<C> {
@@ -30,30 +85,62 @@ impl<C> Relayed<C> {
         self.max
     }
 
-    /// The number of a new connection; `None` if there are as many as may be.
-    pub fn begin(&mut self) -> Option<u64> {
+    /// A new connection of a peer at `address`; `None` if there is no place for it. If all are
+    /// taken, it takes that of the connection that has been idle for the longest: of the host that
+    /// has the largest number, if that is more than a quarter and the new one's host has less; or
+    /// one that has been idle for 30 s, of a host with at least as many as the new one's.
+    pub fn begin(&mut self, now: Instant, address: IpAddr) -> Option<Begun<C>> {
+        let host = host_prefix(address);
+        let mut ended = None;
         if self.open.len() >= self.max {
-            return None;
+            let number = self.yielding(now, host)?;
+            ended = self.end(number);
         }
         self.last += 1;
-        self.open.insert(self.last, None);
-        Some(self.last)
+        let activity = Activity::new(now);
+        let entry = Entry { host, activity: activity.clone(), connection: None };
+        self.open.insert(self.last, entry);
+        Some(Begun { number: self.last, activity, ended })
+    }
+
+    /// The connection that yields its place to a new one of `host`. One whose ends have not agreed
+    /// keeps it: its thread cannot be woken, and waits for a bounded time only.
+    fn yielding(&self, now: Instant, host: IpAddr) -> Option<u64> {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for entry in self.open.values() {
+            *counts.entry(entry.host).or_default() += 1;
+        }
+        let share = (self.max / SHARE).max(1);
+        let of = |host: IpAddr| counts.get(&host).copied().unwrap_or(0);
+        let (own, largest) = (of(host), counts.values().copied().max().unwrap_or(0));
+        let is_returned = own < share && share < largest;
+        let agreed = self.open.iter().filter(|(_, entry)| entry.connection.is_some());
+        agreed
+            .filter(|(_, entry)| {
+                let idle = now.saturating_duration_since(entry.activity.latest());
+                let count = of(entry.host);
+                (is_returned && count == largest) || (idle >= IDLE && count >= own)
+            })
+            .min_by_key(|(_, entry)| (of(entry.host) < largest, entry.activity.latest()))
+            .map(|(number, _)| *number)
     }
 
     /// Both ends of a connection have agreed.
     pub fn agreed(&mut self, number: u64, connection: C) {
-        self.open.insert(number, Some(connection));
+        if let Some(entry) = self.open.get_mut(&number) {
+            entry.connection = Some(connection);
+        }
     }
 
     /// A connection has ended: its place is free. What is returned may take long to drop.
     pub fn end(&mut self, number: u64) -> Option<C> {
-        self.open.remove(&number).flatten()
+        self.open.remove(&number)?.connection
     }
 
     /// Ends all: the numbers of those that had agreed, and their connections.
     pub fn end_all(&mut self) -> Vec<(u64, C)> {
         let all = std::mem::take(&mut self.open);
-        all.into_iter().filter_map(|(number, one)| Some((number, one?))).collect()
+        all.into_iter().filter_map(|(number, one)| Some((number, one.connection?))).collect()
     }
 }
 
@@ -133,5 +220,58 @@ impl Backward {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    /// Takes a place and agrees; the connection is its own number.
+    fn take(all: &mut Relayed<u64>, now: Instant, last: u8) -> Option<Begun<u64>> {
+        let begun = all.begin(now, host(last))?;
+        all.agreed(begun.number, begun.number);
+        Some(begun)
+    }
+
+    #[test]
+    fn a_host_keeps_more_than_its_share_only_while_nobody_else_asks() {
+        let (mut all, now) = (Relayed::new(8), Instant::now());
+        for _ in 0..8 {
+            assert!(take(&mut all, now, 1).is_some());
+        }
+        assert!(take(&mut all, now, 1).is_none(), "its connections are not idle");
+        let later = now + Wall::from_secs(1);
+        // Other hosts get their shares, of the least active; nobody gets more.
+        let ended = |begun: Option<Begun<u64>>| begun.and_then(|begun| begun.ended);
+        assert_eq!(ended(take(&mut all, later, 2)), Some(1));
+        assert_eq!(ended(take(&mut all, later, 2)), Some(2));
+        assert!(take(&mut all, later, 2).is_none());
+        assert_eq!(ended(take(&mut all, later, 3)), Some(3));
+    }
+
+    #[test]
+    fn only_idle_connections_yield_to_others_of_hosts_with_as_many() {
+        let (mut all, now) = (Relayed::new(4), Instant::now());
+        let begun: Vec<_> =
+            (1..=4).map(|last| take(&mut all, now, last).expect("a place")).collect();
+        let late = now + IDLE;
+        begun[0].activity.note(late);
+        assert!(take(&mut all, late - Wall::from_secs(1), 5).is_none());
+        assert_eq!(take(&mut all, late, 5).expect("a place").ended, Some(2));
+        // A host with two takes none of a host with one.
+        assert_eq!(take(&mut all, late, 5).map(|begun| begun.ended), Some(Some(3)));
+        assert!(take(&mut all, late, 5).is_none());
+    }
+
+    #[test]
+    fn connections_that_have_not_agreed_keep_their_places() {
+        let (mut all, now): (Relayed<u64>, _) = (Relayed::new(2), Instant::now());
+        assert!(all.begin(now, host(1)).is_some() && all.begin(now, host(1)).is_some());
+        assert!(all.begin(now + 2 * IDLE, host(2)).is_none());
     }
 }

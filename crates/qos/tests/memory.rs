@@ -179,9 +179,9 @@ fn tcp_connections_that_are_never_read_do_not_fill_the_memory() {
     victim.check("512 connections over TCP");
 }
 
-/// A UDP flow of a raw socket.
-fn flow(to: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+/// A UDP flow of a raw socket at an address of this host.
+fn flow(from: [u8; 4], to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(SocketAddr::from((from, 0))).expect("a port");
     socket.connect(to).expect("connected");
     socket.set_read_timeout(Some(Wall::from_secs(5))).expect("set");
     let hello = |cookie| Setup::Hello { session: 1, cookie, sent: 0, offer: Offer::default() };
@@ -203,7 +203,8 @@ fn udp_flows_that_are_never_read_do_not_fill_the_memory() {
     let datagram = [data.to_udp(1).to_vec(), vec![7; 60_000]].concat();
     let flows: Vec<UdpSocket> = (1..=UDP_FLOWS)
         .map(|number| {
-            let socket = flow(victim.address);
+            // As many of a host as it may have.
+            let socket = flow([127, 0, 0, 1 + ((number - 1) / 256) as u8], victim.address);
             victim.has(number);
             socket
         })

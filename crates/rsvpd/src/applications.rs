@@ -301,6 +301,8 @@ fn group(name: &str) -> Result<u32, DaemonError> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use ontempo_reservation::local::Answer;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -406,6 +408,51 @@ mod tests {
         assert!(applications.accept(later).is_none());
         assert_eq!(applications.connections().count(), 1);
         drop(applications);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    /// Connects as another user, in a thread that becomes that user.
+    fn connect_as(user: u32, to: &Path, count: usize) -> Vec<UnixStream> {
+        let to = to.to_owned();
+        let connecting = std::thread::spawn(move || {
+            let user = rustix::process::Uid::from_raw(user);
+            rustix::thread::set_thread_uid(user).expect("root may");
+            (0..count).map(|_| UnixStream::connect(&to).expect("connected")).collect()
+        });
+        connecting.join().expect("connected")
+    }
+
+    #[test]
+    fn a_user_gets_half_of_the_connections_and_another_the_rest() {
+        if !ontempo_testing::require_root() {
+            return;
+        }
+        let (mut applications, _client, folder) = connected("users");
+        applications.max_connections = 21;
+        let socket = folder.join("socket");
+        for path in [&folder, &socket] {
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            fs::set_permissions(path, open).unwrap();
+        }
+        let of = |applications: &Applications, user| applications.of_user(user).count();
+        let first = connect_as(64_001, &socket, 12);
+        assert!(applications.accept(Time::from_nanos(1)).is_none());
+        assert_eq!((of(&applications, 0), of(&applications, 64_001)), (1, 10));
+        let second = connect_as(64_002, &socket, 12);
+        assert!(applications.accept(Time::from_nanos(1)).is_none());
+        assert_eq!((of(&applications, 64_001), of(&applications, 64_002)), (10, 10));
+        // What one user leaves unread ends that user's connections alone.
+        let ids: Vec<Id> = applications.of_user(64_001).collect();
+        for id in ids {
+            // Less than one connection may leave.
+            if !applications.send(id, &refused(2 << 20)) {
+                applications.close(id);
+            }
+        }
+        assert!(of(&applications, 64_001) < 10, "what it leaves unread has no bound");
+        let other = applications.of_user(64_002).next().expect("one");
+        assert!(applications.send(other, &refused(1 << 20)));
+        drop((first, second));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -15,6 +15,7 @@ mod backlog;
 mod connection;
 mod error;
 pub mod message;
+mod output;
 mod receiver;
 mod sender;
 mod sink;
@@ -26,6 +27,7 @@ use ontempo_transport::{Configuration, Limits};
 
 pub use backlog::{Backlog, Overflow};
 pub use error::Error;
+pub use output::StoppableWriter;
 pub use receiver::{Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions};
 pub use sender::{Sender, SenderEvent, SenderHandler, SenderOptions, SenderTotals};
 pub use sink::Target;

@@ -311,7 +311,8 @@ impl<H: ReceiverHandler> Receiver<H> {
             }
             let latency = self.options.latency.unwrap_or(label.latency);
             let target = self.handler.open().map_err(Error::Target)?;
-            let sink = Sink::open(target, flow.config(), latency, is_midway)?;
+            let stop = &self.options.stop;
+            let sink = Sink::open(target, flow.config(), latency, is_midway, stop)?;
             let (before, last_report) = (Report::default(), Report::default());
             let (is_cut_short, lost_at) = (false, None);
             self.stream = Some(Stream {

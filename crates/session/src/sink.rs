@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration as Wall;
@@ -15,6 +15,7 @@ use ontempo_udp::{
 };
 
 use crate::error::{Error, target};
+use crate::output::StoppableWriter;
 
 /// Pause before a command is sent again when the thread's command queue was full.
 const RETRY: Wall = Wall::from_micros(100);
@@ -85,8 +86,8 @@ pub enum Target {
     },
     /// A byte stream: a file, a pipe, or the program itself.
     Bytes {
-        /// The writer; its calls may block.
-        to: Box<dyn Write>,
+        /// The writer; its calls may block. It is used by a thread of its own.
+        to: Box<dyn Write + Send>,
         /// Its name, for error messages.
         name: String,
     },
@@ -128,7 +129,7 @@ impl StreamDepacketizer {
 
 /// A file or a pipe, and its name.
 pub(crate) struct Output {
-    to: Box<dyn Write>,
+    to: StoppableWriter,
     name: String,
 }
 
@@ -263,6 +264,7 @@ impl Sink {
         config: &FlowConfig,
         latency: Duration,
         is_midway: bool,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Self, Error> {
         let is_network = matches!(to, Target::Datagrams { .. });
         let release = release(config, latency, is_network);
@@ -287,7 +289,9 @@ impl Sink {
                 let driver = Driver::spawn(socket, datagrams, Clock::new(), options);
                 return Ok(Self::Udp { driver: driver.map_err(target)?, counts, load });
             }
-            Target::Bytes { to, name } => Output { to, name },
+            Target::Bytes { to, name } => {
+                Output { to: StoppableWriter::new(to, Arc::clone(stop)).map_err(target)?, name }
+            }
         };
         let out = BufWriter::with_capacity(64 << 10, out);
         let depacketizer = Box::new(depacketizer);
@@ -408,11 +412,18 @@ fn send_command(
 
 /// The error of a write: a full disk or a closed pipe.
 fn write_error(out: &BufWriter<Output>, error: &io::Error, written: u64) -> Error {
-    let Output { name, .. } = out.get_ref();
+    let Output { to, name } = out.get_ref();
+    let unwritten = out.buffer().len() as u64 + to.unwritten();
+    if to.is_given_up() {
+        return Error::Target(format!(
+            "interrupted while {name} takes nothing: at least {unwritten} bytes of the stream that \
+             arrived are not written"
+        ));
+    }
     if error.kind() == ErrorKind::BrokenPipe {
         return Error::Target("the program behind standard output has ended".to_owned());
     }
-    let max_written = written.saturating_sub(out.buffer().len() as u64);
+    let max_written = written.saturating_sub(unwritten);
     Error::Target(format!(
         "cannot write {name}: {error}; it ends early, after at most {max_written} bytes of \
          the stream"

@@ -49,7 +49,7 @@ struct Handler<F> {
     last: Option<(u64, bool)>,
 }
 
-impl<F: FnMut() -> Box<dyn Write>> ReceiverHandler for Handler<F> {
+impl<F: FnMut() -> Box<dyn Write + Send>> ReceiverHandler for Handler<F> {
     fn open(&mut self) -> Result<Target, String> {
         Ok(Target::Bytes { to: (self.open)(), name: "the test".to_owned() })
     }
@@ -109,7 +109,7 @@ fn a_program_receives_what_another_sends() {
     let written = SharedBuffer::default();
     let to = written.clone();
     let receiving = spawn(move || {
-        let open = move || -> Box<dyn Write> { Box::new(to.clone()) };
+        let open = move || -> Box<dyn Write + Send> { Box::new(to.clone()) };
         let options = ReceiverOptions { once: true, ..ReceiverOptions::default() };
         let mut receiver = Receiver::new(listener, options, Handler { open, last: None });
         (receiver.run(), receiver.handler().last)
@@ -142,7 +142,7 @@ fn a_wrong_token_and_a_receiver_that_cannot_write_are_reported_as_close_reasons(
     let (listener, trust) = listener();
     let remote = listener.local();
     let receiving = spawn(move || {
-        let open = || -> Box<dyn Write> { Box::new(Full) };
+        let open = || -> Box<dyn Write + Send> { Box::new(Full) };
         Receiver::new(listener, ReceiverOptions::default(), Handler { open, last: None }).run()
     });
     let backlog = Arc::new(Backlog::new(1 << 20, false));

@@ -28,6 +28,18 @@ pub(crate) enum Decision {
     Ignore,
 }
 
+/// Shortest datagram whose packet of an unknown version is answered (RFC 9000, sections 5.2.2 and
+/// 14.1): the answer is then shorter.
+const MIN_ANSWERED: usize = 1_200;
+
+/// Whether the stack's answer to a datagram of `received` bytes, which belongs to no connection, is
+/// sent: it would send Version Negotiation (RFC 9000, section 17.2.1: version 0) for any length.
+pub(crate) fn is_answered(received: usize, answer: &[u8]) -> bool {
+    let is_long = answer.first().is_some_and(|first| first & 0x80 != 0);
+    let is_negotiation = is_long && answer.get(1..5) == Some(&[0; 4]);
+    !is_negotiation || received >= MIN_ANSWERED
+}
+
 /// An incoming connection that has not presented the token.
 #[derive(Clone, Copy, Debug)]
 struct Entry {

@@ -16,7 +16,7 @@ use ontempo_foundation::{RandomStream, Time, host_prefix};
 use ring::hmac;
 
 use crate::address::Aliases;
-use crate::admission::{Admission, Decision, Origin, Places};
+use crate::admission::{Admission, Decision, Origin, Places, is_answered};
 use crate::config::Configuration;
 use crate::connection::{Connection, Step};
 use crate::events::{ConnectFailed, Event, Poll, Source, Transmit, event};
@@ -238,6 +238,7 @@ impl Endpoint {
         let path = FourTuple::new(remote, source.local);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
+        let received = datagram.len();
         match self.stack.handle(instant, path, source.ecn, datagram, &mut scratch) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 if let Some(Some(kept)) = self.connections.get_mut(handle.0) {
@@ -255,7 +256,10 @@ impl Endpoint {
             Some(DatagramEvent::NewConnection(incoming)) => {
                 self.accept(now, incoming, &mut scratch)
             }
-            Some(DatagramEvent::Response(transmit)) => self.respond(&transmit, &scratch),
+            Some(DatagramEvent::Response(transmit)) if is_answered(received, &scratch) => {
+                self.respond(&transmit, &scratch);
+            }
+            Some(DatagramEvent::Response(_)) => {}
             None => {}
         }
         self.scratch = scratch;

@@ -1,9 +1,16 @@
 //! Writing a file whole, and reading one that others could have made.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, linkat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::output::Output;
 
 /// Names tried for the file beside.
 const MAX_NAMES: usize = 100;
@@ -14,7 +21,7 @@ const OTHERS_MAY_WRITE: u32 = 0o022;
 /// Why the file at `path` cannot hold a secret of this user: another user owns it or may write it,
 /// and so chooses the secret. `None` if it can. What is below `/dev` is root's, or what the user
 /// has opened for this process.
-pub fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
+pub(crate) fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
     let (owner, user) = (about.uid(), rustix::process::geteuid().as_raw());
     if path.starts_with("/dev") {
         return None;
@@ -27,15 +34,28 @@ pub fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
         .then(|| format!("other users may write it (mode {mode:o}): chmod go-w {}", path.display()))
 }
 
+/// Opens a file for reading that no other user can have made or changed. It is checked before it is
+/// opened, too: nobody may write into the named pipe of another user, which would be waited for.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] with the sentence of [`distrusted`]; those of the system.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let check = |about: io::Result<Metadata>| match distrusted(path, &about?) {
+        Some(sentence) => Err(io::Error::new(ErrorKind::PermissionDenied, sentence)),
+        None => Ok(()),
+    };
+    check(fs::metadata(path))?;
+    let file = File::open(path)?;
+    check(file.metadata())?;
+    Ok(file)
+}
+
 /// The content of a file that no other user can have made or changed.
 ///
 /// # Errors
 /// [`ErrorKind::PermissionDenied`] with the sentence of [`distrusted`]; those of the system.
 pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    if let Some(sentence) = distrusted(path, &file.metadata()?) {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, sentence));
-    }
+    let mut file = open_own(path)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
     Ok(content)
@@ -48,47 +68,46 @@ pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 /// [`ErrorKind::AlreadyExists`] if there is a file at `path`, which is left as it is; those of the
 /// system.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let (mut file, beside) = create_beside(path)?;
+    let place = Output::at(path, true)?;
+    let (folder, name) = place.parts();
+    let (mut file, beside) = create_beside(folder, name)?;
     let written = file.write_all(content).and_then(|()| file.sync_all());
     drop(file);
+    let beside = beside.as_str();
     // Unlike a rename, a link never replaces a file that another process has made meanwhile.
-    let placed = written.and_then(|()| match fs::hard_link(&beside, path) {
-        // A file system without links, such as FAT.
-        Err(error) if !matches!(error.kind(), ErrorKind::AlreadyExists) => {
-            if path.try_exists()? {
-                return Err(ErrorKind::AlreadyExists.into());
-            }
-            fs::rename(&beside, path)
-        }
-        placed => placed,
-    });
+    let placed =
+        written.and_then(|()| match linkat(folder, beside, folder, name, AtFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(Errno::EXIST) => Err(ErrorKind::AlreadyExists.into()),
+            // A file system without links, such as FAT.
+            Err(_) => match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+                Err(Errno::NOENT) => Ok(renameat(folder, beside, folder, name)?),
+                Err(error) => Err(error.into()),
+            },
+        });
     // After a rename it is gone.
-    let _ = fs::remove_file(&beside);
+    let _ = unlinkat(folder, beside, AtFlags::empty());
     placed?;
-    // The entry of the directory, too; not every file system can.
-    let _ = File::open(directory(path)).and_then(|directory| directory.sync_all());
+    // The entry of the folder, too; not every file system can.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let _ = openat(folder, ".", flags, Mode::empty()).map(|folder| fsync(&folder));
     Ok(())
 }
 
-fn directory(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A new file in the directory of `path`. It follows no link that another user may have put there.
-fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_string_lossy();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+/// A new file in a folder, named after `name`. It follows no link that another user may have put
+/// there.
+fn create_beside(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<(File, String)> {
+    let name = name.to_string_lossy();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
     let mut number = 0;
     loop {
         let beside = format!(".{name}.{}-{number}", std::process::id());
-        let beside = directory(path).join(beside);
-        match options.open(&beside) {
-            Ok(file) => return Ok((file, beside)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_NAMES => {
-                number += 1;
-            }
-            Err(error) => return Err(error),
+        match openat(folder, beside.as_str(), flags, mode) {
+            Ok(file) => return Ok((file.into(), beside)),
+            Err(Errno::EXIST) if number < MAX_NAMES => number += 1,
+            Err(error) => return Err(error.into()),
         }
     }
 }

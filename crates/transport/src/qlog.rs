@@ -11,7 +11,7 @@ mod budget;
 
 use std::any::Any;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::admission::Origin;
 use crate::flow::FlowId;
+use crate::output::OutputFolder;
 use crate::quic::{Epoch, SharedAccount};
 use budget::{Counted, Left, PART_OF_CONNECTION, Share, used_up};
 
@@ -76,23 +77,24 @@ type Hook = Arc<dyn Fn(&QlogError) + Send + Sync>;
 #[derive(Clone)]
 pub struct Qlog {
     directory: PathBuf,
+    folder: Arc<OutputFolder>,
     hook: Hook,
     left: Arc<Left>,
 }
 
-/// Creates a new file, with a number in its name if the name is taken. It follows no link that
-/// another user may have put there.
-fn create(directory: &Path, name: &str) -> Result<(File, PathBuf), QlogError> {
-    let mut path = directory.join(format!("{name}.sqlog"));
+/// Creates a new file and returns it with its name, which has a number if the first is taken. It
+/// follows no link that another user may have put there.
+fn create(folder: &OutputFolder, name: &str) -> Result<(File, String), (String, io::Error)> {
+    let mut file = format!("{name}.sqlog");
     let mut number = 1;
     loop {
-        match File::options().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
+        match folder.create_new(&file) {
+            Ok(made) => return Ok((made, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_NAMES => {
                 number += 1;
-                path = directory.join(format!("{name}-{number}.sqlog"));
+                file = format!("{name}-{number}.sqlog");
             }
-            Err(error) => return Err(QlogError { path, error }),
+            Err(error) => return Err((file, error)),
         }
     }
 }
@@ -109,19 +111,19 @@ impl Qlog {
     /// the connection continues.
     ///
     /// # Errors
-    /// If the directory cannot be created or written to.
+    /// If the directory cannot be created or written to, or if another user may have put it there.
     pub fn in_directory(
         directory: &Path,
         hook: impl Fn(&QlogError) + Send + Sync + 'static,
     ) -> Result<Self, QlogError> {
         let failed = |error| QlogError { path: directory.to_owned(), error };
-        fs::create_dir_all(directory).map_err(failed)?;
-        let (mut trial, path) = create(directory, &format!(".ontempo-{}", std::process::id()))
-            .map_err(|error| failed(error.error))?;
+        let folder = OutputFolder::create(directory).map_err(failed)?;
+        let (mut trial, name) = create(&folder, &format!(".ontempo-{}", std::process::id()))
+            .map_err(|(_, error)| failed(error))?;
         let written = trial.write_all(b"\x1e");
-        fs::remove_file(&path).and(written).map_err(failed)?;
-        let left = Arc::new(Left::new());
-        Ok(Self { directory: directory.to_owned(), hook: Arc::new(hook), left })
+        folder.remove(&name).and(written).map_err(failed)?;
+        let (hook, left) = (Arc::new(hook), Arc::new(Left::new()));
+        Ok(Self { directory: directory.to_owned(), folder: Arc::new(folder), hook, left })
     }
 
     /// The trace of the connection whose first ID is `id`, and which comes from `origin`; `None` for
@@ -155,8 +157,11 @@ impl Qlog {
         })?;
         let of_connection = MAX_TRACE_BYTES / PART_OF_CONNECTION;
         let share = of_origin.map(|of_origin| Share { of_connection, of_origin });
-        let (out, path) = create(&self.directory, name).map_err(Some)?;
-        Ok((Counted { out, left: Arc::clone(&self.left), share }, path))
+        let at = |name: String| self.directory.join(name);
+        let created = create(&self.folder, name);
+        let (out, name) =
+            created.map_err(|(name, error)| Some(QlogError { path: at(name), error }))?;
+        Ok((Counted { out, left: Arc::clone(&self.left), share }, at(name)))
     }
 }
 

@@ -123,7 +123,7 @@ pub(super) fn with_parameters(name: CongestionName, set: &[String]) -> Result<Co
 
 /// The token. Other users of this machine see arguments in ps, but neither a file of mode 600 nor
 /// the environment.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Credentials {
     /// Token that senders present, which other users see in ps; better --token-file or
     /// $ONTEMPO_TOKEN

@@ -35,6 +35,10 @@ pub(crate) struct Export {
     /// Serve http://ADDRESS/metrics: up to 64 connections at once, 10 s each
     #[arg(long, value_name = "ADDRESS:PORT", group = "to")]
     pub(crate) prometheus: Option<SocketAddr>,
+    /// With --prometheus: a name by which clients reach this host, beside localhost and addresses;
+    /// may be given several times
+    #[arg(long = "host-name", value_name = "NAME", requires = "prometheus")]
+    pub(crate) host_names: Vec<String>,
     /// Socket of the RSVP daemon; default: $ONTEMPO_RSVP_SOCKET, or /run/ontempo-rsvp.sock
     #[arg(long, value_name = "PATH")]
     pub(crate) rsvp: Option<PathBuf>,

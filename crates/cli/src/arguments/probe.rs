@@ -6,6 +6,8 @@ use clap::Args;
 use ontempo_foundation::Duration;
 use ontempo_udp::Dscp;
 
+use super::deliver::Credentials;
+
 #[derive(Debug, Args)]
 pub(crate) struct Probe {
     /// The receiver: a name or an address, and a port
@@ -30,9 +32,8 @@ pub(crate) struct Probe {
     /// Packet size in bytes with IP and UDP headers, 90 to 65000
     #[arg(long, value_name = "N", default_value_t = 1_400, value_parser = clap::value_parser!(u64).range(90..=65_000))]
     pub(crate) packet: u64,
-    /// Token that the receiver requires; with --listen, that senders must present
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) credentials: Credentials,
     /// DSCP of the packets: 0 to 63, or a name such as af41
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,

@@ -113,7 +113,7 @@ pub(crate) enum Transport {
 }
 
 /// The receiver of messages, and the transport to it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Receiver {
     /// The receiver: a name or an address, and a port; over QUIC also the URL that it prints,
     /// ontempo://HOST:PORT/FINGERPRINT#TOKEN

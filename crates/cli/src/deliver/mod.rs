@@ -12,6 +12,7 @@ use ontempo_transport::{Configuration, Qlog, QlogError};
 
 use crate::failure::{Failure, environment};
 use crate::output::write_stderr;
+use crate::place::is_of_another_user;
 
 pub(crate) use receive::{identity, receive};
 pub(crate) use send::send;
@@ -24,7 +25,14 @@ fn configuration(qlog: Option<&Path>) -> Result<Configuration, Failure> {
     let on_error =
         |error: &QlogError| write_stderr(&format!("{error}; delivery continues without a trace"));
     let writer = qlog.map(|directory| Qlog::in_directory(directory, on_error));
-    let qlog = writer.transpose().map_err(|error| environment(format!("--qlog: {error}")))?;
+    let qlog = writer.transpose().map_err(|error: QlogError| {
+        let sentence = format!("--qlog: {error}");
+        if is_of_another_user(&error.error) {
+            Failure::Input(sentence)
+        } else {
+            environment(sentence)
+        }
+    })?;
     Ok(Configuration { qlog, ..ontempo_session::configuration() })
 }
 

@@ -1,10 +1,10 @@
 //! `ontempo receive`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration as Wall;
@@ -15,9 +15,8 @@ use ontempo_session::{
     Error, Outcome, Receiver, ReceiverEvent, ReceiverHandler, ReceiverOptions, Target,
 };
 use ontempo_transport::live::{Listener, Options};
-use ontempo_transport::{Fingerprint, Identity, IdentityError, ReceiveStatistics};
+use ontempo_transport::{Fingerprint, Identity, IdentityError, Output, ReceiveStatistics};
 use ontempo_udp::SocketOptions;
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::json;
 
@@ -28,7 +27,8 @@ use crate::address::{resolve, socket_at, socket_for};
 use crate::arguments::{Place, Receive as Arguments};
 use crate::failure::{Failure, environment};
 use crate::output::{emit, write_stderr};
-use crate::signals::stop_flag;
+use crate::place::output_failure;
+use crate::signals::{is_stopped, stop_flag};
 
 pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.json && arguments.to == Place::Pipe {
@@ -68,10 +68,13 @@ pub(crate) fn receive(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// An existing file is refused before a sender comes.
+/// An existing file is refused before a sender comes, and what another user could have put there.
 fn check_target(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.to {
-        Place::File(path) if !arguments.overwrite && path.is_file() => Err(exists(path)),
+        Place::File(path) => {
+            let is_file = place(path, arguments.overwrite)?.is_some_and(|place| place.is_file());
+            if is_file && !arguments.overwrite { Err(exists(path)) } else { Ok(()) }
+        }
         Place::Udp(_) | Place::Pipe if arguments.overwrite => {
             Err(Failure::Input("--overwrite: --to names no file".to_owned()))
         }
@@ -125,6 +128,9 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity, Failure> {
     })
 }
 
+/// Mode of a new file, before the umask.
+const NEW_FILE: u32 = 0o666;
+
 /// Writes events to the terminal and opens the target of streams.
 struct OutputHandler<'a> {
     arguments: &'a Arguments,
@@ -148,10 +154,10 @@ impl ReceiverHandler for OutputHandler<'_> {
                 self.status.refused(&format!("{sender} was refused: {reason}"));
             }
             ReceiverEvent::Receiving(remote) => {
-                self.status.message(&format!("receiving from {remote}"));
+                self.status.connection(&format!("receiving from {remote}"));
             }
             ReceiverEvent::Lost(remote, reason) => {
-                self.status.message(&format!("lost {remote}: {reason}"));
+                self.status.connection(&format!("lost {remote}: {reason}"));
             }
             ReceiverEvent::Unreadable(what) => {
                 self.status.warn(&format!("a unit cannot be read: {what}"));
@@ -209,11 +215,11 @@ impl OutputHandler<'_> {
         self.status.show(&line, &document)
     }
 
-    fn totals(&self, report: &Report) -> Result<(), Failure> {
+    fn totals(&mut self, report: &Report) -> Result<(), Failure> {
         if self.arguments.json {
             return emit(&json!({ "event": "totals", "stream": report }).to_string());
         }
-        self.status.message(&format!(
+        self.status.connection(&format!(
             "received {} units, {} bytes: {} late, {} dropped; {} datagrams undamaged, {} \
              damaged, {} missing",
             report.units,
@@ -235,7 +241,10 @@ fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
             Ok(Target::Datagrams { socket: socket_for(to)?, to })
         }
         Place::Pipe => {
-            Ok(Target::Bytes { to: Box::new(io::stdout()), name: "standard output".to_owned() })
+            // Without the buffer of the standard library: bytes count as written when they are.
+            let to = io::stdout().as_fd().try_clone_to_owned().map_err(environment)?;
+            let to = Box::new(File::from(to));
+            Ok(Target::Bytes { to, name: "standard output".to_owned() })
         }
         Place::File(path) => {
             let name = path.display().to_string();
@@ -245,31 +254,34 @@ fn target(to: &Place, overwrite: bool) -> Result<Target, Failure> {
     }
 }
 
+/// Where `--to` leads; `None` if a folder on the way is missing, which opening reports.
+fn place(path: &Path, overwrite: bool) -> Result<Option<Output>, Failure> {
+    match Output::at(path, !overwrite) {
+        Ok(place) => Ok(Some(place)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(output_failure(&format!("--to {}", path.display()), &error)),
+    }
+}
+
 /// A new file; with `overwrite`, in place of an old one. Devices and named pipes are opened.
 fn output_file(path: &Path, overwrite: bool) -> Result<File, Failure> {
-    let failed = |error: io::Error| {
-        Failure::Environment(format!("--to {}: cannot be created: {error}", path.display()))
+    let named = format!("--to {}", path.display());
+    let failed = |error: io::Error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) if overwrite => Failure::Input(format!(
+            "{named}: it is a link, which --overwrite does not follow: name its file"
+        )),
+        _ => output_failure(&named, &error),
     };
-    if overwrite {
-        let mut options = OpenOptions::new();
-        options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        return options.open(path).map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::LOOP) => Failure::Input(format!(
-                "--to {}: it is a link, which --overwrite does not follow: name its file",
-                path.display()
-            )),
-            _ => failed(error),
-        });
-    }
-    match File::create_new(path) {
+    let place = Output::at(path, !overwrite).map_err(failed)?;
+    match place.create_new(NEW_FILE) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-            let is_file = file.metadata().map_err(failed)?.is_file();
-            if is_file { Err(exists(path)) } else { Ok(file) }
+            let file = place.open(is_stopped).map_err(failed)?;
+            match file.metadata().map_err(failed)?.is_file() {
+                true if !overwrite => return Err(exists(path)),
+                true => file.set_len(0).map_err(failed)?,
+                false => {}
+            }
+            Ok(file)
         }
         made => made.map_err(failed),
     }

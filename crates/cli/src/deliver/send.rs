@@ -117,10 +117,10 @@ impl SenderHandler for OutputHandler {
                 self.status.message(&format!("connected to {to}"));
             }
             SenderEvent::Connected { again: true } => {
-                self.status.message(&format!("connected to {to} again"));
+                self.status.connection(&format!("connected to {to} again"));
             }
             SenderEvent::Lost(reason) => {
-                self.status.message(&format!("lost {to}: {reason}; reconnecting"));
+                self.status.connection(&format!("lost {to}: {reason}; reconnecting"));
             }
             SenderEvent::Overflow(dropped) => self.status.warn(&format!(
                 "the source is faster than the network: {} units of {} bytes dropped",

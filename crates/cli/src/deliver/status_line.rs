@@ -1,15 +1,18 @@
 //! Status output while media flows.
 
 use std::io::IsTerminal;
-use std::time::Instant;
+use std::time::{Duration as Wall, Instant};
 
 use indicatif::ProgressBar;
 use ontempo_foundation::printable;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::limited::{LineLimit, SENTENCES};
+use crate::limited::{LineLimit, SENTENCES, Share};
 use crate::output::{emit, write_stderr};
+
+/// Lines about connections: a peer with the token can make as many as it likes.
+const CONNECTIONS: Share = Share { burst: 64, interval: Wall::from_secs(1) };
 
 /// JSON lines on standard output, or a status line that is refreshed on the terminal.
 pub(super) struct StatusLine {
@@ -17,6 +20,7 @@ pub(super) struct StatusLine {
     bar: Option<ProgressBar>,
     warnings: LineLimit,
     refusals: LineLimit,
+    connections: LineLimit,
     pub(super) started: Instant,
 }
 
@@ -26,7 +30,8 @@ impl StatusLine {
         let started = Instant::now();
         let bar = is_terminal.then(ProgressBar::new_spinner);
         let [warnings, refusals] = [(); 2].map(|()| LineLimit::new(started, SENTENCES));
-        Self { json, bar, warnings, refusals, started }
+        let connections = LineLimit::new(started, CONNECTIONS);
+        Self { json, bar, warnings, refusals, connections, started }
     }
 
     pub(super) fn show(&self, line: &str, document: &Value) -> Result<(), Failure> {
@@ -55,6 +60,12 @@ impl StatusLine {
     /// Writes that a client was refused, unless that happens too often.
     pub(super) fn refused(&mut self, sentence: &str) {
         let lines = self.refusals.lines(Instant::now(), "refusals", sentence);
+        lines.iter().for_each(|line| self.message(line));
+    }
+
+    /// Writes what became of a sender's connection, unless that happens too often.
+    pub(super) fn connection(&mut self, sentence: &str) {
+        let lines = self.connections.lines(Instant::now(), "connections", sentence);
         lines.iter().for_each(|line| self.message(line));
     }
 

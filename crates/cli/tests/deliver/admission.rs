@@ -4,11 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{ChildStderr, Stdio};
+use std::time::{Duration, Instant};
 
 use ontempo_testing::require_root;
+use ontempo_transport::live::{Options, connect};
+use ontempo_transport::{FlowConfig, Token, Trust};
 use serde_json::Value;
 
-use super::common::{Killed, Place, SCENARIO};
+use super::common::{Killed, Place, SCENARIO, interrupt};
 use super::{ran, send_with};
 
 /// Starts `ontempo receive` at a free port with these options: its standard error, and the address
@@ -151,4 +154,32 @@ fn json_has_the_url_and_qr_draws_it() {
     let mut err = BufReader::new(child.0.stderr.take().expect("its errors"));
     let drawn: Vec<String> = (0..20).map(|_| line(&mut err)).collect();
     assert!(drawn.iter().skip(4).all(|line| line.contains('▀') || line.contains('▄')), "{drawn:?}");
+}
+
+#[test]
+fn a_peer_with_the_token_makes_a_bounded_number_of_lines() {
+    let place = Place::new("admission-lines", SCENARIO);
+    let receiver = super::Receiver::start(&place, &["--to", "udp://127.0.0.1:9"]);
+    let token = Token::new(b"open").expect("short");
+    let begun = Instant::now();
+    for number in 1..=150 {
+        let (trust, token) = (Trust::Insecure, token.clone());
+        let connected = connect(receiver.address, "a", &trust, token, &Options::default());
+        let connection = connected.expect("connected");
+        let label = format!("ontempo media 2 {number:032x} 1 0");
+        let flow = connection.open_flow(FlowConfig { label, ..FlowConfig::default() });
+        flow.expect("opened").finish();
+        // The receiver closes, or takes the next one in its turn.
+        connection.closed(Duration::from_millis(10));
+        connection.close("enough");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&receiver.child);
+    let (code, printed) = receiver.end();
+    assert_eq!(code, Some(0), "{printed}");
+    let (lines, seconds) = (printed.lines().count() as f64, begun.elapsed().as_secs_f64());
+    assert!(lines > 50.0, "it says what happens: {printed}");
+    // 64 about connections, and 16 about refusals, at once.
+    assert!(lines < 64.0 + 16.0 + 2.0 * seconds + 8.0, "{lines} lines in {seconds} s");
+    assert!(printed.contains("more lines about connections were not shown"), "{printed}");
 }

@@ -17,7 +17,7 @@ pub(crate) fn address_of(exporting: &mut Killed) -> String {
 /// The page, requested with `Accept: kind`.
 pub(crate) fn page(address: &str, kind: &str) -> String {
     let mut connection = TcpStream::connect(address).expect("it listens");
-    write!(connection, "GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: {kind}\r\n\r\n")
+    write!(connection, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {kind}\r\n\r\n")
         .expect("asked");
     let mut page = String::new();
     connection.read_to_string(&mut page).expect("answered");

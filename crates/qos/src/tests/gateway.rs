@@ -3,7 +3,7 @@
 //!
 //! `ONTEMPO_HOSTILE_SEEDS=100000` runs as many, in place of a few hundred.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -33,7 +33,8 @@ struct World {
     dice: Dice,
     clock: Arc<AtomicU64>,
     links: Vec<Link>,
-    relayed: Relayed<()>,
+    relayed: Relayed<u64>,
+    started: Instant,
     served: u64,
 }
 
@@ -45,8 +46,13 @@ impl World {
             clock: Arc::new(AtomicU64::new(BEGIN)),
             links: Vec::new(),
             relayed: Relayed::new(MAX_RELAYED),
+            started: Instant::now(),
             served: 0,
         }
+    }
+
+    fn now(&self) -> Instant {
+        self.started + Wall::from_nanos(self.clock.load(Relaxed) - BEGIN)
     }
 
     fn options(&mut self) -> QosOptions {
@@ -59,12 +65,19 @@ impl World {
 
     /// A connection whose handshake is complete.
     fn begin(&mut self, wire: (Memory, usize), options: &QosOptions, established: &Established) {
-        let Some(number) = self.relayed.begin() else {
+        let from = IpAddr::from([10, 0, 0, self.dice.below(3) as u8]);
+        let Some(begun) = self.relayed.begin(self.now(), from) else {
             assert_eq!(self.links.len(), MAX_RELAYED, "seed {}: a place is free", self.seed);
             return;
         };
+        let number = begun.number;
         self.served += 1;
-        self.relayed.agreed(number, ());
+        self.relayed.agreed(number, number);
+        if let Some(ended) = begun.ended {
+            let place = self.links.iter().position(|link| link.number == ended);
+            let mut link = self.links.remove(place.expect("a connection that is relayed"));
+            link.finish(self.seed);
+        }
         let mut link = Link::new(number, wire, options, established, &self.clock);
         // The first of a gateway keeps to the protocol, beside the others.
         link.is_honest = number == 1;
@@ -99,10 +112,11 @@ impl World {
             link.finish(self.seed);
             assert!(self.relayed.end(link.number).is_some(), "seed {}", self.seed);
         }
+        let (now, from) = (self.now(), IpAddr::from([10, 0, 0, 1]));
         for _ in 0..MAX_RELAYED {
-            assert!(self.relayed.begin().is_some(), "seed {}: a place is lost", self.seed);
+            assert!(self.relayed.begin(now, from).is_some(), "seed {}: a place is lost", self.seed);
         }
-        assert!(self.relayed.begin().is_none(), "seed {}", self.seed);
+        assert!(self.relayed.begin(now, from).is_none(), "seed {}", self.seed);
         self.served
     }
 }
@@ -117,14 +131,13 @@ fn near_server(seed: u64) -> (u64, u64) {
     let mut world = World::new(seed, "clients of a gateway");
     let options = world.options();
     let own = options.offer();
-    let started = Instant::now();
     let mut handshakes: Handshakes<Memory> = Handshakes::default();
     let mut clients: Vec<Client> = Vec::new();
     let mut refused = 0;
     for step in 0..STEPS {
         let dice = &mut world.dice;
         let since = Wall::from_nanos(world.clock.load(Relaxed) - BEGIN);
-        let now = started + since;
+        let now = world.started + since;
         let strangers = match dice.below(12) {
             _ if step == 0 => 1,
             // Many at once, which say nothing.

@@ -14,7 +14,7 @@ use ontempo_testing::hostile::{Dice, seeds};
 
 use super::memory::{End, Memory};
 use super::*;
-use crate::door::{Asked, Door, MAX_FLOWS};
+use crate::door::{Asked, Door, MAX_FLOWS, MAX_FLOWS_OF_HOST};
 use crate::handshakes::{Handshakes, MAX_PENDING};
 use crate::setup::Verdict;
 use crate::wire::{Cookie, Offer, Reason, Setup};
@@ -109,7 +109,7 @@ fn play_tcp(seed: u64) -> (u64, u64) {
         }
         if dice.once_in(50) {
             let before = handshakes.len();
-            assert_eq!(handshakes.give_up_oldest(), before > 0, "seed {seed}");
+            assert_eq!(handshakes.give_up_one(), before > 0, "seed {seed}");
             assert_eq!(handshakes.len(), before.saturating_sub(1), "seed {seed}");
         }
         while let Some(complete) = handshakes.next(now, || time, &own) {
@@ -222,4 +222,55 @@ fn no_peer_of_a_udp_listener_makes_it_panic_amplify_or_believe_an_address() {
     }
     println!("{made} flows, {refused} refused");
     assert!(made > 0);
+}
+
+/// A hello that the listener accepts, with the cookie for its sender.
+fn good_hello(session: u64, cookie: Cookie) -> Vec<u8> {
+    Setup::Hello { session, cookie, sent: 1, offer: Offer::default() }.to_bytes()
+}
+
+#[test]
+fn silent_handshakes_of_one_host_take_no_place_from_those_of_another() {
+    let mut handshakes: Handshakes<Memory> = Handshakes::default();
+    let now = Instant::now();
+    let from = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
+    let slow = Memory::default();
+    handshakes.begin(slow.clone(), from(2, 1), now + Wall::from_secs(5));
+    for port in 0..1_000 {
+        handshakes.begin(Memory::default(), from(1, port), now + Wall::from_secs(5));
+    }
+    // Descriptors run out, too, until each host has one.
+    assert!((0..MAX_PENDING - 2).all(|_| handshakes.give_up_one()));
+    slow.with(|state| state.incoming.extend(good_hello(1, [0; 16])));
+    let next = handshakes.next(now, || Time::from_nanos(1), &Offer::default());
+    let next = next.expect("the handshake of the other host goes on");
+    assert_eq!(next.remote, from(2, 1));
+}
+
+#[test]
+fn flows_of_one_host_leave_places_for_others() {
+    let own = Offer::default();
+    let mut door: Door<()> = Door::new(1);
+    let mut ask = |remote: SocketAddr| {
+        let now = Time::from_nanos(1);
+        let mut hello =
+            |cookie| door.on_datagram(now, &own, (remote, &good_hello(1, cookie)), |()| true);
+        let Asked::Answer(Setup::Challenge { cookie, .. }) = hello([0; 16]) else {
+            panic!("no challenge")
+        };
+        match hello(cookie) {
+            Asked::Accept(..) => {
+                door.begun(remote, 1, ());
+                true
+            }
+            Asked::Answer(Setup::Refuse { reason: Reason::Busy, .. }) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let from = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
+    let of_one = (0..2_000).filter(|port| ask(from(1, *port))).count();
+    assert_eq!(of_one, MAX_FLOWS_OF_HOST);
+    for last in 2..=4 {
+        assert!(ask(from(last, 1)), "host {last}");
+    }
 }

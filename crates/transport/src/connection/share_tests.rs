@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use ontempo_foundation::{Bytes as Size, Duration, Rate};
+use ontempo_foundation::{Bytes as Size, Duration, Rate, Time};
 
 use super::hostile_tests::address;
 use crate::identity::{Identity, Trust};
@@ -211,4 +211,28 @@ fn connections_that_hold_nothing_do_not_end_a_sender_as_overloaded() {
     assert!(of_good.is_empty(), "{of_good:?}");
     let held = crowd.network.endpoint(VICTIM).memory();
     assert!(held > 41 * CONNECTION + 500_000, "{held} bytes: it waits for the program");
+}
+
+#[test]
+fn packets_of_an_unknown_version_are_answered_with_less_than_they_have() {
+    let identity = Identity::self_signed(&["a"]).expect("made");
+    let mut victim = Endpoint::new(Configuration::default(), [1; 32]);
+    victim.listen(&identity, Token::default()).expect("usable");
+    let mut answer = |length: usize| {
+        // A long header of a version that nobody has, with two IDs of 8 bytes.
+        let mut packet = vec![0xc0, 0xba, 0xba, 0xba, 0xba, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8];
+        packet.resize(length, 9);
+        let source = Source { remote: address(1), local: None, ecn: None };
+        victim.handle(Time::ZERO, source, BytesMut::from(&packet[..]));
+        let mut out = Vec::new();
+        match victim.poll_transmit(Time::ZERO, &mut out) {
+            Poll::Transmit(transmit) => transmit.size,
+            _ => 0,
+        }
+    };
+    for length in [23, 100, 1_199] {
+        assert_eq!(answer(length), 0, "{length} bytes");
+    }
+    let answered = answer(1_200);
+    assert!(0 < answered && answered < 1_200, "{answered} bytes");
 }

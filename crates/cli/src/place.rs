@@ -1,0 +1,48 @@
+//! Files that a user names: outputs, also where others can write, and files of runs.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use ontempo_transport::Output;
+use rustix::fs::OFlags;
+
+use crate::failure::Failure;
+
+/// Whether an output is refused because another user could have put there what has its name.
+pub(crate) fn is_of_another_user(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+/// The failure of an output: of the command line, if another user could have put there what has its name.
+pub(crate) fn output_failure(named: &str, error: &io::Error) -> Failure {
+    if is_of_another_user(error) {
+        Failure::Input(format!("{named}: {error}"))
+    } else if error.kind() == ErrorKind::Interrupted {
+        Failure::Interrupted(format!("{named}: {error}"))
+    } else {
+        Failure::Environment(format!("{named}: cannot be created: {error}"))
+    }
+}
+
+/// Refuses an output that another user could have put there; `named` says whose it is. Other errors are
+/// those of the one that makes it.
+pub(crate) fn check_output(named: &str, path: &Path) -> Result<(), Failure> {
+    match Output::at(path, true).map_err(|error| output_failure(named, &error)) {
+        Err(failure @ Failure::Input(_)) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a file of a run for reading. A named pipe in its place, which would have to be waited for, is an
+/// error.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}

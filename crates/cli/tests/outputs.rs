@@ -1,0 +1,98 @@
+//! Files that a user names where others can write: links, named pipes, files and folders of another user
+//! are refused. And readers of runs that find a named pipe in a file's place.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use common::{Place, Ran, SCENARIO, files};
+use ontempo_testing::{require_programs, require_root};
+
+const OTHER: u32 = 65_534;
+
+/// Runs the program for at most ten seconds.
+fn run(place: &Place, arguments: &[&str]) -> Ran {
+    let mut command = Command::new("timeout");
+    command.args(["10", env!("CARGO_BIN_EXE_ontempo")]).args(arguments).current_dir(&place.0);
+    Ran::of(command.env_remove("SUDO_UID").output().expect("timeout starts"))
+}
+
+fn mkfifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|made| made.success()), "mkfifo");
+}
+
+#[test]
+fn outputs_that_another_user_has_put_into_a_shared_folder_are_refused() {
+    if !require_root() || !require_programs(&["timeout", "mkfifo"]) {
+        return;
+    }
+    let place = Place::new("outputs-shared", SCENARIO);
+    let shared = place.path("shared");
+    fs::create_dir(&shared).expect("made");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).expect("set");
+    let victim = place.path("victim");
+    fs::create_dir(&victim).expect("made");
+    mkfifo(&shared.join("fifo"));
+    symlink(&victim, shared.join("link")).expect("linked");
+    symlink(victim.join("file"), shared.join("new")).expect("linked");
+    fs::create_dir(shared.join("folder")).expect("made");
+    for name in ["fifo", "link", "new", "folder"] {
+        lchown(shared.join(name), Some(OTHER), Some(OTHER)).expect("root may");
+    }
+    let receive = ["receive", "--listen", "127.0.0.1:0", "--token", "x"];
+    let to = |path| [&receive[..], &["--to", path]].concat();
+    let with = |option, path| [&to("udp://127.0.0.1:9")[..], &[option, path]].concat();
+    let simulate = |path| vec!["simulate", "s.toml", "--out", path];
+    run(&place, &simulate("run")).succeeds();
+    let show = vec!["show", "run", "--output", "shared/new"];
+    let asks = ["receive", "--listen", "127.0.0.1:0", "--to", "udp://127.0.0.1:9", "--token-file"];
+    for (arguments, what) in [
+        (to("shared/fifo"), "--to shared/fifo: the named pipe belongs"),
+        (to("shared/new"), "--to shared/new: the link belongs"),
+        (to("shared/link/film"), "--to shared/link/film: the link link belongs"),
+        (with("--qlog", "shared/folder"), "shared/folder: the folder belongs"),
+        (with("--qlog", "shared/link"), "shared/link: the link belongs"),
+        ([&asks[..], &["shared/new"]].concat(), "--token-file shared/new: the link belongs"),
+        (simulate("shared/link"), "--out shared/link: the link belongs"),
+        (simulate("shared/folder"), "--out shared/folder: the folder belongs"),
+        (show, "shared/new: the link belongs"),
+    ] {
+        run(&place, &arguments).fails(2, &[what, "to user 65534", "name a folder of your own"]);
+    }
+    let identity = run(&place, &with("--identity", "shared/new"));
+    identity.fails(3, &["shared/new", "the link belongs to user 65534"]);
+    assert_eq!(files(&victim), [""; 0], "nothing was written through a link");
+    // Links of our own are followed, there, too.
+    symlink(place.path("own"), shared.join("own")).expect("linked");
+    run(&place, &simulate("shared/own")).succeeds();
+    assert!(place.path("own/run.json").is_file());
+}
+
+#[test]
+fn a_named_pipe_in_a_run_is_an_error_and_not_waited_for() {
+    if !require_programs(&["timeout", "mkfifo"]) {
+        return;
+    }
+    let place = Place::new("outputs-fifo", SCENARIO);
+    run(&place, &["simulate", "s.toml", "--out", "run"]).succeeds();
+    for name in ["flows.parquet", "packets.parquet", "run.json"] {
+        let (path, kept) = (place.path("run").join(name), place.path("kept"));
+        fs::rename(&path, &kept).expect("moved");
+        mkfifo(&path);
+        let words = format!("run/{name}: it is no regular file");
+        run(&place, &["summary", "run"]).fails(3, &[&words]);
+        fs::rename(&kept, &path).expect("moved back");
+    }
+    // A new run takes its place.
+    fs::remove_file(place.path("run/run.json")).expect("removed");
+    mkfifo(&place.path("run/run.json"));
+    run(&place, &["simulate", "s.toml", "--out", "run"]).succeeds();
+    run(&place, &["summary", "run"]).succeeds();
+    mkfifo(&place.path("page.html"));
+    let show = run(&place, &["show", "run", "--output", "page.html"]);
+    show.fails(3, &["page.html: it is no regular file"]);
+}
