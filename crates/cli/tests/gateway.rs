@@ -267,7 +267,11 @@ fn a_gateway_that_gets_no_threads_loses_no_place() {
         drop(clients);
     }
     let id = near_client.child.0.id().to_string();
-    let raised = Command::new("prlimit").args(["--pid", &id, "--nproc=1000:1000"]).status();
+    // That user may raise it again.
+    let raised = Command::new("setpriv")
+        .args(["--reuid=64003", "--regid=64003", "--clear-groups", "--"])
+        .args(["prlimit", "--pid", &id, "--nproc=1000:1000"])
+        .status();
     assert!(raised.is_ok_and(|raised| raised.success()), "prlimit");
     // The places of those that have left are free when their connections have ended.
     common::wait_until("ten clients at once", || {

@@ -67,6 +67,7 @@ fn outputs_that_another_user_has_put_into_a_shared_folder_are_refused() {
     identity.fails(3, &["shared/new", "the link belongs to user 65534"]);
     assert_eq!(files(&victim), [""; 0], "nothing was written through a link");
     // Links of our own are followed, there, too.
+    fs::create_dir(place.path("own")).expect("made");
     symlink(place.path("own"), shared.join("own")).expect("linked");
     run(&place, &simulate("shared/own")).succeeds();
     assert!(place.path("own/run.json").is_file());

@@ -299,7 +299,8 @@ fn users_cannot_fill_run_through_the_folder_that_the_exporter_makes() {
     let ran = script(
         &place,
         &format!(
-            "umount /run; mount -t tmpfs -o mode=755,size=80m tmpfs /run\n\
+            "mounts() {{ grep -c ' /run/ontempo/qos ' /proc/mounts || true; }}; before=$(mounts)\n\
+             umount /run; mount -t tmpfs -o mode=755,size=80m tmpfs /run\n\
              ./ontempo export --prometheus 127.0.0.1:0 & exporter=$!\n\
              until test -w /run/ontempo/qos && test $(stat -c %a /run/ontempo/qos) = 1777; do \
              sleep 0.05; done\n\
@@ -311,7 +312,7 @@ fn users_cannot_fill_run_through_the_folder_that_the_exporter_makes() {
              kill $exporter; wait $exporter || true\n\
              ./ontempo export --prometheus 127.0.0.1:0 > /dev/null & exporter=$!\n\
              sleep 0.5; kill $exporter; wait $exporter || true\n\
-             grep -c ' /run/ontempo/qos ' /proc/mounts\n"
+             expr $(mounts) - $before\n"
         ),
     );
     let out = &ran.succeeds().out;

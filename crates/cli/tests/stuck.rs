@@ -71,7 +71,7 @@ fn a_sender_whose_receiver_reads_nothing_ends_on_ctrl_c_with_its_summary() {
     for program in ["tg", "netvideo"] {
         let listener = QosListener::bind("127.0.0.1:0", QosOptions::default()).expect("bound");
         let at = listener.local_address().expect("an address").to_string();
-        let more = ["--over", "tcp", "--rate", "100000 messages/s", "--size", "60000"];
+        let more = ["--over", "tcp", "--rate", "100000 messages/s", "--size", "1280"];
         let mut sender = Killed(spawn(
             &place,
             &[&[program, "send", &at, "--seconds", "60"], &more[..]].concat(),
