@@ -269,9 +269,18 @@ fn receive(
     let mut out = output_to(to_stdout, &stopped).map_err(environment)?;
     let received = receive_all(&socket, &mut out, &stopped, each);
     let delivery = socket.delivery(Direction::Receiving);
-    drop(socket);
-    // The thread ends with the connection.
-    let _ = event_thread.join();
+    // The sender learns that this end has all. Where it is gone, there is nobody to tell.
+    let closed = match &received {
+        Ok(()) => close(socket, &stopped),
+        Err(_) => {
+            drop(socket);
+            Ok(true)
+        }
+    };
+    if !matches!(closed, Ok(false)) {
+        // The thread ends with the connection.
+        let _ = event_thread.join();
+    }
     log.summary(&delivery, json!({}))?;
     match out {
         Some(out) if out.is_given_up() => Err(Failure::Interrupted(format!(

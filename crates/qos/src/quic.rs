@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration as Wall, Instant};
 
 use bytes::Bytes;
@@ -51,7 +51,11 @@ pub struct QosConnection(Arc<Handle>);
 
 /// The application's handle.
 #[derive(Debug)]
-struct Handle(Arc<Inner>);
+struct Handle {
+    inner: Arc<Inner>,
+    /// The connection's thread; `None` once somebody waits for its end.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
 
 struct Inner {
     core: Core,
@@ -210,12 +214,12 @@ impl QosConnection {
         maintenance::register(&inner);
         let control_thread = inner.clone();
         let named = thread::Builder::new().name("ontempo-qos-quic".to_owned());
-        named.spawn(move || control_thread.handle_control(&peer_control))?;
-        Ok(Self(Arc::new(Handle(inner))))
+        let thread = named.spawn(move || control_thread.handle_control(&peer_control))?;
+        Ok(Self(Arc::new(Handle { inner, thread: Mutex::new(Some(thread)) })))
     }
 
     fn inner(&self) -> &Inner {
-        &self.0.0
+        &self.0.inner
     }
 
     fn core(&self) -> &Core {
@@ -290,7 +294,9 @@ impl QosConnection {
     }
 
     /// Finishes sending, and waits until the peer's application has received everything, or
-    /// has closed. A process that ends right after sending needs this.
+    /// has closed; then, for less than a second more, until the peer has been told that this end has
+    /// closed. A process that ends right after sending or receiving needs this: nobody else
+    /// transmits for it.
     ///
     /// # Errors
     /// If that does not happen within `timeout`.
@@ -302,6 +308,12 @@ impl QosConnection {
                 return Err(ErrorKind::TimedOut.into());
             }
             thread::sleep(Wall::from_millis(2));
+        }
+        self.core().close();
+        // It closes the connection and gives it up: if no other has it, dropping it here waits until
+        // the endpoint has ended.
+        if let Some(thread) = lock(&self.0.thread).take() {
+            let _ = thread.join();
         }
         Ok(())
     }
@@ -441,8 +453,9 @@ impl Maintained for Inner {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.core.close();
-        self.0.data.finish();
-        self.0.control.finish();
+        let Inner { core, data, control, .. } = &*self.inner;
+        core.close();
+        data.finish();
+        control.finish();
     }
 }

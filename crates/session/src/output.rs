@@ -14,6 +14,10 @@ const STEP: Wall = Wall::from_millis(50);
 /// machine is busy, they take longer for both.
 const PATIENCE: u32 = 20;
 
+/// Maximum bytes written at a time. A write to a pipe returns only when it has taken all of them, and
+/// what it has taken of a long one cannot be told from nothing.
+const MAX_PIECE: usize = 16 * 1024;
+
 /// A writer whose calls end though the other end of its pipe takes nothing: 1 s after `stop` is set.
 /// Until then they block, as those of the pipe. A thread writes, which ends with the program.
 pub struct StoppableWriter {
@@ -30,7 +34,7 @@ pub struct StoppableWriter {
 /// Writes all and counts.
 fn write(to: &mut dyn Write, mut rest: &[u8], written: &AtomicU64) -> io::Result<()> {
     while !rest.is_empty() {
-        match to.write(rest) {
+        match to.write(&rest[..rest.len().min(MAX_PIECE)]) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(more) => {
                 written.fetch_add(more as u64, Relaxed);
