@@ -7,7 +7,9 @@ use crate::error::{Origin, Problem, ScenarioError};
 use crate::nearest::listed;
 use crate::path::{FieldPath, Step};
 
-/// Values that replace those of a scenario file, in the order in which they were given.
+/// Values over those of a scenario file, in the order in which they were given. A table counts as
+/// its fields would one by one; one of another `kind` replaces the file's, as in a file that
+/// includes another.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     entries: Vec<Entry>,
@@ -71,7 +73,7 @@ impl Entry {
             let is_last = path.steps().len() + 1 == self.keys.len();
             node = self.descend(node, &mut path, key, is_last)?;
         }
-        *node = self.value.clone();
+        node.merge(self.value.clone());
         Ok(())
     }
 
@@ -184,7 +186,18 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_be_a_table() {
+    fn a_table_counts_as_its_fields_one_by_one() {
+        let one_by_one =
+            ["topology.bottleneck.rate=30 Mbit/s", "flows.video.transport.packet=700 bytes"];
+        let tables = [
+            "topology.bottleneck={ rate = \"30 Mbit/s\" }",
+            "flows.video={ transport = { packet = \"700 bytes\" } }",
+        ];
+        assert_eq!(set_in(VIDEO, &tables).unwrap(), set_in(VIDEO, &one_by_one).unwrap());
+    }
+
+    #[test]
+    fn a_table_of_another_kind_replaces_that_of_the_file() {
         let queue = "topology.bottleneck.queue={ kind = \"red\", limit = \"9 packets\" }";
         assert!(set(queue).is_ok());
     }

@@ -174,6 +174,9 @@ pub trait CongestionControl {
     }
     /// The retransmission timer expired.
     fn on_timeout(&mut self, timeout: &Timeout);
+    /// The last timeout was spurious (RFC 4015): window and threshold are no smaller than `before` it.
+    /// What else the timeout has changed stays (Linux's `tcp_undo_cwnd_reduction`).
+    fn on_spurious_timeout(&mut self, _before: &Snapshot) {}
     /// Nothing was sent for longer than an RTO: restart from the
     /// initial window, with ssthresh unchanged (RFC 5681, section 4.1).
     fn on_idle_restart(&mut self);

@@ -45,6 +45,11 @@ impl CongestionControl for NewReno {
         self.reno.on_timeout(timeout);
     }
 
+    fn on_spurious_timeout(&mut self, before: &Snapshot) {
+        self.recovery = RecoveryPoint::default();
+        self.reno.on_spurious_timeout(before);
+    }
+
     fn on_idle_restart(&mut self) {
         self.reno.on_idle_restart();
     }

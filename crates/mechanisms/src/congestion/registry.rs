@@ -273,6 +273,10 @@ macro_rules! registry {
                 match self { $(Self::$controller(inner) => inner.on_timeout(timeout),)+ }
             }
 
+            fn on_spurious_timeout(&mut self, before: &Snapshot) {
+                match self { $(Self::$controller(inner) => inner.on_spurious_timeout(before),)+ }
+            }
+
             fn on_idle_restart(&mut self) {
                 match self { $(Self::$controller(inner) => inner.on_idle_restart(),)+ }
             }

@@ -137,6 +137,11 @@ impl CongestionControl for Reno {
         self.cwnd = 1.0;
     }
 
+    fn on_spurious_timeout(&mut self, before: &Snapshot) {
+        self.cwnd = self.cwnd.max(before.cwnd.packets());
+        self.ssthresh = self.ssthresh.max(before.ssthresh.packets());
+    }
+
     fn on_idle_restart(&mut self) {
         self.cwnd = self.cwnd.min(self.start.initial_window.packets());
     }

@@ -148,6 +148,19 @@ fn a_recovery_point_lets_one_loss_of_a_window_through() {
 }
 
 #[test]
+fn a_spurious_timeout_leaves_no_smaller_window_or_threshold_and_the_next_loss_counts() {
+    for mut controller in controllers(start_with(20.0)) {
+        let before = controller.snapshot();
+        controller.on_timeout(&timeout(20));
+        controller.on_spurious_timeout(&before);
+        let after = controller.snapshot();
+        assert!(after.cwnd >= before.cwnd && after.ssthresh >= before.ssthresh, "{controller:?}");
+        controller.on_loss(&loss(5, 30));
+        assert!(controller.window() < after.cwnd, "{controller:?}");
+    }
+}
+
+#[test]
 fn parameters_and_names_are_well_formed() {
     let is_kebab =
         |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || ".-0123456789".contains(c));

@@ -3,13 +3,13 @@
 
 use ontempo_foundation::{Bytes, Duration, Time};
 
-use super::super::Ack;
+use super::super::{Ack, Timeout};
 
 /// Finds when slow start should end: by the length of a train of ACKs, and by the delay.
 #[derive(Clone, Debug)]
 pub(super) struct HyStart {
     packet_size: Bytes,
-    /// The least RTT of the connection (`delay_min`).
+    /// The least RTT since the start or the last timeout (`delay_min`).
     least_rtt: Option<Duration>,
     /// Whether slow start has been ended; a timeout begins another.
     found: bool,
@@ -52,9 +52,17 @@ impl HyStart {
         }
     }
 
-    /// Slow start begins again after a timeout.
-    pub(super) fn restart(&mut self) {
-        *self = Self { least_rtt: self.least_rtt, ..Self::new(self.packet_size) };
+    /// Slow start begins again after a timeout. Its first round begins with the timeout, not with an
+    /// ACK, and ends with what had been sent by then (`bictcp_hystart_reset`). The least RTT is
+    /// forgotten (`bictcp_reset`).
+    pub(super) fn restart(&mut self, timeout: &Timeout) {
+        let Timeout { now, next, .. } = *timeout;
+        *self = Self {
+            round_start: now,
+            last_ack: now,
+            end: next,
+            ..Self::new(self.packet_size)
+        };
     }
 
     /// `ack` gave the sample `rtt`; `window` is the window in packets during slow start. True if slow
@@ -97,5 +105,26 @@ impl HyStart {
             return false;
         }
         self.round_rtt > least + (least / 8).clamp(Self::DELAY_MIN, Self::DELAY_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::tests::{ack_at, timeout};
+
+    #[test]
+    fn after_a_timeout_the_long_round_trips_of_an_outage_do_not_end_slow_start() {
+        let start = Time::ZERO + Duration::from_secs(1);
+        let mut hystart = HyStart::new(Bytes::new(1500));
+        let rtt = Duration::from_millis(40);
+        assert!(!hystart.on_sample(&ack_at(start, rtt), rtt, Some(20.0)));
+        hystart.restart(&Timeout { now: start, ..timeout(1_000) });
+        // What waited for the end of the outage, one after another.
+        for packet in 0..40 {
+            let now = start + Duration::from_millis(1_000 + packet);
+            let rtt = Duration::from_millis(1_000 - 7 * packet);
+            assert!(!hystart.on_sample(&ack_at(now, rtt), rtt, Some(20.0)), "packet {packet}");
+        }
     }
 }

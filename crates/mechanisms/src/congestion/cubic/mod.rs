@@ -377,8 +377,15 @@ impl CongestionControl for Cubic {
         self.w_max = 0.0;
         self.has_lost = false;
         self.kernel.on_timeout();
-        self.hystart.iter_mut().for_each(HyStart::restart);
+        self.hystart.iter_mut().for_each(|hystart| hystart.restart(timeout));
         self.cwnd = 1.0;
+    }
+
+    fn on_spurious_timeout(&mut self, before: &Snapshot) {
+        self.cwnd = self.cwnd.max(before.cwnd.packets());
+        self.ssthresh = self.ssthresh.max(before.ssthresh.packets());
+        // The next loss begins an episode, whatever was outstanding at the timeout.
+        self.recovery = RecoveryPoint::default();
     }
 
     fn on_idle_restart(&mut self) {

@@ -281,6 +281,13 @@ impl CongestionControl for Pert {
         self.cwnd = 1.0;
     }
 
+    fn on_spurious_timeout(&mut self, before: &Snapshot) {
+        self.cwnd = self.cwnd.max(before.cwnd.packets());
+        self.ssthresh = self.ssthresh.max(before.ssthresh.packets());
+        // The next loss begins an episode, whatever was outstanding at the timeout.
+        self.recovery = RecoveryPoint::default();
+    }
+
     fn on_idle_restart(&mut self) {
         self.cwnd = self.cwnd.min(self.initial_window);
     }

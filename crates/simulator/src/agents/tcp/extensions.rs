@@ -3,7 +3,9 @@
 //! Each can be set by itself.
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_mechanisms::congestion::{CongestionControl, Controller, Window, WindowUsage};
+use ontempo_mechanisms::congestion::{
+    CongestionControl, Controller, Snapshot, Window, WindowUsage,
+};
 use ontempo_mechanisms::recovery::{NextPacket, ProportionalReduction, probe_timeout};
 use ontempo_mechanisms::rtt::LinuxVariation;
 
@@ -26,8 +28,8 @@ enum Handshake {
 /// What a timeout that turns out to be spurious is undone by.
 #[derive(Debug)]
 struct Undo {
-    /// The controller before the timeout.
-    controller: Controller,
+    /// The controller's state before the timeout.
+    before: Snapshot,
     /// When the first packet was sent again.
     since: Time,
 }
@@ -124,7 +126,7 @@ impl Extensions {
     /// The retransmission timer expired; `controller` is as it was before.
     pub(super) fn on_timeout(&mut self, now: Time, controller: &Controller) {
         if self.undoes_timeouts && self.undo.is_none() {
-            self.undo = Some(Undo { controller: controller.clone(), since: now });
+            self.undo = Some(Undo { before: controller.snapshot(), since: now });
         }
         self.reduction = None;
         self.probe_at = None;
@@ -183,7 +185,7 @@ impl Tcp {
     pub(super) fn undo_spurious_timeout(&mut self, stamp: Time) {
         let undo = self.extensions.as_mut().and_then(|extensions| extensions.undo.take());
         if let Some(undo) = undo.filter(|undo| stamp < undo.since) {
-            self.controller = undo.controller;
+            self.controller.on_spurious_timeout(&undo.before);
             self.recovery.undo_timeout();
         }
     }
