@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
 use crate::progress::RealTimeProgress;
+use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
 use crate::signals::set_by;
 use crate::simulate::{document, kept_runs, text, traces};
@@ -159,6 +160,9 @@ fn stop_on_signal() -> Result<Control, Failure> {
 
 /// `ontempo shell`: runs a program on one host of the network.
 pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
+    if let Some(running) = Running::called(&arguments.file)? {
+        return running.shell(arguments);
+    }
     let overrides = Overrides::parse(&arguments.set)?;
     let scenario = load_with(&arguments.file, &overrides)?;
     remove_leftovers();
@@ -168,9 +172,7 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     set_by(&[SIGTERM, SIGHUP], &control.flag())?;
     let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
     emulation.warnings().iter().for_each(|warning| write_stderr(warning));
-    let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-    let command =
-        if arguments.command.is_empty() { vec![shell()] } else { arguments.command.clone() };
+    let command = command(arguments);
     if arguments.command.is_empty() {
         write_stderr(&format!(
             "{}\nWhen this shell exits, the network is removed.",
@@ -178,7 +180,7 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
         ));
     }
     let status = emulation.shell(&arguments.host, &command, &control)?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    Ok(code_of(status))
 }
 
 fn hosts(emulation: &Emulation<'_>) -> String {

@@ -32,6 +32,7 @@ mod profiles;
 mod progress;
 mod quality;
 mod rsvp;
+mod running;
 mod runs;
 mod seeds;
 mod show;

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use changes::{LinkState, Links, NotChanged};
-pub use commands::Log;
+pub use commands::{Log, is_program};
 pub use error::EmulationError;
 pub use lateness::Lateness;
 pub use limits::check;
@@ -47,7 +47,9 @@ pub use ontempo_runtime::Version;
 pub use report::ForwardingReport;
 pub use results::Results;
 pub use run::Emulation;
-pub use run_lock::{control_socket, controlled_runs, namespace, namespaces_of, remove_leftovers};
+pub use run_lock::{
+    Hosted, control_socket, controlled_runs, hosts_of, namespaces_of, remove_leftovers,
+};
 pub use trace::{Trace, Traced};
 
 /// The version of this emulator, as written to a run's manifest.

@@ -177,8 +177,38 @@ pub fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
     Ok(Some(text.lines().map(str::to_owned).collect()))
 }
 
+/// A host of an active run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosted {
+    /// Its name, with `_` for what a file name should not hold.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+impl Hosted {
+    /// Whether it is the host called `name` in the run called `run`.
+    pub fn is_called(&self, run: &str, name: &str) -> bool {
+        self.name == name || self.namespace == namespace(run, name)
+    }
+}
+
+/// The hosts of the run called `run`; `None` if no such run is active.
+///
+/// # Errors
+/// As [`namespaces_of`].
+pub fn hosts_of(run: &str) -> io::Result<Option<Vec<Hosted>>> {
+    let prefix = format!("{PREFIX}{run}-");
+    let hosted = |namespace: String| {
+        let name = namespace.strip_prefix(&prefix)?.to_owned();
+        Some(Hosted { name, namespace })
+    };
+    let namespaces = namespaces_of(run)?;
+    Ok(namespaces.map(|namespaces| namespaces.into_iter().filter_map(hosted).collect()))
+}
+
 /// The name of the namespace of `host` in the run called `run`.
-pub fn namespace(run: &str, host: &str) -> String {
+fn namespace(run: &str, host: &str) -> String {
     // Only characters that a file name may contain and a shell need not quote.
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let host: String =
