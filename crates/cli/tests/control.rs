@@ -14,11 +14,11 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::Int32Type;
 use common::{Place, Ran, interrupt, wait_until};
-use emulated::{can_emulate, counts, run_name, table};
+use emulated::{assert_carried, can_emulate, counts, numbers, run_name, table};
 
 /// UDP at 16 Mbit/s, packets of 1,000 bytes.
 const LOAD: &str = r#"
@@ -79,11 +79,6 @@ impl<'a> Controlled<'a> {
     }
 }
 
-fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
-    let column = batch.column_by_name(name).expect("a column");
-    column.as_primitive::<Float64Type>().values().to_vec()
-}
-
 fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
     let column = batch.column_by_name(name).expect("a column").as_dictionary::<Int32Type>();
     let values = column.values().as_string::<i32>();
@@ -94,27 +89,7 @@ fn texts(batch: &RecordBatch, name: &str) -> Vec<String> {
 /// Checks the packets that left the bottleneck between the changes, whose rates were `rates`.
 #[track_caller]
 fn assert_rates(place: &Place, out: &str, times: &[f64], rates: &[f64]) {
-    let packets = table(place, out, "packets");
-    let started = packets.column_by_name("started_s").expect("a column");
-    let started = started.as_primitive::<Float64Type>();
-    // Of retransmissions and ACKs there are none; a packet of another size is the kernel's own.
-    let data: Vec<f64> = counts(&packets, "size_bytes")
-        .iter()
-        .enumerate()
-        .filter(|(row, size)| **size == 1000 && started.is_valid(*row))
-        .map(|(row, _)| started.value(row))
-        .collect();
-    for (place, (from, rate)) in times.iter().zip(rates).enumerate() {
-        let to = times.get(place + 1).copied().unwrap_or(5.0);
-        let sent = data.iter().filter(|at| (*from..to).contains(at)).count() as f64;
-        let integral = rate * (to - from) / 8_000.0;
-        // One that began before, one that ends behind, and what a busy machine sends late at the start.
-        let slack = if place == 0 { 40.0 } else { 2.0 };
-        assert!(
-            (sent - integral).abs() <= slack,
-            "{out}: {sent} packets for {integral} from {from} s to {to} s"
-        );
-    }
+    assert_carried(&table(place, out, "packets"), times, rates, 5.0);
 }
 
 #[test]
