@@ -32,7 +32,8 @@ struct Words<'a> {
 /// link, a single word without them the run.
 fn words(words: &[String]) -> Result<Words<'_>, Failure> {
     let is_setting = |word: &String| {
-        word.split_once('=').is_some_and(|(key, _)| !key.contains(" -> ") && !key.is_empty())
+        // A node's name may have a `=`, too.
+        !word.contains(" -> ") && word.contains('=')
     };
     let names = words.iter().position(is_setting).unwrap_or(words.len());
     let (names, set) = words.split_at(names);
@@ -168,7 +169,9 @@ fn not_running(run: &str) -> Result<Failure, Failure> {
     let what = if is_running {
         format!("the emulation {run} takes no commands; start it with --control")
     } else {
-        let runs = controlled_runs().map_err(environment)?;
+        let mut runs = controlled_runs().map_err(environment)?;
+        // A run that was killed has left its socket.
+        runs.retain(|run| matches!(open(run), Ok(Some(_))));
         let runs = if runs.is_empty() { "none".to_owned() } else { runs.join(", ") };
         format!("no emulation called `{run}` runs; those that take commands: {runs}")
     };

@@ -210,6 +210,26 @@ fn an_emulation_without_control_says_so_and_a_shell_opens_in_its_hosts() {
     assert_eq!(Ran::of(child.wait_with_output().expect("it ends")).code, Some(130));
 }
 
+#[test]
+fn the_socket_of_a_killed_emulation_is_no_emulation_and_the_next_one_removes_it() {
+    if !can_emulate() {
+        return;
+    }
+    let place = Place::new("killed", LOAD);
+    let mut running = Controlled::start(&place, &[], None);
+    running.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
+    running.child.kill().expect("killed");
+    running.child.wait().expect("it has ended");
+    let (socket, run) = (running.socket(), running.run.clone());
+    assert!(socket.exists());
+    running.link(&[]).fails(2, &[&format!("no emulation called `{run}` runs")]);
+    // Of the same name, it takes the place of the one before it.
+    let again = Controlled::start(&place, &[], None);
+    again.link(&["bottleneck", "rate=1 Mbit/s"]).succeeds();
+    again.end();
+    assert!(!socket.exists());
+}
+
 /// Runs the program as a user without rights.
 fn as_nobody(place: &Place, words: &[&str]) -> Ran {
     let mut command = Command::new(place.path("ontempo"));
