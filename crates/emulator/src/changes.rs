@@ -69,7 +69,7 @@ impl Incoming {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         for Change { link, schedule, at, answer } in self.changes.try_iter() {
             // Nobody waits for a late answer.
-            let _ = answer.try_send(now <= at && make(link, schedule));
+            let _ = answer.try_send(now < at && make(link, schedule));
         }
     }
 }

@@ -227,7 +227,7 @@ impl ScheduledLink {
         self.changeable
     }
 
-    /// Replaces the schedule by one that says the same of all that was before now; false if the link
+    /// Replaces the schedule by one that says the same of all until now; false if the link
     /// is not [changeable](Self::changeable). The owner then asks for
     /// [`next_dequeue`](Self::next_dequeue) again.
     pub fn set_schedule(&mut self, schedule: Arc<Schedule>) -> bool {

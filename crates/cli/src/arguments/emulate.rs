@@ -29,9 +29,10 @@ pub(crate) struct Emulate {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "ontempo link [OPTIONS] [RUN] [LINK] [KEY=VALUE]...")]
 pub(crate) struct Link {
-    /// The emulation, unless only one runs; the link, and its new values: rate, delay, loss
-    #[arg(value_name = "[RUN] [LINK] [KEY=VALUE]...", hide_possible_values = true)]
+    /// The emulation, unless only one runs; the link; its new values: rate, delay, loss
+    #[arg(value_name = "RUN|LINK|KEY=VALUE")]
     pub(crate) words: Vec<String>,
     /// Print one JSON document instead of text
     #[arg(long)]

@@ -5,19 +5,32 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Admitting, Capacity, CoDel, CoDelParameters, Fate, Limit, Link, LinkParameters, Pie,
-    PieParameters, Queue, RateLaw, Steps, Timeline,
+    Admitting, Capacity, ClassParameters, CoDel, CoDelParameters, Fate, Limit, Link,
+    LinkParameters, Opportunities, Pie, PieParameters, Queue, RateLaw, Reserving, Scheduler, Steps,
+    Timeline, Wfq,
 };
 use ontempo_foundation::RandomStream;
+
+/// After all that is sent.
+const END: Time = Time::from_nanos(60_000_000_000);
 
 const NOMINAL: Rate = Rate::from_bits_per_sec(8_000_000);
 
 /// Time, rate, delay, and probability of loss from then on.
 type Change = (Time, Rate, Duration, f64);
 
-fn schedule(changes: &[Change]) -> Arc<Schedule> {
+/// The capacity before the first change: constant, or in opportunities of 1,500 bytes.
+fn base(in_opportunities: bool) -> RateLaw {
+    if !in_opportunities {
+        return RateLaw::Constant(NOMINAL);
+    }
+    let times = [0, 2, 3, 3, 9, 10].map(|millis| Time::ZERO + Duration::from_millis(millis));
+    RateLaw::Opportunities(Arc::new(Opportunities::new(times.into()).unwrap()))
+}
+
+fn schedule(base: &RateLaw, changes: &[Change]) -> Arc<Schedule> {
     let rates = changes.iter().map(|(at, rate, ..)| (*at, RateLaw::Constant(*rate)));
-    let first = (Time::ZERO, RateLaw::Constant(NOMINAL));
+    let first = (Time::ZERO, base.clone());
     let capacity = Capacity::new([first].into_iter().chain(rates)).unwrap();
     let delays = changes.iter().map(|(at, _, delay, _)| (*at, Steps::constant(Some(*delay))));
     let losses = changes.iter().map(|(at, .., loss)| (*at, Steps::constant(Some(*loss))));
@@ -44,11 +57,11 @@ fn scheduled(discipline: Box<dyn Discipline>, schedule: Arc<Schedule>) -> Schedu
 /// Packets by handle: when each arrives; `None` if it does not.
 type Arrivals = Vec<Option<Time>>;
 
-/// Offers `packets` to a link; at the times of `changes` the schedule gets one more of them.
+/// Offers `packets` to a link whose capacity is `base` at first; before the time of each of `changes` the schedule gets it.
 fn drive(
     mut link: ScheduledLink,
     packets: &[(Time, u64)],
-    changes: &[Change],
+    (base, changes): (&RateLaw, &[Change]),
 ) -> (Arrivals, LinkStatistics) {
     let mut arrivals = vec![None; packets.len()];
     let (mut now, mut drops) = (Time::ZERO, Vec::new());
@@ -64,7 +77,13 @@ fn drive(
     };
     let offers =
         packets.iter().enumerate().map(|(handle, (at, size))| (*at, Some((handle, *size))));
-    let replaced = (1..=changes.len()).map(|count| (changes[count - 1].0, None, count));
+    // A change is known before its time: just before, or long before.
+    let known = |count: usize| {
+        let at = changes[count - 1].0;
+        let before = count.checked_sub(2).map_or(Time::ZERO, |place| changes[place].0);
+        if count % 2 == 0 { at - Duration::from_nanos(1) } else { at - at.since(before) / 2 }
+    };
+    let replaced = (1..=changes.len()).map(|count| (known(count), None, count));
     let mut steps: Vec<_> = offers.map(|(at, offer)| (at, offer, 0)).chain(replaced).collect();
     steps.sort_by_key(|(at, offer, _)| (*at, offer.is_some()));
     for (at, offer, count) in steps {
@@ -73,7 +92,7 @@ fn drive(
             Some((handle, size)) => {
                 let packet = Queued {
                     handle: handle as u32,
-                    flow: 0,
+                    flow: handle as u32 % 3,
                     class: 0,
                     size: Bytes::new(size),
                     ecn_capable: false,
@@ -82,12 +101,11 @@ fn drive(
                 };
                 link.enqueue(at, packet, &mut Vec::new());
             }
-            None => assert!(link.set_schedule(schedule(&changes[..count]))),
+            None => assert!(link.set_schedule(schedule(base, &changes[..count]))),
         }
     }
-    let end = now + Duration::from_secs(30);
-    serve(&mut link, &mut now, end);
-    let statistics = link.statistics(end);
+    serve(&mut link, &mut now, END);
+    let statistics = link.statistics(END);
     (arrivals, statistics)
 }
 
@@ -138,14 +156,17 @@ proptest! {
     fn changes_while_it_runs_do_what_the_whole_schedule_does_from_the_start(
         packets in packets(),
         changes in changes(),
+        in_opportunities in any::<bool>(),
     ) {
+        let base = &base(in_opportunities);
         for queue in queues() {
             let random = || RandomStream::new(7, "test queue");
             let admitting = || Box::new(Admitting::new(queue.clone(), random()));
             let changed =
-                drive(scheduled(admitting(), schedule(&[])).changeable(), &packets, &changes);
-            let known = schedule(&changes);
-            let begun_so = drive(scheduled(admitting(), known.clone()).changeable(), &packets, &[]);
+                drive(scheduled(admitting(), schedule(base, &[])).changeable(), &packets, (base, &changes));
+            let known = schedule(base, &changes);
+            let begun_so =
+                drive(scheduled(admitting(), known.clone()).changeable(), &packets, (base, &[]));
             prop_assert_eq!(&changed.0, &begun_so.0, "{:?}", queue);
 
             let parameters = LinkParameters {
@@ -165,9 +186,7 @@ proptest! {
                 };
                 prop_assert_eq!(fate, *arrival, "{:?}", queue);
             }
-            let last = packets.last().map_or(Time::ZERO, |(at, _)| *at);
-            let end = last.max(changes[changes.len() - 1].0) + Duration::from_secs(30);
-            prop_assert_eq!(link.statistics(end), changed.1, "{:?}", queue);
+            prop_assert_eq!(link.statistics(END), changed.1, "{:?}", queue);
         }
     }
 
@@ -175,12 +194,33 @@ proptest! {
     fn a_discipline_that_decides_at_dequeue_is_changed_likewise(
         packets in packets(),
         changes in changes(),
+        in_opportunities in any::<bool>(),
     ) {
+        let base = &base(in_opportunities);
         let limit = Limit::packets(Packets::new(9));
-        let codel = || Box::new(CoDel::new(CoDelParameters { limit, ..Default::default() }));
-        let changed = drive(scheduled(codel(), schedule(&[])).changeable(), &packets, &changes);
-        let known = drive(scheduled(codel(), schedule(&changes)), &packets, &[]);
-        prop_assert_eq!(changed.0, known.0);
+        let codel = || -> Box<dyn Discipline> {
+            Box::new(CoDel::new(CoDelParameters { limit, ..Default::default() }))
+        };
+        let class = |rate| ClassParameters {
+            rate: Rate::from_bits_per_sec(rate),
+            limit,
+            resume: None,
+            priority: 0,
+            borrows: true,
+        };
+        let wfq = || -> Box<dyn Discipline> {
+            let wfq = Wfq::new(NOMINAL, &[class(6_000_000), class(2_000_000)]).unwrap();
+            let mut reserving = Reserving::new(Scheduler::Wfq(wfq), 0);
+            reserving.separate(1, 1);
+            Box::new(reserving)
+        };
+        let disciplines: [&dyn Fn() -> Box<dyn Discipline>; 2] = [&codel, &wfq];
+        for discipline in disciplines {
+            let begun = scheduled(discipline(), schedule(base, &[])).changeable();
+            let changed = drive(begun, &packets, (base, &changes));
+            let known = scheduled(discipline(), schedule(base, &changes));
+            prop_assert_eq!(changed.0, drive(known, &packets, (base, &[])).0);
+        }
     }
 }
 
@@ -199,6 +239,9 @@ fn a_link_that_sends_aggregates_or_has_no_schedule_is_not_changeable() {
         ScheduledLink::new(parameters, 7, "test").changeable()
     };
     let mut none = plain(Extras::default());
-    assert!(!none.is_changeable() && !none.set_schedule(schedule(&[])));
-    assert!(plain(Extras { schedule: Some(schedule(&[])), ..Extras::default() }).is_changeable());
+    assert!(!none.is_changeable() && !none.set_schedule(schedule(&base(false), &[])));
+    assert!(
+        plain(Extras { schedule: Some(schedule(&base(false), &[])), ..Extras::default() })
+            .is_changeable()
+    );
 }
