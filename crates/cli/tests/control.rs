@@ -132,6 +132,12 @@ fn a_link_that_is_changed_while_it_runs_carries_what_was_asked_and_the_run_can_b
     });
     assert_eq!(late, 0, "packets arrived before they could");
 
+    place.run(&["show", "out", "--output", "page.html"]).succeeds();
+    let page = fs::read_to_string(place.path("page.html")).expect("a page");
+    assert!(
+        page.contains("bottleneck: change to 2.00 Mbit/s, 40.0 ms"),
+        "a change is not on the page"
+    );
     let checked = place.run(&["check", "out/repeat.toml"]);
     assert!(checked.succeeds().out.contains("rate 0 bit/s"), "{checked:?}");
     let capacity = table(&place, "out", "capacity");
