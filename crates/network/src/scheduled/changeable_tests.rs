@@ -81,7 +81,11 @@ fn drive(
     let known = |count: usize| {
         let at = changes[count - 1].0;
         let before = count.checked_sub(2).map_or(Time::ZERO, |place| changes[place].0);
-        if count % 2 == 0 { at - Duration::from_nanos(1) } else { at - at.since(before) / 2 }
+        if count.is_multiple_of(2) {
+            at - Duration::from_nanos(1)
+        } else {
+            at - at.since(before) / 2
+        }
     };
     let replaced = (1..=changes.len()).map(|count| (known(count), None, count));
     let mut steps: Vec<_> = offers.map(|(at, offer)| (at, offer, 0)).chain(replaced).collect();
