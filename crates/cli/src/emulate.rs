@@ -1,66 +1,140 @@
 //! `ontempo emulate` and `ontempo shell`: a scenario with real packets, in real time.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ontempo_emulator::{
     Control, Emulation, EmulationError, ForwardingReport, Options, Results, Version,
 };
+use ontempo_scenario::model::Scenario;
 use ontempo_scenario::{Overrides, load_with};
 use ontempo_simulator::RunFolder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::{Emulate, Hosts, Shell};
 use crate::check::load;
+use crate::control::Control as Commands;
+use crate::emulated_traces::Traces;
 use crate::failure::Failure;
 use crate::manifest::{Manifest, StoredManifest, WorkEntry};
 use crate::output::{emit, emit_json, write_stderr};
 use crate::place::check_output;
 use crate::progress::RealTimeProgress;
+use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
-use crate::show::show;
 use crate::signals::set_by;
-use crate::simulate::document;
+use crate::simulate::{document, kept_runs, text, traces};
 use crate::summary::Summary;
+
+/// The file of a run's folder with the scenario that repeats the run.
+const REPEAT: &str = "repeat.toml";
 
 pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
-    let seed = arguments.seed.unwrap_or(scenario.seed);
+    let runs = match &arguments.seeds {
+        Some(seeds) => {
+            let folder = |seed: &u64| (*seed, arguments.out.join(format!("seed-{seed}")));
+            seeds.0.iter().map(folder).collect()
+        }
+        None => vec![(arguments.seed.unwrap_or(scenario.seed), arguments.out.clone())],
+    };
+    let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
     remove_leftovers();
     let control = stop_on_signal()?;
+    let mut finished = Vec::new();
+    let mut reports = Vec::new();
+    let mut stopped = None;
+    for (seed, folder) in &runs {
+        match run(arguments, &scenario, &traces, (*seed, folder), &control) {
+            Ok((run, report)) => {
+                finished.push(run);
+                reports.push(forwarded(&report));
+            }
+            Err(failure) if arguments.seeds.is_none() => return Err(failure),
+            Err(failure) => {
+                stopped = Some(failure);
+                break;
+            }
+        }
+    }
+    if arguments.input.json {
+        emit_json(&document(&scenario.title, &finished, stopped.is_none()))?;
+    } else if !finished.is_empty() && stopped.is_none() {
+        emit(&text(&scenario.title, &finished, &arguments.out, Some(&reports.join("\n"))))?;
+    }
+    match stopped {
+        Some(failure) => Err(failure.and(&kept_runs(runs.len(), &finished))),
+        None => Ok(()),
+    }
+}
+
+/// One run, written to its folder.
+fn run(
+    arguments: &Emulate,
+    scenario: &Scenario,
+    traces: &[(String, String)],
+    (seed, out): (u64, &Path),
+    control: &Control,
+) -> Result<(Finished, ForwardingReport), Failure> {
     let writing = |error| Failure::writing(&error);
     let options = options(seed, &arguments.hosts);
-    let emulation = Emulation::new(&scenario, options)?;
+    let mut emulation = Emulation::new(scenario, options)?;
     emulation.warnings().iter().for_each(|warning| write_stderr(warning));
-    check_output(&format!("--out {}", arguments.out.display()), &arguments.out)?;
-    let mut files = RunFolder::begin(&arguments.out).map_err(writing)?;
-    let progress = RealTimeProgress::start(&scenario);
-    let results = emulation.run(&control);
+    check_output(&format!("--out {}", out.display()), out)?;
+    let mut files = RunFolder::begin(out).map_err(writing)?;
+    let traces = Traces::begin(&mut emulation, &mut files, traces, out)?;
+    let commands = arguments.control.then(|| take_commands(&mut emulation)).transpose()?;
+    let progress = RealTimeProgress::start(scenario);
+    let results = emulation.run(control);
     progress.end();
-    let Results { tables, report, logs } = results?;
+    drop(commands);
+    let traces = traces.finish()?;
+    let Results { tables, report, logs, changed } = results?;
     report.warnings().iter().for_each(|warning| write_stderr(warning));
     for log in &logs {
         let mut file = files.create(&format!("{}.log", log.label)).map_err(writing)?;
         file.write_all(&log.text).map_err(writing)?;
     }
     files.write_tables(&tables).map_err(writing)?;
-    let manifest = Manifest::new(&scenario, seed, &tables, work(&report), &[]).to_text()?;
-    let earlier = StoredManifest::read(&arguments.out).ok().flatten();
+    if let Some(changed) = changed {
+        write_repeat(&mut files, &changed, arguments.hosts.ipv6).map_err(writing)?;
+    }
+    let manifest = Manifest::new(scenario, seed, &tables, work(&report), &traces).to_text()?;
+    let earlier = StoredManifest::read(out).ok().flatten();
     files.keep(Some(&manifest)).map_err(writing)?;
     if let Some(earlier) = earlier {
-        earlier.remove_other_traces(&arguments.out, &[]);
+        earlier.remove_other_traces(out, &traces);
     }
-    let finished = Finished { seed, folder: arguments.out.clone(), summary: Summary::of(&tables) };
-    if arguments.input.json {
-        return emit_json(&document(&scenario.title, &[finished], true));
-    }
-    let title = &scenario.title;
-    let title = if title.is_empty() { String::new() } else { format!("{title}\n\n") };
-    let summary = show(&[finished.summary]);
-    let place = arguments.out.display();
-    emit(&format!("{title}{summary}\n\n{}\n\nWritten to {place}", forwarded(&report)))
+    Ok((Finished { seed, folder: out.to_owned(), summary: Summary::of(&tables) }, report))
+}
+
+/// Takes commands for `emulation`, and says how to give some.
+fn take_commands(emulation: &mut Emulation<'_>) -> Result<Commands, Failure> {
+    let links = emulation.links()?;
+    let run = emulation.name();
+    let commands = Commands::start(run, links)?;
+    write_stderr(&format!("{run}: list and change its links with: ontempo link {run}"));
+    Ok(commands)
+}
+
+/// Writes the scenario of a run that was changed while it ran.
+fn write_repeat(files: &mut RunFolder, changed: &Scenario, ipv6: bool) -> io::Result<()> {
+    let text = match changed.to_toml() {
+        Ok(text) => text,
+        Err(error) => {
+            write_stderr(&format!("{REPEAT} cannot be written: {error}"));
+            return Ok(());
+        }
+    };
+    let option = if ipv6 { " --ipv6" } else { "" };
+    let head = format!(
+        "# The scenario of this run, with the changes that were made while it ran:\n\
+         # sudo ontempo emulate {REPEAT} --out again{option}\n\n"
+    );
+    files.create(REPEAT)?.write_all((head + &text).as_bytes())
 }
 
 fn options(seed: u64, hosts: &Hosts) -> Options {
@@ -88,6 +162,9 @@ fn stop_on_signal() -> Result<Control, Failure> {
 
 /// `ontempo shell`: runs a program on one host of the network.
 pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
+    if let Some(running) = Running::called(&arguments.file)? {
+        return running.shell(arguments);
+    }
     let overrides = Overrides::parse(&arguments.set)?;
     let scenario = load_with(&arguments.file, &overrides)?;
     remove_leftovers();
@@ -97,9 +174,7 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
     set_by(&[SIGTERM, SIGHUP], &control.flag())?;
     let emulation = Emulation::new(&scenario, options(scenario.seed, &arguments.hosts))?;
     emulation.warnings().iter().for_each(|warning| write_stderr(warning));
-    let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-    let command =
-        if arguments.command.is_empty() { vec![shell()] } else { arguments.command.clone() };
+    let command = command(arguments);
     if arguments.command.is_empty() {
         write_stderr(&format!(
             "{}\nWhen this shell exits, the network is removed.",
@@ -107,7 +182,7 @@ pub(crate) fn shell(arguments: &Shell) -> Result<ExitCode, Failure> {
         ));
     }
     let status = emulation.shell(&arguments.host, &command, &control)?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    Ok(code_of(status))
 }
 
 fn hosts(emulation: &Emulation<'_>) -> String {

@@ -6,9 +6,11 @@ mod adus;
 mod arguments;
 mod check;
 mod columns;
+mod control;
 mod deliver;
 mod descriptors;
 mod emulate;
+mod emulated_traces;
 mod event_log;
 mod export;
 mod failure;
@@ -16,6 +18,7 @@ mod gateway;
 mod impair;
 mod kernel;
 mod limited;
+mod link;
 mod manifest;
 mod manual;
 mod means;
@@ -30,6 +33,7 @@ mod profiles;
 mod progress;
 mod quality;
 mod rsvp;
+mod running;
 mod runs;
 mod seeds;
 mod show;
@@ -65,6 +69,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(arguments) => check::check(&arguments),
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Emulate(arguments) => emulate::emulate(&arguments),
+        Command::Link(arguments) => link::link(&arguments),
         Command::Probe(arguments) => probe::probe(&arguments),
         Command::Adus(arguments) => adus::adus(&arguments.command),
         Command::Send(arguments) => return deliver::send(&arguments),

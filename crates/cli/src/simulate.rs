@@ -33,10 +33,10 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
     } else if finished.is_empty() {
         Ok(())
     } else {
-        emit(&text(&plan, &finished, &arguments.out))
+        emit(&text(&plan.scenario.title, &finished, &arguments.out, None))
     };
     match stopped {
-        Some(failure) => Err(failure.and(&kept_runs(&plan, &finished))),
+        Some(failure) => Err(failure.and(&kept_runs(plan.runs.len(), &finished))),
         None => printed,
     }
 }
@@ -57,7 +57,7 @@ fn plan(arguments: &Simulate, scenario: Scenario) -> Result<Plan, Failure> {
 }
 
 /// The traced links and their file names, in which `_` replaces `/`.
-fn traces(
+pub(crate) fn traces(
     scenario: &Scenario,
     links: &[String],
     json: bool,
@@ -77,16 +77,16 @@ fn traces(
     Ok(by_file.into_iter().map(|(file, link)| (link, file)).collect())
 }
 
-/// The text output.
-fn text(plan: &Plan, finished: &[Finished], out: &Path) -> String {
+/// The text output; `more` stands below the summary.
+pub(crate) fn text(title: &str, finished: &[Finished], out: &Path, more: Option<&str>) -> String {
     let summaries: Vec<_> = finished.iter().map(|run| run.summary.clone()).collect();
-    let title = &plan.scenario.title;
     let title = if title.is_empty() { String::new() } else { format!("{title}\n\n") };
     let place = match finished {
         [only] => only.folder.display().to_string(),
         _ => format!("{} folders in {}", finished.len(), out.display()),
     };
-    format!("{title}{}\n\nWritten to {place}", show(&summaries))
+    let more = more.map_or_else(String::new, |more| format!("\n\n{more}"));
+    format!("{title}{}{more}\n\nWritten to {place}", show(&summaries))
 }
 
 /// The JSON output; `complete` is false if the study was stopped.
@@ -105,7 +105,7 @@ pub(crate) fn document(title: &str, finished: &[Finished], complete: bool) -> se
 }
 
 /// The message after a stop: which runs are finished and kept.
-fn kept_runs(plan: &Plan, finished: &[Finished]) -> String {
+pub(crate) fn kept_runs(planned: usize, finished: &[Finished]) -> String {
     const MAX_NAMED: usize = 10;
     if finished.is_empty() {
         return "no run was finished; nothing was written".to_owned();
@@ -115,5 +115,5 @@ fn kept_runs(plan: &Plan, finished: &[Finished]) -> String {
     if finished.len() > MAX_NAMED {
         names.push(format!("and {} more", finished.len() - MAX_NAMED));
     }
-    format!("kept {} of {} runs: {}", finished.len(), plan.runs.len(), names.join(", "))
+    format!("kept {} of {} runs: {}", finished.len(), planned, names.join(", "))
 }

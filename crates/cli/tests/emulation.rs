@@ -4,11 +4,9 @@
 mod common;
 mod emulated;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
-use arrow_array::{Array, RecordBatch};
-use common::Place;
-use emulated::{can_emulate, counts, milliseconds, shell, table};
+use arrow_array::Array;
+use common::{Place, Ran, interrupt, wait_until};
+use emulated::{can_emulate, captured, counts, milliseconds, numbers, shell, table};
 use ontempo_testing::require_programs;
 
 /// One flow of each kind that has no need of the link's whole rate.
@@ -43,11 +41,6 @@ packets = ["bottleneck"]
 adus = true
 messages = true
 "#;
-
-fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
-    let column = batch.column_by_name(name).expect("a column");
-    column.as_primitive::<Float64Type>().values().to_vec()
-}
 
 #[test]
 fn a_ping_takes_the_rtt_of_its_path_over_ipv4_and_ipv6() {
@@ -261,4 +254,99 @@ fn ecn_marks_of_a_queue_reach_the_kernels_congestion_control() {
         assert_eq!(counts(&flows, "dropped_packets")[0], 0, "a packet was dropped, not marked");
         assert!(numbers(&flows, "goodput_bps")[0] > 8e6);
     }
+}
+
+#[test]
+fn runs_with_several_seeds_have_folders_means_and_intervals_and_outlive_an_interrupt() {
+    if !can_emulate() {
+        return;
+    }
+    let short = QUIET.replace("duration = \"3 s\"", "duration = \"1 s\"");
+    let place = Place::new("seeds", &short);
+    let ran = place.run(&["emulate", "s.toml", "--out", "study", "--seeds", "3..5"]);
+    let text = &ran.succeeds().out;
+    assert!(text.contains("Means of 3 runs") && text.contains("±"), "{text}");
+    for seed in [3, 4, 5] {
+        let manifest = place.path(&format!("study/seed-{seed}/run.json"));
+        let manifest = std::fs::read_to_string(manifest).expect("a manifest");
+        assert!(manifest.contains(&format!("\"seed\": {seed}")), "{manifest}");
+    }
+    assert!(place.run(&["summary", "study"]).succeeds().out.contains("Means of 3 runs"));
+    let conflict = ["emulate", "s.toml", "--out", "study", "--seeds", "1", "--control"];
+    assert_eq!(place.run(&conflict).code, Some(2));
+
+    let child = place.spawn(&["emulate", "s.toml", "--out", "cut", "--seeds", "0..60", "--json"]);
+    wait_until("two runs", || place.path("cut/seed-1/run.json").exists());
+    interrupt(&child);
+    let ran = Ran::of(child.wait_with_output().expect("it ends"));
+    ran.fails(130, &["interrupted", "of 61 runs", "cut/seed-0", "cut/seed-1"]);
+    let json = ran.json();
+    let finished = json["runs"].as_array().expect("a list").len();
+    assert!(finished >= 2 && json["complete"] == false, "{json}");
+    assert!(json["means"]["flows"][0]["goodput_bps"]["ci95"].is_number(), "{json}");
+    assert!(!place.path(&format!("cut/seed-{finished}")).exists(), "a run is half there");
+}
+
+#[test]
+fn a_trace_has_every_packet_that_left_the_link_whole_and_with_its_time() {
+    if !can_emulate() {
+        return;
+    }
+    let lossy = QUIET.replace(
+        "delay = \"10 ms\",",
+        "delay = \"10 ms\", loss = { kind = \"bernoulli\", rate = 0.05 },",
+    );
+    for queue in ["{ kind = \"drop-tail\", limit = \"100 packets\" }", "{ kind = \"codel\" }"] {
+        let scenario = lossy.replace("{ kind = \"drop-tail\", limit = \"100 packets\" }", queue);
+        let place = Place::new("trace", &scenario);
+        let trace = ["--trace", "bottleneck", "--trace", "left -> a.0.source"];
+        for version in [None, Some("--ipv6")] {
+            let mut arguments = vec!["emulate", "s.toml", "--out", "out"];
+            arguments.extend(trace.iter().chain(version.iter()));
+            place.run(&arguments).succeeds();
+            let links = table(&place, "out", "links");
+            let (packets, names) = captured(&place.path("out/bottleneck.pcapng"));
+            assert_eq!(packets.len() as u64, counts(&links, "departures")[0], "{queue}");
+            assert!(counts(&links, "dropped_loss")[0] > 0, "nothing was lost");
+            assert!(names.contains("a.0.source") && names.contains("b.0.sink"), "{names}");
+            assert!(packets.is_sorted_by_key(|packet| packet.at), "{queue}");
+            // The table has a time for each packet that was not lost.
+            let recorded = table(&place, "out", "packets");
+            let started = recorded.column_by_name("started_s").expect("a column");
+            let started: Vec<f64> = numbers(&recorded, "started_s")
+                .into_iter()
+                .enumerate()
+                .filter(|(row, _)| started.is_valid(*row))
+                .map(|(_, at)| at)
+                .collect();
+            let seen = |at: &f64| {
+                let place = packets.partition_point(|one| (one.at as f64) < at * 1e9 - 1.0);
+                packets.get(place).is_some_and(|one| (one.at as f64) < at * 1e9 + 1.0)
+            };
+            assert!(started.len() > 300, "{queue}: {}", started.len());
+            assert_eq!(started.iter().find(|at| !seen(at)), None, "{queue}");
+            // Flow 0 goes from address 2 to 3, in packets of 200 bytes; all go to the sinks.
+            let (ends, first) = match version {
+                None => (12..20, 0x45),
+                Some(_) => (8..40, 0x60),
+            };
+            let of_first = packets.iter().filter(|packet| packet.bytes.len() == 200);
+            let of_first: Vec<_> = of_first.map(|packet| &packet.bytes).collect();
+            let middle = (ends.start + ends.end) / 2;
+            let of_a = |bytes: &&&Vec<u8>| bytes[middle - 1] == 2 && bytes[ends.end - 1] == 3;
+            assert!(of_first.iter().filter(of_a).count() > 130, "{queue}");
+            assert!(packets.iter().all(|packet| packet.bytes[0] & 0xf0 == first & 0xf0));
+        }
+        // UDP has no way back.
+        let (back, _) = captured(&place.path("out/left -> a.0.source.pcapng"));
+        assert!(back.is_empty());
+        let manifest = std::fs::read_to_string(place.path("out/run.json")).expect("a manifest");
+        assert!(manifest.contains("\"link\": \"bottleneck\""), "{manifest}");
+        // A run without traces removes those of the run before it.
+        place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+        assert!(!place.path("out/bottleneck.pcapng").exists());
+    }
+    let place = Place::new("no-trace", QUIET);
+    let unknown = ["emulate", "s.toml", "--out", "out", "--trace", "botleneck"];
+    place.run(&unknown).fails(2, &["--trace", "did you mean `bottleneck`"]);
 }

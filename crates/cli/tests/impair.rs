@@ -79,6 +79,7 @@ fn cross(to: SocketAddr, server: &UdpSocket, count: u32, gap: Duration) -> Cross
         let sent = u64::from_be_bytes(bytes[4..12].try_into().expect("eight"));
         crossed.arrived.push(number);
         crossed.delays.push(now.saturating_sub(Duration::from_nanos(sent)));
+        crossed.times.push(now.as_secs_f64());
         ends = Some((ends.map_or(now, |ends| ends.0), now));
     }
     sender.join().expect("the sender");
@@ -90,6 +91,8 @@ fn cross(to: SocketAddr, server: &UdpSocket, count: u32, gap: Duration) -> Cross
 #[derive(Default)]
 struct Crossed {
     arrived: Vec<u32>,
+    /// Arrivals, in seconds.
+    times: Vec<f64>,
     /// In order of size.
     delays: Vec<Duration>,
     span: Duration,
@@ -121,6 +124,51 @@ fn rate_and_delay_are_those_of_the_scenario() {
     assert!(p50 >= 0.0217, "{report}");
     assert!(report["late_p99_s"].as_f64().is_some(), "{report}");
     assert_eq!(report["clients"]["admitted"], 2);
+}
+
+/// Twice as much as passes crosses a link that has 4 Mbit/s for a second and then 1 Mbit/s for a
+/// second, again and again.
+fn crosses_steps(queue: &str) {
+    let steps = "schedule = { kind = \"periodic\", steps = [{ for = \"1 s\", rate = \"4 Mbit/s\" }, \
+                 { for = \"1 s\", rate = \"1 Mbit/s\" }] }";
+    let scenario = line("0").replace(
+        "delay = \"20 ms\",",
+        &format!(
+            "delay = \"20 ms\", {steps}, queue = {{ kind = \"{queue}\", limit = \"9 packets\" }},"
+        ),
+    );
+    let place = Place::new(&format!("impair-{queue}"), &scenario);
+    let server = socket();
+    let (program, to) = start(&place, server.local_addr().expect("an address"), &[]);
+    let crossed = cross(to, &server, 5_500, Duration::from_millis(1));
+    let within = |from: f64, to: f64| {
+        crossed.times.iter().filter(|at| (from..to).contains(*at)).count() as f64
+    };
+    // Two whole periods: 10 Mbit; what is late to begin with is late in the end.
+    let sent = within(1.0, 5.0);
+    assert!((sent / 1_250.0 - 1.0).abs() < 0.03, "{queue}: {sent} in 4 s");
+    let tenths: Vec<f64> =
+        (10..50).map(|at| within(f64::from(at) / 10.0, f64::from(at + 1) / 10.0)).collect();
+    let near = |rate: f64| tenths.iter().filter(|sent| (*sent / rate - 1.0).abs() < 0.3).count();
+    assert!(near(50.0) >= 12 && near(12.5) >= 12, "{queue}: {tenths:?}");
+    let report = end(program);
+    let arrived = crossed.arrived.len() as u64;
+    assert_eq!(report["forward"]["delivered"], arrived, "{report}");
+}
+
+#[test]
+fn a_schedule_offers_its_steps_to_a_queue_that_decides_at_enqueue() {
+    crosses_steps("drop-tail");
+}
+
+#[test]
+fn a_schedule_offers_its_steps_to_a_queue_that_decides_at_dequeue() {
+    crosses_steps("codel");
+}
+
+#[test]
+fn a_schedule_offers_its_steps_to_fair_queueing() {
+    crosses_steps("wfq");
 }
 
 #[test]

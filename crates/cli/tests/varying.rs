@@ -8,10 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Float64Type;
 use common::Place;
-use emulated::{can_emulate, counts, table};
+use emulated::{assert_carried, can_emulate, counts, numbers, table};
 
 /// UDP at 6 Mbit/s and nothing else.
 const CONSTANT_LOAD: &str = r#"
@@ -57,11 +55,6 @@ transport = { kind = "tcp", congestion = "cubic", packet = "1500 B" }
 [measure]
 from = "4 s"
 "#;
-
-fn numbers(batch: &RecordBatch, name: &str) -> Vec<f64> {
-    let column = batch.column_by_name(name).expect("a column");
-    column.as_primitive::<Float64Type>().values().to_vec()
-}
 
 /// Opportunities of one second in which the rate swings between 3 and 9 Mbit/s.
 fn swinging() -> String {
@@ -157,4 +150,35 @@ fn tcp_gets_the_same_from_a_trace_of_opportunities_in_both_worlds() {
     };
     let (simulated, emulated) = (goodput("simulate"), goodput("emulate"));
     assert!((emulated / simulated - 1.0).abs() < 0.05, "{emulated} and {simulated} Mbit/s");
+}
+
+#[test]
+fn real_packets_get_what_a_step_offers_from_queues_that_decide_at_dequeue() {
+    if !can_emulate() {
+        return;
+    }
+    // The voice sends a little less than it has reserved; the media wants more than there is.
+    let voice = "[flows.voice]\napplication = { kind = \"cbr\", rate = \"640 kbit/s\" }\n\
+                 transport = { kind = \"udp\", packet = \"1000 B\" }\n[measure]\n\
+                 packets = [\"bottleneck\"]\n";
+    let reservation = "\n[[reservations]]\nflows = \"voice\"\nrate = \"680 kbit/s\"\n\
+                       bucket = \"8 kB\"\nlinks = [\"bottleneck\"]\n";
+    let load = CONSTANT_LOAD
+        .replace("\"6 Mbit/s\"", "\"12 Mbit/s\"")
+        .replace("outages = [{ at = \"1.5 s\", for = \"1 s\" }]\n", "")
+        .replace("[measure]\n", voice);
+    let drop_tail = "{ kind = \"drop-tail\", limit = \"50 packets\" }";
+    let wfq = "{ kind = \"wfq\", limit = \"50 packets\" }";
+    for (name, queue, more) in [("codel", "{ kind = \"codel\" }", ""), ("wfq", wfq, reservation)] {
+        let place = Place::new(&format!("step-{name}"), &(load.replace(drop_tail, queue) + more));
+        fs::write(place.path("step.csv"), STEP).expect("a trace for the test");
+        place.run(&["emulate", "s.toml", "--out", "out"]).succeeds();
+        assert_carried(&table(&place, "out", "packets"), &[0.0, 4.0], &[8e6, 2e6], 7.0);
+        if !more.is_empty() {
+            // All of the voice at 8 Mbit/s; then, as shares are those of the nominal rate, 680/8000 of 2
+            // Mbit/s: 320 packets and 64.
+            let delivered = counts(&table(&place, "out", "flows"), "delivered_packets");
+            assert!((375..=392).contains(&delivered[1]), "{name}: {delivered:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, RandomStream, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
-use ontempo_runtime::{Distance, Pace, link, messages, prompts, source};
+use ontempo_runtime::{Distance, Pace, changeable_link, link, messages, prompts, source};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{EcnCode, FlowGroup, Scenario, TcpSpec, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -49,10 +49,12 @@ pub(crate) fn network(
     options: &Options,
     routed: Option<&Routed>,
     spans: Spans,
+    changeable: bool,
 ) -> Result<Network, EmulationError> {
+    let build = if changeable && routed.is_none() { changeable_link } else { link };
     let behind_queues = routed.map(Routed::behind_queues);
     let elements = (0..layout.links.len())
-        .map(|place| Ok(link(behind_queues.as_ref().unwrap_or(layout), place, options.seed)?))
+        .map(|place| Ok(build(behind_queues.as_ref().unwrap_or(layout), place, options.seed)?))
         .collect::<Result<Vec<_>, EmulationError>>()?;
     let groups: Arc<[u32]> = layout.flows.iter().map(|flow| flow.group as u32).collect();
     let measure = &scenario.measure;

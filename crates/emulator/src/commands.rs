@@ -64,7 +64,8 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), EmulationError> {
     Ok(())
 }
 
-pub(crate) fn is_program(word: &str) -> bool {
+/// Whether a program of this name, or at this path, is on this machine.
+pub fn is_program(word: &str) -> bool {
     if word.contains('/') {
         return Path::new(word).is_file();
     }

@@ -8,6 +8,7 @@ use std::thread;
 use ontempo_foundation::{Duration, Time};
 use rustix::event::epoll::EventFlags;
 
+use crate::changes::Incoming;
 use crate::clock::Clock;
 use crate::epoll::Epoll;
 use crate::lateness::Lateness;
@@ -28,11 +29,16 @@ const MAX_SLEEP: Duration = Duration::from_millis(10);
 /// Packets read from one interface at a time, before due packets are written.
 const MAX_BATCH: usize = 32;
 
+/// The key of the changes among the files.
+const CHANGES: u64 = u64::MAX - 1;
+
 /// Forwards the packets of a run.
 pub(crate) struct Forwarder {
     clock: Clock,
     network: Network,
     interfaces: Vec<File>,
+    /// Changes of links, if somebody may ask for them.
+    incoming: Option<Incoming>,
     /// The MTU of the interfaces, in bytes.
     mtu: usize,
     epoll: Epoll,
@@ -61,13 +67,28 @@ impl Forwarder {
         network: Network,
         interfaces: Vec<File>,
         mtu: usize,
+        incoming: Option<Incoming>,
     ) -> io::Result<Self> {
         let epoll = Epoll::new(clock)?;
         for (place, interface) in interfaces.iter().enumerate() {
             epoll.add(interface, place as u64, EventFlags::IN)?;
         }
+        if let Some(incoming) = &incoming {
+            epoll.add(incoming.wake(), CHANGES, EventFlags::IN)?;
+        }
         let (sleep_quota, lateness) = (SleepQuota::default(), Lateness::default());
-        Ok(Self { clock, network, interfaces, mtu, epoll, sleep_quota, lateness, refused: 0 })
+        let refused = 0;
+        Ok(Self {
+            clock,
+            network,
+            interfaces,
+            incoming,
+            mtu,
+            epoll,
+            sleep_quota,
+            lateness,
+            refused,
+        })
     }
 
     /// Forwards until `end`, or until `control` is cancelled.
@@ -85,8 +106,10 @@ impl Forwarder {
             self.advance(now);
             self.wait(end)?;
             for ready in 0..self.epoll.ready() {
-                if let Some(place) = self.epoll.name(ready) {
-                    self.read(place as usize)?;
+                match self.epoll.name(ready) {
+                    Some(CHANGES) => self.change(end),
+                    Some(place) => self.read(place as usize)?,
+                    None => {}
                 }
             }
         }
@@ -114,6 +137,16 @@ impl Forwarder {
         let woken = self.clock.now();
         self.sleep_quota.count(woken, woken.since(now));
         Ok(())
+    }
+
+    /// Makes the changes of links that wait.
+    fn change(&mut self, end: Time) {
+        let now = self.clock.now().min(end);
+        self.advance(now);
+        let Self { incoming, network, .. } = self;
+        if let Some(incoming) = incoming {
+            incoming.take(now, |link, schedule| network.change(now, link, schedule));
+        }
     }
 
     fn advance(&mut self, now: Time) {

@@ -10,6 +10,7 @@
 //! Requires root, Linux, and the program `ip` of iproute2.
 
 mod assemble;
+mod changes;
 mod clock;
 mod commands;
 mod epoll;
@@ -30,13 +31,15 @@ mod run;
 mod run_lock;
 mod sleep_quota;
 mod sys;
+mod trace;
 mod traffic;
 mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use commands::Log;
+pub use changes::{LinkState, Links, NotChanged};
+pub use commands::{Log, is_program};
 pub use error::EmulationError;
 pub use lateness::Lateness;
 pub use limits::check;
@@ -44,7 +47,10 @@ pub use ontempo_runtime::Version;
 pub use report::ForwardingReport;
 pub use results::Results;
 pub use run::Emulation;
-pub use run_lock::remove_leftovers;
+pub use run_lock::{
+    Hosted, control_socket, controlled_runs, hosts_of, namespaces_of, remove_leftovers,
+};
+pub use trace::{Trace, Traced};
 
 /// The version of this emulator, as written to a run's manifest.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -7,15 +7,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
+use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Time};
-use ontempo_network::{Departure, Dropped, Fate, LinkStatistics, Queued};
+use ontempo_network::{Departure, DropReason, Dropped, Fate, LinkStatistics, Queued, Schedule};
 use ontempo_runtime::{Element, LinkTotals};
 use ontempo_scenario::Layout;
 
 use crate::ip::{self, Ends};
 use crate::numbering::Numbering;
 use crate::routes::Routes;
+use crate::trace::Tap;
 use crate::watch::Watch;
 
 /// What happens when its time comes.
@@ -100,6 +102,7 @@ pub(crate) struct Network {
     delivered_once: HashSet<u64>,
     pub(crate) watches: Vec<Option<Watch>>,
     numbering: Vec<Numbering>,
+    taps: Vec<Option<Tap>>,
     spans: Spans,
     pub(crate) counts: Vec<FlowCounts>,
     pub(crate) counts_before: Vec<FlowCounts>,
@@ -123,6 +126,7 @@ impl Network {
         let mut network = Self {
             asked_at: vec![Time::NEVER; elements.len()],
             links_before: vec![LinkTotals::default(); elements.len()],
+            taps: elements.iter().map(|_| None).collect(),
             elements,
             routes,
             groups: layout.flows.iter().map(|flow| flow.group as u32).collect(),
@@ -149,6 +153,11 @@ impl Network {
             network.push(Time::ZERO, Event::Sample);
         }
         network
+    }
+
+    /// Sends what leaves a link to `tap`.
+    pub(crate) fn set_tap(&mut self, link: usize, tap: Tap) {
+        self.taps[link] = Some(tap);
     }
 
     /// When something is next due.
@@ -279,19 +288,31 @@ impl Network {
         };
         let watch = self.watches[link].as_mut();
         let found = watch.is_some().then(|| element.occupancy(now).packets.get());
+        let begins = now.max(element.busy_until());
         let fate = element.offer(now, size, ecn_capable);
         if let (Some(watch), Some(found)) = (watch, found) {
             watch.offered(packet, found, fate);
         }
         match fate {
-            Fate::Arrives { at, marked, corrupted, duplicated, .. } => {
+            Fate::Arrives { at, starts, marked, corrupted, duplicated } => {
                 if marked {
                     ip::mark(&mut packet.bytes);
+                }
+                if let Some(tap) = &mut self.taps[link] {
+                    tap.departs(starts, &packet.bytes);
                 }
                 self.push(at, Event::Packet(handle));
                 self.harm((at, link), handle, corrupted, duplicated);
             }
-            Fate::Dropped(_) => self.lose(handle),
+            Fate::Dropped(reason) => {
+                // What the wire loses has left the queue.
+                if let Some(tap) = &mut self.taps[link]
+                    && reason == DropReason::Loss
+                {
+                    tap.departs(begins, &packet.bytes);
+                }
+                self.lose(handle);
+            }
         }
     }
 
@@ -364,10 +385,13 @@ impl Network {
             let handle = departure.packet.handle;
             let packet = &mut self.packets[handle as usize];
             if let Some(watch) = &mut self.watches[link] {
-                watch.departed(now, packet, departure.arrives.is_none());
+                watch.departed(departure.starts, packet, departure.arrives.is_none());
             }
             if departure.marked {
                 ip::mark(&mut packet.bytes);
+            }
+            if let Some(tap) = &mut self.taps[link] {
+                tap.departs(departure.starts, &packet.bytes);
             }
             let Departure { corrupted, duplicated, .. } = departure;
             match departure.arrives {
@@ -409,6 +433,16 @@ impl Network {
         {
             self.push(next, Event::Sample);
         }
+    }
+
+    /// Replaces the schedule of a link, after everything due by `now` was processed; false if the link
+    /// cannot be changed.
+    pub(crate) fn change(&mut self, now: Time, link: usize, schedule: Arc<Schedule>) -> bool {
+        let Some(Element::Scheduled(element)) = self.elements.get_mut(link) else { return false };
+        let changed = element.set_schedule(schedule);
+        // What is in transmission may end sooner now.
+        self.serve(now, link);
+        changed
     }
 
     /// The links' counters at `now`, after processing everything due.

@@ -2,8 +2,8 @@
 
 use ontempo_foundation::{Duration, Time};
 use ontempo_runtime::{
-    Cell, Flow, FlowRow, ResultTable, Rows, capacity_rows, drop_name, interval_rows, message_rows,
-    playout_rows,
+    Cell, Flow, FlowRow, ReactionRow, ResultTable, Rows, capacity_rows, change_rows, drop_name,
+    interval_rows, message_rows, playout_rows,
 };
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
@@ -25,12 +25,17 @@ pub struct Results {
     pub report: ForwardingReport,
     /// Output of the scenario's programs.
     pub logs: Vec<Log>,
+    /// If links could be changed while it ran: the scenario with the changes as events, and with the
+    /// seed of the run, so that another run repeats it.
+    pub changed: Option<Scenario>,
 }
 
 /// A run that has reached its end.
 struct Run<'a> {
     scenario: &'a Scenario,
     layout: &'a Layout,
+    /// With the changes that were made while it ran.
+    changed: Option<Scenario>,
     forwarded: Forwarded,
     traffic: Traffic,
     end: Time,
@@ -42,13 +47,14 @@ struct Run<'a> {
 pub(crate) fn collect(
     scenario: &Scenario,
     layout: &Layout,
+    changed: Option<Scenario>,
     forwarded: Forwarded,
     traffic: Traffic,
     logs: Vec<Log>,
 ) -> Results {
     let end = Time::ZERO + scenario.duration;
     let span = end.since(Time::ZERO + scenario.measure.from);
-    let run = Run { scenario, layout, forwarded, traffic, end, span };
+    let run = Run { scenario, layout, changed, forwarded, traffic, end, span };
     let tables = [
         run.flows(),
         run.links(),
@@ -63,7 +69,7 @@ pub(crate) fn collect(
         run.capacity(),
     ];
     let broken = run.broken();
-    let forwarded = run.forwarded;
+    let (forwarded, changed) = (run.forwarded, run.changed);
     let report = ForwardingReport {
         packets: forwarded.network.forwarded,
         refused: forwarded.refused,
@@ -72,7 +78,7 @@ pub(crate) fn collect(
         realtime: forwarded.realtime,
         broken,
     };
-    Results { tables: tables.map(Rows::finish).into(), report, logs }
+    Results { tables: tables.map(Rows::finish).into(), report, logs, changed }
 }
 
 impl Run<'_> {
@@ -247,6 +253,9 @@ impl Run<'_> {
 
     fn events(&self) -> Rows {
         let mut rows = Rows::of(&EVENTS);
+        let of_scenario = self.scenario.events.len();
+        let events = self.changed.as_ref().map_or(&self.scenario.events, |changed| &changed.events);
+        change_rows(&mut rows, events, of_scenario);
         if !self.scenario.measure.events {
             return rows;
         }
@@ -257,14 +266,8 @@ impl Run<'_> {
         let mut reactions: Vec<_> = self.tcp().flat_map(of_flow).collect();
         reactions.sort_by_key(|(at, ..)| *at);
         for (at, flow, reaction) in reactions {
-            rows.push([
-                at.as_secs_f64().into(),
-                flow.number.into(),
-                flow.group.into(),
-                flow.index.into(),
-                reaction.event.into(),
-                f64::from(reaction.window).into(),
-            ]);
+            let window = f64::from(reaction.window);
+            ReactionRow { at, flow, event: reaction.event, window }.push(&mut rows);
         }
         rows
     }

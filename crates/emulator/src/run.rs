@@ -1,5 +1,6 @@
 //! A run: set-up, execution, teardown.
 
+use std::fs::File;
 use std::process::ExitStatus;
 use std::thread;
 
@@ -8,6 +9,7 @@ use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 
 use crate::assemble::{self, network, traffic};
+use crate::changes::{Incoming, Links};
 use crate::clock::Clock;
 use crate::commands::{self, Log, Task};
 use crate::error::EmulationError;
@@ -18,6 +20,7 @@ use crate::report::coarse_clock;
 use crate::results::{self, Results};
 use crate::routers::Routed;
 use crate::routes::Host;
+use crate::trace::{Tap, Trace};
 use crate::traffic::{Traffic, serve};
 use crate::{Control, Options, limits};
 
@@ -35,6 +38,10 @@ pub struct Emulation<'a> {
     /// Present if kernels route.
     routed: Option<Routed>,
     namespaces: Namespaces,
+    /// Present if links may be changed while it runs.
+    control: Option<(Links, Option<Incoming>)>,
+    /// Links that are traced.
+    taps: Vec<(usize, Tap)>,
 }
 
 impl<'a> Emulation<'a> {
@@ -55,7 +62,41 @@ impl<'a> Emulation<'a> {
         let layout = scenario.layout(options.seed)?;
         let routed = limits::routed(scenario, &layout)?;
         let namespaces = Namespaces::make(scenario, &layout, routed.as_ref(), &options)?;
-        Ok(Self { scenario, options, layout, routed, namespaces })
+        Ok(Self { scenario, options, layout, routed, namespaces, control: None, taps: Vec::new() })
+    }
+
+    /// The name of the run.
+    pub fn name(&self) -> &str {
+        self.namespaces.lock.run()
+    }
+
+    /// Writes the packets that cross the link `link` to `out` as they pass, as pcapng.
+    ///
+    /// # Errors
+    /// If there is no such link, or `out` cannot be written.
+    pub fn trace(&mut self, link: &str, out: File) -> Result<Trace, EmulationError> {
+        let place = self.layout.links.iter().position(|laid| laid.name == link);
+        let place = place
+            .ok_or_else(|| EmulationError::Input(format!("--trace: there is no link `{link}`")))?;
+        let until = Time::ZERO + self.scenario.duration;
+        let (tap, trace) = Tap::new(link, &self.layout, until, out)
+            .map_err(|error| EmulationError::system(&format!("the trace of {link}"), &error))?;
+        self.taps.push((place, tap));
+        Ok(trace)
+    }
+
+    /// Lets the links be changed while the emulation runs.
+    ///
+    /// # Errors
+    /// If the system refuses a descriptor.
+    pub fn links(&mut self) -> Result<Links, EmulationError> {
+        if let Some((links, _)) = &self.control {
+            return Ok(links.clone());
+        }
+        let (links, incoming) = Links::new(self.scenario, &self.layout, self.options.seed)
+            .map_err(|error| EmulationError::system(&"the control", &error))?;
+        self.control = Some((links.clone(), Some(incoming)));
+        Ok(links)
     }
 
     /// One sentence for each way in which this machine will deviate from the scenario, as far as it
@@ -85,18 +126,33 @@ impl<'a> Emulation<'a> {
         let lead = if tasks.is_empty() { LEAD } else { LEAD_OF_PROGRAMS };
         let clock = Clock::starting_in(lead);
         let forwarder = self.forwarder(spans, clock)?;
-        let (forwarded, logs) = run_all(forwarder, &mut traffic, tasks, clock, end, control)?;
+        let links = self.control.as_ref().map(|(links, _)| links);
+        if let Some(links) = links {
+            links.begin(clock);
+        }
+        let ran = run_all(forwarder, &mut traffic, tasks, clock, end, control);
+        let changed = links.map(Links::end);
+        let (forwarded, logs) = ran?;
         if control.is_cancelled() {
             return Err(EmulationError::Cancelled);
         }
-        Ok(results::collect(self.scenario, &self.layout, forwarded, traffic, logs))
+        let changed = changed.map(|(mut scenario, links)| {
+            scenario.seed = self.options.seed;
+            self.layout.links = links;
+            scenario
+        });
+        Ok(results::collect(self.scenario, &self.layout, changed, forwarded, traffic, logs))
     }
 
     fn forwarder(&mut self, spans: Spans, clock: Clock) -> Result<Forwarder, EmulationError> {
-        let network =
-            network(self.scenario, &self.layout, &self.options, self.routed.as_ref(), spans)?;
+        let incoming = self.control.as_mut().and_then(|(_, incoming)| incoming.take());
+        let routed = self.routed.as_ref();
+        let changeable = incoming.is_some();
+        let mut network =
+            network(self.scenario, &self.layout, &self.options, routed, spans, changeable)?;
+        self.taps.drain(..).for_each(|(link, tap)| network.set_tap(link, tap));
         let interfaces = std::mem::take(&mut self.namespaces.interfaces);
-        Forwarder::new(clock, network, interfaces, self.namespaces.mtu)
+        Forwarder::new(clock, network, interfaces, self.namespaces.mtu, incoming)
             .map_err(|error| EmulationError::system(&"the network", &error))
     }
 

@@ -19,6 +19,9 @@ use crate::namespace::inside;
 /// The folder of run locks.
 const FOLDER: &str = "/run/ontempo";
 
+/// What the name of a run's control socket ends in; no run's name has a dot.
+const CONTROL: &str = ".control";
+
 /// Permission to write for the group and for all others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
@@ -60,13 +63,14 @@ impl RunLock {
         Ok(Self { run: run.to_owned(), path, file, namespaces: Vec::new() })
     }
 
+    /// The name of the run.
+    pub(crate) fn run(&self) -> &str {
+        &self.run
+    }
+
     /// The name of the namespace of `host`.
     pub(crate) fn name(&self, host: &str) -> String {
-        // Only characters that a file name may contain and a shell need not quote.
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-        let host: String =
-            host.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
-        format!("{PREFIX}{}-{host}", self.run)
+        namespace(&self.run, host)
     }
 
     /// Lists namespaces that are about to be created.
@@ -116,6 +120,103 @@ fn check(folder: &Path) -> io::Result<()> {
     ))
 }
 
+/// The folder of sockets and locks, made if `make`, and checked.
+///
+/// # Errors
+/// If there is none, or others than root may write into it.
+fn folder(make: bool) -> io::Result<&'static Path> {
+    let folder = Path::new(FOLDER);
+    if make {
+        fs::create_dir_all(folder)?;
+    }
+    check(folder)?;
+    Ok(folder)
+}
+
+/// The path of the control socket of the run called `run`; its folder is made if `make`.
+///
+/// # Errors
+/// If the folder is not there, or others than root may write into it.
+pub fn control_socket(run: &str, make: bool) -> io::Result<PathBuf> {
+    Ok(folder(make)?.join(format!("{run}{CONTROL}")))
+}
+
+/// The names of the runs that have a control socket, in order; some may be dead.
+///
+/// # Errors
+/// If the folder cannot be read, or others than root may write into it.
+pub fn controlled_runs() -> io::Result<Vec<String>> {
+    let entries = match folder(false).and_then(fs::read_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut runs = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        runs.extend(name.to_str().and_then(|name| name.strip_suffix(CONTROL)).map(str::to_owned));
+    }
+    runs.sort();
+    Ok(runs)
+}
+
+/// The namespaces of the run called `run`; `None` if no such run is active.
+///
+/// # Errors
+/// If the folder cannot be read, or others than root may write into it.
+pub fn namespaces_of(run: &str) -> io::Result<Option<Vec<String>>> {
+    let opened = folder(false).and_then(|folder| File::open(folder.join(run)));
+    let mut file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    // A lock that can be shared has no owner.
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(Some(text.lines().map(str::to_owned).collect()))
+}
+
+/// A host of an active run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hosted {
+    /// Its name, with `_` for what a file name should not hold.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+impl Hosted {
+    /// Whether it is the host called `name` in the run called `run`.
+    pub fn is_called(&self, run: &str, name: &str) -> bool {
+        self.name == name || self.namespace == namespace(run, name)
+    }
+}
+
+/// The hosts of the run called `run`; `None` if no such run is active.
+///
+/// # Errors
+/// As [`namespaces_of`].
+pub fn hosts_of(run: &str) -> io::Result<Option<Vec<Hosted>>> {
+    let prefix = format!("{PREFIX}{run}-");
+    let hosted = |namespace: String| {
+        let name = namespace.strip_prefix(&prefix)?.to_owned();
+        Some(Hosted { name, namespace })
+    };
+    let namespaces = namespaces_of(run)?;
+    Ok(namespaces.map(|namespaces| namespaces.into_iter().filter_map(hosted).collect()))
+}
+
+/// The name of the namespace of `host` in the run called `run`.
+fn namespace(run: &str, host: &str) -> String {
+    // Only characters that a file name may contain and a shell need not quote.
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let host: String =
+        host.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
+    format!("{PREFIX}{run}-{host}")
+}
+
 /// Removes the namespaces of runs whose owner is dead and returns their names.
 ///
 /// # Errors
@@ -146,6 +247,7 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
         if remove(run, &namespaces) {
             removed.extend(namespaces);
             let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(path.with_file_name(format!("{run}{CONTROL}")));
         }
     }
     Ok(removed)

@@ -78,9 +78,9 @@ impl Watch {
     }
 
     /// A packet leaves a scheduled link; the wire may still lose it.
-    pub(crate) fn departed(&mut self, now: Time, packet: &Packet, is_lost: bool) {
+    pub(crate) fn departed(&mut self, starts: Time, packet: &Packet, is_lost: bool) {
         let lost = is_lost.then_some(DropReason::Loss);
-        self.record(packet, (!is_lost).then_some(now), lost);
+        self.record(packet, (!is_lost).then_some(starts), lost);
     }
 
     fn seen(&mut self, packet: &Packet, waiting: u64) -> Option<&mut Seen> {

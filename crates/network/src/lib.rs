@@ -16,6 +16,8 @@
 //! Rate, delay and loss of a link of either kind may follow a [`Schedule`], which is known before
 //! the run, so that departures stay known in advance. That, a policer, duplicates, bit
 //! errors and aggregation are the [`Extras`] of a link, which cost nothing where they are not used.
+//! Where somebody changes the schedule while the link is used, it is a
+//! [changeable](ScheduledLink::changeable) scheduled link, a FIFO queue being [`Admitting`].
 //!
 //! Nothing here does I/O, and nothing allocates per packet after warm-up. Start with [`Link`]
 //! and [`LinkParameters`].
@@ -35,8 +37,9 @@ pub use delay::{DelayLaw, DelayLawError, DelaySum, Erlang, HyperExponential, Uni
 pub use link::{DropReason, Drops, Fate, Link, LinkParameters, LinkStatistics, Occupancy};
 pub use loss::{Bernoulli, Gilbert, LossModel, LossModelError, LossTrace};
 pub use queue::{
-    CoDel, CoDelParameters, DropTail, DualPi2, DualPi2Parameters, FqCoDel, FqCoDelParameters,
-    Limit, Offered, Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, Verdict,
+    Admitting, CoDel, CoDelParameters, DropTail, DualPi2, DualPi2Parameters, FqCoDel,
+    FqCoDelParameters, Limit, Offered, Pie, PieParameters, Queue, Red, RedError, RedMeasure,
+    RedParameters, Verdict,
 };
 pub use schedule::{
     Capacity, OPPORTUNITY, Opportunities, RateLaw, RateSteps, Schedule, ScheduleError, Sent, Steps,

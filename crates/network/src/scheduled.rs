@@ -1,11 +1,12 @@
 //! Links whose discipline decides at dequeue: which packet is sent next, and which are dropped.
 
 use core::fmt::Debug;
+use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
 
 use crate::wire::Wire;
-use crate::{DelayLaw, DropReason, Drops, Extras, LinkStatistics, LossModel, Occupancy};
+use crate::{DelayLaw, DropReason, Drops, Extras, LinkStatistics, LossModel, Occupancy, Schedule};
 
 /// A packet that waits in a scheduled link, as its discipline sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,11 @@ pub trait Discipline: Debug + Send {
     /// [`enqueue`](Discipline::enqueue) or [`dequeue`](Discipline::dequeue), before the next.
     fn set_rate(&mut self, _rate: Rate) {}
 
+    /// On a link that is [changeable](ScheduledLink::changeable), before each
+    /// [`enqueue`](Discipline::enqueue): for how long the transmitter has been free, `None` while it
+    /// sends; and the rate by which a queue estimates waits.
+    fn set_transmitter(&mut self, _idle: Option<Duration>, _rate: Rate) {}
+
     /// The earliest time, not before `now`, at which [`dequeue`](Discipline::dequeue) may
     /// return a packet if no other arrives; [`Time::NEVER`] if nothing waits. Only a
     /// discipline that delays packets on a free link (a shaper) returns a time
@@ -94,11 +100,14 @@ pub struct ScheduledLinkParameters {
     pub extras: Extras,
 }
 
-/// A packet whose transmission has begun.
+/// A packet whose transmission has begun; on a [changeable](ScheduledLink::changeable) link, has
+/// ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The packet.
     pub packet: Queued,
+    /// When its transmission began.
+    pub starts: Time,
     /// When its last bit arrives at the other end; `None` if it is lost on the wire.
     pub arrives: Option<Time>,
     /// Whether the discipline marked it (ECN).
@@ -141,9 +150,14 @@ pub struct Departure {
 /// ```
 #[derive(Debug)]
 pub struct ScheduledLink {
+    /// The nominal rate if there is a schedule.
     rate: Rate,
     discipline: Box<dyn Discipline>,
     wire: Wire,
+    /// Whether the schedule may be replaced.
+    changeable: bool,
+    /// The packet in transmission of a changeable link.
+    sending: Option<Sending>,
     /// When the packet in transmission has left; the transmitter is free from then on.
     busy_until: Time,
     /// Until when the discipline knows the rates of a link that changes.
@@ -160,6 +174,18 @@ pub struct ScheduledLink {
     counted: Time,
 }
 
+/// A packet in transmission on a changeable link.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    packet: Queued,
+    marked: bool,
+    starts: Time,
+    /// Whether it had waited for the end of the one before it.
+    waited: bool,
+    /// What that one had left of its last opportunity ([`Sent::left`](crate::Sent::left)).
+    left: u128,
+}
+
 impl ScheduledLink {
     /// An idle link; `name` names its streams of random numbers (`NAME loss`, `NAME delay`) in
     /// the run with `seed`.
@@ -170,6 +196,8 @@ impl ScheduledLink {
             rate,
             discipline,
             wire: Wire::new(mtu, loss, delay, reordering, extras, (seed, name)),
+            changeable: false,
+            sending: None,
             busy_until: Time::ZERO,
             rated_until: Time::ZERO,
             arrivals: 0,
@@ -181,6 +209,45 @@ impl ScheduledLink {
             wait: 0,
             counted: Time::ZERO,
         }
+    }
+
+    /// A link whose schedule may be [replaced](Self::set_schedule) while it is used: the fate of a
+    /// packet is decided as its last bit leaves, not as its transmission begins. Times and draws are
+    /// those of a link that has had the last schedule from the start.
+    ///
+    /// Only a link that has a schedule and sends no aggregates is changed; others stay as they are.
+    #[must_use]
+    pub fn changeable(mut self) -> Self {
+        self.changeable = self.wire.schedule().is_some() && self.wire.aggregator().is_none();
+        self
+    }
+
+    /// Whether the schedule may be replaced.
+    pub const fn is_changeable(&self) -> bool {
+        self.changeable
+    }
+
+    /// Replaces the schedule by one that says the same of all until now; false if the link
+    /// is not [changeable](Self::changeable). The owner then asks for
+    /// [`next_dequeue`](Self::next_dequeue) again.
+    pub fn set_schedule(&mut self, schedule: Arc<Schedule>) -> bool {
+        if !self.changeable {
+            return false;
+        }
+        let left = self.sending.map(|sending| sending.left);
+        self.wire.set_schedule(schedule, left);
+        if let Some(Sending { packet, starts, waited, .. }) = self.sending
+            && let Some(ends) = self.wire.transmit(starts, waited, packet.size)
+        {
+            self.busy = self.busy - self.busy_until.since(starts) + ends.since(starts);
+            self.busy_until = ends;
+        }
+        true
+    }
+
+    /// The rate, delay and probability of loss at `now` that its schedule says.
+    pub fn schedule(&self) -> Option<&Schedule> {
+        self.wire.schedule()
     }
 
     /// Whether a packet may overtake an earlier one of its flow.
@@ -204,6 +271,7 @@ impl ScheduledLink {
             drops.push(Dropped { packet, reason: DropReason::Policer });
         } else {
             self.pass_rate(now);
+            self.pass_transmitter(now);
             self.discipline.enqueue(now, packet, drops);
         }
         self.count_drops(&drops[dropped_before..]);
@@ -217,6 +285,9 @@ impl ScheduledLink {
     /// When to call [`dequeue`](Self::dequeue) next; to be called at `now` after all other
     /// calls. [`Time::NEVER`] if nothing waits.
     pub fn next_dequeue(&self, now: Time) -> Time {
+        if self.sending.is_some() {
+            return self.busy_until;
+        }
         self.discipline.ready(now.max(self.free_from()))
     }
 
@@ -229,10 +300,14 @@ impl ScheduledLink {
     }
 
     /// Begins the transmission of the next packet, if the transmitter is free and the
-    /// discipline has one to send; packets that it drops instead are appended to `drops`.
+    /// discipline has one to send; packets that it drops instead are appended to `drops`. On a
+    /// [changeable](Self::changeable) link, ends it: what has begun is returned at its end.
     pub fn dequeue(&mut self, now: Time, drops: &mut Vec<Dropped>) -> Option<Departure> {
         if now < self.free_from() {
             return None;
+        }
+        if let Some(sending) = self.sending.take() {
+            return Some(self.leave(sending));
         }
         self.count_wait(now);
         self.pass_rate(now);
@@ -247,6 +322,7 @@ impl ScheduledLink {
             return None;
         };
         let waited = now == self.busy_until && packet.enqueued < now;
+        let sending = Sending { packet, marked, starts: now, waited, left: self.wire.left() };
         let ends = self.wire.transmit(now, waited, packet.size);
         self.busy_until = ends.unwrap_or_else(|| now + self.rate.time_to_send(packet.size));
         self.count_sent(Some(packet.size), self.busy_until);
@@ -254,14 +330,23 @@ impl ScheduledLink {
         self.departures += 1;
         self.bytes_departed += packet.size;
         self.marks += u64::from(marked);
+        if self.changeable {
+            self.sending = Some(sending);
+            return None;
+        }
+        Some(self.leave(sending))
+    }
+
+    /// What becomes of a packet whose last bit leaves at `busy_until`.
+    fn leave(&mut self, Sending { packet, marked, starts, .. }: Sending) -> Departure {
         if self.wire.loses_at(self.busy_until) {
             self.drops.loss += Packets::new(1);
             let (corrupted, duplicated) = (false, false);
-            return Some(Departure { packet, arrives: None, marked, corrupted, duplicated });
+            return Departure { packet, starts, arrives: None, marked, corrupted, duplicated };
         }
         let arrives = Some(self.wire.arrival_at(self.busy_until));
         let (corrupted, duplicated) = self.wire.next_harm();
-        Some(Departure { packet, arrives, marked, corrupted, duplicated })
+        Departure { packet, starts, arrives, marked, corrupted, duplicated }
     }
 
     /// A packet of `size` was sent, or none, and the transmitter is free from `free` on.
@@ -305,6 +390,19 @@ impl ScheduledLink {
         }
     }
 
+    /// Tells the discipline of a changeable link what its transmitter does.
+    fn pass_transmitter(&mut self, now: Time) {
+        let Some(schedule) = self.wire.schedule().filter(|_| self.changeable) else { return };
+        let is_idle = self.sending.is_none() && now >= self.busy_until;
+        let (idle, rate) = if is_idle {
+            let mean = schedule.capacity.mean_rate(self.busy_until, now);
+            (Some(now.since(self.busy_until)), mean)
+        } else {
+            (None, schedule.rate_of_decisions(now, self.rate))
+        };
+        self.discipline.set_transmitter(idle, rate);
+    }
+
     fn count_wait(&mut self, now: Time) {
         self.wait += self.wait_since(now);
         self.counted = now;
@@ -321,5 +419,8 @@ impl ScheduledLink {
     }
 }
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod changeable_tests;
 #[cfg(test)]
 mod tests;

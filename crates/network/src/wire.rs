@@ -135,6 +135,20 @@ impl Wire {
         self.special.as_ref()?.schedule.as_deref()
     }
 
+    /// Replaces the schedule of a link that has one; `left`: what the last packet that has ended left
+    /// of its last opportunity, if a transmission is to be computed anew.
+    pub(crate) fn set_schedule(&mut self, schedule: Arc<Schedule>, left: Option<u128>) {
+        if let Some(special) = &mut self.special {
+            special.schedule = Some(schedule);
+            special.left = left.unwrap_or(special.left);
+        }
+    }
+
+    /// What the last packet left of its last opportunity, in billionths of a bit.
+    pub(crate) fn left(&self) -> u128 {
+        self.special.as_ref().map_or(0, |special| special.left)
+    }
+
     /// Whether the link has extras.
     #[inline]
     pub(crate) fn has_extras(&self) -> bool {

@@ -1,13 +1,14 @@
 //! From a scenario's links to the elements of `ontempo-network`.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
-use ontempo_foundation::{Bytes, Duration, Packets, RandomStream};
+use ontempo_foundation::{Bytes, Duration, Packets, RandomStream, Time};
 use ontempo_network::{
-    AggregationParameters, CoDel, CoDelParameters, DelayLaw, Discipline, DropTail, DualPi2,
-    DualPi2Parameters, Extras, FqCoDel, FqCoDelParameters, Limit, Link, LinkParameters, LossModel,
-    Pie, PieParameters, Queue, Red, RedError, RedMeasure, RedParameters, ScheduledLink,
-    ScheduledLinkParameters, TokenBucket, TrafficSpecError,
+    Admitting, AggregationParameters, Capacity, CoDel, CoDelParameters, DelayLaw, Discipline,
+    DropTail, DualPi2, DualPi2Parameters, Extras, FqCoDel, FqCoDelParameters, Limit, Link,
+    LinkParameters, LossModel, Pie, PieParameters, Queue, RateLaw, Red, RedError, RedMeasure,
+    RedParameters, Schedule, ScheduledLink, ScheduledLinkParameters, TokenBucket, TrafficSpecError,
 };
 use ontempo_scenario::model::{self, Delay, LossSpec, PolicerSpec, QueueLimit, QueueSpec};
 use ontempo_scenario::{LaidLink, Layout};
@@ -72,6 +73,33 @@ const RED_TARGET_DELAY: Duration = Duration::from_millis(5);
 /// # Errors
 /// If an element refuses its parameters.
 pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, ElementError> {
+    build(layout, place, seed, None)
+}
+
+/// The same link, but its schedule may be replaced while it is used
+/// ([`ScheduledLink::set_schedule`]); one that sends aggregates is as [`link`] builds it.
+///
+/// # Errors
+/// If an element refuses its parameters.
+pub fn changeable_link(layout: &Layout, place: usize, seed: u64) -> Result<Element, ElementError> {
+    let laid = &layout.links[place];
+    if laid.aggregation.is_some() {
+        return link(layout, place, seed);
+    }
+    let constant = || {
+        let capacity = Capacity::new([(Time::ZERO, RateLaw::Constant(laid.rate))]).ok()?;
+        Some(Arc::new(Schedule { capacity, delay: None, loss: None }))
+    };
+    build(layout, place, seed, laid.schedule.clone().or_else(constant))
+}
+
+/// `changeable` is the schedule of a changeable link.
+fn build(
+    layout: &Layout,
+    place: usize,
+    seed: u64,
+    changeable: Option<Arc<Schedule>>,
+) -> Result<Element, ElementError> {
     let laid = &layout.links[place];
     let refused = |problem: &dyn Display| ElementError {
         link: laid.name.clone(),
@@ -86,9 +114,17 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
         Some(spec) => loss_model(spec).map_err(|error| refused(&error))?,
     };
     let name = format!("link {}", laid.name);
-    let extras = extras(laid).map_err(|error| refused(&error))?;
+    let mut extras = extras(laid).map_err(|error| refused(&error))?;
+    let is_changeable = changeable.is_some();
+    extras.schedule = changeable.or(extras.schedule);
     let reserving = reservations::discipline(layout, place).map_err(|error| refused(&error))?;
-    if let Some(discipline) = reserving.or_else(|| discipline(laid, seed, &name)) {
+    let mut discipline = reserving.or_else(|| discipline(laid, seed, &name));
+    if is_changeable && discipline.is_none() {
+        let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
+        let random = RandomStream::new(seed, &format!("{name} queue"));
+        discipline = Some(Box::new(Admitting::new(queue, random)));
+    }
+    if let Some(discipline) = discipline {
         let parameters = ScheduledLinkParameters {
             rate: laid.rate,
             delay,
@@ -98,7 +134,9 @@ pub fn link(layout: &Layout, place: usize, seed: u64) -> Result<Element, Element
             reordering: laid.reordering,
             extras,
         };
-        return Ok(Element::Scheduled(Box::new(ScheduledLink::new(parameters, seed, &name))));
+        let link = ScheduledLink::new(parameters, seed, &name);
+        let link = if is_changeable { link.changeable() } else { link };
+        return Ok(Element::Scheduled(Box::new(link)));
     }
     let queue = queue(laid, delay.mean()).map_err(|error| refused(&error))?;
     let parameters = LinkParameters {

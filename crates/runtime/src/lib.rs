@@ -15,6 +15,7 @@ mod arrivals;
 mod elements;
 mod folder;
 mod messages;
+pub mod pcapng;
 mod read;
 mod reservations;
 mod rows;
@@ -25,13 +26,13 @@ mod tables;
 pub use address::{End, V6_PREFIX, Version};
 pub use applications::{Message, Source};
 pub use arrivals::Arrivals;
-pub use elements::{Element, ElementError, link};
+pub use elements::{Element, ElementError, changeable_link, link};
 pub use folder::{MANIFEST, RunFolder};
 pub use messages::{MessageRecord, Messages, Prompts};
 pub use read::{ReadError, ReadErrorReason, read_column, read_table, read_tables};
 pub use rows::{
-    Flow, FlowRow, FlowTotals, LinkTotals, capacity_rows, drop_name, interval_rows, message_rows,
-    playout_rows,
+    Flow, FlowRow, FlowTotals, LinkTotals, ReactionRow, capacity_rows, change_rows, drop_name,
+    interval_rows, message_rows, playout_rows,
 };
 pub use sources::{messages, prompts, source};
 pub use spacing::{Distance, Pace};

@@ -4,9 +4,10 @@ use ontempo_foundation::{Duration, Rate, Time};
 use ontempo_mechanisms::playout::Playout;
 use ontempo_mechanisms::qos::loss_percent;
 use ontempo_network::{DropReason, LinkStatistics, Schedule};
+use ontempo_scenario::model::Event;
 
 use crate::messages::Messages;
-use crate::tables::Rows;
+use crate::tables::{Cell, Rows};
 
 /// How the tables identify a flow.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +181,62 @@ impl LinkTotals {
             ((self.waiting - before.waiting) / span).into(),
             ((self.busy - before.busy) / span).into(),
             span.into(),
+        ]);
+    }
+}
+
+/// A row of the table `events` for a reaction of a congestion controller.
+#[derive(Clone, Copy, Debug)]
+pub struct ReactionRow<'a> {
+    /// When.
+    pub at: Time,
+    /// The flow.
+    pub flow: Flow<'a>,
+    /// `loss`, `timeout` or `early response`.
+    pub event: &'a str,
+    /// The congestion window after it, in packets.
+    pub window: f64,
+}
+
+impl ReactionRow<'_> {
+    /// Adds the row to the table.
+    pub fn push(&self, rows: &mut Rows) {
+        rows.push([
+            self.at.as_secs_f64().into(),
+            self.flow.number.into(),
+            self.flow.group.into(),
+            self.flow.index.into(),
+            self.event.into(),
+            self.window.into(),
+            Cell::None,
+            Cell::None,
+            Cell::None,
+            Cell::None,
+            Cell::None,
+        ]);
+    }
+}
+
+/// Adds `events`, in the order of time, to the table `events`: the first `of_scenario` are those of the
+/// scenario's file, the others were made while the run went on.
+pub fn change_rows(rows: &mut Rows, events: &[Event], of_scenario: usize) {
+    let mut events: Vec<_> = events.iter().enumerate().collect();
+    events.sort_by_key(|(_, event)| event.at);
+    for (place, Event { at, link, set }) in events {
+        let by = if place < of_scenario { "scenario" } else { "control" };
+        let rate = set.rate.map(|rate| rate.as_bits_per_sec() as f64);
+        rows.push([
+            at.as_secs_f64().into(),
+            Cell::None,
+            Cell::None,
+            Cell::None,
+            "change".into(),
+            Cell::None,
+            link.as_str().into(),
+            rate.into(),
+            set.delay.map(Duration::as_secs_f64).into(),
+            set.loss.into(),
+            by.into(),
         ]);
     }
 }

@@ -16,6 +16,7 @@
 mod attach;
 mod backbone;
 mod canonical;
+mod changed;
 mod check;
 #[cfg(test)]
 mod check_tests;
@@ -44,8 +45,10 @@ mod validate;
 mod varying;
 mod written;
 
+pub use changed::{ChangeError, TextError};
 pub use cost::Cost;
 pub use error::{Origin, Problem, ScenarioError};
+pub use nearest::listed as known_names;
 pub use network::{LaidFlow, LaidLink, LaidReservation, Layout};
 pub use overrides::Overrides;
 pub use parse::{load, load_with, parse, parse_with};

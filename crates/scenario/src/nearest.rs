@@ -36,7 +36,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// The names in a row: `` `a`, `b`, `c` ``; the first twenty where there are many.
-pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const MAX_NAMES: usize = 20;
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.len() {

@@ -14,7 +14,7 @@ use crate::path::FieldPath;
 use crate::{profile, profiles};
 
 /// The largest file; the list of a loss trace is the longest thing that one holds.
-const MAX_FILE: u64 = 4 << 20;
+pub(crate) const MAX_FILE: u64 = 4 << 20;
 /// How deep files may include one another.
 const MAX_DEPTH: usize = 16;
 /// How many files one scenario may be made of, each counted as often as it is included.
@@ -55,7 +55,7 @@ pub fn parse_with(
 }
 
 /// `file` is the scenario's file, `None` for a text.
-fn finish(
+pub(crate) fn finish(
     mut document: Node,
     overrides: &Overrides,
     file: Option<&Path>,

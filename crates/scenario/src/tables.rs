@@ -1,7 +1,7 @@
 //! The result tables: every world writes these, and judges read nothing else.
 
 /// The version of the tables' schemas; written into every file, checked when one is read.
-pub const TABLES_VERSION: u32 = 3;
+pub const TABLES_VERSION: u32 = 4;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,14 +221,33 @@ pub const PACKETS: Table = Table {
 /// One row an event.
 pub const EVENTS: Table = Table {
     name: "events",
-    about: "one row a reaction of a congestion controller, where the scenario asks for them",
+    about: "one row a change of a link, by the scenario's events or while it ran (schedules and \
+            outages are in `capacity`), and then, where the scenario asks for them, one row a \
+            reaction of a congestion controller",
     columns: &[
         TIME,
-        FLOW,
-        GROUP,
-        INDEX,
-        column("event", Text, "`loss`, `timeout` or `early response`"),
-        column("cwnd_packets", Number, "congestion window after it, in packets"),
+        optional("flow", Count, "reaction: number of the flow"),
+        optional("group", Text, "reaction: name of the flow's group"),
+        optional("index", Count, "reaction: number of the flow in its group, from 0"),
+        column(
+            "event",
+            Text,
+            "`change` of a link; reaction: `loss`, `timeout` or `early response`",
+        ),
+        optional("cwnd_packets", Number, "reaction: congestion window after it, in packets"),
+        optional("link", Text, "change: name of the link"),
+        optional(
+            "rate_bps",
+            Number,
+            "change: the new rate, in bits per second; none where it stays",
+        ),
+        optional("delay_s", Number, "change: the new delay, in seconds; none where it stays"),
+        optional("loss", Number, "change: the new probability of loss; none where it stays"),
+        optional(
+            "by",
+            Text,
+            "change: `scenario`, or `control` where it was made while the emulation ran",
+        ),
     ],
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ontempo_foundation::{Duration, Time};
-use ontempo_runtime::{Cell, Rows};
+use ontempo_runtime::{Cell, Flow, ReactionRow, Rows, change_rows};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::Scenario;
 use ontempo_scenario::tables::{EVENTS, SAMPLES};
@@ -20,12 +20,13 @@ pub(crate) struct Probes {
     /// Sampled links.
     links: Vec<usize>,
     pub(crate) samples: Rows,
+    /// Changes of links, and reactions.
+    events: Rows,
     reactions: Option<Reactions>,
 }
 
 /// Reactions of the congestion controllers.
 struct Reactions {
-    rows: Rows,
     /// Reductions, timeouts and early responses of each flow already recorded.
     noted: Vec<(u64, u64, u64)>,
     places: Vec<(String, u64)>,
@@ -51,7 +52,6 @@ impl Probes {
             .filter(|place| measure.queues.contains(&layout.links[*place].name))
             .collect();
         let reactions = measure.events.then(|| Reactions {
-            rows: Rows::of(&EVENTS),
             noted: vec![(0, 0, 0); layout.flows.len()],
             places: layout
                 .flows
@@ -62,7 +62,9 @@ impl Probes {
         if measure.sample_every.is_some() {
             fabric.schedule(Time::ZERO, Event::Sample);
         }
-        Self { every: measure.sample_every, flows, links, samples: Rows::of(&SAMPLES), reactions }
+        let (samples, mut events) = (Rows::of(&SAMPLES), Rows::of(&EVENTS));
+        change_rows(&mut events, &scenario.events, scenario.events.len());
+        Self { every: measure.sample_every, flows, links, samples, events, reactions }
     }
 
     pub(crate) fn sample(
@@ -158,20 +160,14 @@ impl Probes {
         reactions.noted[flow as usize] =
             (totals.reductions, totals.timeouts, totals.early_responses);
         let (group, index) = &reactions.places[flow as usize];
-        reactions.rows.push([
-            now.as_secs_f64().into(),
-            u64::from(flow).into(),
-            group.as_str().into(),
-            (*index).into(),
-            event.into(),
-            congestion.cwnd.packets().into(),
-        ]);
+        let flow = Flow { number: u64::from(flow), group, index: *index };
+        let window = congestion.cwnd.packets();
+        ReactionRow { at: now, flow, event, window }.push(&mut self.events);
     }
 
     /// The rows of `samples` and `events`.
     pub(crate) fn finish(&mut self) -> (Rows, Rows) {
         let samples = std::mem::replace(&mut self.samples, Rows::of(&SAMPLES));
-        let events = self.reactions.take().map_or_else(|| Rows::of(&EVENTS), |taken| taken.rows);
-        (samples, events)
+        (samples, std::mem::replace(&mut self.events, Rows::of(&EVENTS)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod adus;
 mod deliver;
+mod emulate;
 mod impair;
 mod monitor;
 mod page;
@@ -18,6 +19,7 @@ use ontempo_kernel::Name;
 
 pub(crate) use self::adus::{Adus, AdusCommand, AdusReceive, AdusSend};
 pub(crate) use self::deliver::{Admission, Credentials, Place, Receive, Repair, Send};
+pub(crate) use self::emulate::{Emulate, Hosts, Link, Shell, is_run_name};
 pub(crate) use self::impair::Impair;
 pub(crate) use self::monitor::{Export, Monitor};
 pub(crate) use self::page::Show;
@@ -72,17 +74,41 @@ Examples:
 Each host is a network namespace, ontempo-RUN-HOST, removed at the end of the run. Needs root. \
 The next run removes what a killed run has left behind.
 
-Example:
-  sudo ontempo emulate dumbbell.toml --out run")]
+With --control, `ontempo link` changes links while it runs, and the run's folder has repeat.toml: the \
+scenario with these changes, each at its time.
+
+Examples:
+  sudo ontempo emulate dumbbell.toml --out run --trace bottleneck
+  sudo ontempo emulate dumbbell.toml --out study --seeds 1..4
+  sudo ontempo emulate dumbbell.toml --out run --name demo --control
+  sudo ontempo emulate run/repeat.toml --out again")]
     Emulate(Emulate),
-    /// Open a shell, or run a command, on one host of a scenario's network
+    /// List or change the links of a running emulation
     #[command(after_help = "\
-The scenario's network carries packets; its flows do not run. Without a command, the hosts and their \
-addresses are listed and $SHELL is started.
+For an emulation that was started with --control, by root or the user who started it. RUN is its name; it may be \
+left out where only one runs. A change holds from a few milliseconds later on, and does what the same change in \
+[[events]] of the scenario does: packets that wait then leave at the new rate, and those on the wire keep \
+their delay. Without a setting, the present values are listed.
+
+Examples:
+  sudo ontempo emulate dumbbell.toml --out run --name demo --control     # in one terminal
+  sudo ontempo link demo                                                 # in another
+  sudo ontempo link demo bottleneck rate=\"2 Mbit/s\" delay=\"40 ms\" loss=0.01
+  sudo ontempo link bottleneck rate=\"0 bit/s\"                          # nothing leaves
+  sudo ontempo link --json")]
+    Link(Link),
+    /// Open a shell, or run a command, on one host of a scenario's network, or of a running emulation
+    #[command(after_help = "\
+With the name of a running emulation (--name of `ontempo emulate`, else the number in the names of its \
+namespaces) the command runs in a host of it, beside its flows, until the emulation ends. Otherwise \
+the first argument is a scenario's file: its network is set up and carries packets, its flows do not run. A \
+file that is called as a running emulation is given as ./NAME. Without a command, the hosts are \
+listed and $SHELL is started.
 
 Examples:
   sudo ontempo shell dumbbell.toml video.0.source
-  sudo ontempo shell dumbbell.toml video.0.source -- ping -c 3 10.0.0.3")]
+  sudo ontempo shell dumbbell.toml video.0.source -- ping -c 3 10.0.0.3
+  sudo ontempo shell demo video.0.source -- ss -tin")]
     Shell(Shell),
     /// Put a scenario's path between any two UDP programs, in real time, without root
     #[command(after_help = "\
@@ -334,58 +360,6 @@ pub(crate) struct Simulate {
     /// Capture the packets of a link in LINK.pcapng; may be given several times
     #[arg(long, value_name = "LINK")]
     pub(crate) trace: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Emulate {
-    #[command(flatten)]
-    pub(crate) input: Input,
-    /// Folder for the results, created if missing
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-    /// Seed of the random streams; default: the scenario's seed
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    #[command(flatten)]
-    pub(crate) hosts: Hosts,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Shell {
-    /// The scenario file
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The host: GROUP.INDEX.source or GROUP.INDEX.sink, or a node of a graph
-    #[arg(value_name = "HOST")]
-    pub(crate) host: String,
-    /// The command to run there; default: $SHELL
-    #[arg(value_name = "COMMAND", last = true)]
-    pub(crate) command: Vec<String>,
-    /// Set a value of the scenario; may be given several times
-    #[arg(long = "set", value_name = "KEY.KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-    #[command(flatten)]
-    pub(crate) hosts: Hosts,
-}
-
-/// Options for the hosts of an emulation.
-#[derive(Debug, Args)]
-pub(crate) struct Hosts {
-    /// Let flows use IPv6; hosts have addresses of both versions
-    #[arg(long)]
-    pub(crate) ipv6: bool,
-    /// Name of the run, part of its namespaces' names; default: a number
-    #[arg(long, value_name = "RUN", value_parser = run_name)]
-    pub(crate) name: Option<String>,
-}
-
-/// A run's name: 1 to 32 letters, digits and underscores, as it becomes part of file names.
-fn run_name(text: &str) -> Result<String, String> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    if (1..=32).contains(&text.len()) && text.chars().all(is_plain) {
-        return Ok(text.to_owned());
-    }
-    Err("a name of 1 to 32 letters, digits and underscores is needed".to_owned())
 }
 
 #[derive(Debug, Args)]

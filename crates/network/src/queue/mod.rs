@@ -3,6 +3,7 @@
 //! Those of [`Queue`] decide when a packet is offered; the others, each a
 //! [`Discipline`](crate::Discipline), when the transmitter is ready for the next.
 
+mod admitting;
 mod codel;
 mod droptail;
 mod dualpi2;
@@ -10,6 +11,7 @@ mod fq_codel;
 mod pie;
 mod red;
 
+pub use admitting::Admitting;
 pub use codel::{CoDel, CoDelParameters};
 pub use droptail::DropTail;
 pub use dualpi2::{DualPi2, DualPi2Parameters};

@@ -17,16 +17,15 @@
 //! A trace covers the whole run, while the table `links` covers the measured span.
 
 mod frame;
-mod pcapng;
 
 pub(crate) use frame::{Ends, Protocol};
 
 use std::io::{self, BufWriter, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ontempo_foundation::Time;
-use ontempo_runtime::End;
+use ontempo_runtime::{End, pcapng};
 use ontempo_scenario::Layout;
 use ontempo_scenario::model::{RecoveryKind, Scenario, Transport};
 
@@ -51,10 +50,10 @@ pub(crate) fn ends_of_flows(scenario: &Scenario, layout: &Layout) -> Arc<[Ends]>
 }
 
 /// The hosts' names by address.
-pub(crate) fn names_of_hosts(names: &Names) -> Vec<(Ipv4Addr, String)> {
+pub(crate) fn names_of_hosts(names: &Names) -> Vec<(IpAddr, String)> {
     let both = |(number, flow): (usize, &NamedFlow)| {
         let name = format!("{}.{}", names.group_of(number), flow.index);
-        let (source, sink) = (End::source(number).v4(), End::sink(number).v4());
+        let (source, sink) = (End::source(number).v4().into(), End::sink(number).v4().into());
         [(source, format!("{name}.source")), (sink, format!("{name}.sink"))]
     };
     names.flows.iter().enumerate().flat_map(both).collect()
@@ -98,7 +97,7 @@ impl Tap {
     /// Begins a trace of the link `name` in `out`.
     pub(crate) fn new(
         name: &str,
-        (ends, names): (Arc<[Ends]>, &[(Ipv4Addr, String)]),
+        (ends, names): (Arc<[Ends]>, &[(IpAddr, String)]),
         until: Time,
         out: Box<dyn Write + Send>,
     ) -> (Self, Trace) {

@@ -1,8 +1,8 @@
-//! The subset of the pcapng file format that a trace needs (IETF draft-ietf-opsawg-pcapng):
+//! The subset of the pcapng file format that a packet trace needs (IETF draft-ietf-opsawg-pcapng):
 //! one section, one interface, then one block per packet.
 
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use ontempo_foundation::Time;
 
@@ -20,6 +20,7 @@ const LINKTYPE_RAW: u16 = 101;
 /// Records of a name resolution block.
 const RECORD_END: u16 = 0;
 const RECORD_IPV4: u16 = 1;
+const RECORD_IPV6: u16 = 2;
 
 const OPTION_END: u16 = 0;
 const OPTION_APPLICATION: u16 = 4;
@@ -28,8 +29,12 @@ const OPTION_TIME_RESOLUTION: u16 = 9;
 /// The time unit is ten to the power of minus this, in seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Writes the section header and its only interface.
-pub(super) fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> io::Result<()> {
+/// Writes the section header and its only interface, of which `snap_length` bytes of a packet are recorded
+/// at most; 0 for all.
+///
+/// # Errors
+/// If `out` cannot be written.
+pub fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> io::Result<()> {
     let mut section = Vec::new();
     section.extend(BYTE_ORDER.to_le_bytes());
     section.extend(VERSION.0.to_le_bytes());
@@ -51,23 +56,27 @@ pub(super) fn begin(out: &mut impl Write, interface: &str, snap_length: u32) -> 
 }
 
 /// Writes the names of addresses, which readers show in their place.
-pub(super) fn names(out: &mut impl Write, names: &[(Ipv4Addr, String)]) -> io::Result<()> {
+///
+/// # Errors
+/// If `out` cannot be written.
+pub fn names(out: &mut impl Write, names: &[(IpAddr, String)]) -> io::Result<()> {
     let mut records = Vec::new();
     for (address, name) in names {
-        let value = [address.octets().as_slice(), name.as_bytes(), &[0]].concat();
-        option(&mut records, RECORD_IPV4, &value);
+        let (record, octets) = match address {
+            IpAddr::V4(address) => (RECORD_IPV4, address.octets().to_vec()),
+            IpAddr::V6(address) => (RECORD_IPV6, address.octets().to_vec()),
+        };
+        option(&mut records, record, &[octets.as_slice(), name.as_bytes(), &[0]].concat());
     }
     option(&mut records, RECORD_END, &[]);
     block(out, NAME_RESOLUTION, &records)
 }
 
 /// Writes one packet of `length` bytes, `captured` of which are recorded.
-pub(super) fn packet(
-    out: &mut impl Write,
-    time: Time,
-    captured: &[u8],
-    length: u32,
-) -> io::Result<()> {
+///
+/// # Errors
+/// If `out` cannot be written.
+pub fn packet(out: &mut impl Write, time: Time, captured: &[u8], length: u32) -> io::Result<()> {
     const HEAD: usize = 28;
     let padding = padding(captured.len());
     let total = (HEAD + captured.len() + padding + 4) as u32;
