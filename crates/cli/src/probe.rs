@@ -1,4 +1,7 @@
-//! `ontempo probe`: throughput and loss of a live path against the spacing of packets.
+//! `ontempo probe`: throughput and loss of a live path against the spacing of packets, and its
+//! network trace.
+
+mod trace;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use ontempo_probe::{
     Event, Failure as Refusal, Pace, Probe, ProbeOptions, Receiver, ReceiverOptions, SenderOptions,
     Step, StepResult, Token,
 };
-use ontempo_udp::{Clock, Driver, DriverOptions, SocketOptions, random};
+use ontempo_udp::{Clock, Driver, DriverOptions, Socket, SocketOptions, random};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 
@@ -27,6 +30,9 @@ use crate::signals::stop_flag;
 
 /// The port that error messages suggest.
 const EXAMPLE_PORT: u16 = 4434;
+
+/// Default of --seconds, without --trace.
+const SECONDS: u64 = 3;
 
 /// Default and maximum width of the plot, in characters.
 const WIDTH: usize = 80;
@@ -48,11 +54,12 @@ enum ProbeEvent {
 }
 
 pub(crate) fn probe(arguments: &Arguments) -> Result<(), Failure> {
-    match (&arguments.listen, &arguments.receiver) {
-        (Some(at), _) => listen(arguments, at),
-        (None, Some(receiver)) => measure(arguments, receiver),
+    match (&arguments.listen, &arguments.receiver, &arguments.trace) {
+        (Some(at), ..) => listen(arguments, at),
+        (None, Some(receiver), Some(file)) => trace::record(arguments, receiver, file),
+        (None, Some(receiver), None) => measure(arguments, receiver),
         // The parser requires one of them.
-        (None, None) => Err(Failure::Input("HOST:PORT or --listen is needed".to_owned())),
+        (None, None, _) => Err(Failure::Input("HOST:PORT or --listen is needed".to_owned())),
     }
 }
 
@@ -176,18 +183,8 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
     let interrupt = event_sender.clone();
     ctrlc::set_handler(move || drop(interrupt.send(ProbeEvent::Interrupted)))
         .map_err(|error| Failure::Environment(format!("cannot catch Ctrl-C: {error}")))?;
-    let destination = resolve(receiver, "")?;
-    let socket = socket_for(destination)?;
-    if let Ok(mtu) = socket.path_mtu(destination)
-        && arguments.packet > mtu.get()
-    {
-        return Err(Failure::Input(format!(
-            "--packet {}: the path MTU to {destination} is {} bytes",
-            arguments.packet,
-            mtu.get()
-        )));
-    }
-    let duration = Duration::from_secs(arguments.seconds);
+    let (destination, socket) = reach(arguments, receiver)?;
+    let duration = Duration::from_secs(seconds(arguments));
     let steps = arguments.spacing.iter().map(|&spacing| Step { pace: pace(spacing), duration });
     let token = presented_text(&arguments.credentials)?;
     let options = ProbeOptions {
@@ -217,10 +214,38 @@ fn measure(arguments: &Arguments, receiver: &str) -> Result<(), Failure> {
         emit(&text(arguments, &all))?;
     }
     ended.map_err(|failure| match failure {
-        Some(refusal @ Refusal::Refused(_)) => Failure::Input(format!("{destination}: {refusal}")),
-        Some(refusal) => Failure::Environment(format!("{destination}: {refusal}")),
+        Some(refusal) => refused(destination, refusal),
         None => Failure::Interrupted("interrupted; finished measurements are above".to_owned()),
     })
+}
+
+fn refused(destination: SocketAddr, refusal: Refusal) -> Failure {
+    let what = format!("{destination}: {refusal}");
+    match refusal {
+        Refusal::Refused(_) => Failure::Input(what),
+        Refusal::NobodyAnswers | Refusal::Silent => Failure::Environment(what),
+    }
+}
+
+/// Seconds to send at each spacing.
+fn seconds(arguments: &Arguments) -> u64 {
+    arguments.seconds.unwrap_or(SECONDS)
+}
+
+/// The receiver's address, and a socket whose path bears the packets.
+fn reach(arguments: &Arguments, receiver: &str) -> Result<(SocketAddr, Socket), Failure> {
+    let destination = resolve(receiver, "")?;
+    let socket = socket_for(destination)?;
+    if let Ok(mtu) = socket.path_mtu(destination)
+        && arguments.packet > mtu.get()
+    {
+        return Err(Failure::Input(format!(
+            "--packet {}: the path MTU to {destination} is {} bytes",
+            arguments.packet,
+            mtu.get()
+        )));
+    }
+    Ok((destination, socket))
 }
 
 /// Collects results until the last step; the error is `None` on Ctrl-C.
@@ -374,7 +399,7 @@ fn document(destination: SocketAddr, arguments: &Arguments, all: &[StepResult]) 
     json!({
         "receiver": destination.to_string(),
         "packet_bytes": arguments.packet,
-        "seconds": arguments.seconds,
+        "seconds": seconds(arguments),
         "spacings": rows,
     })
 }

@@ -31,6 +31,7 @@ mod probe;
 mod receiver;
 mod sender;
 mod token;
+mod trace;
 pub mod wire;
 
 pub use arrivals::Totals;
@@ -38,6 +39,7 @@ pub use probe::{Probe, ProbeOptions, Step, StepResult};
 pub use receiver::{Event, Receiver, ReceiverOptions};
 pub use sender::{Failure, Full, Pace, Sender, SenderOptions};
 pub use token::Token;
+pub use trace::{Progress, Recorder, RecorderOptions, Recording, Trace, TraceRow};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use ontempo_foundation::{Duration, Time, host_prefix};
 
 use super::arrivals::{Arrivals, Totals};
 use super::token::Token;
-use super::wire::{self, Cookie, Data, Message, Reason, Report, WireError};
+use super::trace::ArrivalLog;
+use super::wire::{self, Cookie, Data, Load, Message, Reason, Report, WireError};
 use ontempo_udp::secret::equal;
 use ontempo_udp::{CookieJar, Datagram, Ecn, Next, Protocol, Transmit};
 
@@ -102,6 +103,8 @@ struct Session {
     report_at: Time,
     /// The number of the request that the next report answers.
     round: u16,
+    /// Arrivals of load packets, if any came.
+    log: Option<Box<ArrivalLog>>,
 }
 
 impl Session {
@@ -196,6 +199,7 @@ impl Receiver {
                 heard: now,
                 report_at: Time::NEVER,
                 round: 0,
+                log: None,
             };
             self.sessions.insert((peer, session), new);
             (self.on_event)(Event::Began { peer, session });
@@ -234,6 +238,24 @@ impl Receiver {
         }
     }
 
+    fn on_load(&mut self, now: Time, datagram: &Datagram<'_>, number: u64, load: Load<'_>) {
+        let key = (datagram.source, number);
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.heard = now;
+        session.local = datagram.local;
+        let is_new = session.arrivals.on_packet(
+            datagram.received,
+            u64::from(load.number),
+            load.stamp,
+            datagram.data.len(),
+            datagram.ecn == Ecn::Congestion,
+        );
+        if is_new {
+            let log = session.log.get_or_insert_default();
+            log.on_packet(now, datagram.received, &load, datagram.data.len());
+        }
+    }
+
     fn on_report_request(
         &mut self,
         now: Time,
@@ -249,6 +271,19 @@ impl Receiver {
             let report = report_of(now, asked);
             let local = asked.local;
             self.answer(peer, local, session, &Message::Report(report));
+        }
+    }
+
+    /// Sends the arrivals that are due.
+    fn report_arrivals(&mut self, now: Time) {
+        for (&(peer, number), session) in &mut self.sessions {
+            let Some(log) = session.log.as_mut().filter(|log| log.due() <= now) else { continue };
+            let mut bytes = Vec::new();
+            // Beyond what may wait it is lost, as in a network.
+            if log.report(now, number, &mut bytes) && self.answers.len() < MAX_ANSWERS {
+                let transmit = Transmit { source: session.local, ..Transmit::to(peer) };
+                self.answers.push_back((transmit, bytes));
+            }
         }
     }
 
@@ -291,11 +326,13 @@ impl Protocol for Receiver {
                     self.on_report_request(now, peer, session, (step, round));
                 }
                 Message::End => self.end(peer, session),
+                Message::Load(load) => self.on_load(now, &datagram, session, load),
                 // Only receivers send these.
                 Message::Challenge { .. }
                 | Message::Accept { .. }
                 | Message::Refuse(_)
-                | Message::Report(_) => {}
+                | Message::Report(_)
+                | Message::Arrivals(_) => {}
             },
             // No event: the answer is shorter than the packet, and anybody may cause it.
             Err(WireError::Version { session, .. }) if datagram.data.len() >= wire::HELLO => {
@@ -331,10 +368,14 @@ impl Protocol for Receiver {
         for ((peer, session), local, report) in due {
             self.answer(peer, local, session, &Message::Report(report));
         }
+        self.report_arrivals(now);
     }
 
     fn next_timeout(&self) -> Time {
-        let ends = |session: &Session| (session.heard + self.options.idle).min(session.report_at);
+        let log = |session: &Session| session.log.as_ref().map_or(Time::NEVER, |log| log.due());
+        let ends = |session: &Session| {
+            (session.heard + self.options.idle).min(session.report_at).min(log(session))
+        };
         self.sessions.values().map(ends).min().unwrap_or(Time::NEVER)
     }
 

@@ -26,6 +26,14 @@ pub const DATA_HEADER: usize = 34;
 /// Bytes of the first packet: no answer is longer.
 pub const HELLO: usize = 64;
 
+/// Bytes of a load packet before its payload.
+pub const LOAD_HEADER: usize = 25;
+
+/// Bytes of an arrivals packet before its records.
+pub const ARRIVALS_HEADER: usize = 28;
+/// Bytes of one record.
+pub const RECORD: usize = 12;
+
 /// Why a receiver refuses a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -82,6 +90,55 @@ pub enum Message<'a> {
     Report(Report),
     /// End of the session. Kind 9.
     End,
+    /// Data whose arrival is reported, packet by packet. Kind 10.
+    Load(Load<'a>),
+    /// Arrivals of load packets. Kind 11.
+    Arrivals(Arrivals<'a>),
+}
+
+/// A load packet: 25 bytes and the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load<'a> {
+    /// Whether the report is wanted at once.
+    pub is_urgent: bool,
+    /// Packet number, from 0.
+    pub number: u32,
+    /// The sender's time, ns.
+    pub stamp: u64,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// Arrivals of load packets, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrivals<'a> {
+    /// How many load packets had arrived before the first of these.
+    pub first: u64,
+    /// The receiver's time as it sent this, ns.
+    pub clock: u64,
+    /// Whole records.
+    records: &'a [u8],
+}
+
+impl<'a> Arrivals<'a> {
+    /// Arrivals with these records, which [`push_record`] wrote.
+    pub fn new(first: u64, clock: u64, records: &'a [u8]) -> Self {
+        Self { first, clock, records: &records[..records.len() / RECORD * RECORD] }
+    }
+
+    /// Each packet's number, and the receiver's time of its arrival, ns.
+    pub fn records(&self) -> impl Iterator<Item = (u32, u64)> + use<'a> {
+        self.records.as_chunks::<RECORD>().0.iter().map(|record| {
+            let [n0, n1, n2, n3, at @ ..] = *record;
+            (u32::from_be_bytes([n0, n1, n2, n3]), u64::from_be_bytes(at))
+        })
+    }
+}
+
+/// Appends a record of an arrivals packet.
+pub fn push_record(number: u32, at: u64, to: &mut Vec<u8>) {
+    to.extend(number.to_be_bytes());
+    to.extend(at.to_be_bytes());
 }
 
 /// A data packet: 34 bytes and the payload.
@@ -186,6 +243,16 @@ pub fn read(bytes: &[u8]) -> Result<(u64, Message<'_>), WireError> {
         7 => Message::RequestReport { step: reader.u16()?, round: reader.u16()? },
         8 => Message::Report(read_report(&mut reader)?),
         9 => Message::End,
+        10 => Message::Load(Load {
+            is_urgent: reader.u8()? & 1 != 0,
+            number: reader.u32()?,
+            stamp: reader.u64()?,
+            payload: reader.rest(),
+        }),
+        11 => {
+            let (first, clock) = (reader.u64()?, reader.u64()?);
+            Message::Arrivals(Arrivals::new(first, clock, reader.rest()))
+        }
         _ => return Err(WireError::Malformed),
     };
     Ok((session, message))
@@ -228,6 +295,8 @@ pub fn write(session: u64, message: &Message<'_>, to: &mut Vec<u8>) {
         Message::RequestReport { .. } => 7,
         Message::Report(_) => 8,
         Message::End => 9,
+        Message::Load(_) => 10,
+        Message::Arrivals(_) => 11,
     });
     to.extend(session.to_be_bytes());
     match message {
@@ -263,6 +332,17 @@ pub fn write(session: u64, message: &Message<'_>, to: &mut Vec<u8>) {
         }
         Message::Report(report) => write_report(report, to),
         Message::End => {}
+        Message::Load(load) => {
+            to.push(u8::from(load.is_urgent));
+            to.extend(load.number.to_be_bytes());
+            to.extend(load.stamp.to_be_bytes());
+            to.extend(load.payload);
+        }
+        Message::Arrivals(arrivals) => {
+            to.extend(arrivals.first.to_be_bytes());
+            to.extend(arrivals.clock.to_be_bytes());
+            to.extend(arrivals.records);
+        }
     }
 }
 

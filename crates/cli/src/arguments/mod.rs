@@ -138,16 +138,22 @@ Examples:
   ontempo show reno cubic pert --output compared.html
   ontempo show traces/4f1d_client.sqlog")]
     Show(Show),
-    /// Measure a path to another machine: throughput and loss against packet spacing
+    /// Measure a path to another machine: throughput and loss against packet spacing, or its
+    /// network trace
     #[command(after_help = "\
 Packets are sent to a receiver that consents (--listen on the other machine), at one spacing after \
 the other, not encrypted. Spacing 0 saturates the path and disturbs other traffic. Spacings psp and \
 psp-damped adapt to the receiver's reports.
 
+With --trace the path is kept busy: all of its rate is used, up to --max-rate, and its queue is about \
+60 ms long, for the whole time. Its rate, delay and loss on the way to the receiver are written when \
+it ends; Ctrl-C keeps what was recorded (docs/recording.md).
+
 Examples:
   ontempo probe --listen :4434                                        # on one machine
   ontempo probe host.example:4434                                     # on the other
-  ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json")]
+  ontempo probe host.example:4434 --spacing \"500 us,psp-damped\" --seconds 10 --json > path.json
+  ontempo probe host.example:4434 --trace up.csv --seconds 60")]
     Probe(Probe),
     /// Send or receive application data units and print the times of each
     /// (docs/experiments-rr3216.md)

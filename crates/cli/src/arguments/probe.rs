@@ -1,9 +1,10 @@
 //! `ontempo probe`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use ontempo_foundation::Duration;
+use ontempo_foundation::{Duration, Rate};
 use ontempo_udp::Dscp;
 
 use super::deliver::Credentials;
@@ -26,9 +27,19 @@ pub(crate) struct Probe {
         default_value = "0 us,50 us,100 us,200 us,500 us,1 ms,2 ms,5 ms"
     )]
     pub(crate) spacing: Vec<ProbeSpacing>,
-    /// Seconds to send at each spacing
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
-    pub(crate) seconds: u64,
+    /// Seconds to send at each spacing (default 3), or to record (default 60)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: Option<u64>,
+    /// Record the path's rate, delay and loss over time into this new file, as a link's
+    /// `schedule = { kind = "csv", file = "FILE" }` reads them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "spacing"])]
+    pub(crate) trace: Option<PathBuf>,
+    /// With --trace: send no faster; a faster path is recorded with this rate
+    #[arg(long, value_name = "RATE", default_value = "50 Mbit/s", requires = "trace", value_parser = max_rate)]
+    pub(crate) max_rate: Rate,
+    /// With --trace: length of a row, 20 ms to 10 s
+    #[arg(long, value_name = "TIME", default_value = "100 ms", requires = "trace", value_parser = window)]
+    pub(crate) window: Duration,
     /// Packet size in bytes with IP and UDP headers, 90 to 65000
     #[arg(long, value_name = "N", default_value_t = 1_400, value_parser = clap::value_parser!(u64).range(90..=65_000))]
     pub(crate) packet: u64,
@@ -74,5 +85,30 @@ impl FromStr for ProbeSpacing {
                 Ok(Self::Constant(spacing))
             }
         }
+    }
+}
+
+/// Highest rate of a recording: more than this program sends packet by packet.
+const HIGHEST_RATE: Rate = Rate::from_bits_per_sec(1_000_000_000);
+
+/// Lowest rate of a recording: a packet a second or so.
+const LOWEST_RATE: Rate = Rate::from_bits_per_sec(20_000);
+
+fn max_rate(text: &str) -> Result<Rate, String> {
+    let rate: Rate = text.parse().map_err(|error| format!("{error}"))?;
+    if (LOWEST_RATE..=HIGHEST_RATE).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err(format!("a rate from {LOWEST_RATE} to {HIGHEST_RATE} is needed"))
+    }
+}
+
+fn window(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(20), Duration::from_secs(10));
+    let window: Duration = text.parse().map_err(|error| format!("{error}"))?;
+    if (least..=most).contains(&window) {
+        Ok(window)
+    } else {
+        Err(format!("a time from {least} to {most} is needed"))
     }
 }

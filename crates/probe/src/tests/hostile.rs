@@ -30,7 +30,8 @@ fn message(dice: &mut Dice, known: u64, cookie: Cookie) -> Vec<u8> {
     let stamp = dice.number(known);
     let step = if dice.below(2) == 0 { 1 } else { dice.number(1) as u16 };
     let payload = [7; 64];
-    let message = match dice.below(11) {
+    let records = [3; 40];
+    let message = match dice.below(14) {
         0 => Message::Hello { stamp },
         1 => Message::Challenge { stamp, cookie },
         2 => Message::Start { stamp, cookie, proof: [0; 16] },
@@ -46,6 +47,13 @@ fn message(dice: &mut Dice, known: u64, cookie: Cookie) -> Vec<u8> {
             stamp,
             payload: &payload[..dice.below(65) as usize],
         }),
+        9 | 10 => Message::Load(wire::Load {
+            is_urgent: dice.below(2) == 0,
+            number: dice.number(known) as u32,
+            stamp,
+            payload: &payload[..dice.below(65) as usize],
+        }),
+        11 => Message::Arrivals(wire::Arrivals::new(stamp, dice.number(known), &records)),
         _ => Message::Report(Report {
             step,
             round: dice.number(1) as u16,

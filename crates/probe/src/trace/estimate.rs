@@ -1,0 +1,494 @@
+//! From what was sent and arrived to the path's rate, delay and loss over time.
+
+use std::fmt::Write as _;
+
+use ontempo_foundation::{Duration, Rate};
+
+use super::base::BaseFinder;
+use super::control::QUEUED;
+use super::recorder::{MISSING, Noted, Recording};
+
+/// A window in which the bottleneck was busy for less than this share says nothing of its rate.
+const BUSY_SHARE: f64 = 0.5;
+
+/// Delays without a queue that differ by less are one delay, ns.
+const SAME_BASE: i64 = 1_000_000;
+
+/// Arrivals within this are at once, when a delay that falls is looked for, ns.
+const AT_ONCE: i64 = 2_000_000;
+
+/// Span over which losses are counted, s: shorter ones have too few packets.
+const LOSS_SPAN: f64 = 1.0;
+
+/// Losses depend on the queue if they are more frequent in a long one by this factor, and
+/// by this probability.
+const OVERFLOW_FACTOR: f64 = 2.0;
+const OVERFLOW_MORE: f64 = 0.005;
+
+/// The path in one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceRow {
+    /// Its beginning, since recording began.
+    pub time: Duration,
+    /// Bits with IP headers that the bottleneck sends in a second.
+    pub rate: Rate,
+    /// One-way delay without queue and transmission.
+    pub delay: Duration,
+    /// Share of packets lost for another reason than the recorder's own queue, 0 to 1.
+    pub loss: f64,
+    /// Whether the rate was seen in this window; otherwise it is that of a window beside it.
+    pub is_measured: bool,
+}
+
+/// The path over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// In the order of time, without a gap.
+    pub rows: Vec<TraceRow>,
+    /// Packets sent, and of these arrived.
+    pub packets: (u64, u64),
+    /// The path carried all that was allowed: its rate may be higher.
+    pub is_limited: bool,
+    /// The smallest round trip.
+    pub round_trip: Duration,
+}
+
+impl Trace {
+    /// The rows as a schedule of kind `csv` reads them; `comment` is its first line.
+    pub fn csv(&self, comment: &str) -> String {
+        let comment: String = comment.chars().filter(|letter| !letter.is_control()).collect();
+        let mut text = format!("# {comment}\ntime_s,rate_bps,delay_ms,loss\n");
+        for row in &self.rows {
+            let (time, delay) = (row.time.as_secs_f64(), row.delay.as_secs_f64() * 1e3);
+            let (rate, loss) = (row.rate.as_bits_per_sec(), row.loss);
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{time:.3},{rate},{delay:.3},{loss:.4}");
+        }
+        text
+    }
+}
+
+/// A packet that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    number: usize,
+    /// Since recording began, ns.
+    sent: i64,
+    /// By the receiver's clock, ns.
+    at: i64,
+    /// Transit of an empty packet without a queue, by both clocks, ns.
+    base: i64,
+    bits: f64,
+    is_scout: bool,
+}
+
+impl Arrival {
+    /// When it left the bottleneck, since recording began, ns.
+    const fn left(&self) -> i64 {
+        self.at - self.base
+    }
+}
+
+impl Recording {
+    /// What the path was, in windows of this length, at least 1 ms. Without an arrival there are no
+    /// rows.
+    pub fn trace(&self, window: Duration) -> Trace {
+        let window = window.max(Duration::from_millis(1)).as_nanos() as i64;
+        let mut arrivals = self.arrivals();
+        let packets = (self.packets.len() as u64, arrivals.len() as u64);
+        let Some(last) = arrivals.last().copied() else {
+            return Trace { packets, ..Trace::default() };
+        };
+        set_bases(&mut arrivals);
+        let duration = match self.duration {
+            Duration::ZERO => last.sent,
+            duration => duration.as_nanos() as i64,
+        };
+        // What the last arrival says nothing about was not seen.
+        let end = duration.min(arrivals.last().map_or(0, Arrival::left)).max(1);
+        // The last row is of half a window at least.
+        let count = usize::try_from((end + window / 2) / window).unwrap_or(1).max(1);
+        let mut windows = vec![Window::default(); count];
+        serve(&arrivals, window, &mut windows);
+        let rates = rates(&windows, window);
+        let losses = self.losses(&arrivals, window, &rates);
+        let (reference, one_way) = self.reference(&arrivals, &windows, window, &rates);
+        let bases = bases_by_window(&arrivals, window, count);
+        let scout = |place: usize| self.bits.1 / rates[place].max(1.0) * 1e9;
+        let rows = (0..count).map(|place| {
+            let delay = (bases[place] - reference) as f64 - scout(place) + one_way;
+            let loss = losses[place].clamp(0.0, 0.99);
+            TraceRow {
+                time: Duration::from_nanos((place as i64 * window) as u64),
+                // What arrives is given back: the schedule takes its losses off this rate.
+                rate: Rate::from_bits_per_sec((rates[place] / (1.0 - loss)).round() as u64),
+                delay: Duration::from_secs_f64(delay.max(0.0) / 1e9),
+                loss,
+                is_measured: windows[place].is_known(window),
+            }
+        });
+        let rows: Vec<_> = rows.collect();
+        let most = self.max_rate.as_bits_per_sec() as f64;
+        let is_at_most = |window_: &Window| {
+            !window_.is_known(window) && window_.bits * 1e9 / window as f64 > 0.7 * most
+        };
+        let at_most = windows.iter().filter(|window| is_at_most(window)).count();
+        let round_trip = self.round_trip.map_or(0, |(_, least)| least);
+        Trace {
+            rows,
+            packets,
+            is_limited: at_most * 5 > count,
+            round_trip: Duration::from_nanos(round_trip as u64),
+        }
+    }
+
+    /// Arrivals in their order, with those of which no report came.
+    fn arrivals(&self) -> Vec<Arrival> {
+        let bits = |is_scout: bool| if is_scout { self.bits.1 } else { self.bits.0 };
+        let arrival = |number: usize, packet: &Noted, at: i64| Arrival {
+            number,
+            sent: packet.sent,
+            at,
+            base: 0,
+            bits: bits(packet.is_scout),
+            is_scout: packet.is_scout,
+        };
+        let mut known: Vec<(u32, usize)> = (self.packets.iter().enumerate())
+            .filter(|(_, packet)| packet.index != MISSING)
+            .map(|(number, packet)| (packet.index, number))
+            .collect();
+        known.sort_unstable();
+        let mut arrivals = Vec::with_capacity(known.len());
+        let mut before: Option<(u32, usize)> = None;
+        for &(index, number) in &known {
+            let packet = &self.packets[number];
+            if let Some((last_index, last)) = before
+                && last + 1 < number
+            {
+                let unknown = (index - last_index - 1) as usize;
+                let from = self.packets[last].at;
+                let span = (packet.at - from).max(0);
+                let missing = (last + 1..number).filter(|n| self.packets[*n].index == MISSING);
+                for (place, number) in (1..).zip(missing.take(unknown)) {
+                    let at = from + span * place / (unknown as i64 + 1);
+                    arrivals.push(arrival(number, &self.packets[number], at));
+                }
+            }
+            arrivals.push(arrival(number, packet, packet.at));
+            before = Some((index, number));
+        }
+        arrivals.sort_by_key(|arrival| (arrival.at, arrival.number));
+        arrivals
+    }
+
+    /// The transit without a queue of the packet with the smallest round trip, and its delay: half
+    /// of the round trip, both ns and without the time of its transmission.
+    fn reference(
+        &self,
+        arrivals: &[Arrival],
+        windows: &[Window],
+        window: i64,
+        rates: &[f64],
+    ) -> (i64, f64) {
+        let least = self.round_trip.and_then(|(number, least)| {
+            let arrival = arrivals.iter().find(|arrival| arrival.number == number as usize)?;
+            Some((arrival, least))
+        });
+        let Some((arrival, least)) = least else { return (arrivals[0].base, 0.0) };
+        let place = place_of(arrival.left(), window, windows.len());
+        let transmission = self.bits.1 / rates[place].max(1.0) * 1e9;
+        let transit = (arrival.at - arrival.sent) as f64 - transmission;
+        (transit as i64, ((least as f64 - transmission) / 2.0).max(0.0))
+    }
+
+    /// The probability of loss in each window.
+    fn losses(&self, arrivals: &[Arrival], window: i64, rates: &[f64]) -> Vec<f64> {
+        let fates = self.fates(arrivals);
+        let count = rates.len();
+        let bits = |fate: &Fate| fate.waited * rates[place_of(fate.left, window, count)];
+        let longest = most_by_second(&fates, |fate| fate.waited);
+        let largest = most_by_second(&fates, bits);
+        // Queues are limited in time or in size.
+        let is_deep = |fate: &Fate| {
+            let second = second_of(fate.left);
+            fate.waited * 2.0 > longest[second] || bits(fate) * 2.0 > largest[second]
+        };
+        let (mut deep, mut shallow) = (Tally::default(), Tally::default());
+        for fate in &fates {
+            if is_deep(fate) { deep.add(fate) } else { shallow.add(fate) }
+        }
+        let more = deep.share() - shallow.share();
+        let overflows = more > OVERFLOW_MORE && deep.share() > OVERFLOW_FACTOR * shallow.share();
+        let span = ((LOSS_SPAN * 1e9) as i64 / window).max(1) as usize;
+        let mut tallies = vec![Tally::default(); count.div_ceil(span)];
+        let last = tallies.len() - 1;
+        for fate in fates.iter().filter(|fate| !(overflows && is_deep(fate))) {
+            tallies[(place_of(fate.left, window, count) / span).min(last)].add(fate);
+        }
+        (0..count).map(|place| tallies[place / span].share()).collect()
+    }
+
+    /// What became of each packet up to the last that arrived.
+    fn fates(&self, arrivals: &[Arrival]) -> Vec<Fate> {
+        let Some(last) = arrivals.iter().map(|arrival| arrival.number).max() else {
+            return Vec::new();
+        };
+        let mut fates: Vec<Option<Fate>> = vec![None; last + 1];
+        for arrival in arrivals {
+            let waited = (arrival.at - arrival.sent - arrival.base).max(0) as f64;
+            let fate = Fate { left: arrival.left(), waited, is_lost: false };
+            fates[arrival.number] = Some(fate);
+        }
+        // A lost packet was where those around it were: the longer queue of both counts.
+        let mut before = arrivals.first().map_or(0, |first| first.number);
+        let mut all = Vec::with_capacity(last + 1);
+        let mut lost_since = 0;
+        for number in 0..=last {
+            let Some(fate) = fates[number] else {
+                lost_since += 1;
+                continue;
+            };
+            let waited = fates[before].map_or(0.0, |before| before.waited).max(fate.waited);
+            let lost = Fate { left: fate.left, waited, is_lost: true };
+            all.extend(std::iter::repeat_n(lost, lost_since));
+            all.push(fate);
+            (before, lost_since) = (number, 0);
+        }
+        all
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    /// When it left the bottleneck, or the next one did, ns.
+    left: i64,
+    /// Queueing delay, ns.
+    waited: f64,
+    is_lost: bool,
+}
+
+/// Packets, and those lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    all: u64,
+    lost: u64,
+}
+
+impl Tally {
+    fn add(&mut self, fate: &Fate) {
+        self.all += 1;
+        self.lost += u64::from(fate.is_lost);
+    }
+
+    fn share(&self) -> f64 {
+        if self.all == 0 { 0.0 } else { self.lost as f64 / self.all as f64 }
+    }
+}
+
+fn second_of(left: i64) -> usize {
+    usize::try_from(left.max(0) / 1_000_000_000).unwrap_or(0)
+}
+
+/// The largest value of the packets of each second and those beside it.
+fn most_by_second(fates: &[Fate], value: impl Fn(&Fate) -> f64) -> Vec<f64> {
+    let seconds = fates.iter().map(|fate| second_of(fate.left)).max().unwrap_or(0) + 1;
+    let mut most = vec![0.0_f64; seconds];
+    for fate in fates {
+        let second = &mut most[second_of(fate.left)];
+        *second = value(fate).max(*second);
+    }
+    let around = |second: usize| {
+        let beside = &most[second.saturating_sub(1)..(second + 2).min(seconds)];
+        beside.iter().copied().fold(0.0, f64::max)
+    };
+    (0..seconds).map(around).collect()
+}
+
+/// Arrivals of scouts without a queue.
+#[derive(Clone, Copy, Debug)]
+struct Clear {
+    /// Index of the first arrival and of the last.
+    span: (usize, usize),
+    /// ns.
+    transit: i64,
+}
+
+fn clears(arrivals: &[Arrival]) -> Vec<Clear> {
+    let mut finder = BaseFinder::default();
+    let mut clears: Vec<Clear> = Vec::new();
+    let mut is_running = false;
+    for (place, arrival) in arrivals.iter().enumerate() {
+        match finder.on_arrival(arrival.sent, arrival.at, arrival.is_scout) {
+            Some(transit) => match clears.last_mut().filter(|_| is_running) {
+                Some(clear) => (clear.span.1, clear.transit) = (place, transit),
+                None => clears.push(Clear { span: (place - 1, place), transit }),
+            },
+            None => is_running = false,
+        }
+        is_running |= clears.last().is_some_and(|clear| clear.span.1 == place);
+    }
+    clears
+}
+
+/// Sets the transit without a queue of each arrival.
+fn set_bases(arrivals: &mut [Arrival]) {
+    let clears = clears(arrivals);
+    let Some(first) = clears.first() else {
+        let transits = arrivals.iter().map(|arrival| arrival.at - arrival.sent);
+        let least = transits.min().unwrap_or(0);
+        return arrivals.iter_mut().for_each(|arrival| arrival.base = least);
+    };
+    let mut from = 0;
+    let mut base = first.transit;
+    for clear in &clears {
+        let change = clear.transit - base;
+        let between = from..clear.span.0;
+        let at = match () {
+            () if change.abs() < SAME_BASE => clear.span.0,
+            () if change > 0 => step_up(&arrivals[between.clone()], base, change) + between.start,
+            () => step_down(&arrivals[between.clone()], base, change) + between.start,
+        };
+        arrivals[from..at].iter_mut().for_each(|arrival| arrival.base = base);
+        base = clear.transit;
+        from = clear.span.0;
+        arrivals[at..=clear.span.1].iter_mut().for_each(|arrival| arrival.base = base);
+    }
+    arrivals[from..].iter_mut().for_each(|arrival| arrival.base = base);
+}
+
+/// The first arrival after a delay that grew by `change` ns: behind the gap that is most too long, for
+/// the packets beside it while a queue waited, for the gap as sent otherwise.
+fn step_up(arrivals: &[Arrival], base: i64, change: i64) -> usize {
+    let pace = |place: usize| {
+        let (before, arrival) = (arrivals[place - 1], arrivals[place]);
+        (arrival.at - before.at) as f64 / arrival.bits
+    };
+    let mut most = (change as f64 / 2.0, arrivals.len());
+    for place in 2..arrivals.len().saturating_sub(1) {
+        let (before, arrival) = (&arrivals[place - 1], &arrivals[place]);
+        let expected = match before.at - base - arrival.sent >= QUEUED {
+            true => pace(place - 1).max(pace(place + 1)) * arrival.bits,
+            false => (arrival.sent - before.sent) as f64,
+        };
+        let excess = (arrival.at - before.at) as f64 - expected;
+        if excess > most.0 {
+            most = (excess, place);
+        }
+    }
+    most.1
+}
+
+/// The first arrival after a delay that fell by `-change` ns: where most arrive at once, and not
+/// after one that is too early for the longer delay.
+fn step_down(arrivals: &[Arrival], base: i64, change: i64) -> usize {
+    let early = |arrival: &Arrival| arrival.at - arrival.sent < base - SAME_BASE;
+    let early = arrivals.iter().position(early).unwrap_or(arrivals.len());
+    let mut end = 0;
+    let mut most = (0.0, early);
+    let mut bits = 0.0;
+    for (place, first) in arrivals[..early].iter().enumerate() {
+        while end < arrivals.len() && arrivals[end].at <= first.at + AT_ONCE {
+            bits += arrivals[end].bits;
+            end += 1;
+        }
+        if bits > most.0 {
+            most = (bits, place);
+        }
+        bits -= first.bits;
+    }
+    let span = (arrivals.last(), arrivals.first());
+    let (Some(last), Some(first)) = span else { return early };
+    let all: f64 = arrivals.iter().map(|arrival| arrival.bits).sum();
+    let usual = all / (last.at - first.at).max(1) as f64;
+    // Half of what the longer delay held must come at once.
+    if most.0 > usual * (AT_ONCE - change / 2) as f64 { most.1 } else { early }
+}
+
+/// What is known of a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    /// Bits that left while others waited, and how long that was, ns.
+    busy_bits: f64,
+    busy: f64,
+    /// Bits that left in all.
+    bits: f64,
+}
+
+impl Window {
+    fn is_known(&self, window: i64) -> bool {
+        self.busy >= BUSY_SHARE * window as f64
+    }
+}
+
+fn place_of(left: i64, window: i64, count: usize) -> usize {
+    usize::try_from(left.max(0) / window).unwrap_or(0).min(count - 1)
+}
+
+/// Counts what the bottleneck sent.
+fn serve(arrivals: &[Arrival], window: i64, windows: &mut [Window]) {
+    let mut before: Option<i64> = None;
+    for arrival in arrivals {
+        let left = before.map_or(arrival.left(), |before| arrival.left().max(before));
+        let begun = before.filter(|before| before - arrival.sent >= QUEUED);
+        windows[place_of(left, window, windows.len())].bits += arrival.bits;
+        if let Some(begun) = begun {
+            spread(begun, left, arrival.bits, window, windows);
+        }
+        before = Some(left);
+    }
+}
+
+/// Adds bits that left evenly from `begun` to `left`.
+fn spread(begun: i64, left: i64, bits: f64, window: i64, windows: &mut [Window]) {
+    let end = window * windows.len() as i64;
+    let span = (left - begun).max(1) as f64;
+    if left == begun {
+        windows[place_of(left, window, windows.len())].busy_bits += bits;
+        return;
+    }
+    let mut from = begun.max(0);
+    while from < left.min(end) {
+        let until = (from / window + 1).saturating_mul(window).min(left);
+        let part = (until - from) as f64;
+        let one = &mut windows[place_of(from, window, windows.len())];
+        one.busy += part;
+        one.busy_bits += bits * part / span;
+        from = until;
+    }
+}
+
+/// The rate in each window, bit/s. Where it was not seen, the queue was empty: because the rate grew,
+/// then it is the next that was seen, or before it fell, then it is the last; at least what passed.
+fn rates(windows: &[Window], window: i64) -> Vec<f64> {
+    let seen = |one: &Window| one.is_known(window).then(|| one.busy_bits / one.busy * 1e9);
+    let mut next = vec![0.0; windows.len()];
+    let mut coming = 0.0;
+    for (place, one) in windows.iter().enumerate().rev() {
+        coming = seen(one).unwrap_or(coming);
+        next[place] = coming;
+    }
+    let mut last: f64 = 0.0;
+    let mut rates = Vec::with_capacity(windows.len());
+    for (place, one) in windows.iter().enumerate() {
+        let passed = one.bits / window as f64 * 1e9;
+        last = seen(one).unwrap_or(last);
+        rates.push(seen(one).unwrap_or_else(|| last.max(next[place]).max(passed)));
+    }
+    rates
+}
+
+/// The transit without a queue in each window: that of the last arrival up to its middle.
+fn bases_by_window(arrivals: &[Arrival], window: i64, count: usize) -> Vec<i64> {
+    let mut place = 0;
+    let mut base = arrivals[0].base;
+    let mut bases = Vec::with_capacity(count);
+    for middle in (0..count as i64).map(|number| number * window + window / 2) {
+        while place < arrivals.len() && arrivals[place].left() <= middle {
+            base = arrivals[place].base;
+            place += 1;
+        }
+        bases.push(base);
+    }
+    bases
+}
