@@ -1,6 +1,6 @@
 //! `ontempo probe --trace`: the rate, delay and loss of a live path over time.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,17 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ontempo_foundation::{Bytes, Duration};
 use ontempo_probe::{Progress, Recorder, RecorderOptions, SenderOptions, Token, Trace};
+use ontempo_transport::Output;
 use ontempo_udp::{Clock, Driver, DriverOptions, random};
 use serde_json::json;
 
 use super::{POLL_INTERVAL, reach, refused};
+use crate::access::presented_text;
 use crate::arguments::Probe as Arguments;
 use crate::failure::{Failure, environment};
 use crate::output::{emit, emit_json, write_stderr};
-use crate::signals::stop_flag;
+use crate::place::output_failure;
+use crate::signals::{is_stopped, stop_flag};
 
 /// Default of --seconds.
 const SECONDS: u64 = 60;
@@ -37,20 +40,18 @@ struct NewFile {
 
 impl NewFile {
     fn create(path: &Path) -> Result<Self, Failure> {
-        let failed = |error| {
-            let path = path.display();
-            Failure::Environment(format!("--trace {path}: cannot be created: {error}"))
-        };
-        match File::create_new(path) {
+        let named = format!("--trace {}", path.display());
+        let failed = |error| output_failure(&named, &error);
+        let place = Output::at(path, true).map_err(failed)?;
+        match place.create_new(0o666) {
             Ok(file) => Ok(Self { path: path.to_owned(), file, is_ours_and_empty: true }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-                if file.metadata().map_err(failed)?.is_file() {
-                    let path = path.display();
-                    let what = format!("--trace {path}: it exists; name a new file, or remove it");
+                if place.is_file() {
+                    let what = format!("{named}: it exists; name a new file, or remove it");
                     return Err(Failure::Input(what));
                 }
                 // A pipe or a device.
+                let file = place.open(is_stopped).map_err(failed)?;
                 Ok(Self { path: path.to_owned(), file, is_ours_and_empty: false })
             }
             Err(error) => Err(failed(error)),
@@ -86,7 +87,7 @@ fn options(arguments: &Arguments, destination: SocketAddr) -> Result<RecorderOpt
         max_rate: arguments.max_rate,
         packet: Bytes::new(arguments.packet),
         sender: SenderOptions {
-            token: arguments.token.as_deref().map(Token::new),
+            token: presented_text(&arguments.credentials)?.as_deref().map(Token::new),
             dscp: arguments.dscp,
             ..SenderOptions::to(destination)
         },
