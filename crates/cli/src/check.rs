@@ -6,7 +6,7 @@ use ontempo_simulator::{SetupError, Simulation};
 
 use crate::arguments::{Check, Input};
 use crate::failure::Failure;
-use crate::output::{emit, scenario_failure};
+use crate::output::{emit, scenario_failure, write_stderr};
 use crate::size::require_bearable;
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
@@ -31,7 +31,10 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
 /// Loads the scenario file with its overrides.
 pub(crate) fn load(input: &Input) -> Result<Scenario, Failure> {
     let read = || -> Result<Scenario, ScenarioError> {
-        load_with(&input.file, &Overrides::parse(&input.set)?)
+        let overrides = Overrides::parse(&input.set)?;
+        let scenario = load_with(&input.file, &overrides)?;
+        overrides.fields_lost(&input.file)?.iter().for_each(|sentence| write_stderr(sentence));
+        Ok(scenario)
     };
     read().map_err(|error| scenario_failure(error, input.json))
 }

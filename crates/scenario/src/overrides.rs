@@ -1,15 +1,16 @@
 //! Values set on the command line: `--set flows.video.count=30`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::document::{Node, Table, Value};
 use crate::error::{Origin, Problem, ScenarioError};
 use crate::nearest::listed;
+use crate::parse::read_document;
 use crate::path::{FieldPath, Step};
 
-/// Values over those of a scenario file, in the order in which they were given. A table counts as
-/// its fields would one by one; one of another `kind` replaces the file's, as in a file that
-/// includes another.
+/// Values that replace those of a scenario file, in the order in which they were given. A table
+/// replaces the whole table of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     entries: Vec<Entry>,
@@ -56,25 +57,55 @@ impl Overrides {
         Ok(())
     }
 
-    /// Sets the values in `document`.
-    pub(crate) fn apply(&self, document: &mut Node) -> Result<(), ScenarioError> {
+    /// Sets the values in `document`; a sentence for each table of which fields are gone then.
+    pub(crate) fn apply(&self, document: &mut Node) -> Result<Vec<String>, ScenarioError> {
+        let mut gone = Vec::new();
         for entry in &self.entries {
-            entry.apply(document)?;
+            gone.extend(entry.apply(document)?);
         }
-        Ok(())
+        Ok(gone)
+    }
+
+    /// A sentence for each table of the scenario file at `path` that one of these replaces, if fields
+    /// of the file are gone then: whoever meant to change one field loses the others.
+    ///
+    /// # Errors
+    /// As [`load_with`](crate::load_with) until the values are set.
+    pub fn fields_lost(&self, path: impl AsRef<Path>) -> Result<Vec<String>, ScenarioError> {
+        if !self.entries.iter().any(|entry| matches!(entry.value.value, Value::Table(_))) {
+            return Ok(Vec::new());
+        }
+        self.apply(&mut read_document(path.as_ref())?)
     }
 }
 
 impl Entry {
-    fn apply(&self, document: &mut Node) -> Result<(), Problem> {
+    fn apply(&self, document: &mut Node) -> Result<Option<String>, Problem> {
         let mut node = document;
         let mut path = FieldPath::default();
         for key in &self.keys {
             let is_last = path.steps().len() + 1 == self.keys.len();
             node = self.descend(node, &mut path, key, is_last)?;
         }
-        node.merge(self.value.clone());
-        Ok(())
+        let lost = self.lost_in(node, &path);
+        *node = self.value.clone();
+        Ok(lost)
+    }
+
+    /// A sentence about the fields of the table `node` that this value has not.
+    fn lost_in(&self, node: &Node, path: &FieldPath) -> Option<String> {
+        let (Value::Table(table), Value::Table(own)) = (&node.value, &self.value.value) else {
+            return None;
+        };
+        let lost = table.keys().map(String::as_str).filter(|key| !own.contains_key(*key));
+        let lost = lost.map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        (!lost.is_empty()).then(|| {
+            format!(
+                "{}: replaces the whole table, without the file's {lost}; to change single fields, \
+                 write --set {path}.FIELD=VALUE",
+                self.value.origin
+            )
+        })
     }
 
     /// The node below `node`; made where it is a field that the file leaves out.
@@ -186,18 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn a_table_counts_as_its_fields_one_by_one() {
-        let one_by_one =
-            ["topology.bottleneck.rate=30 Mbit/s", "flows.video.transport.packet=700 bytes"];
-        let tables = [
-            "topology.bottleneck={ rate = \"30 Mbit/s\" }",
-            "flows.video={ transport = { packet = \"700 bytes\" } }",
-        ];
-        assert_eq!(set_in(VIDEO, &tables).unwrap(), set_in(VIDEO, &one_by_one).unwrap());
+    fn a_table_that_replaces_one_with_more_fields_is_told() {
+        let lost = |text: &str| {
+            let mut document = Node::parse(VIDEO, "s.toml").unwrap();
+            Overrides::parse([text]).unwrap().apply(&mut document).unwrap()
+        };
+        let table = "topology.bottleneck={ rate = \"30 Mbit/s\", queue = { kind = \"codel\" } }";
+        let [told] = &lost(table)[..] else { panic!("{:?}", lost(table)) };
+        assert!(told.starts_with(&format!("--set {table}: replaces the whole table")), "{told}");
+        assert!(told.contains("without the file's `delay`; to"), "{told}");
+        assert!(told.ends_with("write --set topology.bottleneck.FIELD=VALUE"), "{told}");
+        assert_eq!(lost("topology.bottleneck.rate=30 Mbit/s"), [""; 0]);
+        assert_eq!(lost("topology.bottleneck.loss={ kind = \"none\" }"), [""; 0]);
     }
 
     #[test]
-    fn a_table_of_another_kind_replaces_that_of_the_file() {
+    fn a_value_may_be_a_table() {
         let queue = "topology.bottleneck.queue={ kind = \"red\", limit = \"9 packets\" }";
         assert!(set(queue).is_ok());
     }

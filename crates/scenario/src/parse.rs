@@ -27,8 +27,12 @@ pub fn load(path: impl AsRef<Path>) -> Result<Scenario, ScenarioError> {
 
 /// Reads the scenario in the file `path`, with some of its values replaced.
 pub fn load_with(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Scenario, ScenarioError> {
-    let document = Loader::default().file(path.as_ref())?;
-    finish(document, overrides, Some(path.as_ref()))
+    finish(read_document(path.as_ref())?, overrides, Some(path.as_ref()))
+}
+
+/// The file with what it includes.
+pub(crate) fn read_document(path: &Path) -> Result<Node, Problem> {
+    Loader::default().file(path)
 }
 
 /// Reads the scenario that `text` holds, `name` being what errors call it. A text cannot
