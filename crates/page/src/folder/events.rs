@@ -45,7 +45,8 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<(), PageError> {
         };
         lanes.entry((is_reaction, lane)).or_default().push((time.value(row), text));
     }
-    if !lanes.keys().any(|(is_reaction, _)| *is_reaction) {
+    let has_reactions = lanes.keys().any(|(is_reaction, _)| *is_reaction);
+    if !has_reactions && !reading.network.records_events {
         reading.run.lacks("reactions of congestion controllers", &["measure.events = true"]);
     }
     for ((is_reaction, lane), events) in lanes {

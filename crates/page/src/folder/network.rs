@@ -23,6 +23,8 @@ pub(crate) struct Network {
     pub(crate) bottlenecks: Vec<String>,
     /// When totals begin.
     pub(crate) measured_from_s: f64,
+    /// The run had to record reactions of congestion controllers.
+    pub(crate) records_events: bool,
 }
 
 impl Network {
@@ -95,6 +97,7 @@ fn laid_out(reading: &mut Reading<'_>, scenario: &Value, seed: u64) -> Result<La
         serde_json::from_value(scenario.clone()).map_err(|error| format!("scenario: {error}"))?;
     reading.run.end_s = scenario.duration.as_secs_f64();
     reading.network.measured_from_s = scenario.measure.from.as_secs_f64();
+    reading.network.records_events = scenario.measure.events;
     if scenario.measure.from > ontempo_foundation::Duration::ZERO {
         let from = crate::numbers::seconds(reading.network.measured_from_s);
         reading.run.facts.push(("totals from", from));
