@@ -87,6 +87,8 @@ fn record(place: &Place, schedule: &str, length: u64) -> Vec<(f64, f64)> {
     assert_eq!(printed["partial"], false, "{printed}");
     let rows = rows(place, "up.csv");
     assert_eq!(printed["rows"].as_u64(), Some(rows.len() as u64));
+    let left_out = printed["left_out_s"].as_f64().expect("a time");
+    assert!((0.0..1.0).contains(&left_out), "{printed}");
     let loss = rows.iter().map(|row| row[3]).sum::<f64>() / rows.len() as f64;
     assert!(loss < 0.01, "{loss} lost by others than the recorder's queue");
     seconds(&rows)
@@ -160,6 +162,46 @@ fn steps_of_rate_and_delay_are_recorded_and_simulated() {
         let fits = |step: f64| (delay - step).abs() < 2.0;
         let (first, last) = (at(from).2, at(from + 1.0).2);
         assert!(fits(first) || fits(last), "{from:.2} s: {delay} ms, not {first} to {last}");
+    }
+    assert_usable(&place);
+}
+
+#[test]
+fn an_irregular_trace_of_opportunities_is_recorded_and_simulated() {
+    if !can_emulate() {
+        return;
+    }
+    // The rate goes to another multiple of 1 Mbit/s each 20 to 400 ms.
+    let (mut state, mut owed, mut rate, mut until) = (7_u64, 0.0, 5.0, 0);
+    let (mut trace, mut times) = (String::new(), Vec::new());
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for millis in 1..=14_000_u64 {
+        if millis > until {
+            (rate, until) = (1.0 + draw(9) as f64, millis + 20 + draw(380));
+        }
+        owed += rate * 1e3 / 12_000.0;
+        while owed >= 1.0 {
+            writeln!(trace, "{millis}").expect("a text");
+            times.push(millis as f64 * 1e-3);
+            owed -= 1.0;
+        }
+    }
+    let place = Place::new("recording-irregular", "");
+    fs::write(place.path("known.trace"), trace).expect("a trace");
+    let rate = |from: f64, until: f64| {
+        let within = |time: &&f64| {
+            (from..until).contains(&(**time % 14.0)) || (from..until).contains(&(**time + 14.0))
+        };
+        times.iter().filter(within).count() as f64 * 12_000.0 / (until - from)
+    };
+    let recorded = record(&place, r#"{ kind = "mahimahi", file = "known.trace" }"#, 11);
+    assert_rates(&recorded, begun(&recorded, rate), rate);
+    // A packet waits for an opportunity, up to 12 ms.
+    for (_, delay) in &recorded {
+        assert!((delay - 20.0).abs() < 6.0, "{recorded:?}");
     }
     assert_usable(&place);
 }

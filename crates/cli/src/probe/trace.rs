@@ -185,6 +185,7 @@ fn text(path: &Path, trace: &Trace, recorded: f64) -> String {
     let path = path.display();
     format!(
         "{path}: {recorded:.1} s in {} rows\n\
+         left out    {:.2} s, until the path was in use\n\
          rate        {:.2} to {:.2} Mbit/s, mean {:.2}\n\
          delay       {:.1} to {:.1} ms\n\
          loss        {:.2} %, its own queue's not counted\n\
@@ -193,6 +194,7 @@ fn text(path: &Path, trace: &Trace, recorded: f64) -> String {
          In a scenario, for a link:\n    \
          schedule = {{ kind = \"csv\", file = \"{path}\" }}",
         trace.rows.len(),
+        trace.left_out.as_secs_f64(),
         rate[0],
         rate[2],
         rate[1],
@@ -220,6 +222,7 @@ fn document(
         "trace": path.display().to_string(),
         "rows": trace.rows.len(),
         "rows_measured": measured,
+        "left_out_s": trace.left_out.as_secs_f64(),
         "window_s": arguments.window.as_secs_f64(),
         "rate_min_bps": rate[0],
         "rate_mean_bps": rate[1],

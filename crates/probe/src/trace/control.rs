@@ -8,6 +8,19 @@ use super::base::BaseFinder;
 /// Queueing delay that the recorder causes.
 pub(super) const TARGET: Duration = Duration::from_millis(60);
 
+/// The queueing delay that would be left if the rate grew again to the highest that was lately seen.
+const RESERVE: Duration = Duration::from_millis(20);
+
+/// How long the highest rate is remembered: at least this long, at most twice.
+const PEAK_SPAN: Duration = Duration::from_secs(1);
+
+/// The longest queueing delay that the reserve for the highest rate may cause, s.
+const MAX_RESERVE: f64 = 0.5;
+
+/// So many windows are sent in a round trip and the reserve: more than the bottleneck takes, so that
+/// its queue is soon there after a pause.
+const PACE: f64 = 2.0;
+
 /// Below this queueing delay the bottleneck may be idle: more is sent.
 const LOW: Duration = Duration::from_millis(15);
 
@@ -90,7 +103,11 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Fill,
-    /// The queue runs empty.
+    /// The queue runs empty, until then at most.
+    Drain {
+        until: Time,
+    },
+    /// It is empty.
     Pause {
         until: Time,
         next_scout: Time,
@@ -105,6 +122,30 @@ struct Pending {
     numbers: (u32, u32),
     has_base: bool,
     ended: Time,
+}
+
+/// The highest rate lately, bit/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    /// Of the present span, and of the one before.
+    spans: (f64, f64),
+    /// When the present one began, ns.
+    since: i64,
+}
+
+impl Peak {
+    /// Takes the rate at `at` ns.
+    fn add(&mut self, at: i64, rate: f64) {
+        if at - self.since >= PEAK_SPAN.as_nanos() as i64 {
+            self.spans = (0.0, self.spans.0);
+            self.since = at;
+        }
+        self.spans.0 = self.spans.0.max(rate);
+    }
+
+    fn get(&self) -> f64 {
+        self.spans.0.max(self.spans.1)
+    }
 }
 
 /// The recorder's congestion control.
@@ -125,6 +166,7 @@ pub(super) struct Control {
     /// What the bottleneck sent while it had a queue, and all that arrived.
     served: Decayed,
     arrived: Decayed,
+    peak: Peak,
     /// The window grows again with a packet of this number.
     grow_at: u32,
     /// Packets of the present growth that arrived.
@@ -159,6 +201,7 @@ impl Control {
             last_at: None,
             served: Decayed::default(),
             arrived: Decayed::default(),
+            peak: Peak::default(),
             grow_at: 0,
             since_growth: 0,
             phase,
@@ -185,9 +228,13 @@ impl Control {
         }
     }
 
-    /// Bits that fill the path at this rate and [`TARGET`] of its queue.
+    /// Bits that fill the path at this rate and [`TARGET`] of its queue; enough that the queue does
+    /// not run empty if the rate grows to what it lately was.
     fn window_at(&self, rate: f64) -> f64 {
-        rate * (self.round_trip() + TARGET.as_secs_f64())
+        let round_trip = self.round_trip();
+        let reserve = self.peak.get() * (round_trip + RESERVE.as_secs_f64());
+        let reserve = reserve.min(rate * (round_trip + MAX_RESERVE));
+        reserve.max(rate * (round_trip + TARGET.as_secs_f64()))
     }
 
     /// Takes a round trip, ns, of a packet with this transit.
@@ -215,6 +262,10 @@ impl Control {
             self.arrived.add(arrived.bits, span);
             if last - base - arrived.sent >= QUEUED {
                 self.served.add(arrived.bits, span);
+                if self.served.seconds >= MEMORY / 2.0 {
+                    let rate = self.served.rate().unwrap_or(0.0).min(self.max_rate);
+                    self.peak.add(arrived.at, rate);
+                }
             }
         }
         self.last_at = Some(arrived.at);
@@ -229,8 +280,9 @@ impl Control {
 
     /// Sets the window by a full packet that waited `queueing` ns.
     fn adapt(&mut self, arrived: &Arrived, queueing: i64, next: u32) {
-        // The first packets after a pause cannot have met a queue.
-        let built = self.filling_since + LOW * 2;
+        // The first packets after a pause cannot have met a queue: the window was not yet sent.
+        let sending = Duration::from_secs_f64((self.round_trip() + RESERVE.as_secs_f64()) / PACE);
+        let built = self.filling_since + (sending + LOW).max(LOW * 2);
         if arrived.number < self.grow_at
             || arrived.sent < built.since(self.started).as_nanos() as i64
         {
@@ -270,10 +322,19 @@ impl Control {
             && now >= self.next_pause
             && self.may_pause(now)
         {
-            self.pause(now, in_flight, next);
+            self.phase = Phase::Drain { until: now + MAX_QUEUE };
+            self.pending = Some(Pending { numbers: (next, u32::MAX), has_base: false, ended: now });
+        }
+        if let Phase::Drain { until } = self.phase {
+            match self.drained_at(now, in_flight) {
+                empty if empty > now && until > now => return Action::Wait(empty.min(until)),
+                _ => self.scout(now),
+            }
         }
         if let Phase::Pause { until, next_scout, gap } = self.phase {
-            if now >= until {
+            // What an impatient pause was for may be known before its end.
+            let is_known = self.pending.is_some_and(|pending| pending.has_base);
+            if now >= until || is_known {
                 self.fill(now, next);
             } else if now >= next_scout {
                 self.phase = Phase::Pause { until, next_scout: now + gap, gap };
@@ -289,8 +350,7 @@ impl Control {
                 return Action::Wait(self.due.min(pause));
             }
             self.last_sent = now;
-            // Twice the rate of the bottleneck, so that its queue is there soon.
-            let pace = self.window / (self.round_trip() + TARGET.as_secs_f64()) * 2.0;
+            let pace = self.window / (self.round_trip() + RESERVE.as_secs_f64()) * PACE;
             self.due = now + Duration::from_secs_f64(self.sizes.0 / pace.min(self.max_rate));
             return Action::Load;
         }
@@ -308,17 +368,27 @@ impl Control {
             && self.pending.is_none_or(|pending| now.since(pending.ended) >= MAX_QUEUE)
     }
 
-    fn pause(&mut self, now: Time, in_flight: f64, next: u32) {
+    /// Distance of scouts: so far that they cause no queue themselves.
+    fn scout_gap(&self) -> Duration {
         let rate = self.rate().unwrap_or(self.max_rate);
-        let queue = Duration::from_secs_f64(in_flight / rate - self.round_trip());
-        let queue = queue.min(MAX_QUEUE);
-        // Far enough apart that scouts cause no queue themselves.
-        let gap = Duration::from_secs_f64(3.0 * self.sizes.1 / rate);
-        let gap = gap.max(SCOUT_GAP).min(MAX_MARGIN);
-        let until = now + queue + PAUSE_MARGIN.max(gap * 4) + self.patience;
-        let next_scout = now + queue.saturating_sub(gap * 2);
-        self.phase = Phase::Pause { until, next_scout, gap };
-        self.pending = Some(Pending { numbers: (next, next), has_base: false, ended: until });
+        Duration::from_secs_f64(3.0 * self.sizes.1 / rate).max(SCOUT_GAP).min(MAX_MARGIN)
+    }
+
+    /// When the queue will soon be empty, by the rate last seen.
+    fn drained_at(&self, now: Time, in_flight: f64) -> Time {
+        let rate = self.rate().unwrap_or(self.max_rate);
+        let queue = Duration::from_secs_f64((in_flight / rate - self.round_trip()).max(0.0));
+        now + queue.min(MAX_QUEUE).saturating_sub(self.scout_gap() * 2)
+    }
+
+    /// The queue is nearly empty.
+    fn scout(&mut self, now: Time) {
+        let gap = self.scout_gap();
+        let until = now + gap * 2 + PAUSE_MARGIN.max(gap * 4) + self.patience;
+        self.phase = Phase::Pause { until, next_scout: now, gap };
+        if let Some(pending) = &mut self.pending {
+            pending.ended = until;
+        }
     }
 
     fn fill(&mut self, now: Time, next: u32) {

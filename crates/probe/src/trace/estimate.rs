@@ -6,10 +6,8 @@ use ontempo_foundation::{Duration, Rate};
 
 use super::base::BaseFinder;
 use super::control::QUEUED;
+use super::rate::{self, Departure, USED_SHARE, Window, place_of};
 use super::recorder::{MISSING, Noted, Recording};
-
-/// A window in which the bottleneck was busy for less than this share says nothing of its rate.
-const BUSY_SHARE: f64 = 0.5;
 
 /// Delays without a queue that differ by less are one delay, ns.
 const SAME_BASE: i64 = 1_000_000;
@@ -28,7 +26,7 @@ const OVERFLOW_MORE: f64 = 0.005;
 /// The path in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceRow {
-    /// Its beginning, since recording began.
+    /// Its beginning, since that of the first row.
     pub time: Duration,
     /// Bits with IP headers that the bottleneck sends in a second.
     pub rate: Rate,
@@ -36,7 +34,8 @@ pub struct TraceRow {
     pub delay: Duration,
     /// Share of packets lost for another reason than the recorder's own queue, 0 to 1.
     pub loss: f64,
-    /// Whether the rate was seen in this window; otherwise it is that of a window beside it.
+    /// Whether the rate was seen for most of this window; otherwise it is between those before and
+    /// after.
     pub is_measured: bool,
 }
 
@@ -51,6 +50,8 @@ pub struct Trace {
     pub is_limited: bool,
     /// The smallest round trip.
     pub round_trip: Duration,
+    /// How long it took until the path was in use: the first row begins then.
+    pub left_out: Duration,
 }
 
 impl Trace {
@@ -87,6 +88,10 @@ impl Arrival {
     const fn left(&self) -> i64 {
         self.at - self.base
     }
+
+    const fn departure(&self) -> Departure {
+        Departure { came: self.sent, left: self.left(), bits: self.bits }
+    }
 }
 
 impl Recording {
@@ -100,19 +105,19 @@ impl Recording {
             return Trace { packets, ..Trace::default() };
         };
         set_bases(&mut arrivals);
+        let left_out = self.leave_out_ramp(&mut arrivals);
         let duration = match self.duration {
             Duration::ZERO => last.sent,
             duration => duration.as_nanos() as i64,
         };
         // What the last arrival says nothing about was not seen.
-        let end = duration.min(arrivals.last().map_or(0, Arrival::left)).max(1);
+        let end = (duration - left_out).min(arrivals.last().map_or(0, Arrival::left)).max(1);
         // The last row is of half a window at least.
         let count = usize::try_from((end + window / 2) / window).unwrap_or(1).max(1);
-        let mut windows = vec![Window::default(); count];
-        serve(&arrivals, window, &mut windows);
-        let rates = rates(&windows, window);
-        let losses = self.losses(&arrivals, window, &rates);
-        let (reference, one_way) = self.reference(&arrivals, &windows, window, &rates);
+        let windows = rate::windows(arrivals.iter().map(Arrival::departure), window, count);
+        let rates: Vec<f64> = windows.iter().map(|one| one.rate(window)).collect();
+        let losses = self.losses(&arrivals, window, count);
+        let (reference, one_way) = self.reference(&arrivals, window, &rates);
         let bases = bases_by_window(&arrivals, window, count);
         let scout = |place: usize| self.bits.1 / rates[place].max(1.0) * 1e9;
         let rows = (0..count).map(|place| {
@@ -130,7 +135,7 @@ impl Recording {
         let rows: Vec<_> = rows.collect();
         let most = self.max_rate.as_bits_per_sec() as f64;
         let is_at_most = |window_: &Window| {
-            !window_.is_known(window) && window_.bits * 1e9 / window as f64 > 0.7 * most
+            !window_.is_known(window) && window_.bits * 1e9 / window as f64 > USED_SHARE * most
         };
         let at_most = windows.iter().filter(|window| is_at_most(window)).count();
         let round_trip = self.round_trip.map_or(0, |(_, least)| least);
@@ -139,7 +144,20 @@ impl Recording {
             packets,
             is_limited: at_most * 5 > count,
             round_trip: Duration::from_nanos(round_trip as u64),
+            left_out: Duration::from_nanos(left_out as u64),
         }
+    }
+
+    /// Moves the origin of time to when the path was first in use, and answers it, ns.
+    fn leave_out_ramp(&self, arrivals: &mut [Arrival]) -> i64 {
+        let max_rate = self.max_rate.as_bits_per_sec() as f64;
+        let departures = arrivals.iter().map(Arrival::departure);
+        let begun = rate::first_use(departures, max_rate).unwrap_or(0).max(0);
+        for arrival in arrivals {
+            arrival.sent -= begun;
+            arrival.at -= begun;
+        }
+        begun
     }
 
     /// Arrivals in their order, with those of which no report came.
@@ -183,35 +201,27 @@ impl Recording {
 
     /// The transit without a queue of the packet with the smallest round trip, and its delay: half
     /// of the round trip, both ns and without the time of its transmission.
-    fn reference(
-        &self,
-        arrivals: &[Arrival],
-        windows: &[Window],
-        window: i64,
-        rates: &[f64],
-    ) -> (i64, f64) {
+    fn reference(&self, arrivals: &[Arrival], window: i64, rates: &[f64]) -> (i64, f64) {
         let least = self.round_trip.and_then(|(number, least)| {
             let arrival = arrivals.iter().find(|arrival| arrival.number == number as usize)?;
             Some((arrival, least))
         });
         let Some((arrival, least)) = least else { return (arrivals[0].base, 0.0) };
-        let place = place_of(arrival.left(), window, windows.len());
+        let place = place_of(arrival.left(), window, rates.len());
         let transmission = self.bits.1 / rates[place].max(1.0) * 1e9;
         let transit = (arrival.at - arrival.sent) as f64 - transmission;
         (transit as i64, ((least as f64 - transmission) / 2.0).max(0.0))
     }
 
     /// The probability of loss in each window.
-    fn losses(&self, arrivals: &[Arrival], window: i64, rates: &[f64]) -> Vec<f64> {
+    fn losses(&self, arrivals: &[Arrival], window: i64, count: usize) -> Vec<f64> {
         let fates = self.fates(arrivals);
-        let count = rates.len();
-        let bits = |fate: &Fate| fate.waited * rates[place_of(fate.left, window, count)];
         let longest = most_by_second(&fates, |fate| fate.waited);
-        let largest = most_by_second(&fates, bits);
+        let largest = most_by_second(&fates, |fate| fate.ahead);
         // Queues are limited in time or in size.
         let is_deep = |fate: &Fate| {
             let second = second_of(fate.left);
-            fate.waited * 2.0 > longest[second] || bits(fate) * 2.0 > largest[second]
+            fate.waited * 2.0 > longest[second] || fate.ahead * 2.0 > largest[second]
         };
         let (mut deep, mut shallow) = (Tally::default(), Tally::default());
         for fate in &fates {
@@ -234,10 +244,17 @@ impl Recording {
             return Vec::new();
         };
         let mut fates: Vec<Option<Fate>> = vec![None; last + 1];
-        for arrival in arrivals {
+        let (mut first, mut ahead) = (0, 0.0);
+        for (place, arrival) in arrivals.iter().enumerate() {
             let waited = (arrival.at - arrival.sent - arrival.base).max(0) as f64;
-            let fate = Fate { left: arrival.left(), waited, is_lost: false };
+            // Those that left since it was sent were before it in the queue.
+            while first < place && arrivals[first].left() <= arrival.sent {
+                ahead -= arrivals[first].bits;
+                first += 1;
+            }
+            let fate = Fate { left: arrival.left(), waited, ahead, is_lost: false };
             fates[arrival.number] = Some(fate);
+            ahead += arrival.bits;
         }
         // A lost packet was where those around it were: the longer queue of both counts.
         let mut before = arrivals.first().map_or(0, |first| first.number);
@@ -249,7 +266,8 @@ impl Recording {
                 continue;
             };
             let waited = fates[before].map_or(0.0, |before| before.waited).max(fate.waited);
-            let lost = Fate { left: fate.left, waited, is_lost: true };
+            let ahead = fates[before].map_or(0.0, |before| before.ahead).max(fate.ahead);
+            let lost = Fate { left: fate.left, waited, ahead, is_lost: true };
             all.extend(std::iter::repeat_n(lost, lost_since));
             all.push(fate);
             (before, lost_since) = (number, 0);
@@ -265,6 +283,8 @@ struct Fate {
     left: i64,
     /// Queueing delay, ns.
     waited: f64,
+    /// Bits that waited before it.
+    ahead: f64,
     is_lost: bool,
 }
 
@@ -403,79 +423,6 @@ fn step_down(arrivals: &[Arrival], base: i64, change: i64) -> usize {
     let usual = all / (last.at - first.at).max(1) as f64;
     // Half of what the longer delay held must come at once.
     if most.0 > usual * (AT_ONCE - change / 2) as f64 { most.1 } else { early }
-}
-
-/// What is known of a window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    /// Bits that left while others waited, and how long that was, ns.
-    busy_bits: f64,
-    busy: f64,
-    /// Bits that left in all.
-    bits: f64,
-}
-
-impl Window {
-    fn is_known(&self, window: i64) -> bool {
-        self.busy >= BUSY_SHARE * window as f64
-    }
-}
-
-fn place_of(left: i64, window: i64, count: usize) -> usize {
-    usize::try_from(left.max(0) / window).unwrap_or(0).min(count - 1)
-}
-
-/// Counts what the bottleneck sent.
-fn serve(arrivals: &[Arrival], window: i64, windows: &mut [Window]) {
-    let mut before: Option<i64> = None;
-    for arrival in arrivals {
-        let left = before.map_or(arrival.left(), |before| arrival.left().max(before));
-        let begun = before.filter(|before| before - arrival.sent >= QUEUED);
-        windows[place_of(left, window, windows.len())].bits += arrival.bits;
-        if let Some(begun) = begun {
-            spread(begun, left, arrival.bits, window, windows);
-        }
-        before = Some(left);
-    }
-}
-
-/// Adds bits that left evenly from `begun` to `left`.
-fn spread(begun: i64, left: i64, bits: f64, window: i64, windows: &mut [Window]) {
-    let end = window * windows.len() as i64;
-    let span = (left - begun).max(1) as f64;
-    if left == begun {
-        windows[place_of(left, window, windows.len())].busy_bits += bits;
-        return;
-    }
-    let mut from = begun.max(0);
-    while from < left.min(end) {
-        let until = (from / window + 1).saturating_mul(window).min(left);
-        let part = (until - from) as f64;
-        let one = &mut windows[place_of(from, window, windows.len())];
-        one.busy += part;
-        one.busy_bits += bits * part / span;
-        from = until;
-    }
-}
-
-/// The rate in each window, bit/s. Where it was not seen, the queue was empty: because the rate grew,
-/// then it is the next that was seen, or before it fell, then it is the last; at least what passed.
-fn rates(windows: &[Window], window: i64) -> Vec<f64> {
-    let seen = |one: &Window| one.is_known(window).then(|| one.busy_bits / one.busy * 1e9);
-    let mut next = vec![0.0; windows.len()];
-    let mut coming = 0.0;
-    for (place, one) in windows.iter().enumerate().rev() {
-        coming = seen(one).unwrap_or(coming);
-        next[place] = coming;
-    }
-    let mut last: f64 = 0.0;
-    let mut rates = Vec::with_capacity(windows.len());
-    for (place, one) in windows.iter().enumerate() {
-        let passed = one.bits / window as f64 * 1e9;
-        last = seen(one).unwrap_or(last);
-        rates.push(seen(one).unwrap_or_else(|| last.max(next[place]).max(passed)));
-    }
-    rates
 }
 
 /// The transit without a queue in each window: that of the last arrival up to its middle.

@@ -14,6 +14,7 @@ mod base;
 mod control;
 mod estimate;
 mod log;
+mod rate;
 mod recorder;
 
 pub use estimate::{Trace, TraceRow};
