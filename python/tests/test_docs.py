@@ -23,6 +23,7 @@ PAGES = (
     "README.md",
     "docs/tutorial.md",
     "docs/studies.md",
+    "docs/piping.md",
     "docs/deliver.md",
     "docs/qosockets.md",
     "examples/image/README.md",

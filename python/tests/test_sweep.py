@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import math
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -311,6 +312,37 @@ def test_a_query_that_fails_ends_the_study_at_its_first_run(
     assert expected in result.output
     assert len(list((tmp_path / "out").rglob("*.zip"))) < 10
     assert not (tmp_path / "out" / "results").exists()
+
+
+def test_headings_break_between_words_and_every_value_is_shown_in_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "AVG(goodput_bps) FROM flows"
+    more = "".join(f"mean_goodput_of_all_flows_{i} = '{query}'\n" for i in range(6))
+    path = write(tmp_path, "seeds = 2\n" + AXES + COLUMNS + more)
+
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = run(path).stdout.splitlines()
+        return lines[1 : lines.index(next(one for one in lines if one.startswith("results:")))]
+
+    def is_part(head: str, name: str) -> bool:
+        return re.search(rf"(^|[._]){re.escape(head)}((?<=[._])|$)", name) is not None
+
+    (whole, *rows) = shown(400)[:-1]
+    values = [value for row in rows for value in row.split("  ") if "±" in value]
+    for columns in (80, 60):
+        lines = shown(columns)
+        assert max(map(len, lines)) <= columns
+        rows_shown = [line for line in lines if re.match(r"[13] +(pert|reno)", line)]
+        heads = {word for line in lines if line not in rows_shown for word in line.split()}
+        assert all(any(is_part(head, name) for name in whole.split()) for head in heads), heads
+        joined = "".join("".join(lines).split())
+        assert all(joined.count("".join(value.split())) for value in values), lines
+        # Each table has all the axes, so that its rows can be told apart.
+        assert len(rows_shown) % len(rows) == 0, lines
+        assert len(rows_shown) > len(rows), lines
+    assert whole.split()[:3] == ["flows.ftp.count", "flows.video.transport.congestion", "seeds"]
 
 
 def test_a_query_without_rows_is_a_missing_value(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ use ontempo_simulator::{SetupError, Simulation};
 
 use crate::arguments::{Check, Input};
 use crate::failure::Failure;
-use crate::output::{emit, scenario_failure, write_stderr};
+use crate::output::{emit, scenario_failure, wrapped, write_stderr};
 use crate::size::require_bearable;
 
 pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
@@ -24,7 +24,8 @@ pub(crate) fn check(arguments: &Check) -> Result<(), Failure> {
     if arguments.input.json {
         return emit(&scenario.canonical());
     }
-    let only = not_simulated.map(|sentence| format!("\n{sentence}\n")).unwrap_or_default();
+    let only =
+        not_simulated.map(|sentence| format!("\n{}\n", wrapped(&sentence, 2))).unwrap_or_default();
     emit(&(scenario.explain() + &only))
 }
 

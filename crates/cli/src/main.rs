@@ -48,14 +48,19 @@ mod wrap;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::arguments::{Arguments, Command, Documented, Reference};
 use crate::failure::Failure;
-use crate::output::emit;
+use crate::output::{columns, emit};
+
+/// Columns that the text of `--help` takes at most.
+const HELP: usize = 100;
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let matches = Arguments::command().term_width(columns().min(HELP)).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run(arguments.command) {
         Ok(code) => code,
         Err(failure) => {
             failure.report();

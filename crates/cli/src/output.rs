@@ -10,6 +10,7 @@ use ontempo_foundation::printable_lines;
 use ontempo_scenario::{Origin, Problem, ScenarioError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use serde_json::json;
 
@@ -18,6 +19,9 @@ use crate::signals::is_stopped;
 
 /// How long after the stop flag a reader of standard output that takes nothing is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Columns of text where neither a terminal nor `COLUMNS` says otherwise.
+const COLUMNS: usize = 80;
 
 /// Clears the terminal and moves the cursor to the top left.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -102,6 +106,42 @@ fn describe(problem: &Problem) -> serde_json::Value {
     json!({ "file": file, "line": line, "set": set, "field": problem.field, "what": problem.what })
 }
 
+/// The columns that text on standard output may take: `$COLUMNS`, else those of the terminal, else 80.
+pub(crate) fn columns() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let known = |columns: &usize| *columns > 0;
+    asked.filter(known).or_else(|| terminal().filter(known)).unwrap_or(COLUMNS)
+}
+
+/// `text` with lines of at most [`columns`], broken between words; further lines stand `indent` in.
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    wrapped_in(columns(), text, indent)
+}
+
+fn wrapped_in(width: usize, text: &str, indent: usize) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut rest = line.trim_end().to_owned();
+        while let Some(end) = breaking_place(&rest, width, indent) {
+            let further = format!("{:indent$}{}", "", rest[end..].trim_start());
+            rest.truncate(end);
+            lines.push(std::mem::replace(&mut rest, further));
+        }
+        lines.push(rest);
+    }
+    lines.join("\n")
+}
+
+/// Where `line` is broken: at the last space within `width` columns, else at the first one behind them, but
+/// not within the first `indent`. `None` if the line fits, or cannot be broken.
+fn breaking_place(line: &str, width: usize, indent: usize) -> Option<usize> {
+    let (end, _) = line.char_indices().nth(width)?;
+    let begin = line.len() - line.trim_start().len();
+    let spaces = || line.match_indices(' ').map(|(at, _)| at).filter(|at| *at > begin.max(indent));
+    spaces().take_while(|at| *at <= end).last().or_else(|| spaces().next())
+}
+
 /// A table without borders; the columns `right` are aligned to the right.
 pub(crate) fn table(heads: &[&str], right: &[usize]) -> Table {
     let mut table = Table::new();
@@ -113,4 +153,24 @@ pub(crate) fn table(heads: &[&str], right: &[usize]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrapped_in;
+
+    #[test]
+    fn lines_are_broken_between_words_and_no_word_is_lost() {
+        let text =
+            "name   a few words that follow\n\n  ± 3 % of all, and_a_word_longer_than_a_line x";
+        let lines = ["name   a few words", "       that follow", ""];
+        let more = ["  ± 3 % of all,", "       and_a_word_longer_than_a_line", "       x"];
+        let expected = [&lines[..], &more].concat().join("\n");
+        assert_eq!(wrapped_in(18, text, 7), expected);
+        assert_eq!(wrapped_in(80, text, 7), text);
+        for width in 0..60 {
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&wrapped_in(width, text, 7)), words(text), "{width} columns");
+        }
+    }
 }

@@ -8,12 +8,15 @@ use ontempo_scenario::profiles::{Profile, find, shown, trace};
 
 use crate::arguments::Profiles;
 use crate::failure::{Failure, environment};
-use crate::output::emit;
+use crate::output::{emit, wrapped};
+
+/// Columns of the names in the list.
+const NAMES: usize = 17;
 
 pub(crate) fn profiles(arguments: &Profiles) -> Result<(), Failure> {
-    let Some(name) = &arguments.name else { return emit(&list()) };
+    let Some(name) = &arguments.name else { return emit(&wrapped(&list(), NAMES)) };
     let profile = find(name).map_err(Failure::Input)?;
-    let Some(file) = &arguments.csv else { return emit(&shown(profile)) };
+    let Some(file) = &arguments.csv else { return emit(&wrapped(&shown(profile), 4)) };
     let direction = match arguments.uplink {
         true => AccessDirection::Uplink,
         false => AccessDirection::Downlink,
@@ -30,7 +33,11 @@ fn list() -> String {
         let Profile { summary, downlink, uplink, .. } = Profile::of(profile);
         let round_trip = downlink.delay.mean() + uplink.delay.mean();
         let rates = format!("{} down, {} up", downlink.rate, uplink.rate);
-        format!("{:17}{summary}\n{:17}{rates}, round trip from {round_trip}\n", profile.name(), "")
+        format!(
+            "{:NAMES$}{summary}\n{:NAMES$}{rates}, round trip from {round_trip}\n",
+            profile.name(),
+            ""
+        )
     });
     lines.collect()
 }

@@ -1,9 +1,9 @@
 //! Runs a scenario with many seeds in parallel, each run into its own folder.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use crate::summary::Summary;
 
 /// Interval between progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs that wait for the disk at the same time, while others are simulated. One that waits holds three
+/// descriptors and no table, and the disk takes several in little more than the time of one.
+const KEEPERS: usize = 8;
 
 /// The runs of one command.
 pub(crate) struct Plan {
@@ -49,27 +53,26 @@ pub(crate) fn run_all(plan: &Plan) -> Result<Outcome, Failure> {
     let progress = Progress::new(&plan.scenario, plan.runs.len());
     let next = AtomicUsize::new(0);
     let (report, reports) = mpsc::channel();
+    let (hand_on, written) = mpsc::sync_channel(0);
+    let written = Arc::new(Mutex::new(written));
     let mut finished = Vec::new();
     let mut failure = None;
     thread::scope(|scope| {
         for control in controls.iter() {
-            let (report, next) = (report.clone(), &next);
-            scope.spawn(move || {
-                while !control.is_cancelled()
-                    && let place = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some((seed, folder)) = plan.runs.get(place)
-                {
-                    let outcome = run(plan, *seed, folder, control);
-                    // The receiver waits for every worker.
-                    let _ = report.send((place, outcome));
-                }
-            });
+            let (hand_on, report, next) = (hand_on.clone(), report.clone(), &next);
+            scope.spawn(move || simulate_runs(plan, next, control, &hand_on, &report));
         }
+        for _ in 0..KEEPERS.min(plan.runs.len()) {
+            let (written, report) = (written.clone(), report.clone());
+            scope.spawn(move || keep_runs(&written, &report));
+        }
+        // Only the threads hold the ends of the channels, so that these end with them.
+        drop((hand_on, written));
         drop(report);
         loop {
             match reports.recv_timeout(PROGRESS_INTERVAL) {
-                Ok((place, Ok(Some(run)))) => finished.push((place, run)),
-                Ok((_, Ok(None))) | Err(RecvTimeoutError::Timeout) => {}
+                Ok((place, Ok(run))) => finished.push((place, run)),
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok((_, Err(error))) => {
                     failure.get_or_insert(error);
                     controls.iter().for_each(Control::cancel);
@@ -103,27 +106,68 @@ fn stop_on_interrupt(controls: &Arc<[Control]>) -> Result<Arc<AtomicBool>, Failu
     Ok(interrupted)
 }
 
-/// One run, written to `folder`; `None` if cancelled.
-fn run(
+/// The place of a run in the plan, and what became of it.
+type Report = (usize, Result<Finished, Failure>);
+
+/// Simulates runs of the plan until there are no more, and hands them on to be kept.
+fn simulate_runs<'a>(
+    plan: &'a Plan,
+    next: &AtomicUsize,
+    control: &Control,
+    hand_on: &SyncSender<(usize, Written<'a>)>,
+    report: &Sender<Report>,
+) {
+    while !control.is_cancelled()
+        && let place = next.fetch_add(1, Ordering::Relaxed)
+        && let Some((seed, folder)) = plan.runs.get(place)
+    {
+        // The receivers wait for every worker.
+        match run(plan, *seed, folder, control) {
+            Ok(Some(written)) => drop(hand_on.send((place, written))),
+            Ok(None) => {}
+            Err(error) => drop(report.send((place, Err(error)))),
+        }
+    }
+}
+
+/// Keeps what is handed on, until nobody is left who would hand on more.
+fn keep_runs(written: &Mutex<Receiver<(usize, Written<'_>)>>, report: &Sender<Report>) {
+    let next = || written.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    while let Ok((place, run)) = next() {
+        // The receiver waits for every keeper.
+        let _ = report.send((place, run.keep()));
+    }
+}
+
+/// A run whose files are written, but neither on disk for certain nor under their final names.
+struct Written<'a> {
+    seed: u64,
+    folder: &'a Path,
+    files: RunFolder,
+    manifest: String,
+    traces: Vec<TraceEntry>,
+    summary: Summary,
+}
+
+/// One run; `None` if cancelled.
+fn run<'a>(
     plan: &Plan,
     seed: u64,
-    folder: &Path,
+    folder: &'a Path,
     control: &Control,
-) -> Result<Option<Finished>, Failure> {
+) -> Result<Option<Written<'a>>, Failure> {
     let writing = |error| Failure::writing(&error);
     let mut simulation = Simulation::new(&plan.scenario, seed)?;
     let mut files = RunFolder::begin(folder).map_err(writing)?;
     let mut open = Vec::new();
     for (link, name) in &plan.traces {
         let file = files.create(name).map_err(writing)?;
-        let copy = file.try_clone().map_err(writing)?;
-        open.push((link, name, simulation.trace(link, copy)?, file));
+        open.push((link, name, simulation.trace(link, file)?));
     }
     let results = simulation.run(control);
     let mut traces = Vec::new();
-    for (link, name, trace, file) in open {
-        let packets = trace.finish().and_then(|packets| file.sync_all().map(|()| packets));
-        let packets = packets.map_err(|error| {
+    for (link, name, trace) in open {
+        let packets = trace.finish().map_err(|error| {
             Failure::Environment(format!("cannot write {}: {error}", folder.join(name).display()))
         })?;
         traces.push(TraceEntry { link: link.clone(), file: name.clone(), packets });
@@ -135,12 +179,20 @@ fn run(
         most_packets_under_way: results.work.most_packets_under_way,
     };
     let manifest = Manifest::new(&plan.scenario, seed, &results.tables, work, &traces).to_text()?;
-    // An unreadable manifest is not ours, so it lists no traces of ours.
-    let earlier = StoredManifest::read(folder).ok().flatten();
-    files.keep(Some(&manifest)).map_err(writing)?;
-    if let Some(earlier) = earlier {
-        earlier.remove_other_traces(folder, &traces);
-    }
     let summary = Summary::of(&results.tables);
-    Ok(Some(Finished { seed, folder: folder.to_owned(), summary }))
+    Ok(Some(Written { seed, folder, files, manifest, traces, summary }))
+}
+
+impl Written<'_> {
+    /// Puts the files on disk and under their final names.
+    fn keep(self) -> Result<Finished, Failure> {
+        let Self { seed, folder, files, manifest, traces, summary } = self;
+        // An unreadable manifest is not ours, so it lists no traces of ours.
+        let earlier = StoredManifest::read(folder).ok().flatten();
+        files.keep(Some(&manifest)).map_err(|error| Failure::writing(&error))?;
+        if let Some(earlier) = earlier {
+            earlier.remove_other_traces(folder, &traces);
+        }
+        Ok(Finished { seed, folder: folder.to_owned(), summary })
+    }
 }

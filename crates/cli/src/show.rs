@@ -3,14 +3,36 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::means::{LinkMeans, Means};
+use crate::output::columns;
 use crate::statistics::Mean;
 use crate::summary::Summary;
 
 /// Maximum number of links shown.
 const MAX_LINKS: usize = 12;
 
-/// Statistics of one run, or the means over several runs.
+/// Space between two columns.
+const GAP: u16 = 2;
+
+/// Columns of the flows' table.
+const FLOWS: [&str; 9] = [
+    "group",
+    "flows",
+    "transport",
+    "goodput",
+    "lost",
+    "sent again",
+    "timeouts",
+    "RTT",
+    "least RTT",
+];
+
+/// Statistics of one run, or the means over several runs, as wide as the terminal.
 pub(crate) fn show(summaries: &[Summary]) -> String {
+    show_in(columns(), summaries)
+}
+
+/// The same in `width` columns.
+fn show_in(width: usize, summaries: &[Summary]) -> String {
     if summaries.is_empty() {
         return String::new();
     }
@@ -19,21 +41,10 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
     if are_equal {
         means = Means::of(&summaries[..1]);
     }
-    let mut flows = table(&[
-        "group",
-        "flows",
-        "transport",
-        "goodput",
-        "lost",
-        "sent again",
-        "timeouts",
-        "RTT",
-        "least RTT",
-    ]);
-    let mut late = table(&["group", "start-up delay", "units", "late"]);
+    let (mut flows, mut late) = (Vec::new(), Vec::new());
     for group in &means.flows {
         let transport = [Some(group.transport.as_str()), group.congestion.as_deref()];
-        flows.add_row([
+        flows.push([
             group.group.clone(),
             group.flows.to_string(),
             transport.into_iter().flatten().collect::<Vec<_>>().join(" "),
@@ -45,7 +56,7 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
             cell(group.min_rtt_s, milliseconds),
         ]);
         for playout in &group.playout {
-            late.add_row([
+            late.push([
                 group.group.clone(),
                 format!("{} s", playout.startup_delay_s),
                 cell(playout.units, count),
@@ -53,11 +64,11 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
             ]);
         }
     }
-    let mut parts = vec![flows.trim_fmt()];
-    if late.row_iter().next().is_some() {
-        parts.push(late.trim_fmt());
+    let mut parts = vec![fitted(width, FLOWS, &flows)];
+    if !late.is_empty() {
+        parts.push(fitted(width, ["group", "start-up delay", "units", "late"], &late));
     }
-    parts.push(links(means.links));
+    parts.push(links(width, means.links));
     let text = parts.join("\n\n");
     let runs = summaries.len();
     if runs == 1 {
@@ -70,33 +81,60 @@ pub(crate) fn show(summaries: &[Summary]) -> String {
 }
 
 /// The links, at most `MAX_LINKS`: those with the longest queues.
-fn links(mut rows: Vec<LinkMeans>) -> String {
+fn links(width: usize, mut rows: Vec<LinkMeans>) -> String {
     let more = rows.len().saturating_sub(MAX_LINKS);
     if more > 0 {
         let queue = |row: &LinkMeans| row.mean_packets.map_or(0.0, |queue| queue.mean);
         rows.sort_by(|a, b| queue(b).total_cmp(&queue(a)));
         rows.truncate(MAX_LINKS);
     }
-    let mut table = table(&["link", "busy", "dropped", "drop rate", "mean queue"]);
-    for row in rows {
-        table.add_row([
+    let row = |row: &LinkMeans| {
+        [
             row.link.clone(),
             cell(row.busy, percent),
             cell(row.dropped, count),
             cell(row.drop_rate, percent),
             cell(row.mean_packets, |packets, _| format!("{packets:.1} packets")),
-        ]);
-    }
+        ]
+    };
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    let table = fitted(width, ["link", "busy", "dropped", "drop rate", "mean queue"], &rows);
     let rest = format!("\nand {more} more, in the table `links`");
-    format!("{}{}", table.trim_fmt(), if more > 0 { &rest } else { "" })
+    format!("{table}{}", if more > 0 { &rest } else { "" })
 }
 
-fn table(heads: &[&str]) -> Table {
+/// A table in `width` columns: columns that do not fit follow below, again with the first one. So no cell
+/// is broken; a table of two columns may be wider.
+fn fitted<const N: usize>(width: usize, heads: [&str; N], rows: &[[String; N]]) -> String {
+    let whole = table(&heads, rows, &(0..N).collect::<Vec<_>>());
+    let widths = whole.column_max_content_widths();
+    let wide = |places: &[usize]| {
+        let columns: u16 = places.iter().map(|place| widths[*place] + GAP).sum();
+        usize::from(columns.saturating_sub(GAP))
+    };
+    let mut blocks = vec![vec![0]];
+    for place in 1..N {
+        match blocks.last_mut() {
+            Some(block) if block.len() == 1 || wide(&[&block[..], &[place]].concat()) <= width => {
+                block.push(place);
+            }
+            _ => blocks.push(vec![0, place]),
+        }
+    }
+    let texts: Vec<_> = blocks.iter().map(|block| table(&heads, rows, block).trim_fmt()).collect();
+    texts.join("\n\n")
+}
+
+/// The columns `places` of a table, without borders.
+fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]], places: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(heads.iter().copied());
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if place > 0 && heads[place] != "transport" {
+    table.load_style(presets::NOTHING).set_header(places.iter().map(|place| heads[*place]));
+    for row in rows {
+        table.add_row(places.iter().map(|place| row[*place].as_str()));
+    }
+    for (column, place) in table.column_iter_mut().zip(places) {
+        column.set_padding((0, GAP));
+        if *place > 0 && heads[*place] != "transport" {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
@@ -159,6 +197,9 @@ mod tests {
         Summary { flows: vec![group], links: (0..links).map(link).collect() }
     }
 
+    /// Columns in which every table is whole.
+    const WIDE: usize = 120;
+
     fn words<'a>(text: &'a str, line: &str) -> Vec<&'a str> {
         let found = text.lines().find(|text| text.starts_with(line));
         found.unwrap_or_default().split_whitespace().collect()
@@ -166,7 +207,7 @@ mod tests {
 
     #[test]
     fn means_are_taken_over_the_runs_that_have_the_value_and_have_their_interval_below() {
-        let text = show(&[run(1e6, 0, 1), run(2e6, 1, 1)]);
+        let text = show_in(WIDE, &[run(1e6, 0, 1), run(2e6, 1, 1)]);
         let head = "Means of 2 runs, ± half of the 95 % confidence interval\n";
         assert!(text.starts_with(head), "{text}");
         let bulk = ["bulk", "3", "tcp", "1.500", "Mbit/s", "0.00", "%", "1.50", "%"];
@@ -181,13 +222,32 @@ mod tests {
 
     #[test]
     fn equal_runs_are_not_called_means() {
-        let text = show(&[run(1e6, 0, 1), run(1e6, 0, 1)]);
+        let text = show_in(WIDE, &[run(1e6, 0, 1), run(1e6, 0, 1)]);
         assert!(text.starts_with("All 2 runs are equal: nothing in them depends on the seed."));
     }
 
     #[test]
+    fn columns_that_do_not_fit_follow_below_with_the_names_of_the_rows() {
+        for runs in [&[run(1e6, 0, 2)][..], &[run(1e6, 0, 2), run(2e6, 1, 2)]] {
+            let whole = show_in(WIDE, runs);
+            assert!(whole.lines().any(|line| line.chars().count() > 80), "{whole}");
+            for width in [80, 60, 40] {
+                let text = show_in(width, runs);
+                let table = |line: &&str| !line.starts_with("Means");
+                let widest = text.lines().filter(table).map(|line| line.chars().count()).max();
+                assert!(widest <= Some(width), "{width} columns:\n{text}");
+                for head in FLOWS.into_iter().skip(1) {
+                    assert_eq!(text.matches(head).count(), whole.matches(head).count(), "{text}");
+                }
+                let named = text.lines().filter(|line| line.starts_with("bulk ")).count();
+                assert_eq!(named, text.matches("group ").count(), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn only_the_links_with_the_longest_queues_are_shown_and_the_rest_counted() {
-        let text = show(&[run(1e6, 0, MAX_LINKS + 5)]);
+        let text = show_in(WIDE, &[run(1e6, 0, MAX_LINKS + 5)]);
         assert_eq!(text.lines().filter(|line| line.starts_with("hop")).count(), MAX_LINKS);
         assert!(words(&text, "hop 4 ").is_empty() && !words(&text, "hop 5 ").is_empty());
         assert!(text.ends_with("and 5 more, in the table `links`"), "{text}");

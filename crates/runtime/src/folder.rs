@@ -23,6 +23,9 @@ const PARTIAL: &str = ".partial";
 /// that fails, on a full disk for example, leaves the earlier contents unchanged. Both folders are
 /// opened once: if the outer one belongs to another user, who may rename what is in it, files are
 /// still written and moved nowhere else.
+///
+/// To write files takes a processor, [`keep`](Self::keep) waits for the disk: runs that end one after
+/// another are kept fastest at the same time, by several threads.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -72,7 +75,7 @@ impl RunFolder {
         Ok(file.into())
     }
 
-    /// Writes `tables`, one Parquet file each.
+    /// Writes `tables`, one Parquet file each, without waiting for the disk.
     ///
     /// # Errors
     /// If one cannot be written, such as on a full disk.
@@ -85,16 +88,19 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Moves all files to their final names: those of an earlier run are replaced, its [`MANIFEST`]
-    /// first, and `manifest`, if given, is written last.
+    /// Waits until all files are on disk and moves them to their final names: those of an earlier run are
+    /// replaced, its [`MANIFEST`] first, and `manifest`, if given, is written last. Files that
+    /// [`create`](Self::create) returned must be complete.
     ///
     /// # Errors
     /// If a file cannot be written or renamed.
     pub fn keep(mut self, manifest: Option<&str>) -> io::Result<()> {
         if let Some(text) = manifest {
-            let mut file = self.create(MANIFEST)?;
-            let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+            let written = self.create(MANIFEST)?.write_all(text.as_bytes());
             written.map_err(|error| self.at(MANIFEST, error))?;
+        }
+        for name in &self.files {
+            self.sync(name).map_err(|error| self.at(name, error))?;
         }
         match rustix::fs::unlinkat(&self.folder, MANIFEST, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -106,6 +112,14 @@ impl RunFolder {
                 .map_err(|error| self.at(name, error.into()))?;
         }
         Ok(())
+    }
+
+    /// Syncs a file that was written and closed: to hold all of them open would take many descriptors. An
+    /// error of writing that nobody was told of is reported to the next who opens and syncs the file.
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file: File = rustix::fs::openat(&self.partial, name, flags, Mode::empty())?.into();
+        file.sync_all()
     }
 
     fn at(&self, name: &str, error: io::Error) -> io::Error {

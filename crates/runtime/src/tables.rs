@@ -149,7 +149,7 @@ pub struct ResultTable {
     pub batch: RecordBatch,
 }
 
-/// Writes `batch` to `file` and syncs it to disk.
+/// Writes `batch` to `file`.
 pub(crate) fn write_parquet(batch: &RecordBatch, file: &File) -> io::Result<()> {
     let level = ZstdLevel::try_new(1).unwrap_or_default();
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
@@ -157,7 +157,7 @@ pub(crate) fn write_parquet(batch: &RecordBatch, file: &File) -> io::Result<()> 
         ArrowWriter::try_new(file, batch.schema(), Some(properties)).map_err(into_io_error)?;
     writer.write(batch).map_err(into_io_error)?;
     writer.close().map_err(into_io_error)?;
-    file.sync_all()
+    Ok(())
 }
 
 fn into_io_error(error: ParquetError) -> io::Error {

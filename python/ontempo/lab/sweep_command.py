@@ -11,7 +11,7 @@ from ontempo.lab.store import Store
 from ontempo.lab.study import Study
 from ontempo.lab.sweep import planned_cells, sweep
 from ontempo.lab.sweep_file import read_sweep
-from ontempo.lab.sweep_output import as_dict, as_table, related, write_results
+from ontempo.lab.sweep_output import as_dict, as_tables, related, write_results
 from ontempo.lab.terminal import ShownProgress, chosen_runner
 
 
@@ -36,7 +36,8 @@ def run_sweep(
         return
     shown = Console(highlight=False)
     shown.print(file.title, style="bold", markup=False)
-    shown.print(as_table(swept))
+    for place, table in enumerate(as_tables(swept, shown)):
+        shown.print(*[""] * (place > 0), table, sep="\n")
     shown.print(f"\nresults: {folder}", soft_wrap=True, markup=False)
 
 

@@ -10,12 +10,17 @@ Each of these is replaced whole, so that a reader never finds old and new parts 
 
 import json
 import math
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import polars as pl
+from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ontempo.lab.batches import lag_one
 from ontempo.lab.folder import replace_folder, unwritable, write_parquet
@@ -27,6 +32,9 @@ MANY, TOO_MANY = 1e4, 1e12
 
 MAX_PLACES = 6
 """A smaller half-width is written with a power of ten."""
+
+SHORT = 12
+"""A heading of so many columns is not broken."""
 
 
 def write_results(swept: Swept, out: Path) -> None:
@@ -137,20 +145,77 @@ def related(swept: Swept) -> list[str]:
     return warnings
 
 
-def as_table(swept: Swept) -> Table:
-    """The summary for the terminal."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for axis in swept.file.axes:
-        table.add_column(axis.name, overflow="fold")
-    table.add_column("seeds", justify="right")
+def as_tables(swept: Swept, console: Console) -> list[Table]:
+    """The summary for the terminal, no wider than it if names and values allow.
+
+    Where one row for all is too wide, headings are broken behind dots and underscores; columns that
+    still do not fit follow in tables of their own, again with the axes.
+    """
+    outcomes = swept.outcomes
+    axes = [
+        _Column(
+            axis.name, [Text(str(one.point.labels[place][1])) for one in outcomes], is_axis=True
+        )
+        for place, axis in enumerate(swept.file.axes)
+    ]
+    values = [_Column("seeds", [_seeds(one) for one in outcomes])]
     for name in swept.file.columns:
-        table.add_column(name, justify="right")
-    for outcome in swept.outcomes:
-        labels = (str(value) for _, value in outcome.point.labels)
-        values = (_words(interval) for interval in outcome.intervals.values())
-        wide = " [yellow]wide[/]" if outcome.narrow is False else ""
-        table.add_row(*labels, f"{len(outcome.cells)}{wide}", *values)
+        cells = [Text.from_markup(_words(one.intervals[name])) for one in outcomes]
+        values.append(_Column(name, cells))
+    if _fits(whole := _table([*axes, *values]), console):
+        return [whole]
+    axes, values = [one.broken() for one in axes], [one.broken() for one in values]
+    blocks = [values[:1]]
+    for column in values[1:]:
+        if _fits(_table([*axes, *blocks[-1], column]), console):
+            blocks[-1].append(column)
+        else:
+            blocks.append([column])
+    return [_table([*axes, *block]) for block in blocks]
+
+
+def _seeds(outcome: Outcome) -> Text:
+    wide = " [yellow]wide[/]" if outcome.narrow is False else ""
+    return Text.from_markup(f"{len(outcome.cells)}{wide}")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A heading, and the cells below it."""
+
+    name: str
+    cells: list[Text]
+    is_axis: bool = False
+
+    def broken(self) -> "_Column":
+        """The same with a heading of several lines, as narrow as its longest part and the cells."""
+        parts = re.split(r"(?<=[._ -])", self.name)
+        least = min(cell_len(self.name), SHORT)
+        width = max(least, *map(cell_len, [*parts, *(cell.plain for cell in self.cells)]))
+        lines = [""]
+        for part in parts:
+            if cell_len(lines[-1] + part) <= width:
+                lines[-1] += part
+            else:
+                lines.append(part)
+        return replace(self, name="\n".join(line for line in lines if line))
+
+
+def _table(columns: list[_Column]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        if column.is_axis:
+            table.add_column(Text(column.name), overflow="fold")
+        else:
+            table.add_column(Text(column.name), justify="right", no_wrap=True)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _fits(table: Table, console: Console) -> bool:
+    unbounded = console.options.update(width=1_000_000)
+    return console.measure(table, options=unbounded).maximum <= console.width
 
 
 def _words(interval: Interval) -> str:
