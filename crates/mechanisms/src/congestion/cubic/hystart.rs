@@ -57,12 +57,7 @@ impl HyStart {
     /// forgotten (`bictcp_reset`).
     pub(super) fn restart(&mut self, timeout: &Timeout) {
         let Timeout { now, next, .. } = *timeout;
-        *self = Self {
-            round_start: now,
-            last_ack: now,
-            end: next,
-            ..Self::new(self.packet_size)
-        };
+        *self = Self { round_start: now, last_ack: now, end: next, ..Self::new(self.packet_size) };
     }
 
     /// `ack` gave the sample `rtt`; `window` is the window in packets during slow start. True if slow
