@@ -108,8 +108,10 @@ fn both_sides_report_the_same_units_dropped_at_their_deadline() {
     let (units, dropped) = (totals["units"].as_u64(), totals["dropped_units"].as_u64());
     assert_eq!(units, report["units"].as_u64().zip(dropped).map(|(came, gone)| came + gone));
     assert_eq!(totals["dropped_units"], report["dropped_units"]);
-    let count = frames(&place, "out.ts");
-    assert!(count <= FRAMES && count > FRAMES / 3, "{count} frames; {report}");
+    // How many frames can be decoded depends on whether the first key frame is among those dropped.
+    let came = report["units"].as_u64().zip(units).map(|(came, all)| 3 * came > all);
+    assert_eq!(came, Some(true), "{report}");
+    assert!(frames(&place, "out.ts") <= FRAMES);
 }
 
 #[test]
