@@ -38,7 +38,7 @@ pub(crate) fn distrusted(path: &Path, about: &Metadata) -> Option<String> {
 /// opened, too: nobody may write into the named pipe of another user, which would be waited for.
 ///
 /// # Errors
-/// [`ErrorKind::PermissionDenied`] with the sentence of [`distrusted`]; those of the system.
+/// [`ErrorKind::PermissionDenied`] with a sentence, if it belongs to another user; those of the system.
 pub fn open_own(path: &Path) -> io::Result<File> {
     let check = |about: io::Result<Metadata>| match distrusted(path, &about?) {
         Some(sentence) => Err(io::Error::new(ErrorKind::PermissionDenied, sentence)),
