@@ -25,6 +25,7 @@ use crate::place::check_output;
 use crate::progress::RealTimeProgress;
 use crate::running::{Running, code_of, command};
 use crate::runs::Finished;
+use crate::seeds;
 use crate::signals::set_by;
 use crate::simulate::{document, kept_runs, text, traces};
 use crate::summary::Summary;
@@ -34,13 +35,8 @@ const REPEAT: &str = "repeat.toml";
 
 pub(crate) fn emulate(arguments: &Emulate) -> Result<(), Failure> {
     let scenario = load(&arguments.input)?;
-    let runs = match &arguments.seeds {
-        Some(seeds) => {
-            let folder = |seed: &u64| (*seed, arguments.out.join(format!("seed-{seed}")));
-            seeds.0.iter().map(folder).collect()
-        }
-        None => vec![(arguments.seed.unwrap_or(scenario.seed), arguments.out.clone())],
-    };
+    let seed = arguments.seed.unwrap_or(scenario.seed);
+    let runs = seeds::runs(arguments.seeds.as_ref(), seed, &arguments.out);
     let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
     remove_leftovers();
     let control = stop_on_signal()?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
-use ontempo_emulator::{Hosted, hosts_of, is_program};
+use ontempo_emulator::{Hosted, hosts_of, require_program};
 use signal_hook::consts::SIGINT;
 
 use crate::arguments::{Shell, is_run_name};
@@ -51,9 +51,7 @@ impl Running {
             )));
         };
         let words = command(arguments);
-        if let Some(program) = words.first().filter(|program| !is_program(program)) {
-            return Err(Failure::Input(format!("there is no program `{program}` on this machine")));
-        }
+        require_program(&words)?;
         if arguments.command.is_empty() {
             let lines = self.hosts.iter();
             let lines = lines.map(|one| format!("{} (namespace {})", one.name, one.namespace));

@@ -1,5 +1,6 @@
 //! Lists of seeds: `0..19`, or `0,3,5..7`; ranges are inclusive.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Maximum number of seeds of one study.
@@ -8,6 +9,16 @@ const MAX_SEEDS: u64 = 1_000_000;
 /// Seeds, each once, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seeds(pub(crate) Vec<u64>);
+
+/// The runs of a study, each with its seed and folder: of all `seeds`, or else one in `out` itself.
+pub(crate) fn runs(seeds: Option<&Seeds>, seed: u64, out: &Path) -> Vec<(u64, PathBuf)> {
+    match seeds {
+        Some(seeds) => {
+            seeds.0.iter().map(|seed| (*seed, out.join(format!("seed-{seed}")))).collect()
+        }
+        None => vec![(seed, out.to_owned())],
+    }
+}
 
 impl FromStr for Seeds {
     type Err = String;

@@ -15,6 +15,7 @@ use crate::means::Means;
 use crate::output::{emit, emit_json, scenario_failure};
 use crate::place::check_output;
 use crate::runs::{Finished, Outcome, Plan, run_all};
+use crate::seeds;
 use crate::show::show;
 use crate::size::require_bearable;
 
@@ -42,14 +43,8 @@ pub(crate) fn simulate(arguments: &Simulate) -> Result<(), Failure> {
 }
 
 fn plan(arguments: &Simulate, scenario: Scenario) -> Result<Plan, Failure> {
-    let out = &arguments.out;
-    let runs = match &arguments.seeds {
-        Some(seeds) => {
-            let folder = |seed: &u64| (*seed, out.join(format!("seed-{seed}")));
-            seeds.0.iter().map(folder).collect()
-        }
-        None => vec![(arguments.seed.unwrap_or(scenario.seed), out.clone())],
-    };
+    let seed = arguments.seed.unwrap_or(scenario.seed);
+    let runs = seeds::runs(arguments.seeds.as_ref(), seed, &arguments.out);
     let traces = traces(&scenario, &arguments.trace, arguments.input.json)?;
     let cores = || available_parallelism().map_or(1, NonZero::get);
     let jobs = arguments.jobs.map_or_else(cores, usize::from);

@@ -64,8 +64,21 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), EmulationError> {
     Ok(())
 }
 
+/// Checks that the program of the command `words` is on this machine.
+///
+/// # Errors
+/// [`EmulationError::Input`] that names it.
+pub fn require_program(words: &[String]) -> Result<(), EmulationError> {
+    match words.first().filter(|program| !is_program(program)) {
+        Some(program) => {
+            Err(EmulationError::Input(format!("there is no program `{program}` on this machine")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether a program of this name, or at this path, is on this machine.
-pub fn is_program(word: &str) -> bool {
+fn is_program(word: &str) -> bool {
     if word.contains('/') {
         return Path::new(word).is_file();
     }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use changes::{LinkState, Links, NotChanged};
-pub use commands::{Log, is_program};
+pub use commands::{Log, require_program};
 pub use error::EmulationError;
 pub use lateness::Lateness;
 pub use limits::check;

@@ -190,11 +190,7 @@ impl<'a> Emulation<'a> {
                 known.join(", ")
             )));
         };
-        if let Some(program) = words.first().filter(|program| !commands::is_program(program)) {
-            return Err(EmulationError::Input(format!(
-                "there is no program `{program}` on this machine"
-            )));
-        }
+        commands::require_program(words)?;
         let spans = Spans { measured_from: Time::ZERO, sample_every: None, end: Time::NEVER };
         let forwarder = self.forwarder(spans, Clock::starting_in(Duration::ZERO))?;
         thread::scope(|scope| {

@@ -16,7 +16,7 @@ const SCOUT: usize = 62;
 const MAX_PACKETS: u64 = 2_000_000;
 
 /// The same with scouts.
-const MOST_PACKETS: u64 = MAX_PACKETS + MAX_PACKETS / 4;
+const MAX_PACKETS_WITH_SCOUTS: u64 = MAX_PACKETS + MAX_PACKETS / 4;
 
 /// Times of a receiver further than this from those expected are not believed, ns.
 const MAX_TIME: u64 = 1 << 50;
@@ -370,7 +370,7 @@ impl Protocol for Recorder {
         let Some(control) = self.control.as_mut().filter(|_| !self.is_over) else {
             return self.sender.poll_transmit(now, buffer);
         };
-        if u64::from(self.next) >= MOST_PACKETS {
+        if u64::from(self.next) >= MAX_PACKETS_WITH_SCOUTS {
             return Next::Idle;
         }
         if self.ending.is_some() {
