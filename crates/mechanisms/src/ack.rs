@@ -6,8 +6,32 @@
 
 use ontempo_foundation::{Duration, Packets, Time};
 
+mod linux;
+
+pub use linux::LinuxAck;
+
 /// Maximum time for which an acknowledgement may be held (RFC 1122, section 4.2.3.2).
 pub const MAX_HOLD: Duration = Duration::from_millis(500);
+
+/// A segment that arrived, as a policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// False for one beyond a gap, for a duplicate, for one that fills a gap in whole or in part,
+    /// and for one with a congestion mark: each of these is acknowledged at once (RFC 5681, section
+    /// 4.2).
+    pub in_order: bool,
+    /// It ends what the sender's application wrote (TCP's PSH flag).
+    pub ends_write: bool,
+    /// The highest cumulative acknowledgement that its sender had when it sent it.
+    pub acknowledged: u64,
+}
+
+impl Segment {
+    /// One in order, in the middle of a write, sent before anything was acknowledged.
+    pub fn in_order() -> Self {
+        Self { in_order: true, ends_write: false, acknowledged: 0 }
+    }
+}
 
 /// The decision on the acknowledgement of the segment just received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +50,28 @@ pub enum AckPolicy {
     Immediate,
     /// Every second segment or after a timeout (RFC 5681, section 4.2).
     Delayed(DelayedAck),
+    /// As a Linux receiver. Boxed, being large.
+    Linux(Box<LinuxAck>),
     /// One ACK for one to four segments, depending on the stream's regularity (thesis, ch. IV).
     /// Boxed, being large and rarely used.
     Adaptive(Box<AdaptiveAck>),
 }
 
 impl AckPolicy {
-    /// A segment arrived. `in_order` is false for one beyond a gap, for a duplicate and for
-    /// one that fills a gap in whole or in part: each of these is acknowledged at once
-    /// (RFC 5681, section 4.2).
-    pub fn on_segment(&mut self, now: Time, in_order: bool) -> AckDecision {
+    /// A segment arrived.
+    pub fn on_segment(&mut self, now: Time, segment: Segment) -> AckDecision {
         match self {
             Self::Immediate => AckDecision::SendNow,
-            Self::Delayed(policy) => policy.on_segment(now, in_order),
-            Self::Adaptive(policy) => policy.on_segment(now, in_order),
+            Self::Delayed(policy) => policy.on_segment(now, segment.in_order),
+            Self::Linux(policy) => policy.on_segment(now, segment),
+            Self::Adaptive(policy) => policy.on_segment(now, segment.in_order),
+        }
+    }
+
+    /// An acknowledgement of all segments below `number` is being sent.
+    pub fn on_sent(&mut self, now: Time, number: u64) {
+        if let Self::Linux(policy) = self {
+            policy.on_sent(now, number);
         }
     }
 
@@ -48,6 +80,7 @@ impl AckPolicy {
         match self {
             Self::Immediate => {}
             Self::Delayed(policy) => policy.on_timer(now),
+            Self::Linux(policy) => policy.on_timer(now),
             Self::Adaptive(policy) => policy.on_timer(now),
         }
     }
@@ -58,8 +91,6 @@ impl AckPolicy {
 pub struct DelayedAck {
     every: u64,
     timeout: Duration,
-    /// How many more segments are acknowledged each at once.
-    quick: u64,
     /// Segments held.
     held: u64,
     /// When the first held segment must be acknowledged; meaningless if none is held.
@@ -78,13 +109,7 @@ impl DelayedAck {
     /// every segment, and at most [`MAX_HOLD`].
     pub fn new(every: Packets, timeout: Duration) -> Self {
         let every = every.get().max(1);
-        Self { every, timeout: timeout.min(MAX_HOLD), quick: 0, held: 0, deadline: Time::ZERO }
-    }
-
-    /// Acknowledges each of the first `packets` segments at once, so that delayed ACKs do not slow
-    /// the sender's slow start (Linux, `tcp_enter_quickack_mode`: 16).
-    pub fn with_quick(self, packets: Packets) -> Self {
-        Self { quick: packets.get(), ..self }
+        Self { every, timeout: timeout.min(MAX_HOLD), held: 0, deadline: Time::ZERO }
     }
 
     /// See [`AckPolicy::on_segment`].
@@ -93,9 +118,7 @@ impl DelayedAck {
             self.deadline = now + self.timeout;
         }
         self.held += 1;
-        let is_quick = self.quick > 0;
-        self.quick = self.quick.saturating_sub(1);
-        if !in_order || is_quick || self.held >= self.every {
+        if !in_order || self.held >= self.every {
             self.held = 0;
             return AckDecision::SendNow;
         }
@@ -252,13 +275,17 @@ mod tests {
         Time::ZERO + Duration::from_millis(millis)
     }
 
+    fn segment(in_order: bool) -> Segment {
+        Segment { in_order, ..Segment::in_order() }
+    }
+
     /// Segments in order, one per millisecond: how many segments each ACK covers.
     fn runs(policy: &mut AckPolicy, segments: u64) -> Vec<u64> {
         let mut runs = Vec::new();
         let mut held = 0;
         for millis in 0..segments {
             held += 1;
-            if policy.on_segment(at_millis(millis), true) == AckDecision::SendNow {
+            if policy.on_segment(at_millis(millis), segment(true)) == AckDecision::SendNow {
                 runs.push(held);
                 held = 0;
             }
@@ -278,18 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_segments_can_be_acknowledged_each_at_once() {
-        let delayed = DelayedAck::default().with_quick(Packets::new(3));
-        assert_eq!(runs(&mut AckPolicy::Delayed(delayed), 7), [1, 1, 1, 2, 2]);
-    }
-
-    #[test]
     fn delayed_holds_a_lone_segment_for_a_tenth_of_a_second() {
         let mut policy = AckPolicy::Delayed(DelayedAck::default());
-        let decision = policy.on_segment(at_millis(5), true);
+        let decision = policy.on_segment(at_millis(5), segment(true));
         assert_eq!(decision, AckDecision::HoldUntil(at_millis(105)));
         policy.on_timer(at_millis(105));
-        let decision = policy.on_segment(at_millis(200), true);
+        let decision = policy.on_segment(at_millis(200), segment(true));
         assert_eq!(decision, AckDecision::HoldUntil(at_millis(300)));
     }
 
@@ -299,7 +320,7 @@ mod tests {
             [AckPolicy::Delayed(DelayedAck::default()), AckPolicy::Adaptive(Box::default())]
         {
             runs(&mut policy, 7);
-            assert_eq!(policy.on_segment(at_millis(8), false), AckDecision::SendNow);
+            assert_eq!(policy.on_segment(at_millis(8), segment(false)), AckDecision::SendNow);
         }
     }
 
@@ -313,9 +334,12 @@ mod tests {
     fn adaptive_starts_over_after_a_gap() {
         let mut policy = AckPolicy::Adaptive(Box::default());
         runs(&mut policy, 12);
-        policy.on_segment(at_millis(12), false);
-        assert_eq!(policy.on_segment(at_millis(13), true), AckDecision::SendNow);
-        assert!(matches!(policy.on_segment(at_millis(14), true), AckDecision::HoldUntil(_)));
+        policy.on_segment(at_millis(12), segment(false));
+        assert_eq!(policy.on_segment(at_millis(13), segment(true)), AckDecision::SendNow);
+        assert!(matches!(
+            policy.on_segment(at_millis(14), segment(true)),
+            AckDecision::HoldUntil(_)
+        ));
     }
 
     #[test]
@@ -343,13 +367,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_policy_holds_too_many_segments_or_too_long(
-            adaptive in any::<bool>(),
+            kind in 0u8..3,
             segments in proptest::collection::vec((0u64..700_000_000, 0u8..10), 1..200),
         ) {
-            let (mut policy, most) = if adaptive {
-                (AckPolicy::Adaptive(Box::default()), 4)
-            } else {
-                (AckPolicy::Delayed(DelayedAck::default()), 2)
+            let linux = LinuxAck::new(1_448, Duration::from_millis(40));
+            let (mut policy, most) = match kind {
+                0 => (AckPolicy::Adaptive(Box::default()), 4),
+                1 => (AckPolicy::Delayed(DelayedAck::default()), 2),
+                _ => (AckPolicy::Linux(Box::new(linux)), 2),
             };
             let mut now = Time::ZERO;
             let mut held = 0;
@@ -365,7 +390,7 @@ mod tests {
                     oldest = now;
                 }
                 held += 1;
-                match policy.on_segment(now, luck > 0) {
+                match policy.on_segment(now, segment(luck > 0)) {
                     AckDecision::SendNow => {
                         prop_assert!(held <= most);
                         (held, deadline) = (0, None);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ontempo_foundation::{Bytes, Duration, RandomStream, Rate, Time};
-use ontempo_mechanisms::ack::{AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck};
+use ontempo_mechanisms::ack::{
+    AckPolicy, AdaptiveAck, AdaptiveAckParameters, DelayedAck, LinuxAck,
+};
 use ontempo_mechanisms::adu::{
     AduReceiver, AduSender, AduSenderParameters, Retransmission, WindowRule,
 };
@@ -153,7 +155,7 @@ fn agent(
                 sender_settings(tcp, stop),
                 source,
                 machinery,
-                ack_policy(tcp.ack),
+                ack_policy(tcp.ack, (tcp.packet - headers).get()),
                 tcp.correct_self_induced_delay,
                 receiver(tcp.packet - headers),
             ))
@@ -273,13 +275,13 @@ fn rto_parameters(tcp: &TcpSpec) -> RtoParameters {
     }
 }
 
-fn ack_policy(kind: AckKind) -> AckPolicy {
+fn ack_policy(kind: AckKind, payload: u64) -> AckPolicy {
     match kind {
         AckKind::Immediate {} => AckPolicy::Immediate,
-        AckKind::Delayed { timeout, quick } => {
-            let delayed = DelayedAck::new(ontempo_foundation::Packets::new(2), timeout);
-            AckPolicy::Delayed(delayed.with_quick(quick))
+        AckKind::Delayed { timeout } => {
+            AckPolicy::Delayed(DelayedAck::new(ontempo_foundation::Packets::new(2), timeout))
         }
+        AckKind::Linux { timeout } => AckPolicy::Linux(Box::new(LinuxAck::new(payload, timeout))),
         AckKind::Adaptive { most } => {
             AckPolicy::Adaptive(Box::new(AdaptiveAck::new(AdaptiveAckParameters {
                 maximum: most.get(),

@@ -22,6 +22,7 @@ impl Marks {
     const ECN_CAPABLE: u8 = 1;
     const CORRUPTED: u8 = 2;
     const ECT1: u8 = 4;
+    const PUSH: u8 = 8;
 
     fn set(&mut self, bit: u8, is_set: bool) {
         self.seen = if is_set { self.seen | bit } else { self.seen & !bit };
@@ -47,6 +48,16 @@ impl Marks {
     pub(crate) fn set_ecn(&mut self, code: EcnCode) {
         self.set_ecn_capable(code != EcnCode::None);
         self.set(Self::ECT1, code == EcnCode::Ect1);
+    }
+
+    /// Whether it ends what the application wrote.
+    #[inline]
+    pub(crate) fn is_pushed(self) -> bool {
+        self.seen & Self::PUSH != 0
+    }
+
+    pub(crate) fn push(&mut self) {
+        self.seen |= Self::PUSH;
     }
 
     /// Whether it has bit errors, so that its receiver drops it.
@@ -127,13 +138,13 @@ impl Packet {
         }
     }
 
-    /// Stores a counter in a report, or the sender's window in a data packet, in place of an
-    /// ACK's first block.
+    /// Stores a counter in a report, or in a data packet the sender's window or what had been
+    /// acknowledged to it, in place of an ACK's first block.
     pub(crate) fn set_count(&mut self, count: u64) {
         self.blocks[0] = RelativeBlock { start: (count >> 32) as u32, end: count as u32 };
     }
 
-    /// The counter of a report, or the window of a data packet.
+    /// What [`Self::set_count`] has stored.
     pub(crate) fn count(&self) -> u64 {
         u64::from(self.blocks[0].start) << 32 | u64::from(self.blocks[0].end)
     }

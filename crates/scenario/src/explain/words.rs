@@ -347,7 +347,10 @@ fn tcp(spec: &TcpSpec) -> String {
         },
         match spec.ack {
             AckKind::Immediate {} => "an ACK for each packet".to_owned(),
-            AckKind::Delayed { timeout, .. } => {
+            AckKind::Linux { timeout } => {
+                format!("ACKs as Linux sends them, for each second packet or after {timeout}")
+            }
+            AckKind::Delayed { timeout } => {
                 format!("an ACK for each second packet or after {timeout}")
             }
             AckKind::Adaptive { most } => format!("an ACK for up to {most}, adapted"),

@@ -89,15 +89,6 @@ pub(crate) fn ack_timeout() -> Duration {
 pub(crate) fn linux_ack_timeout() -> Duration {
     Duration::from_millis(40)
 }
-/// Linux acknowledges each packet not only at first (16) but as long as its receive window grows
-/// (`tcp_grow_window`), which it does in slow start. It matters where two packets take longer than
-/// HyStart's 2 ms; there slow start ends within about so many packets.
-pub(crate) fn linux_quick_acks() -> Packets {
-    Packets::new(200)
-}
-pub(crate) fn quick_acks() -> Packets {
-    Packets::new(0)
-}
 pub(crate) fn ack_most() -> Packets {
     Packets::new(4)
 }

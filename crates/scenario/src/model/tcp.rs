@@ -113,10 +113,7 @@ impl TcpSpec {
             TcpProfile::Linux => Self {
                 congestion: profile.congestion(CongestionName::Cubic),
                 recovery: RecoveryKind::Rack,
-                ack: AckKind::Delayed {
-                    timeout: defaults::linux_ack_timeout(),
-                    quick: defaults::linux_quick_acks(),
-                },
+                ack: AckKind::Linux { timeout: defaults::linux_ack_timeout() },
                 initial_window: Packets::new(10),
                 proportional_rate_reduction: true,
                 tail_loss_probe: true,
@@ -238,9 +235,14 @@ pub enum AckKind {
         /// The longest wait, at most 500 ms.
         #[serde(default = "defaults::ack_timeout")]
         timeout: Duration,
-        /// So many packets at the beginning are acknowledged each at once (Linux: 16).
-        #[serde(default = "defaults::quick_acks")]
-        quick: Packets,
+    },
+    /// As a Linux receiver: each second packet, or after `timeout`; but each of the first 16 at once
+    /// (again after a silence), each by which the receive window grows, and the last of what the
+    /// application wrote.
+    Linux {
+        /// The longest wait, at most 500 ms.
+        #[serde(default = "defaults::linux_ack_timeout")]
+        timeout: Duration,
     },
     /// One ACK for up to `most` packets, adapted to order and arrival rate (pert, ch. IV).
     Adaptive {

@@ -261,7 +261,7 @@ fn tcp(spec: &TcpSpec, path: &FieldPath, findings: &mut Findings) {
         "Linux's timeout has no clock of ticks; leave out `clock`, or write rto = \"rfc6298\"";
     findings.require(exact, &path.key("rto"), what);
     match spec.ack {
-        AckKind::Delayed { timeout, .. } if timeout > MAX_ACK_TIMEOUT => {
+        AckKind::Delayed { timeout } | AckKind::Linux { timeout } if timeout > MAX_ACK_TIMEOUT => {
             let what = format!("{timeout} is too long; at most 500 ms will do (RFC 5681, 4.2)");
             findings.add(&path.key("ack").key("timeout"), what);
         }

@@ -1,7 +1,7 @@
 //! When to poll the stack for packets: pacing, and delayed acknowledgements.
 
 use ontempo_foundation::{Bytes, Duration, Packets, Rate, Time};
-use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
+use ontempo_mechanisms::ack::{AckDecision, AckPolicy, Segment};
 use ontempo_mechanisms::pacing::{Pacer, interval_at_rate};
 
 use crate::config::PacingConfig;
@@ -116,10 +116,11 @@ impl AckGate {
         let in_order = self.largest.is_none_or(|largest| number == largest + 1);
         self.largest = self.largest.max(Some(number));
         let Some(policy) = &mut self.policy else { return };
-        self.due = match (self.due, policy.on_segment(now, in_order)) {
-            (Due::Now, _) | (_, AckDecision::SendNow) => Due::Now,
-            (_, AckDecision::HoldUntil(until)) => Due::At(until),
-        };
+        self.due =
+            match (self.due, policy.on_segment(now, Segment { in_order, ..Segment::in_order() })) {
+                (Due::Now, _) | (_, AckDecision::SendNow) => Due::Now,
+                (_, AckDecision::HoldUntil(until)) => Due::At(until),
+            };
     }
 
     /// Until when an acknowledgement is delayed, if nothing else is to be sent.

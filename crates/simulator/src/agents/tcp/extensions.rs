@@ -44,6 +44,8 @@ pub(crate) struct Extensions {
     /// The window of a loss episode.
     reduction: Option<ProportionalReduction>,
     usage: Option<WindowUsage>,
+    /// A packet was sent since the use of the window was noted.
+    has_sent: bool,
     decays: bool,
     undoes_timeouts: bool,
     /// From a timeout to the next packet acknowledged.
@@ -96,6 +98,7 @@ impl Extensions {
                 undoes_timeouts: settings.undoes_timeouts,
                 undo: None,
                 max_ack_delay: settings.probes,
+                has_sent: false,
                 restarts_probe: false,
                 probe_at: None,
                 timer: LazyTimer::unset(),
@@ -114,6 +117,7 @@ impl Extensions {
 
     pub(super) fn on_sent(&mut self, packet: NextPacket) {
         self.restarts_probe |= packet == NextPacket::New;
+        self.has_sent = true;
         if let Some(reduction) = &mut self.reduction {
             reduction.on_sent();
         }
@@ -207,7 +211,10 @@ impl Tcp {
         let is_full = self.recovery.in_flight() >= self.window();
         let (srtt, outstanding) = (self.rtt.srtt(), self.recovery.outstanding());
         let Some(extensions) = &mut self.extensions else { return };
-        if let Some(usage) = &mut extensions.usage {
+        // An ACK that lets nothing be sent says nothing about the use (Linux, `tcp_write_xmit`).
+        if std::mem::take(&mut extensions.has_sent) | self.window_limited
+            && let Some(usage) = &mut extensions.usage
+        {
             usage.on_sent(first, next, self.window_limited || is_full);
         }
         if !self.recovery.may_probe() {

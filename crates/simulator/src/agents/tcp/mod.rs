@@ -75,6 +75,8 @@ pub(crate) struct Tcp {
     // The sender's end.
     route: u32,
     window_limited: bool,
+    /// Packets of one large segment that were sent at this instant; counted for [`AckPolicy::Linux`].
+    together: u32,
     acks: u64,
     sent: u64,
     last_sent: Time,
@@ -130,6 +132,7 @@ impl Tcp {
             last_sent: Time::ZERO,
             timed_out: None,
             window_limited: false,
+            together: 0,
             sent: 0,
             retransmitted: 0,
             timeouts: 0,
@@ -239,6 +242,33 @@ impl Tcp {
         }
     }
 
+    /// Whether the packet that is sent now ends what the application wrote, or the packets that the
+    /// kernel hands to its interface at once as one large segment: Linux sets PSH on both
+    /// (`__tcp_transmit_skb`). Such a segment has what the pacing rate sends in 1 ms, and at least
+    /// two packets (`tcp_tso_autosize`).
+    fn is_pushed(&mut self, now: Time, number: u64) -> bool {
+        self.together = if now == self.last_sent { self.together + 1 } else { 1 };
+        if self.source.offered(now) == number + 1 {
+            return true;
+        }
+        if self.together == 1 || self.recovery.in_recovery() {
+            return false;
+        }
+        if self.recovery.in_flight() >= self.window() {
+            self.together = 0;
+            return true;
+        }
+        let in_a_millisecond = self.rtt.srtt().map_or(0.0, |srtt| {
+            let pacing_rate = 1.2 * self.controller.window().packets() / srtt.as_secs_f64();
+            pacing_rate / 1_000.0
+        });
+        let is_full = self.together >= 2 && f64::from(self.together) + 1.0 > in_a_millisecond;
+        if is_full {
+            self.together = 0;
+        }
+        is_full
+    }
+
     fn send(&mut self, now: Time, next: NextPacket, fabric: &mut Fabric) {
         let number = self.recovery.on_sent(now, next);
         if let Some(extensions) = &mut self.extensions {
@@ -249,6 +279,12 @@ impl Tcp {
         packet.marks.set_ecn_capable(self.settings.ecn);
         if matches!(self.policy, AckPolicy::Adaptive(_)) {
             packet.set_count(self.window());
+        }
+        if matches!(self.policy, AckPolicy::Linux(_)) {
+            packet.set_count(self.recovery.first());
+            if self.is_pushed(now, number) {
+                packet.marks.push();
+            }
         }
         self.sent += 1;
         self.last_sent = now;

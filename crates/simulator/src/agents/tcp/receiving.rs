@@ -1,7 +1,7 @@
 //! The receiver's end of a TCP flow.
 
 use ontempo_foundation::{Packets, Time};
-use ontempo_mechanisms::ack::{AckDecision, AckPolicy};
+use ontempo_mechanisms::ack::{AckDecision, AckPolicy, Segment};
 use ontempo_mechanisms::receive::Arrival;
 
 use super::{ACK_SIZE, Answered, HANDSHAKE_SIZE, Tcp};
@@ -49,7 +49,9 @@ impl Tcp {
         if let AckPolicy::Adaptive(policy) = &mut self.policy {
             policy.limit_to(Packets::new(packet.count()));
         }
-        match self.policy.on_segment(now, in_order) {
+        let (ends_write, acknowledged) = (packet.marks.is_pushed(), packet.count());
+        let segment = Segment { in_order, ends_write, acknowledged };
+        match self.policy.on_segment(now, segment) {
             AckDecision::SendNow => {
                 self.ack_timer.clear();
                 self.unanswered = None;
@@ -64,6 +66,7 @@ impl Tcp {
 
     fn acknowledge(&mut self, now: Time, answered: Answered, fabric: &mut Fabric) {
         let number = self.reassembly.next();
+        self.policy.on_sent(now, number);
         let mut ack = Packet::data(self.flow, self.back, number, now, ACK_SIZE);
         ack.stamp = answered.stamp;
         ack.marks.ack = true;
@@ -104,6 +107,7 @@ impl Tcp {
 
     /// A SYN arrived: it is answered at once, each copy.
     pub(super) fn answer_syn(&mut self, now: Time, syn: &Packet, fabric: &mut Fabric) {
+        self.policy.on_sent(now, 0);
         let mut answer = Packet::data(self.flow, self.back, 0, now, HANDSHAKE_SIZE);
         answer.stamp = syn.stamp;
         answer.marks.ack = true;
