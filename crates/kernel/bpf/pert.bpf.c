@@ -128,6 +128,11 @@ static void pace(struct sock *sk, const struct pert_flow *flow)
 SEC("struct_ops")
 void BPF_PROG(pert_init, struct sock *sk)
 {
+	/*
+	 * The kernel has asked for the answer to the SYN already. Its round trip is no sample: a SYN is
+	 * small, and a full packet's own time on a slow link would count as queueing delay ever after.
+	 */
+	bpf_sk_storage_delete(&sockets, sk);
 	state_of(sk);
 	/* Without the queueing discipline fq, TCP itself keeps the rate. */
 	if (parameters()->pacing_gain && sk->sk_pacing_status == SK_PACING_NONE)

@@ -203,6 +203,38 @@ fn one_flow_fills_the_link_and_its_state_is_shown() {
     common::wait_until("the sockets to be gone", || loaded.unload().code == Some(0));
 }
 
+/// A packet's own time on a slow link is no queueing delay: the round trip of the small SYN does not
+/// count.
+#[test]
+fn the_base_round_trip_is_that_of_full_packets() {
+    let Some(loaded) = Loaded::new("base", &[]) else { return };
+    let scenario = format!(
+        r#"duration = "4 s"
+        [topology]
+        kind = "dumbbell"
+        access = {{ rate = "1 Gbit/s", delay = "1 ms" }}
+        bottleneck = {{ rate = "1 Mbit/s", delay = "8 ms", queue = {{ kind = "drop-tail", limit = "50 packets" }} }}
+        [flows.download]
+        application = {{ kind = "ftp" }}
+        transport = {{ kind = "tcp", congestion = {{ kind = "kernel", name = "{}" }}, packet = "1500 bytes" }}
+        start = "500 ms"
+        "#,
+        loaded.name
+    );
+    std::fs::write(loaded.place.path("slow.toml"), scenario).expect("a scenario");
+    let (ran, sockets) = std::thread::scope(|scope| {
+        let run = scope.spawn(|| loaded.run(&["emulate", "slow.toml", "--out", "out"]));
+        sleep(Duration::from_millis(2_500));
+        let status = loaded.run(&["kernel", "status", &loaded.name, "--json"]).succeeds().json();
+        (run.join().expect("the emulation"), status["loaded"][0]["sockets"].clone())
+    });
+    ran.succeeds();
+    let base_s = |socket: &serde_json::Value| socket["min_rtt_s"].as_f64();
+    let base_s = sockets.as_array().and_then(|sockets| sockets.iter().find_map(base_s));
+    // 20 ms of delay, and 12 ms for 1,500 bytes at 1 Mbit/s.
+    assert!(base_s.is_some_and(|base_s| (0.032..0.040).contains(&base_s)), "{sockets}");
+}
+
 #[test]
 fn a_transfer_continues_after_a_forced_unload() {
     let Some(loaded) = Loaded::new("force", &["counting=acks", "pacing-gain=0"]) else { return };
