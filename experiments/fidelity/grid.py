@@ -1,7 +1,7 @@
 """The scenarios that are run in both worlds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -44,6 +44,11 @@ class Row:
             self._cell(profile, profile, seed, SIMULATED_COST_S)
             for profile, seed in product(profiles, range(runs))
         ]
+
+    def switched(self, name: str, sets: Sequence[str], runs: int) -> list[Cell]:
+        """Runs under the profile of ns-2 with some fields set, named as a world of their own."""
+        row = replace(self, sets=(*self.sets, *sets))
+        return [row._cell(name, "ns-2", seed, SIMULATED_COST_S) for seed in range(runs)]
 
     def _cell(
         self, world: str, profile: Profile, seed: int, cost: float, real: Emulation | None = None
