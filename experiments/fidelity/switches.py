@@ -106,7 +106,7 @@ def main(
             for cell in row.switched(name, sets, SIMULATED_RUNS)
         ]
         results = run_shown(switched, out)
-        names = sorted({dict(cell.labels)["world"] for cell in switched})
+        names = sorted({str(dict(cell.labels)["world"]) for cell in switched})
         by_name = {name: values_of(results, name) for name in names}
         print("| cell | `ns-2` | emulated | fields that decide it |\n| --- | ---: | ---: | --- |")
         for row in differing:
