@@ -6,6 +6,7 @@ mod emulated;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use arrow_array::RecordBatch;
 use common::Place;
@@ -226,6 +227,57 @@ fn real_packets_leave_at_the_opportunities_of_a_pair_of_traces_as_simulated_ones
         differences.partition_point(|one| *one <= millis) as f64 / differences.len() as f64
     };
     assert!(within(1.0) > 0.5 && within(3.5) > 0.9, "{} and {}", within(1.0), within(3.5));
+}
+
+/// The light and the heavy trace of `examples/cellular`.
+fn example_traces() -> [(&'static str, String); 2] {
+    let (mut light, mut heavy) = (String::new(), String::new());
+    for line in 0..=40u64 {
+        let base = 20 + (line % 16).abs_diff(8);
+        write!(light, "{} {base}", line * 250).expect("a text can be written");
+        // Pairs of packets, 2 to 4 ms apart.
+        let mut at = 0;
+        for pair in 0..10 {
+            write!(light, " {at} {}", at + (line + pair) % 2).expect("a text can be written");
+            at += 2 + (line + pair) % 3;
+        }
+        light.push('\n');
+    }
+    // Bits that are owed, and the rate in bits per millisecond.
+    let mut owed = 0;
+    for millis in 1..=1000u64 {
+        owed += if (millis / 250) % 2 == 0 { 12_000 } else { 20_000 };
+        while owed >= 11_200 {
+            writeln!(heavy, "{millis}").expect("a text can be written");
+            owed -= 11_200;
+        }
+    }
+    [("light.txt", light), ("heavy.txt", heavy)]
+}
+
+/// With `ONTEMPO_WRITE_EXAMPLE=1` the traces are written.
+#[test]
+fn the_example_of_a_cellular_link_runs_on_its_generated_traces() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/cellular");
+    for (name, text) in example_traces() {
+        if std::env::var_os("ONTEMPO_WRITE_EXAMPLE").is_some() {
+            fs::write(folder.join(name), &text).expect("it can be written");
+        }
+        assert_eq!(fs::read_to_string(folder.join(name)).expect("a trace"), text, "{name}");
+    }
+    let place = Place::new("cellular", "");
+    let scenario = folder.join("cellular.toml");
+    let scenario = scenario.to_str().expect("a path");
+    let checked = place.run(&["check", scenario]);
+    let words = "a CellReplay pair of traces (light: 41 trains in 10 s, base delays of 20 ms to 28 ms, \
+                 20 opportunities on average; heavy:";
+    let told = checked.succeeds().out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(words), "{told}");
+    place.run(&["simulate", scenario, "--out", "out"]).succeeds();
+    // The call waits behind the download, and never takes less than the base delay.
+    let delays = numbers(&table(&place, "out", "messages"), "delay_s");
+    assert!(delays.len() > 850 && delays.iter().all(|delay| *delay >= 0.022), "{}", delays.len());
+    place.run(&["show", "out", "--output", "page.html"]).succeeds();
 }
 
 #[test]

@@ -411,7 +411,9 @@ impl Link {
     /// The queue at `now`, which must not be before the last packet was offered. A packet
     /// whose transmission starts at `now` no longer waits.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
-        if let Some(replay) = self.rest.wire.as_mut().and_then(|wire| wire.replay_mut()) {
+        if !self.plain
+            && let Some(replay) = self.rest.wire.as_mut().and_then(|wire| wire.replay_mut())
+        {
             replay.settle(now);
             return replay.waiting(now);
         }
